@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_REPLY = "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n{body}"
+_REPLY = "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{body}"
 _FASTOPEN, _FREEBIND = 23, 78
 
 
@@ -153,8 +153,17 @@ def _saying(text: str) -> Callable[[socket.socket], None]:
 
 
 def _web(spec: dict[str, str], stream: socket.socket) -> None:
-    """Says which host was asked; the canary comes from every address and port but those of the allowed host."""
-    request = stream.recv(8192).decode("latin-1")
+    """Says which host was asked; the canary comes from every address and port but those of the allowed host.
+
+    A connection stays open for more requests, unless one says otherwise or is not of HTTP.
+    """
+    while request := stream.recv(8192).decode("latin-1"):
+        _reply(spec, stream, request)
+        if "connection: close" in request.lower() or "HTTP/1.1" not in request:
+            return
+
+
+def _reply(spec: dict[str, str], stream: socket.socket, request: str) -> None:
     local, port = stream.getsockname()[:2]
     local = local.removeprefix("::ffff:")
     hosts = [line[5:].strip() for line in request.split("\r\n") if line.lower().startswith("host:")]

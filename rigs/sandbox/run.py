@@ -134,6 +134,8 @@ def entries(
         found[server_name(OUTSIDE, language)] = entry
         for rule in rules:
             found[server_name(rule, language)] = {**entry, "sandbox": sandboxes[rule]}
+    if HOSTS in rules:
+        found["other"] = {**entry, "sandbox": {"net": ["other.example"]}}
     neighbour = {**found.get(server_name(OUTSIDE, "Python"), entry), "sandbox": "on"}
     return {**found, NEIGHBOUR: neighbour} if "Python" in commands and ON in rules else found
 

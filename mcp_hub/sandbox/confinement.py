@@ -125,6 +125,10 @@ def proxy_variables() -> dict[str, str]:
 
 def support(net: Net = "any", *, has_sockets: bool = False) -> tuple[int, str]:
     """The version of Landlock to use, and the machine. Raises `Unsupported`."""
+    if sys.platform == "darwin":
+        if net == "hosts":
+            raise Unsupported("limiting hosts needs Linux. On macOS net is none or any.")
+        return _NEWEST, sys.platform
     if sys.platform != "linux":
         raise Unsupported("a sandbox needs Linux 5.13 or newer, or macOS. Remove the key, or set it to prefer.")
     machine = os.uname().machine

@@ -58,6 +58,11 @@ class Launch:
         return self._far.fileno()
 
     @property
+    def descriptors(self) -> list[int]:
+        """Those that the process inherits."""
+        return [self.descriptor]
+
+    @property
     def argv(self) -> list[str]:
         """The confining program. Its name in a list of processes is that of the command as soon as it runs."""
         program = str(Path(confine_program.__file__))

@@ -1,6 +1,7 @@
 """The table of places: what every server reads, what a rule must name to open it, and what no rule may open."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -10,6 +11,10 @@ SYSTEM: Final = (
     *("/var/cache/fontconfig", "/proc", "/sys/devices", "/sys/class", "/sys/bus", "/sys/fs/cgroup", "/sys/kernel/mm"),
 )
 """Folders that every server reads. `/proc` shows the command lines of others; Landlock closes the rest of them."""
+_SYSTEM_OF_MACOS: Final = (
+    *("/usr", "/bin", "/sbin", "/System", "/Library", "/opt", "/private/etc", "/private/var/db/timezone"),
+    *("/private/var/select", "/Applications/Xcode.app", "/nix/store", "/dev"),
+)
 _SETTINGS: Final = "/etc"
 _SECRET_SETTINGS: Final = frozenset(
     """
@@ -55,6 +60,9 @@ BROAD: Final = (".local", ".local/share", ".local/lib", ".config", ".cache", "Li
 
 def system_paths() -> Iterator[str]:
     """The folders and files that every server reads, without links; those that do not exist are left out."""
+    if sys.platform == "darwin":
+        yield from _SYSTEM_OF_MACOS
+        return
     yield from SYSTEM
     try:
         with os.scandir(_SETTINGS) as entries:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -20,6 +21,7 @@ from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
 from mcp_hub.sandbox.network import Proxy, Refusals
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
+from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
 from mcp_hub.types import Cause
 
 log = get_logger(__name__)
@@ -28,6 +30,7 @@ _REFUSED: Final = re.compile(r"EACCES|EPERM|[Pp]ermission denied|not permitted|R
 _PATH: Final = re.compile(r"""(?:['"`](/[^'"`\n]{1,1000})['"`]|(?:^|[\s:=(])(/[^\s'"`:,)]{1,1000}))""")
 _MOST_LINES: Final = 200
 _ENOENT, _EACCES = 2, 13
+AnyLaunch = Launch | SeatbeltLaunch
 
 
 class ServerSandbox:
@@ -75,7 +78,7 @@ class ServerSandbox:
         try:
             self._private.make(self._around.home, env)
             confinement = self.resolved(argv, env, cwd, is_spare=is_spare).confinement
-            launch = Launch(confinement, [encoded(word) for word in argv], _encoded(confinement.environment(env)))
+            launch = _launch(confinement, argv, confinement.environment(env))
         except Unsupported as problem:
             if not self.rule.is_preferred:
                 raise StartFailed("sandbox_unsupported", str(problem)) from None
@@ -115,7 +118,7 @@ class SandboxedStart:
     """One start in a sandbox: `launch` is spawned; then `begin` waits until the command is executed."""
 
     def __init__(
-        self, sandbox: ServerSandbox, program: str, confinement: Confinement, launch: Launch, proxy: Proxy | None
+        self, sandbox: ServerSandbox, program: str, confinement: Confinement, launch: AnyLaunch, proxy: Proxy | None
     ) -> None:
         self.launch = launch
         self.confinement = confinement
@@ -135,6 +138,12 @@ class SandboxedStart:
             sandbox = self._sandbox
             connector = SocketConnector(listener, sandbox.server, self.confinement, self._proxy, sandbox.refusals)
             tasks.start_soon(connector.run)
+
+
+def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str]) -> AnyLaunch:
+    if sys.platform == "darwin":
+        return SeatbeltLaunch(confinement, argv, env)
+    return Launch(confinement, [encoded(word) for word in argv], _encoded(env))
 
 
 def refused_path(text: str, confinement: Confinement) -> str | None:

@@ -165,7 +165,7 @@ class StdioConnection:
         if start is None:
             return self.watchdog.spawn(spec.argv, spec.env, spec.cwd), None
         with start.launch as launch:
-            return self.watchdog.spawn(launch.argv, launch.env, spec.cwd, [launch.descriptor]), start
+            return self.watchdog.spawn(launch.argv, launch.env, spec.cwd, launch.descriptors), start
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
         """Ends the session when the process has ended and its output is read, which another process may hold open."""

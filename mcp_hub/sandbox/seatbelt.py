@@ -1,0 +1,82 @@
+"""The sandbox of macOS: a profile for `sandbox-exec`, from the same rules. Its text is tested, on macOS it was not run.
+
+Later rules of a profile win over earlier ones. Hosts cannot be limited there: the hub has no way to hand over a
+connection, so that such a rule is unsupported.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
+
+PROGRAM: Final = "/usr/bin/sandbox-exec"
+_SERVICES: Final = (
+    *("com.apple.system.logger", "com.apple.logd", "com.apple.system.notification_center", "com.apple.trustd.agent"),
+    *(
+        "com.apple.system.opendirectoryd.libinfo",
+        "com.apple.system.opendirectoryd.membership",
+        "com.apple.cfprefsd.agent",
+    ),
+    "com.apple.bsd.dirhelper",
+)
+"""Mach services that the C library and TLS need. The keychain is not among them."""
+_NAMES: Final = "/private/var/run/mDNSResponder"
+"""The socket by which names are resolved."""
+_SECRETS: Final = ("/Library/Keychains", "/private/etc/master.passwd", "/private/etc/sudoers", "/private/etc/ssh")
+
+
+class SeatbeltLaunch:
+    """One start on macOS: `sandbox-exec` executes the command. A context manager, like that of Linux."""
+
+    descriptors: Sequence[int] = ()
+
+    def __init__(self, confinement: Confinement, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self.argv = [PROGRAM, "-p", profile(confinement), *argv]
+        self.env = dict(env)
+
+    def __enter__(self) -> "SeatbeltLaunch":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is held."""
+
+    async def executed(self) -> None:
+        """Returns at once: a profile that cannot be applied ends the process with a line on stderr."""
+
+
+def profile(confinement: Confinement) -> str:
+    """The text of a profile."""
+    readable = [grant.path for grant in confinement.grants]
+    writable = [grant.path for grant in confinement.grants if grant.access & WRITE_FILE]
+    lines = [
+        "(version 1)",
+        "(deny default)",
+        "(allow process-fork)",
+        "(allow process-info* (target same-sandbox))",
+        "(allow signal (target same-sandbox))",
+        "(allow sysctl-read)",
+        "(allow ipc-posix-sem)",
+        "(allow file-read-metadata)",
+        "(allow pseudo-tty)",
+        f"(allow mach-lookup {' '.join(f'(global-name {_quoted(name)})' for name in _SERVICES)})",
+        f"(allow file-read* process-exec file-map-executable {_subpaths(readable)})",
+        f"(allow file-write* {_subpaths(writable)})",
+        f"(deny file-read* file-write* {_subpaths(_SECRETS)})",
+    ]
+    if confinement.net == "any":
+        lines += [
+            '(allow network-outbound (remote ip "*:*"))',
+            '(allow network-bind network-inbound (local ip "*:*"))',
+            f"(allow network-outbound (literal {_quoted(_NAMES)}))",
+        ]
+    lines += [f"(allow network-outbound (literal {_quoted(path)}))" for path in confinement.sockets]
+    return "\n".join(lines) + "\n"
+
+
+def _subpaths(paths: Iterable[str]) -> str:
+    return " ".join(f"(subpath {_quoted(path)})" for path in paths)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -3,6 +3,7 @@ static C program. Each has to get through outside of the sandbox and to be refus
 if a page that was given says something else. It runs in namespaces of its own: Linux with uid 0 or user namespaces.
 """
 
+import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help=only)
     parser.add_argument("--languages", default="Python,Node,C", help="of the hostile server (Python,Node,C)")
     parser.add_argument("--abi", type=int, help="limit Landlock to this version")
+    parser.add_argument("--user", default="", help="the number of a user who runs hub and servers, instead of root")
     parser.add_argument("--outside", action="store_true", help="the control runs alone")
     parser.add_argument("--each", action="store_true", help="show a line for each escape, not for each kind")
     parser.add_argument("--write", type=Path, help="a page whose table is replaced")
@@ -34,9 +36,10 @@ def main() -> int:
     async def run(folder: Path) -> Outcome:
         with_scenarios = given.only in ("", "scenarios") and not (given.outside or given.abi)
         alone = {"is_outside": given.outside, "with_scenarios": with_scenarios}
-        return await run_escapes(folder, chosen, given.languages.split(","), given.abi, **alone)
+        return await run_escapes(folder, chosen, given.languages.split(","), given.abi, user=given.user, **alone)
 
     with TemporaryDirectory(prefix="sandbox-") as folder:
+        os.chmod(folder, 0o755)
         prepare(Path(folder))
         outcome = anyio.run(run, Path(folder))
     lines = table(outcome)

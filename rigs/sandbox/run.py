@@ -16,6 +16,7 @@ import anyio
 from rigs.report import crashes, say
 from rigs.sandbox.cases import HOSTS, NONE, ON, PASSING, PRIVATE, SHRINKS, SOCKETS, WORKING, Kind
 from rigs.sandbox.scenarios import Played, play
+from rigs.sandbox.spaces import become, give
 from rigs.sandbox.world import lay_out, programs, running
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
@@ -52,13 +53,15 @@ class Row:
     language: str
     control: Verdict
     inside: Mapping[str, Verdict]
+    may_shrink: bool = False
+    """Whether this kernel, as it is limited, does not stop it."""
 
     @property
     def state(self) -> str:
-        """`hole`, `broken`, `not here`, where it does not get through outside either, or `refused`."""
+        """`hole`, `open` where the kernel is too old, `broken`, `refused`, or `not here`: not even possible outside."""
         verdicts = [one.verdict for one in self.inside.values()]
         if "succeeded" in verdicts:
-            return "hole"
+            return "open" if self.may_shrink else "hole"
         if "broken" in verdicts or self.control.verdict == "broken":
             return "broken"
         return "refused" if self.control.is_through else "not here"
@@ -145,7 +148,18 @@ async def _hub(servers: Mapping[str, Any], world: Mapping[str, str], **env: str)
     """A hub over HTTP with these servers, whose environment and descriptor 9 hold the canary."""
     text = json.dumps({"hub": {"prefix": "always", "expose": "full"}, "servers": dict(servers)})
     await anyio.Path(world["config"]).write_text(f"{text}\n# {world['canary']}\n")
-    line = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", "0", "--config", world["config"]]
+    line = [
+        *become(world["user"]),
+        sys.executable,
+        "-m",
+        "mcp_hub",
+        "serve",
+        "--http",
+        "--port",
+        "0",
+        "--config",
+        world["config"],
+    ]
     argv = ["/bin/sh", "-c", f"exec 9<{shlex.quote(world['project'])}; exec {shlex.join(line)}"]
     own = {f"XDG_{kind}_HOME": f"{world['home']}/xdg" for kind in ("CONFIG", "CACHE", "DATA", "STATE")}
     home = {"HOME": world["home"], "MCP_HUB_STATE_DIR": str(Path(world["state"]).parent), "MCP_HUB_ATTACH": "never"}
@@ -163,10 +177,14 @@ async def run_escapes(
     *,
     is_outside: bool = False,
     with_scenarios: bool = True,
+    user: str = "",
 ) -> Outcome:
-    """Tries them all; `abi` limits the version of Landlock, and with `is_outside` there are only control runs."""
-    world = lay_out(root)
-    commands = programs(root / "home", languages)
+    """Tries them all, as another `user` by number if one is named; `abi` limits the version of Landlock.
+
+    With `is_outside` there are only control runs.
+    """
+    world = lay_out(root, user)
+    commands = programs(root / "home", languages, user)
     outcome = Outcome(faults=[f"no compiler or interpreter for {one}" for one in languages if one not in commands])
     rules = [] if is_outside else [rule for rule in WORKING if any(rule in kind.rules for kind in kinds)]
     limited = {} if abi is None else {"MCP_HUB_TEST_LANDLOCK_ABI": str(abi)}
@@ -181,7 +199,7 @@ async def run_escapes(
             await _introduced(site)
             controls = await _controls(site, kinds, commands)
             before = _snapshot(world)
-            await _inside(site, kinds, controls, outcome, rules)
+            await _inside(site, kinds, controls, outcome, rules, abi)
             outcome.faults += _changes(before, _snapshot(world))
             await _working(site, commands, outcome, rules)
             outcome.absent = site.absent
@@ -196,6 +214,7 @@ async def run_escapes(
 @asynccontextmanager
 async def _started(world: Mapping[str, str], servers: Mapping[str, Any]) -> AsyncIterator[RestClient]:
     """A hub for one scenario."""
+    give(Path(world["home"]).parent, world["user"])
     async with _hub(servers, world) as hub, RestClient(hub) as rest:
         yield rest
 
@@ -233,7 +252,7 @@ def _direct(command: Sequence[str], name: str, world: Mapping[str, str]) -> Verd
     """An escape of a server that no hub has started: it inherits what the starter has."""
     arguments = {"name": name, "world": {**world, "escape-name": name}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "escape", "arguments": arguments}}
-    line = f"exec 9<{shlex.quote(world['project'])}; exec {shlex.join(command)}"
+    line = f"exec 9<{shlex.quote(world['project'])}; exec {shlex.join([*become(world['user']), *command])}"
     env = {"HUB_SECRET": world["canary"], "HOME": world["home"], "PATH": "/usr/bin:/bin"}
     text = json.dumps(message) + "\n"
     done = subprocess.run(["/bin/sh", "-c", line], input=text, env=env, capture_output=True, text=True, timeout=20)
@@ -246,15 +265,17 @@ async def _inside(
     controls: Mapping[tuple[str, str], Verdict],
     outcome: Outcome,
     rules: Sequence[str],
+    abi: int | None,
 ) -> None:
     """Each escape under each rule of its kind."""
+    shrinking = _shrinking(abi)
     for kind in kinds:
         say(kind.title)
         for (name, language), control in controls.items():
             if name in kind.names:
                 inside = {rule: await site.tried(name, language, rule) for rule in kind.rules if rule in rules}
                 (outcome.passing if kind.title == PASSING.title else outcome.rows).append(
-                    Row(kind, name, language, control, inside)
+                    Row(kind, name, language, control, inside, name in shrinking)
                 )
 
 
@@ -287,13 +308,17 @@ def _changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[st
     ]
 
 
+def _shrinking(abi: int | None) -> set[str]:
+    """The escapes that a kernel of this version of Landlock does not stop."""
+    return SHRINKS if abi is not None and abi < _SIGNALS_SINCE else set()
+
+
 def _judge(outcome: Outcome, abi: int | None) -> None:
     """Adds a fault for each hole, and for each row that says nothing."""
-    may_shrink = SHRINKS if abi is not None and abi < _SIGNALS_SINCE else set()
-    if may_shrink:
+    if _shrinking(abi):
         outcome.faults = [one for one in outcome.faults if "signals of the victim" not in one]
     for row in outcome.rows:
-        if row.state in ("hole", "broken") and row.name not in may_shrink:
+        if row.state in ("hole", "broken"):
             through = {rule: one.detail for rule, one in row.inside.items() if one.verdict in ("succeeded", "broken")}
             outcome.faults.append(f"{row.state}: {row.name} in {row.language}: {through or row.control.detail}")
     for server, reason in outcome.absent.items():

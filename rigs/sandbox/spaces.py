@@ -50,7 +50,8 @@ def prepare(folder: Path) -> None:
     """A loopback interface, a name server of ours, and folders of the system. Raises: `CalledProcessError`."""
     _run("ip", "link", "set", "lo", "up")
     Path("/proc/sys/net/ipv4/tcp_fastopen").write_text("3")
-    Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 0")
+    Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 65535")
+    Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("0")
     for path, text in (
         ("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"),
         ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
@@ -60,6 +61,17 @@ def prepare(folder: Path) -> None:
         _run("mount", "--bind", str(replacement), path)
     _run("mount", "-t", "tmpfs", "none", "/var/spool")
     Path("/var/spool/cron/crontabs").mkdir(parents=True)
+
+
+def give(folder: Path, user: str) -> None:
+    """Makes a folder, and what is in it, that user's."""
+    if user:
+        _run("chown", "--recursive", "--no-dereference", f"{user}:{user}", str(folder))
+
+
+def become(user: str) -> list[str]:
+    """The beginning of a command that runs as this user, without any right of root."""
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--bounding-set=-all"] if user else []
 
 
 def connect(process: str) -> None:

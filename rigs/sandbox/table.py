@@ -25,7 +25,7 @@ def table(outcome: Outcome) -> list[str]:
 def _cell(rows: Iterable[Row]) -> str:
     counts = Counter(row.state for row in rows)
     words = [f"{counts['refused']} refused"] if counts["refused"] else []
-    words += [f"**{counts[state]} {state}**" for state in ("hole", "broken") if counts[state]]
+    words += [f"**{counts[state]} {state}**" for state in ("hole", "open", "broken") if counts[state]]
     return ", ".join(words) or "–"
 
 
@@ -48,7 +48,7 @@ def totals(outcome: Outcome) -> str:
     passing = sorted({row.name for row in outcome.passing if row.state == "hole"})
     parts = [
         f"{len(names)} escapes, {len(outcome.rows) - counts['not here']} with their languages: "
-        f"{', '.join(f'{counts[state]} {state}' for state in ('refused', 'hole', 'broken'))}",
+        f"{', '.join(f'{counts[state]} {state}' for state in ('refused', 'open', 'hole', 'broken'))}",
         f"not possible on this machine even without a sandbox: {', '.join(absent) or 'none'}",
         f"not stopped, as documented: {', '.join(passing) or 'none'}",
     ]

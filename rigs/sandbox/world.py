@@ -9,11 +9,11 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import mcp_hub
-from rigs.sandbox.spaces import EVIL, EVIL6, GOOD, METADATA, PRIVATE, connect
+from rigs.sandbox.spaces import EVIL, EVIL6, GOOD, METADATA, PRIVATE, become, connect, give
 
 HOSTILE = Path(__file__).with_name("hostile")
 _ANSWERING = {"port": "7777", "http": "80", "https": "443", "ssh": "22", "dns": "53", "proxy-port": "9"}
@@ -47,8 +47,11 @@ _SOCKETS = {
 }  # fmt: skip
 
 
-def lay_out(root: Path) -> dict[str, str]:
-    """Makes the files under this folder; the world of an escape, without what only running programs know."""
+def lay_out(root: Path, user: str = "") -> dict[str, str]:
+    """Makes the files under this folder; the world of an escape, without what only running programs know.
+
+    `user` is the number of the user whose they are to be, and who runs all programs; our own without.
+    """
     home = root / "home"
     world = {name: secrets.token_hex(12) for name in _CANARIES}
     for folder in ("run", "state", "hostile", "data", *(str(Path(one).parent) for one in _STARTED_LATER.values())):
@@ -68,9 +71,10 @@ def lay_out(root: Path) -> dict[str, str]:
     shm = Path("/dev/shm", f"mcp-hub-rig-{os.getpid()}")
     shm.write_text(world["canary"])
     return {
-        **world, "home": str(home), "folder": str(home / "projects" / "other"), "config": str(home / "servers.yaml"),
+        **world, "user": user, "home": str(home), "folder": str(home / "projects" / "other"),
+        "config": str(home / "servers.yaml"),
         "signals": str(root / "signals"), "shm": str(shm), "abstract": f"rig-{world['evil-canary'][:8]}",
-        "abstract-datagrams": f"rig-d-{world['evil-canary'][:8]}", "fifo": _fifo(home), "set-uid": _set_uid(home),
+        "abstract-datagrams": f"rig-d-{world['evil-canary'][:8]}", "fifo": _fifo(home), "set-uid": _set_uid(home, 1),
         "code": str(home / "hostile" / "server.mjs"), "hub-package": str(Path(mcp_hub.__file__)), "good-address": GOOD,
         "evil-address": EVIL, "private-address": PRIVATE, "metadata-address": METADATA, "evil-address6": EVIL6,
         "mapped-address": f"::ffff:{EVIL}",
@@ -95,20 +99,18 @@ def _fifo(home: Path) -> str:
     return str(path)
 
 
-def _set_uid(home: Path) -> str:
-    """A program that becomes another user, in the folder that a server may read."""
+def _set_uid(home: Path, owner: int) -> str:
+    """A program that becomes this user, in a folder of the home."""
     path = home / "data" / "id"
+    path.unlink(missing_ok=True)
     shutil.copy("/usr/bin/id", path)
-    if os.geteuid() == 0:
-        try:
-            os.chown(path, 1, 1)
-        except OSError:  # a namespace with one user
-            return str(path)
+    with suppress(OSError):  # a namespace with one user
+        os.chown(path, owner, owner)
     path.chmod(0o4755)
     return str(path)
 
 
-def programs(home: Path, languages: Sequence[str]) -> dict[str, list[str]]:
+def programs(home: Path, languages: Sequence[str], user: str = "") -> dict[str, list[str]]:
     """The command of the hostile server in each of these languages that this machine has, its files under `home`."""
     folder = home / "hostile"
     archive = folder / "hostile.pyz"
@@ -118,7 +120,8 @@ def programs(home: Path, languages: Sequence[str]) -> dict[str, list[str]]:
         for package in ("rigs", "rigs/sandbox", "rigs/sandbox/hostile"):
             packed.writestr(f"{package}/__init__.py", "")
         packed.writestr("__main__.py", "from rigs.sandbox.hostile.server import main\n\nmain()\n")
-    found = {"Python": [sys.executable, "-S", str(archive)]}
+    python = "/usr/bin/python3" if user else sys.executable  # ours may be where only root can look
+    found = {"Python": [python, "-S", str(archive)]}
     shutil.copy(HOSTILE / "server.mjs", folder)
     if node := shutil.which("node"):
         found["Node"] = [node, str(folder / "server.mjs")]
@@ -138,6 +141,10 @@ def running(root: Path, world: dict[str, str]) -> Iterator[dict[str, str]]:
         stack.callback(os.close, master)
         stack.callback(os.close, slave)
         world = {**world, "terminal": os.ttyname(slave)}
+        for path in (root, Path(world["terminal"]), Path(world["shm"])):
+            give(path, world["user"])
+        if world["user"]:
+            _set_uid(Path(world["home"]), 0)
         for name in ("victim", "services", "far"):
             spec = root / f"{name}.json"
             spec.write_text(json.dumps(world))
@@ -153,7 +160,7 @@ def running(root: Path, world: dict[str, str]) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _program(name: str, spec: Path, world: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    space = ["unshare", "--net"] if name == "far" else []
+    space = ["unshare", "--net"] if name == "far" else become(world["user"])
     command = [*space, sys.executable, "-S", str(Path(__file__).with_name("neighbours.py")), name, str(spec)]
     env = {**os.environ, "NEIGHBOUR_SECRET": world["canary"]}
     piped = subprocess.PIPE

@@ -5,7 +5,7 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ from mcp_hub.attach.folder import base_folders
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
+from mcp_hub.config.findings import Flaw
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.servers import ServerSettings
@@ -51,6 +52,7 @@ from mcp_hub.upstreams.supervision.scoped import Holder, Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
 if TYPE_CHECKING:
+    from mcp_hub.sandbox.rules import ResolvedRule
     from mcp_hub.sandbox.server import ServerSandbox
 
 log = get_logger(__name__)
@@ -189,6 +191,54 @@ def server_sandbox(
     around = Surroundings(str(Path.home()), hub, None if starts.config is None else str(starts.config))
     plain = rule_of(rule.read, rule.write, rule.net, rule.sockets, is_preferred=rule.mode == "prefer")
     return ServerSandbox(name, plain, starts.home(name), around, make_proxy)
+
+
+def resolved_sandbox(
+    settings: Settings, name: str, env: Mapping[str, str], folder: str, starts: StartFolders
+) -> "tuple[ServerSandbox, ResolvedRule] | None":
+    """The sandbox that a server would start in; None for one without. Nothing is started.
+
+    Raises `StartFailed` where the program is not found, `RuleError` and `Unsupported`.
+    """
+    sandbox, server = server_sandbox(settings, name, env, starts), settings.servers[name]
+    if sandbox is None:
+        return None
+    program, client = _command(server, env, folder), working_directory()
+    args, own = starts.fill(name, server, client)
+    variables = commands.child_env(env, own, [os.path.dirname(program)], server.pass_env)
+    cwd = starts.start(name, server, client)
+    return sandbox, sandbox.resolved([program, *args], variables, cwd, is_spare=starts.is_spare(name, cwd))
+
+
+def sandbox_findings(
+    settings: Settings, name: str, env: Mapping[str, str], folder: str, starts: StartFolders
+) -> Iterator[Flaw]:
+    """The problems that the sandbox of a server has, found without a start.
+
+    Raises `StartFailed` where the program is not found.
+    """
+    rule, server = settings.effective(name).sandbox, settings.servers[name]
+    if server.command is None or rule.mode == "off":
+        return
+    from mcp_hub.sandbox.confinement import Unsupported
+    from mcp_hub.sandbox.rules import RuleError
+
+    try:
+        prepared = resolved_sandbox(settings, name, env, folder, starts)
+    except RuleError as problem:
+        yield Flaw("sandbox", "sandbox_rule", f"{problem.key}: {problem}")
+        return
+    except Unsupported as problem:
+        if rule.mode != "prefer":
+            yield Flaw("sandbox", "sandbox_unsupported", f"the server will not start: {problem}")
+        return
+    if prepared is None:
+        return
+    resolved = prepared[1]
+    yield from (Flaw("sandbox", "sandbox_path", remark) for remark in resolved.remarks)
+    replaced = sorted(server.env.keys() & {*resolved.confinement.variables, *resolved.confinement.removed})
+    if replaced:
+        yield Flaw("env", "sandbox_variable", f"the sandbox sets its own value: {', '.join(replaced)}")
 
 
 def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:

@@ -211,6 +211,14 @@ CONFIGURATION: Final = table(
     name_too_long=("A tool's name is longer than `hub.max_name_length`.", "Shorten it, or raise the limit."),
     budget_too_small=("The hub's own tools need more than `budget`.", "Raise it, or set `expose: search`."),
     no_servers=("The configuration has no servers.", "Add one."),
+    sandbox_path=(
+        "A path of a sandbox does not exist, or stays closed because it is a secret place.",
+        "Correct the path, create it, or name it under `read` of `sandbox`.",
+    ),
+    sandbox_variable=(
+        "`env` has a variable that the sandbox sets itself.",
+        "Remove it. A proxy for limited hosts belongs into the environment of the hub.",
+    ),
     public_without_tokens=(
         "Everybody who reaches the address could run your tools.",
         "Set `hub.tokens` or `hub.http.oauth`, or `hub.http.allow_public` if a proxy checks the clients.",

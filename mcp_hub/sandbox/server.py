@@ -104,7 +104,7 @@ class ServerSandbox:
         if self._latest is None or cause.code.startswith("sandbox"):
             return cause
         line = refused_path(cause.reason, self._latest) or self._refused_host()
-        return cause if line is None else Cause("sandbox_refused", f"{cause.reason}\n{line}")
+        return cause if line is None else Cause("sandbox_refused", f"{line}\n{cause.reason}")
 
     def _refused_host(self) -> str | None:
         if self.refusals.total == self._refused_before:

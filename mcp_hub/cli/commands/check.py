@@ -5,6 +5,7 @@ It starts servers only if there are patterns to compare with their lists.
 
 import os
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from shlex import quote
 from typing import Final
 
@@ -13,9 +14,11 @@ import click
 from msgspec import to_builtins
 
 from mcp_hub.app import readiness
+from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
-from mcp_hub.app.upstream_factory import find_program
+from mcp_hub.app.limits import state_dir
+from mcp_hub.app.upstream_factory import find_program, sandbox_findings
 from mcp_hub.catalog.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
@@ -102,6 +105,7 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
     if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
         report.warn(("hub", "http", "host"), "public_without_tokens", f"`serve --http` would not start. {refusal}")
     found: dict[str, str] = {}
+    folder, starts = str(loaded.path.absolute().parent), StartFolders.of(Path(loaded.place), state_dir(os.environ))
     for name, server in loaded.settings.servers.items():
         if not server.enabled:
             continue
@@ -109,8 +113,10 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
             said = f"the working directory {server.cwd} does not exist. Create it, or correct cwd."
             report.warn(("servers", name, "cwd"), "cwd_not_found", said)
         try:
-            program = find_program(server, os.environ, str(loaded.path.absolute().parent))
+            program = find_program(server, os.environ, folder)
             found[name] = hide(program)
+            for key, code, said in sandbox_findings(loaded.settings, name, os.environ, folder, starts):
+                report.warn(("servers", name, key), code, said)
         except StartFailed as problem:
             key = _kind(server)
             report.warn(("servers", name, key), problem.code, str(problem))

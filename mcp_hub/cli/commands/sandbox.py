@@ -1,0 +1,115 @@
+"""`mcp-hub sandbox`: the sandbox that a server starts in, and what it would allow."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from mcp_hub.addresses import host_rule
+from mcp_hub.app.attached.isolation import StartFolders
+from mcp_hub.app.limits import state_dir
+from mcp_hub.app.upstream_factory import resolved_sandbox
+from mcp_hub.cli import completion
+from mcp_hub.cli.render.output import put
+from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.errors import StartFailed
+from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement, Unsupported
+from mcp_hub.sandbox.rules import RuleError
+
+_USUAL = ("/dev/", "/etc/")
+"""Beginnings of paths that are not shown one by one."""
+
+
+@click.command()
+@click.argument("server", shell_complete=completion.servers)
+@click.argument("action", metavar="[test]", type=click.Choice(["test"]), required=False)
+@click.argument("target", metavar="[PATH|HOST]", required=False)
+@config_option
+def sandbox(server: str, action: str | None, target: str | None, config: str | None) -> None:
+    """Show the sandbox of SERVER, or test a path or host in it.
+
+    Nothing is started. A server whose sandbox is off is shown with the usual rule. Exit code 1 if the sandbox refuses
+    what is tested.
+    """
+    if (action is None) != (target is None):
+        raise click.UsageError("test needs a path or a host: mcp-hub sandbox SERVER test PATH")
+    loaded = load_config(config)
+    check_servers(loaded, [server])
+    confinement, remarks, is_off = _resolved(loaded, server)
+    if is_off:
+        put(f"{server} has no sandbox. With sandbox: on it would have this one:")
+    if target is None:
+        put("\n".join(_rule(confinement, remarks)))
+        return
+    verdicts = list(
+        _of_path(confinement, target) if target.startswith(("/", "~", ".")) else _of_host(confinement, target)
+    )
+    put("\n".join(text for _, text in verdicts))
+    if not all(is_allowed for is_allowed, _ in verdicts[:1]):
+        raise SystemExit(EXIT_TOOL)
+
+
+def _resolved(loaded: Loaded, server: str) -> tuple[Confinement, tuple[str, ...], bool]:
+    """The sandbox, remarks about its rule, and whether it is off."""
+    settings, folder = loaded.settings, str(loaded.path.absolute().parent)
+    rule, entry = settings.effective(server).sandbox, settings.servers[server]
+    if entry.command is None:
+        fail("misplaced_key", f"{server} is not a local program: only those have a sandbox")
+    if rule.mode == "off":
+        changed = entry.model_copy(update={"sandbox": rule.model_copy(update={"mode": "on"})})
+        settings = settings.model_copy(update={"servers": {**settings.servers, server: changed}})
+    starts = StartFolders.of(Path(loaded.place), state_dir(os.environ))
+    try:
+        prepared = resolved_sandbox(settings, server, os.environ, folder, starts)
+    except StartFailed as problem:
+        fail(problem.code, str(problem))
+    except RuleError as problem:
+        fail("sandbox_rule", f"sandbox of {server}: {problem.key}: {problem}")
+    except Unsupported as problem:
+        fail("sandbox_unsupported", str(problem))
+    assert prepared is not None
+    return prepared[1].confinement, prepared[1].remarks, rule.mode == "off"
+
+
+def _rule(confinement: Confinement, remarks: tuple[str, ...]) -> Iterator[str]:
+    """The rule in lines."""
+    grants = [grant for grant in confinement.grants if not grant.path.startswith(_USUAL)]
+    yield f"home   {confinement.variables['HOME']}"
+    yield from (f"write  {grant.path}" for grant in grants if grant.access & WRITE_FILE)
+    yield from (f"read   {grant.path}" for grant in grants if not grant.access & WRITE_FILE)
+    yield "read   /etc, except for keys and passwords"
+    hosts = (f"{rule.host} port {' or '.join(map(str, rule.ports))}" for rule in confinement.hosts)
+    yield f"net    {', '.join(hosts) if confinement.net == 'hosts' else confinement.net}"
+    yield from (f"socket {path}" for path in confinement.sockets)
+    yield from (f"note   {remark}" for remark in filter(None, (*remarks, confinement.shrinks)))
+
+
+def _of_path(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]]:
+    """Whether a path may be read, then whether it may be written."""
+    path = os.path.realpath(os.path.expanduser(target))
+    for key, access in (("read", 0), ("write", WRITE_FILE)):
+        grant = confinement.allows(path, access) if access else confinement.allows(path)
+        if grant is not None:
+            yield True, f"{key}: allowed, by {grant.path}"
+        else:
+            yield False, f"{key}: refused. To allow it, add {path} to {key} of sandbox"
+
+
+def _of_host(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]]:
+    """Whether a host may be reached, at its first port first."""
+    try:
+        tested = host_rule(target)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param_hint="HOST") from None
+    for port in tested.ports:
+        place = f"{tested.host} port {port}"
+        if confinement.net == "none":
+            yield False, f"{place}: refused, since net is none"
+        elif confinement.net == "any":
+            yield True, f"{place}: allowed, since net is any"
+        elif any(rule.matches(tested.host, port) for rule in confinement.hosts):
+            yield True, f"{place}: allowed by net, unless its address is a private one that net does not list"
+        else:
+            yield False, f"{place}: refused. To allow it, add {target} to net of sandbox"

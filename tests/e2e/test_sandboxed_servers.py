@@ -1,0 +1,121 @@
+"""Servers in a sandbox behind a real hub: calls, errors with the line to add, and nothing that stays behind."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.clock import SystemClock
+from mcp_hub.upstreams.process.watchdog import Watchdog
+from tests.unit.cli.command import hub
+from tests.unit.sandbox.confined import needs_sandbox, sandbox_of
+
+pytestmark = [needs_sandbox(), pytest.mark.processes]
+SERVER = """
+import json, os, subprocess, sys
+open(os.environ.get("NEEDED", os.devnull)).close()
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    answer = {"error": {"code": -32601, "message": "unknown"}}
+    if message["method"] == "initialize":
+        info = {"name": "s", "version": "1"}
+        answer = {"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}}
+    if message["method"] == "tools/list":
+        answer = {"result": {"tools": [{"name": "sh", "inputSchema": {"type": "object"}}]}}
+    if message["method"] == "tools/call":
+        line = message["params"]["arguments"]["line"]
+        done = subprocess.run(line, shell=True, capture_output=True, text=True)
+        answer = {"result": {"content": [{"type": "text", "text": done.stdout + done.stderr}]}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+def configure(folder: Path, **server: Any) -> None:
+    """A configuration beside a server and a folder with data."""
+    (folder / "config").mkdir()
+    (folder / "data").mkdir()
+    (folder / "server.py").write_text(SERVER)
+    (folder / "canary").write_text("secret")
+    args = [str(folder / "server.py"), str(folder / "data")]
+    entry = {"command": sys.executable, "args": args, "sandbox": "on", **server}
+    (folder / "servers.yaml").write_text(json.dumps({"servers": {"s": entry}}))
+
+
+def test_a_call_reaches_what_the_rule_opens_alone(tmp_path: Path) -> None:
+    configure(tmp_path)
+    line = f"cd {tmp_path}; echo written > data/file; cat canary servers.yaml; echo x > ~/own; cat ~/own"
+    done = hub(tmp_path, "call", "s_sh", "--arg", f"line={line}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "data/file").read_text() == "written\n"
+    assert done.stdout.count("Permission denied") == 2 and "secret" not in done.stdout
+    assert "x\n" in done.stdout
+    (own,) = (tmp_path / "state/sandboxes").glob("*/*/home/own")
+    assert own.read_text() == "x\n"
+
+
+def test_a_start_that_the_sandbox_stops_names_the_line_to_add(tmp_path: Path) -> None:
+    configure(tmp_path, env={"NEEDED": str(tmp_path / "canary")})
+    done = hub(tmp_path, "list", "--json")
+    (status,) = json.loads(done.stdout)["servers"]
+    assert status["code"] == "sandbox_refused"
+    assert f"read: [{tmp_path}/canary]" in status["reason"]
+
+
+def test_check_finds_a_rule_that_opens_too_much(tmp_path: Path) -> None:
+    configure(tmp_path, sandbox={"read": [str(tmp_path / "gone")]}, env={"HOME": "/"})
+    servers = json.loads((tmp_path / "servers.yaml").read_text())
+    servers["servers"]["broad"] = {"command": "ls", "args": ["/"], "sandbox": "on"}
+    (tmp_path / "servers.yaml").write_text(json.dumps(servers))
+    done = hub(tmp_path, "check", "--no-start")
+    codes = ("sandbox_path", "sandbox_variable", "sandbox_rule")
+    assert (done.returncode, [f"[{code}]" in done.stderr for code in codes]) == (0, [True] * 3)
+
+
+def test_the_command_tests_paths_and_hosts_without_a_start(tmp_path: Path) -> None:
+    configure(tmp_path, sandbox={"net": ["api.example"]})
+    shown = hub(tmp_path, "sandbox", "s").stdout
+    assert f"write  {tmp_path}/data\n" in shown and "net    api.example port 443 or 80\n" in shown
+    rows = {
+        f"{tmp_path}/data/file": (0, "write: allowed"),
+        f"{tmp_path}/server.py": (0, "write: refused"),
+        f"{tmp_path}/canary": (1, f"add {tmp_path}/canary to read"),
+        "API.example": (0, "port 443: allowed"),
+        "other.example:8443": (1, "add other.example:8443 to net"),
+    }
+    for target, (code, text) in rows.items():
+        done = hub(tmp_path, "sandbox", "s", "test", target)
+        assert (done.returncode, text in done.stdout) == (code, True), done.stdout
+    assert not (tmp_path / "state/sandboxes").exists()
+    assert hub(tmp_path, "sandbox", "s", "test").returncode == 2
+
+
+@pytest.mark.anyio
+async def test_descendants_of_a_sandboxed_server_end_with_it(tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            tasks.start_soon(watchdog.run)
+            script = "setsid sleep 1000 & echo $! $$; cat > /dev/null"
+            start = sandbox_of(tmp_path).prepare(
+                ["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}, "/", is_spare=False
+            )
+            assert start is not None
+            with start.launch as launch:
+                child = watchdog.spawn(launch.argv, launch.env, "/", launch.descriptors)
+            await start.begin(tasks)
+            await anyio.wait_readable(child.stdout)
+            orphan, leader = map(int, (child.stdout.readline()).split())
+            assert leader == child.pid
+            os.kill(orphan, 0)
+            child.kill()
+            await child.wait()
+            await child.close(0, 0)
+            with pytest.raises(ProcessLookupError):
+                os.kill(orphan, signal.SIGKILL)
+            tasks.cancel_scope.cancel()

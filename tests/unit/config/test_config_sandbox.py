@@ -1,0 +1,96 @@
+"""The `sandbox` of a server and of `defaults`: its words, its rules, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.app.attached.isolation import StartFolders
+from mcp_hub.app.upstream_factory import server_sandbox
+from mcp_hub.config.load.load import parse
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError
+from tests.unit.config.faults import shown_all
+
+
+def settings(server: str, rest: str = "") -> Settings:
+    return parse(f"servers: {{a: {{command: x, {server}}}}}\n{rest}", "servers.yaml", {}, Path("/base")).settings
+
+
+@pytest.mark.parametrize(
+    ("value", "mode"),
+    [("on", "on"), ("off", "off"), ("true", "on"), ("prefer", "prefer"), ("{net: none}", "on"), ("{mode: off}", "off")],
+)
+def test_words_are_modes(value: str, mode: str) -> None:
+    assert settings(f"sandbox: {value}").effective("a").sandbox.mode == mode
+
+
+def test_an_own_sandbox_goes_before_that_of_defaults() -> None:
+    default = "defaults: {sandbox: {net: none}}"
+    assert settings("sandbox: off", default).effective("a").sandbox.mode == "off"
+    assert settings("era: follow", default).effective("a").sandbox.net == "none"
+    assert settings("era: follow").effective("a").sandbox.mode == "off"
+
+
+def test_defaults_apply_to_processes_alone() -> None:
+    text = "servers: {a: {url: 'https://mcp.example/mcp'}, b: {command: x}}\ndefaults: {sandbox: on}"
+    loaded = parse(text, "servers.yaml", {}, Path("/base")).settings
+    starts = StartFolders.of(Path("/base/servers.yaml"), Path("/state"))
+    assert [server_sandbox(loaded, name, {}, starts) is None for name in "ab"] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ("maybe", "sandbox [invalid_value]"),
+        ("[x]", "sandbox [wrong_type]"),
+        ("{reed: []}", "sandbox.reed [unknown_key]"),
+        ("{read: [/]}", "sandbox.read[0] [invalid_value]"),
+        ("{read: [~/a, //]}", "sandbox.read[1] [invalid_value]"),
+        ("{write: ['~']}", "sandbox.write[0] [invalid_value]"),
+        ("{write: ['~/']}", "sandbox.write[0] [invalid_value]"),
+        ("{write: [~other/a]}", "sandbox.write[0] [invalid_value]"),
+        ("{read: [data]}", "sandbox.read[0] [invalid_value]"),
+        ("{read: [/a/../..]}", "sandbox.read[0] [invalid_value]"),
+        ("{read: ['/a/*.txt']}", "sandbox.read[0] [invalid_value]"),
+        ("{read: ['/a/x?']}", "sandbox.read[0] [invalid_value]"),
+        ("{read: ['/a/[bc]']}", "sandbox.read[0] [invalid_value]"),
+        ("{sockets: [agent]}", "sandbox.sockets[0] [invalid_value]"),
+        ("{net: all}", "sandbox.net [invalid_value]"),
+        ("{net: []}", "sandbox.net [out_of_range]"),
+        ("{net: [a.example, 'a.*.example']}", "sandbox.net[1] [invalid_value]"),
+        ("{net: ['*']}", "sandbox.net[0] [invalid_value]"),
+        ("{net: ['https://a.example/']}", "sandbox.net[0] [invalid_value]"),
+        ("{net: ['a.example:99999']}", "sandbox.net[0] [invalid_value]"),
+        ("{net: ['127.1']}", "sandbox.net[0] [invalid_value]"),
+        ("{net: [1]}", "sandbox.net[0] [invalid_value]"),
+        ("{mode: maybe}", "sandbox.mode [invalid_value]"),
+    ],
+)
+def test_a_wrong_rule_is_found_at_its_place(value: str, place: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(f"sandbox: {value}")
+    assert shown_all(caught) == [f"servers.yaml:1: servers.a.{place}"]
+
+
+def test_hosts_are_taken_in_every_form() -> None:
+    rule = settings("sandbox: {net: [A.example., '*.b.example', 'c.example:8443', '::1', '[::1]:80', 192.0.2.1]}")
+    starts = StartFolders.of(Path("/base/servers.yaml"), Path("/state"))
+    sandbox = server_sandbox(rule, "a", {}, starts)
+    assert sandbox is not None
+    hosts = [(host.host, host.ports) for host in sandbox.rule.hosts]
+    assert hosts == [
+        ("a.example", (443, 80)), ("*.b.example", (443, 80)), ("c.example", (8443,)), ("::1", (443, 80)),
+        ("::1", (80,)), ("192.0.2.1", (443, 80)),
+    ]  # fmt: skip
+
+
+def test_a_remote_server_does_not_take_a_sandbox() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse("servers: {a: {url: 'https://mcp.example/mcp', sandbox: on}}", "servers.yaml", {}, Path("/base"))
+    assert shown_all(caught) == ["servers.yaml:1: servers.a.sandbox [misplaced_key]"]
+
+
+def test_the_file_of_another_client_does_not_change_a_sandbox() -> None:
+    text = '{"mcpServers": {"a": {"command": "x", "sandbox": "off"}}}'
+    loaded = parse(text, ".mcp.json", {}, Path("/base"))
+    assert loaded.settings.servers["a"].sandbox is None

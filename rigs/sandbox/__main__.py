@@ -1,6 +1,6 @@
 """`python -m rigs.sandbox`: ways out of the sandbox of a server, tried by a hostile one in Python, in Node and as a
 static C program. Each has to get through outside of the sandbox and to be refused inside. Exit code 1 for a hole, and
-if a page that was given says something else. It runs in namespaces of its own: Linux with uid 0 or user namespaces.
+if a page lacks a kind. It runs in namespaces of its own: Linux with uid 0 or user namespaces.
 """
 
 import os
@@ -14,7 +14,7 @@ from rigs.report import arguments, reported, say
 from rigs.sandbox.cases import kinds
 from rigs.sandbox.run import Outcome, run_escapes
 from rigs.sandbox.spaces import enter, prepare
-from rigs.sandbox.table import each_row, table, totals, with_table
+from rigs.sandbox.table import each_row, missing, table, totals, with_table
 
 
 def main() -> int:
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--outside", action="store_true", help="the control runs alone")
     parser.add_argument("--each", action="store_true", help="show a line for each escape, not for each kind")
     parser.add_argument("--write", type=Path, help="a page whose table is replaced")
-    parser.add_argument("--check", type=Path, help="a page whose table has to be the same")
+    parser.add_argument("--check", type=Path, help="a page whose table has to have the same kinds")
     given = parser.parse_args()
     enter()
     chosen = kinds(given.only)
@@ -46,8 +46,8 @@ def main() -> int:
     if given.write is not None:
         given.write.write_text(with_table(given.write.read_text("utf-8"), lines), "utf-8")
     faults = outcome.faults
-    if given.check is not None and with_table(text := given.check.read_text("utf-8"), lines) != text:
-        faults = [*faults, f"{given.check} says something else: python -m rigs.sandbox --write {given.check}"]
+    if given.check is not None and (heads := missing(given.check.read_text("utf-8"), lines)):
+        faults = [*faults, f"{given.check} lacks {heads}: python -m rigs.sandbox --write {given.check}"]
     return reported([*(each_row(outcome) if given.each else lines), "", totals(outcome)], faults)
 
 

@@ -59,7 +59,8 @@ def prepare(folder: Path) -> None:
         replacement = folder / os.path.basename(path)
         replacement.write_text(text)
         _run("mount", "--bind", str(replacement), path)
-    _run("mount", "-t", "tmpfs", "none", "/var/spool")
+    for path in ("/var/spool", "/dev/shm"):
+        _run("mount", "-t", "tmpfs", "none", path)
     Path("/var/spool/cron/crontabs").mkdir(parents=True)
 
 

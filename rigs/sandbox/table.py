@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from rigs.sandbox.run import Outcome, Row
 
-_MARK = "<!-- python -m rigs.sandbox --write docs/sandbox.md -->"
+_MARK = "<!-- python -m rigs.sandbox --write docs/escapes.md -->"
 _LANGUAGES = ("Python", "Node", "C")
 COLUMNS = ("escapes", "rules", *_LANGUAGES)
 _HEADS = {"none": "`net: none`", "hosts": "`net: [hosts]`", "on": "`on`", "sockets": "`sockets`"}
@@ -62,6 +62,12 @@ def with_table(page: str, lines: Iterable[str]) -> str:
     while rest and rest[0].startswith("| "):
         rest.pop(0)
     return "\n".join([f"{before}{mark}".rstrip("\n"), *lines, *rest]) if mark else page
+
+
+def missing(page: str, lines: Iterable[str]) -> list[str]:
+    """The kinds with their rules that a page does not have; figures differ from machine to machine."""
+    heads = [" | ".join(line.split(" | ")[:2]) for line in lines]
+    return [head for head in heads if f"{head} | " not in page]
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -68,7 +68,7 @@ def lay_out(root: Path, user: str = "") -> dict[str, str]:
     world["link"] = str(home / "link")
     world |= {**_SYSTEM, **{name: str(home / path) for name, path in _SOCKETS.items()}, **_ANSWERING}
     world |= _devices()
-    shm = Path("/dev/shm", f"mcp-hub-rig-{os.getpid()}")
+    shm = Path("/dev/shm/mcp-hub-rig")
     shm.write_text(world["canary"])
     return {
         **world, "user": user, "home": str(home), "folder": str(home / "projects" / "other"),

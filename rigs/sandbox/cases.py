@@ -27,7 +27,17 @@ def _all(prefix: str, names: str) -> list[str]:
 
 PASSING = Kind(
     "not stopped",
-    ["stat", "names", "change-mode", "change-owner", "change-times", "read-attribute", "write-attribute", "link-target"]
+    [
+        "stat",
+        "names",
+        "change-mode",
+        "set-uid-bit",
+        "change-owner",
+        "change-times",
+        "read-attribute",
+        "write-attribute",
+        "link-target",
+    ]
     + [
         "command-lines",
         "watch-folder",
@@ -137,7 +147,15 @@ KINDS = (
     Kind(
         "signals, limits and priorities of other processes",
         ["signal", *_all("signal", "hub thread queued pidfd group by-owner"), *_all("limit", "other read")]
-        + ["priority-other", "scheduler-other", "affinity-other", "io-priority-other"],
+        + [
+            "priority-other",
+            "priority-user",
+            "priority-user-number",
+            "io-priority-user",
+            "scheduler-other",
+            "affinity-other",
+            "io-priority-other",
+        ],
     ),
     Kind(
         "objects that processes share",
@@ -145,7 +163,9 @@ KINDS = (
         + ["posix-queue"],
     ),
     Kind("terminals", [*_all("type", "into-terminal high-bits"), "read-terminal", "write-terminal"]),
-    Kind("what the hub holds at the start", ["inherited-descriptor", "environment"], is_direct=True),
+    Kind(
+        "what the hub holds at the start", ["inherited-descriptor", "environment", "standard-streams"], is_direct=True
+    ),
     Kind(
         "sockets of this machine",
         _all("unix", "docker agent bus display hub-socket abstract datagram pair-datagram pair-connected pair-abstract")
@@ -220,7 +240,7 @@ SHRINKS = {
 }  # fmt: skip
 """What only Landlock's ABI 6 stops: below it these may get through, and `mcp-hub list` says so."""
 WORKING = {
-    ON: ("own-home", "own-temporary", "own-program", "any-host"), NONE: ("own-home", "own-temporary", "own-program"),
+    ON: ("own-home", "own-temporary", "own-program", "own-lock", "any-host"), NONE: ("own-home", "own-temporary", "own-program"),
     HOSTS: ("own-home", "allowed-host"), SOCKETS: ("own-home", "listed-socket"),
 }  # fmt: skip
 """What has to work inside, so that a refusal is the sandbox's, not a fault."""

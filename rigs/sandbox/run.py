@@ -252,7 +252,8 @@ def _direct(command: Sequence[str], name: str, world: Mapping[str, str]) -> Verd
     """An escape of a server that no hub has started: it inherits what the starter has."""
     arguments = {"name": name, "world": {**world, "escape-name": name}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "escape", "arguments": arguments}}
-    line = f"exec 9<{shlex.quote(world['project'])}; exec {shlex.join([*become(world['user']), *command])}"
+    files = f"9<{shlex.quote(world['project'])} 2>>{shlex.quote(world['scratch'])}"
+    line = f"exec {files}; exec {shlex.join([*become(world['user']), *command])}"
     env = {"HUB_SECRET": world["canary"], "HOME": world["home"], "PATH": "/usr/bin:/bin"}
     text = json.dumps(message) + "\n"
     done = subprocess.run(["/bin/sh", "-c", line], input=text, env=env, capture_output=True, text=True, timeout=20)

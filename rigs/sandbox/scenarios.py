@@ -18,6 +18,7 @@ from typing import Any
 
 import anyio
 
+import mcp_hub
 from tests.e2e.rest_client import RestClient
 from tests.upstreams.child import WAIT
 
@@ -179,6 +180,40 @@ async def swapped_write(stage: Stage, start: Start) -> bool:
     return await _swapped(stage, start, "inner/", sandbox={"write": ["{work}", "{inner}"]})
 
 
+async def _program(stage: Stage, start: Start, name: str, text: str) -> bool:
+    """A program of the user, which is no script by its name, is an argument of the server."""
+    folder = stage.folder / "bin"
+    folder.mkdir()
+    tool = folder / name
+    tool.write_text(text)
+    tool.chmod(0o755)
+    world = {**stage.world, "argument": str(tool)}
+    async with start({"tool": stage.entry([*stage.commands["Python"], f"--python={tool}"])}) as rest:
+        await ready(rest, "tool")
+        return await tried(rest, "tool", "write-argument", world)
+
+
+async def program_argument(stage: Stage, start: Start) -> bool:
+    """A script with a first line that names its interpreter."""
+    return await _program(stage, start, "tool", "#!/bin/sh\n")
+
+
+async def binary_argument(stage: Stage, start: Start) -> bool:
+    """A program of machine code."""
+    return await _program(stage, start, "python3", "\x7fELF")
+
+
+async def hub_in_reach(stage: Stage, start: Start) -> bool:
+    """The folder of the hub's own program is one that the server may write to."""
+    package = Path(mcp_hub.__file__).parents[1]
+    world = {**stage.world, "argument": mcp_hub.__file__}
+    async with start({"tool": stage.entry([*stage.commands["Python"], str(package)])}) as rest:
+        with suppress(RuntimeError):  # a hub that refuses to start it is right
+            await ready(rest, "tool")
+            return await tried(rest, "tool", "write-argument", world)
+    return False
+
+
 async def planted_links(stage: Stage, start: Start) -> bool:
     """What lies in the private home becomes links to those of the user; the hub writes there, or cleans up."""
     aim = stage.folder / "aim"
@@ -269,6 +304,9 @@ SCENARIOS: Mapping[str, Scenario] = {
     "the working directory becomes a link before the second start": swapped_cwd,
     "an entry of `read` becomes a link before the second start": swapped_read,
     "an entry of `write` becomes a link before the second start": swapped_write,
+    "a script of the user that is an argument": program_argument,
+    "a program of the user that is an argument": binary_argument,
+    "the program of the hub in a folder that is an argument": hub_in_reach,
     "links in the private home, which the hub follows": planted_links,
     "the install script of a package of npm": node_package,
     "the build of a Python package": python_package,

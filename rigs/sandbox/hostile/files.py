@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import os
+import stat
 import struct
 import subprocess
 from pathlib import Path
@@ -310,3 +311,12 @@ def descriptors(world: World) -> str:
 def environment(world: World) -> str:
     """What the hub has in its environment."""
     return loot(world, " ".join(os.environ.values()))
+
+
+@escape("standard-streams")
+def streams(world: World) -> str:
+    """A standard stream that is a file or a terminal of the hub, not a pipe."""
+    for number in range(3):
+        if stat.S_ISREG(mode := os.fstat(number).st_mode) or os.isatty(number):
+            return f"descriptor {number} has the mode {mode:o}"
+    raise Refused("all are pipes")

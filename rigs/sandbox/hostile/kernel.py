@@ -108,6 +108,10 @@ def posix_queue(world: World) -> str:
     return f"descriptor {call('mq_open', world['posix-queue'].encode(), os.O_RDONLY, 0, None)}"
 
 
+_UNLOCK, _PEER = 0x40045431, 0x5441
+"""`TIOCSPTLCK` and `TIOCGPTPEER`: a terminal without a path."""
+
+
 def _terminal(world: World) -> int:
     return os.open(world["terminal"], os.O_RDWR | os.O_NOCTTY)
 
@@ -122,7 +126,9 @@ def type_in(world: World) -> str:
 @escape("type-high-bits")
 def type_high(world: World) -> str:
     """`TIOCSTI` on a terminal of its own, with a bit that the kernel does not look at."""
-    _, slave = os.openpty()
+    master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+    fcntl.ioctl(master, _UNLOCK, struct.pack("i", 0))
+    slave = fcntl.ioctl(master, _PEER, os.O_RDWR | os.O_NOCTTY)
     call("ioctl", slave, 1 << 40 | termios.TIOCSTI, buffer(b" "))
     return "typed"
 

@@ -1,6 +1,7 @@
 """What a sandbox of this sort does not stop, and what a server has to be able to do inside."""
 
 import ctypes
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -29,6 +30,17 @@ def names(world: World) -> str:
 def mode(world: World) -> str:
     os.chmod(world["scratch"], 0o600)
     return "changed"
+
+
+@escape("set-uid-bit")
+def set_uid(world: World) -> str:
+    """A file becomes one that runs with the rights of its owner, whoever starts it."""
+    os.chmod(world["scratch"], 0o4755)
+    is_set = bool(os.stat(world["scratch"]).st_mode & 0o4000)
+    os.chmod(world["scratch"], 0o600)
+    if not is_set:
+        raise Refused("the bit is not set")
+    return "set"
 
 
 @escape("change-owner")
@@ -110,6 +122,13 @@ def program(world: World) -> str:
     if done.stdout.strip() != b"42":
         raise Refused(done.stderr.decode("utf-8", "replace")[-200:])
     return "it runs"
+
+
+@escape("own-lock")
+def lock(world: World) -> str:
+    """A lock that processes share, as pools of workers have it."""
+    with multiprocessing.Lock():
+        return "made"
 
 
 @escape("any-host")

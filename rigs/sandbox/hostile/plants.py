@@ -85,3 +85,10 @@ def cache(world: World) -> str:
     """A program that npx has downloaded for the user."""
     Path(world["npx-cache"]).write_text(_SHELL.format(**world))
     return "poisoned"
+
+
+@escape("write-argument")
+def argument(world: World) -> str:
+    """A program that is an argument, or a file beside it."""
+    os.close(os.open(world["argument"], os.O_WRONLY | os.O_APPEND))
+    return "opened for writing"

@@ -27,26 +27,10 @@ def _all(prefix: str, names: str) -> list[str]:
 
 PASSING = Kind(
     "not stopped",
-    [
-        "stat",
-        "names",
-        "change-mode",
-        "set-uid-bit",
-        "change-owner",
-        "change-times",
-        "read-attribute",
-        "write-attribute",
-        "link-target",
-    ]
-    + [
-        "command-lines",
-        "watch-folder",
-        "process-exists",
-        "list-hub-descriptors",
-        "read-shm",
-        "write-shared-memory",
-        "hub-front",
-    ],
+    """
+    stat names change-mode set-uid-bit change-owner change-times read-attribute write-attribute link-target
+    command-lines watch-folder process-exists list-hub-descriptors read-shm write-shared-memory hub-front
+    """.split(),
     [ON],
 )
 """What docs/sandbox.md says is not stopped."""
@@ -240,7 +224,8 @@ SHRINKS = {
 }  # fmt: skip
 """What only Landlock's ABI 6 stops: below it these may get through, and `mcp-hub list` says so."""
 WORKING = {
-    ON: ("own-home", "own-temporary", "own-program", "own-lock", "any-host"), NONE: ("own-home", "own-temporary", "own-program"),
+    ON: ("own-home", "own-temporary", "own-program", "own-lock", "any-host"),
+    NONE: ("own-home", "own-temporary", "own-program"),
     HOSTS: ("own-home", "allowed-host"), SOCKETS: ("own-home", "listed-socket"),
 }  # fmt: skip
 """What has to work inside, so that a refusal is the sandbox's, not a fault."""

@@ -207,21 +207,21 @@ def priority(world: World) -> str:
 
 @escape("priority-user")
 def priority_user(world: World) -> str:
-    """All processes of the user, the hub among them (`PRIO_USER`), as they are."""
-    call("setpriority", 2, 0, 0)
+    """All processes of the user, the hub among them (`PRIO_USER`)."""
+    call("setpriority", 2, 0, 2)
     return "the priority of all is set"
 
 
 @escape("priority-user-number")
 def priority_user_number(world: World) -> str:
-    call("setpriority", 2, os.geteuid(), 0)
+    call("setpriority", 2, os.geteuid(), 2)
     return "the priority of all is set"
 
 
 @escape("io-priority-user")
 def io_priority_user(world: World) -> str:
     """The same for input and output (`IOPRIO_WHO_USER`)."""
-    call("ioprio_set", 3, 0, 2 << 13 | 4)
+    call("ioprio_set", 3, os.geteuid(), 2 << 13 | 7)
     return "the priority of all is set"
 
 

@@ -90,12 +90,14 @@ def _same(one: object, other: object) -> bool:
 @cache
 def _is_at_once(path: Path) -> bool:
     """Whether a key outside of servers holds as soon as it is read, as every default does."""
+    if path[0] == "defaults":
+        return True
     section: type[Section] = Settings
     for key in path[:-1]:
         inner = section.model_fields[key].annotation
         assert isinstance(inner, type) and issubclass(inner, Section)
         section = inner
-    return section is Defaults or holds_at_once(section, path[-1])
+    return holds_at_once(section, path[-1])
 
 
 def _connection(settings: Settings, name: str) -> list[object]:
@@ -104,6 +106,8 @@ def _connection(settings: Settings, name: str) -> list[object]:
     keys = [key for key in ServerSettings.model_fields if not holds_at_once(ServerSettings, key)]
     values = {key: getattr(general if key in Defaults.model_fields else own, key) for key in keys}
     values["scope"] = own.scope or "shared"
+    if own.command is None:
+        del values["sandbox"]
     return [*values.values(), settings.failure(name)]
 
 

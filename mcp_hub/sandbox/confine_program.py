@@ -1,21 +1,20 @@
 """The confining program: it limits its own process as a plan says, and then executes the command of a server.
 
-An isolated interpreter without `site` runs this file with the number of one descriptor, an end of a pair of sockets:
-nothing but the standard library, one thread. It receives the plan there (`plan_of` of `confinement`), sends the
+An isolated interpreter without `site` executes this module with the number of one descriptor, an end of a pair of
+sockets: nothing but the standard library, one thread. It receives its code and the plan there (`launch`), sends the
 descriptor of its seccomp notifications if it has one, and closes it by executing the command. A step that fails is
 reported there as its name, an error number and a text; the program then ends, and executes nothing.
 
 The order of the steps matters. Landlock comes before seccomp, since its calls need none of what the filter takes away.
-Every path is opened without following a link, before anything is given up: the hub has resolved it, and a path that
+Paths are opened without following a link: the hub has resolved it, and a path that
 has become a link since then is an error. The process id stays, so that the watchdog needs to know nothing of this.
 """
 
+import _ctypes  # a third of a millisecond; ctypes takes three
 import _signal  # type: ignore[import-not-found]  # signal itself loads enum
 import _socket
-import ctypes
 import marshal
-import os
-import resource
+import posix  # os takes a millisecond
 import sys
 
 TYPE_CHECKING = False
@@ -51,47 +50,60 @@ _SET_MODE_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 8, 32
 _ONLY_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 """Landlock's rights that a rule for a file may have."""
 _EINVAL, _ENOENT, _EACCES = 22, 2, 13
+_RLIMIT_CORE = 4
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _step = "plan"
 
 
-class _Ruleset(ctypes.Structure):
-    _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
+class _Char(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "c"
 
 
-class _Beneath(ctypes.Structure):
-    _pack_ = 1
-    _layout_ = "ms"
-    _fields_ = [("access", ctypes.c_uint64), ("fd", ctypes.c_int32)]
+class _Word(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "I"
 
 
-class _How(ctypes.Structure):
-    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+class _Long(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "l"
 
 
-class _Filter(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+class _Capabilities(_ctypes.Array):  # type: ignore[type-arg]
+    """`struct __user_cap_data_struct[2]`."""
+
+    _type_ = _Word
+    _length_ = 6
+
+
+class _Function(_ctypes.CFuncPtr):
+    """A function of the C library that keeps `errno`."""
+
+    _flags_ = 1 | 8
+    _restype_ = _Long
+
+
+_library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # NULL: this program itself
+_call, _prctl, _capget, _capset, _setrlimit = (
+    _Function(_ctypes.dlsym(_library, name)) for name in ("syscall", "prctl", "capget", "capset", "setrlimit")
+)
 
 
 def _checked(answer: int, detail: str = "") -> int:
     if answer < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), detail)
+        number = _ctypes.get_errno()
+        raise OSError(number, posix.strerror(number), detail)
     return answer
 
 
-def _syscall(number: int, *arguments: object) -> int:
-    """A system call; integers become longs."""
-    longs = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
-    answer: int = _libc.syscall(ctypes.c_long(number), *longs)
+def _syscall(number: int, *arguments: "int | bytes") -> int:
+    """A system call; integers become longs, bytes a pointer to them."""
+    longs = [_Long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    answer: int = _call(_Long(number), *longs)
     return answer
 
 
-def _prctl(option: int, *arguments: int) -> int:
-    longs = [ctypes.c_ulong(argument) for argument in arguments]
-    answer: int = _libc.prctl(ctypes.c_int(option), *longs, *[ctypes.c_ulong(0)] * (4 - len(longs)))
-    return answer
+def _words(*values: int) -> bytes:
+    """Numbers of 64 bits in memory."""
+    return b"".join(value.to_bytes(8, sys.byteorder) for value in values)
 
 
 def _close_others(kept: int) -> None:
@@ -102,60 +114,62 @@ def _close_others(kept: int) -> None:
 
 def _drop_capabilities() -> None:
     """All of them, and what executing a program could give back. Without any there is nothing to do."""
-    header, none = (ctypes.c_uint32 * 2)(_CAP_VERSION, 0), (ctypes.c_uint32 * 6)()
-    held = (ctypes.c_uint32 * 6)()
-    _checked(_libc.capget(header, held))
+    header, held = _words(_CAP_VERSION), _Capabilities()
+    _checked(_capget(header, held))
     if not any(held):
         return
-    _prctl(_PR_CAP_AMBIENT, _CLEAR_ALL)  # needs no capability; absent before Linux 4.3
+    zeros = [_Long(0)] * 3
+    _prctl(_PR_CAP_AMBIENT, _Long(_CLEAR_ALL), *zeros)  # needs no capability; absent before Linux 4.3
     number = 0
-    while _prctl(_PR_CAPBSET_DROP, number) == 0:  # without CAP_SETPCAP it stays, and no_new_privs makes it useless
+    while _prctl(_PR_CAPBSET_DROP, _Long(number), *zeros) == 0:  # without CAP_SETPCAP no_new_privs makes it useless
         number += 1
-    _prctl(_PR_SET_SECUREBITS, _NO_ROOT)
-    _checked(_libc.capset(header, none))
-    _checked(_libc.capget(header, held))
+    _prctl(_PR_SET_SECUREBITS, _Long(_NO_ROOT), *zeros)
+    _checked(_capset(header, _Capabilities()))
+    _checked(_capget(header, held))
     if any(held):
         raise OSError(0, "capabilities are left")
 
 
-def _open(path: bytes) -> int:
-    how = _How(os.O_PATH | os.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_MAGICLINKS)
-    return _checked(_syscall(_OPENAT2, -100, path, ctypes.byref(how), ctypes.sizeof(how)), os.fsdecode(path))
-
-
-def _opened(rules: list[tuple[bytes, int, bool]]) -> list[tuple[int, int]]:
+def _opened(rules: "list[tuple[bytes, int, bool]]") -> "list[tuple[int, int]]":
     """Pairs of a descriptor and rights. What does not exist any more, and is not needed, is left out."""
+    how = _words(posix.O_PATH | posix.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_MAGICLINKS)
+    number, here, size = _Long(_OPENAT2), _Long(-100), _Long(len(how))
     opened = []
     for path, access, is_needed in rules:
-        try:
-            place = _open(path)
-        except OSError as problem:
-            if problem.errno in (_ENOENT, _EACCES) and not is_needed:
+        place = _call(number, here, path, how, size)
+        if place < 0:
+            if _ctypes.get_errno() in (_ENOENT, _EACCES) and not is_needed:
                 continue
-            raise
-        is_folder = os.fstat(place).st_mode & 0o170000 == 0o040000
+            _checked(place, path.decode("utf-8", "surrogateescape"))
+        is_folder = posix.fstat(place).st_mode & 0o170000 == 0o040000
         opened.append((place, access if is_folder else access & _ONLY_FILES))
     return opened
 
 
-def _restrict(handled: tuple[int, int, int], opened: list[tuple[int, int]]) -> None:
+def _restrict(handled: "tuple[int, int, int]", opened: "list[tuple[int, int]]") -> None:
     size = 24 if handled[2] else 16 if handled[1] else 8
-    ruleset = _checked(_syscall(_CREATE_RULESET, ctypes.byref(_Ruleset(*handled)), size, 0))
+    ruleset = _checked(_syscall(_CREATE_RULESET, _words(*handled), size, 0))
     for place, access in opened:
-        beneath = _Beneath(access & handled[0], place)
-        _checked(_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(beneath), 0))
-        os.close(place)
+        beneath = _words(access & handled[0]) + place.to_bytes(4, sys.byteorder)
+        _checked(_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, beneath, 0))
+        posix.close(place)
     _checked(_syscall(_RESTRICT_SELF, ruleset, 0))
-    os.close(ruleset)
+    posix.close(ruleset)
 
 
 def _install(number: int, code: bytes, has_listener: bool) -> int:
     """Installs the filter; the descriptor of its notifications, or 0."""
-    program = ctypes.byref(_Filter(len(code) // 8, code))
+
+    class Code(_ctypes.Array):  # type: ignore[type-arg]
+        _type_ = _Char
+        _length_ = len(code)
+
+    memory = Code.from_buffer_copy(code)
+    program = _words(len(code) // 8, _ctypes.addressof(memory))
     if not has_listener:
         return _checked(_syscall(number, _SET_MODE_FILTER, 0, program))
     listener = _syscall(number, _SET_MODE_FILTER, _NEW_LISTENER | _WAIT_KILLABLE, program)
-    if listener < 0 and ctypes.get_errno() == _EINVAL:  # before Linux 5.19
+    if listener < 0 and _ctypes.get_errno() == _EINVAL:  # before Linux 5.19
         listener = _syscall(number, _SET_MODE_FILTER, _NEW_LISTENER, program)
     return _checked(listener)
 
@@ -170,13 +184,13 @@ def _confine(plan: "Plan", channel: _socket.socket) -> None:
     _enter("descriptors")
     _close_others(channel.fileno())
     _enter("core")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _checked(_setrlimit(_RLIMIT_CORE, _words(0, 0)))
     _enter("capabilities")
     _drop_capabilities()
     _enter("path")
     opened = _opened(plan["rules"])
     _enter("privileges")
-    _checked(_prctl(_PR_SET_NO_NEW_PRIVS, 1))
+    _checked(_prctl(_PR_SET_NO_NEW_PRIVS, _Long(1), *[_Long(0)] * 3))
     _enter("landlock")
     _restrict(plan["handled"], opened)
     _enter("seccomp")
@@ -184,27 +198,27 @@ def _confine(plan: "Plan", channel: _socket.socket) -> None:
     if listener:
         _enter("listener")
         channel.sendmsg([b"n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.to_bytes(4, sys.byteorder))])
-        os.close(listener)
+        posix.close(listener)
         channel.recv(1)  # the hub answers when it listens: from here on a call may wait for it
 
 
 def main() -> None:
     """Ends by executing the command, or with a report."""
     channel = _socket.socket(fileno=int(sys.argv[1]))
-    os.set_inheritable(channel.fileno(), False)
+    posix.set_inheritable(channel.fileno(), False)
     try:
         plan = marshal.loads(channel.recv(MOST))
         _confine(plan, channel)
         _enter("exec")
         for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # the interpreter ignores them, which an exec would keep
             _signal.signal(number, _signal.SIG_DFL)
-        marks = {name: value for name, value in os.environb.items() if name.startswith(b"MCP_HUB_")}
-        os.execve(plan["argv"][0], plan["argv"], {**plan["env"], **marks})
+        marks = {name: value for name, value in posix.environ.items() if name.startswith(b"MCP_HUB_")}
+        posix.execve(plan["argv"][0], plan["argv"], {**plan["env"], **marks})
     except BaseException as problem:
         number = getattr(problem, "errno", None) or 0
         text = str(getattr(problem, "filename", None) or "") if number else f"{type(problem).__name__}: {problem}"
         channel.send(b"e" + marshal.dumps((_step, number, text[:1000])))
-    os._exit(ENDED)
+    posix._exit(ENDED)
 
 
 if __name__ == "__main__":

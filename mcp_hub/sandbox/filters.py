@@ -7,6 +7,7 @@ protocols and addresses, io_uring, debugging, namespaces.
 
 import struct
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -139,6 +140,7 @@ class _Code:
         return b"".join(struct.pack("=HBBI", *instruction) for instruction in self.instructions)
 
 
+@cache
 def seccomp_filter(machine: str, net: Net, abi: int, *, has_sockets: bool = False) -> bytes:
     """The filter for a rule: an array of `struct sock_filter`.
 

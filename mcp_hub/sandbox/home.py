@@ -12,11 +12,13 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from mcp_hub.addresses import HostRule, host_rule
 from mcp_hub.attach.folder import make_folder, make_private
 from mcp_hub.files import read_file
 
@@ -37,6 +39,22 @@ _PIP_KEYS: Final = frozenset(
     ("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "proxy", "timeout")
 )
 _CREDENTIAL: Final = re.compile(r"//(?P<host>[^/:]+)(?P<rest>[^=]*):(?:_authToken|_auth|username|_password|email)\s*=")
+_URL: Final = re.compile(r"https?://[^\s'\",]+")
+_INDEXES: Final = (
+    (
+        frozenset(("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun")),
+        ("NPM_CONFIG_REGISTRY", "npm_config_registry", "BUN_CONFIG_REGISTRY", "YARN_NPM_REGISTRY_SERVER"),
+        ("npmrc",),
+        ("https://registry.npmjs.org",),
+    ),
+    (
+        frozenset(("uvx", "uv", "pipx", "pip")),
+        ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+        ("uv.toml", "pip.conf"),
+        ("https://pypi.org", "https://files.pythonhosted.org"),
+    ),
+)
+"""Programs that run packages; the variables and settings that name their indexes, and those that they use otherwise."""
 _MOST: Final = 4 << 30
 """Bytes of a private home, above which its caches are emptied."""
 _MOST_ENTRIES: Final = 500_000
@@ -84,10 +102,26 @@ class PrivateHome(msgspec.Struct, frozen=True):
     def trusted(self) -> Iterator[str]:
         """The files of certificates that the settings name."""
         for name in ("npmrc", "pip.conf"):
-            for line in _text(os.path.join(self.settings, name)).splitlines():
+            path = os.path.join(self.settings, name)
+            for line in Path(path).read_text().splitlines() if os.path.isfile(path) else ():
                 key, _, value = line.partition("=")
                 if key.strip() in ("cafile", "cert") and os.path.isabs(value.strip()):
                     yield value.strip()
+
+    def index_hosts(self, program: str, env: Mapping[str, str]) -> Iterator[HostRule]:
+        """The hosts from which a program that runs packages, such as `npx`, downloads them."""
+        name = os.path.basename(program).partition(".")[0]
+        for programs, variables, files, usual in _INDEXES:
+            if name not in programs:
+                continue
+            texts = [env[variable] for variable in variables if variable in env]
+            texts += [_text(os.path.join(self.settings, file)) for file in files]
+            chosen = [url for text in texts for url in _URL.findall(text)]
+            for url in chosen or usual:
+                with suppress(ValueError):
+                    parts = urlsplit(url)
+                    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+                    yield host_rule(f"{host}:{parts.port or (80 if parts.scheme == 'http' else 443)}")
 
     def trim(self) -> None:
         """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run.
@@ -115,7 +149,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
 
     def _write(self, name: str, text: str) -> None:
         path = os.path.join(self.settings, name)
-        if os.path.exists(path) and _text(path) == text:
+        if os.path.isfile(path) and Path(path).read_text() == text:
             return
         draft = f"{path}.{os.getpid()}"
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
@@ -185,6 +219,8 @@ def _toml(value: object) -> str:
 
 
 def _text(path: str) -> str:
+    if not os.path.isfile(path):
+        return ""
     try:
         return read_file(path, _LONGEST).data.decode("utf-8", "replace")
     except OSError:

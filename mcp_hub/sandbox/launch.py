@@ -1,23 +1,39 @@
 """One start in a sandbox: the confining program in place of the command, and what it reports."""
 
+import inspect
 import marshal
 import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from functools import cache
 from typing import Final
 
 import anyio
 
 from mcp_hub.attach.machine import interpreter
 from mcp_hub.sandbox import confine_program
+from mcp_hub.sandbox.confine_program import MOST
 from mcp_hub.sandbox.confinement import Confinement
 
 _BUFFER: Final = 1 << 18
 _REPORT: Final = 4096
 _LOADER: Final = "LD_LIBRARY_PATH"
+
+
+_BEGIN: Final = (
+    "import _socket,marshal,sys;s=_socket.socket(fileno=int(sys.argv[1]));"
+    f"c=s.recv({MOST});s.detach();exec(marshal.loads(c))"
+)
+"""The command of the interpreter: it receives the confining program, so that nothing is compiled at a start."""
+
+
+@cache
+def _code() -> bytes:
+    """The confining program, compiled."""
+    source = inspect.getsource(confine_program)
+    return marshal.dumps(compile(source, confine_program.__file__, "exec", optimize=2))
 
 
 class StepFailed(Exception):
@@ -45,8 +61,9 @@ class Launch:
         try:
             self._near.setblocking(False)
             self._near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-            if len(plan) > confine_program.MOST:
+            if len(plan) > MOST:
                 raise OSError(7, "the rule has too many paths")
+            self._near.send(_code())
             self._near.send(plan)
         except BaseException:
             self.close()
@@ -65,8 +82,7 @@ class Launch:
     @property
     def argv(self) -> list[str]:
         """The confining program. Its name in a list of processes is that of the command as soon as it runs."""
-        program = str(Path(confine_program.__file__))
-        return [interpreter() or sys.executable, "-I", "-S", program, str(self.descriptor)]
+        return [interpreter() or sys.executable, "-I", "-S", "-c", _BEGIN, str(self.descriptor)]
 
     @property
     def env(self) -> dict[str, str]:
@@ -76,8 +92,11 @@ class Launch:
     def __enter__(self) -> "Launch":
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Without a process there will be no report."""
         self._far.close()
+        if kind is not None:
+            self.close()
 
     async def executed(self) -> int | None:
         """Returns when the command was executed: the descriptor of its notifications, if it has them.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from mcp_hub.sandbox.places import BROAD, SYSTEM, is_inside
+from mcp_hub.sandbox.places import BROAD, SYSTEM, ancestors, is_inside
 
 _FIRST_LINE: Final = 512
 _CONFIG: Final = 4096
@@ -223,7 +223,7 @@ def _setting(path: str, name: str) -> str | None:
 
 
 def _is_system(path: str) -> bool:
-    return any(is_inside(path, folder) for folder in SYSTEM)
+    return any(ancestor in SYSTEM for ancestor in ancestors(path))
 
 
 def _is_broad(folder: str, home: str) -> bool:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 SYSTEM: Final = (
@@ -58,26 +59,33 @@ BROAD: Final = (".local", ".local/share", ".local/lib", ".config", ".cache", "Li
 """Below the home folder: never taken as the folder of an installation."""
 
 
-def system_paths() -> Iterator[str]:
+def system_paths() -> tuple[str, ...]:
     """The folders and files that every server reads, without links; those that do not exist are left out."""
-    if sys.platform == "darwin":
-        yield from _SYSTEM_OF_MACOS
-        return
-    yield from SYSTEM
     try:
-        with os.scandir(_SETTINGS) as entries:
-            names = sorted(entry.name for entry in entries)
+        version = os.stat(_SETTINGS).st_mtime_ns
     except OSError:
-        return
+        version = 0
+    return _system_paths(version)
+
+
+@lru_cache(maxsize=1)
+def _system_paths(version: int) -> tuple[str, ...]:
+    """As `system_paths`, anew for each change of the entries of `/etc`."""
+    usual = _SYSTEM_OF_MACOS if sys.platform == "darwin" else (*SYSTEM, *_settings())
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in usual if os.path.exists(path)))
+
+
+def _settings() -> Iterator[str]:
+    """The entries of `/etc` without secret ones."""
     is_root = os.geteuid() == 0
-    for name in names:
+    for name in _listed(_SETTINGS):
         path = f"{_SETTINGS}/{name}"
         if name in _SECRET_SETTINGS or (is_root and not _is_for_all(path)):
             continue
         if path in _INNER_SECRETS:
             yield from _without(path, _INNER_SECRETS[path])
         else:
-            yield os.path.realpath(path)
+            yield path
     yield from ("/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d")
 
 
@@ -91,20 +99,22 @@ def _is_for_all(path: str) -> bool:
 
 def _without(folder: str, parts: Iterable[str]) -> Iterator[str]:
     """The content of a folder without `parts`, and down to them."""
-    closed = {f"{folder}/{part}" for part in parts}
-    try:
-        children = sorted(os.listdir(folder))
-    except OSError:
-        return
-    for child in children:
+    for child in _listed(folder):
         path = f"{folder}/{child}"
         inner = [part.removeprefix(f"{child}/") for part in parts if part.startswith(f"{child}/")]
-        if path in closed:
+        if child in parts:
             continue
         if inner:
             yield from _without(path, inner)
         else:
-            yield os.path.realpath(path)
+            yield path
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def is_inside(path: str, folder: str) -> bool:
@@ -114,11 +124,30 @@ def is_inside(path: str, folder: str) -> bool:
 
 def secret_of(path: str, home: str) -> str | None:
     """The secret place that a path is, is in, or contains; None if there is none."""
-    for name in _SECRET:
-        place = os.path.join(home, name)
-        if is_inside(path, place) or (is_inside(place, path) and os.path.lexists(place)):
+    places = _secret_places(home)
+    for ancestor in ancestors(path):
+        if ancestor in places:
+            return ancestor
+    below = path.rstrip("/") + "/"
+    for place in places:
+        if place.startswith(below) and os.path.lexists(place):
             return place
     return path if os.path.basename(path) in _SECRET_NAMES else None
+
+
+@lru_cache(maxsize=8)
+def _secret_places(home: str) -> frozenset[str]:
+    return frozenset(os.path.join(home, name) for name in _SECRET)
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """An absolute path, and the folders above it, the root last."""
+    while True:
+        yield path
+        parent = os.path.dirname(path)
+        if parent == path:
+            return
+        path = parent
 
 
 def why_too_broad(path: str, home: str, hub: Iterable[str]) -> str | None:

@@ -8,7 +8,7 @@ A connection begins with requests, each judged on its own (`requests`), and may 
 """
 
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -16,9 +16,10 @@ from typing import Final
 
 import anyio
 import msgspec
-from anyio.abc import SocketStream, TaskGroup
+from anyio.abc import SocketStream
 
 from mcp_hub.addresses import HostRule
+from mcp_hub.aio import Bell
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, hide_head, visible
 from mcp_hub.sandbox.dial import Denied, Dialer, DialLimits, End, Resolve, Via, system_resolver
@@ -35,6 +36,9 @@ _FAREWELL: Final = 2.0
 _UNREAD: Final = 1 << 20
 """Seconds and bytes for a server that still sends when it is refused: to close at once would destroy the answer."""
 _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+_Arrival = tuple[str, Sequence[HostRule], Refusals]
 
 
 class ProxyLimits(msgspec.Struct, frozen=True):
@@ -64,22 +68,32 @@ class HostProxy:
     ) -> None:
         self._limits = limits or ProxyLimits()
         self._dialer = Dialer(resolve or system_resolver(), via, self._limits.dial)
-        self._tasks: TaskGroup | None = None
+        self._is_running = False
+        self._arrived: deque[socket.socket] = deque()
+        self._connections: dict[socket.socket, _Arrival] = {}
+        self._bell = Bell()
         self._open = Counter[str]()
         self._lookups: dict[str, anyio.CapacityLimiter] = {}
 
     async def run(self) -> None:
         """Serves until it is cancelled, which closes every connection."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            try:
-                await anyio.sleep_forever()
-            finally:
-                self._tasks = None
+        self._is_running = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                while True:
+                    await self._bell.wait()
+                    while self._arrived:
+                        connection = self._arrived.popleft()
+                        tasks.start_soon(self._serve, connection, *self._connections[connection])
+        finally:
+            self._is_running = False
+            self._arrived.clear()
+            for connection in list(self._connections):  # tasks that were cancelled before their first step
+                self._end(connection)
 
     def serve(self, connection: socket.socket, server: str, hosts: Sequence[HostRule], refusals: Refusals) -> None:
         """See `network.Proxy`."""
-        if self._tasks is None:
+        if not self._is_running:
             connection.close()
             return
         if self._open[server] >= self._limits.connections:
@@ -88,7 +102,9 @@ class HostProxy:
             return
         self._open[server] += 1
         refusals.traffic.begin()
-        self._tasks.start_soon(self._serve, connection, server, tuple(hosts), refusals)
+        self._connections[connection] = (server, tuple(hosts), refusals)
+        self._arrived.append(connection)
+        self._bell.ring()
 
     async def _serve(
         self, connection: socket.socket, server: str, hosts: Sequence[HostRule], refusals: Refusals
@@ -103,12 +119,16 @@ class HostProxy:
         except Exception:
             log.exception("sandbox_connection_failed", server=server)
         finally:
-            connection.close()
-            refusals.traffic.end()
-            self._open[server] -= 1
-            if not self._open[server]:
-                del self._open[server]
-                self._lookups.pop(server, None)
+            self._end(connection)
+
+    def _end(self, connection: socket.socket) -> None:
+        server, _, refusals = self._connections.pop(connection)
+        connection.close()
+        refusals.traffic.end()
+        self._open[server] -= 1
+        if not self._open[server]:
+            del self._open[server]
+            self._lookups.pop(server, None)
 
 
 class _Session:

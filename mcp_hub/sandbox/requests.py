@@ -20,7 +20,8 @@ _END: Final = b"\r\n\r\n"
 _TLS: Final = 0x16
 """The first byte of a TLS handshake."""
 _HEADERS: Final = 128
-_BARE: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)|\0")
+_BARE: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Line ends of one character, and control characters."""
 _LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e]+ HTTP/1\.[01]")
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#]+)(?::([0-9]{1,5}))?")
@@ -148,11 +149,14 @@ def _authority(text: str, scheme: str, usual: int | None) -> HostPort:
 
 
 def _check_host(request: h11.Request, target: HostPort) -> None:
-    """`Host` has to name the target (RFC 9112 §3.2), since some servers look at `Host` alone. Raises `Denied`."""
+    """`Host` has to name the target (RFC 9112 §3.2), since some servers look at `Host` alone. Raises `Denied`.
+
+    Nobody behind the proxy sees that of a tunnel, where some libraries name the proxy.
+    """
     values = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
     if len(values) > 1:
         raise bad_request("a request has two Host headers")
-    for value in values:
+    for value in values if request.method != b"CONNECT" else ():
         parts = _AUTHORITY.fullmatch(value)
         is_same = parts is not None and normal_host(parts[1]) == target.host
         if parts is None or not is_same or (parts[2] is not None and int(parts[2]) != target.port):

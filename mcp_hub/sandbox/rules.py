@@ -13,6 +13,7 @@ from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.network import HostRule
 from mcp_hub.sandbox.places import (
     DEVICES,
+    ancestors,
     is_inside,
     secret_of,
     system_paths,
@@ -90,7 +91,7 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
         net=rule.net,
         abi=abi,
         machine=machine,
-        hosts=rule.hosts,
+        hosts=rule.hosts if rule.net != "hosts" else _with_indexes(rule.hosts, subject, private),
         sockets=tuple(resolver.sockets()),
         home=private.folder,
         variables={**resolver.variables, **private.variables(), **hosts},
@@ -99,6 +100,11 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
     if confinement.allows(os.path.realpath(subject.program)) is None:
         raise RuleError("command", f"the sandbox hides the program {subject.program}. Add its folder to read.")
     return ResolvedRule(confinement, tuple(resolver.remarks))
+
+
+def _with_indexes(hosts: Sequence[HostRule], subject: Subject, private: PrivateHome) -> tuple[HostRule, ...]:
+    """The hosts of a rule, and those of the package index that the command downloads from."""
+    return tuple(dict.fromkeys((*hosts, *private.index_hosts(subject.program, subject.env))))
 
 
 class _Resolver:
@@ -119,11 +125,11 @@ class _Resolver:
     def grants(self) -> list[PathRight]:
         """Each path once; those inside of another with the same rights are left out."""
         self._write(self._named("write") if self._rule.write is not None else self._arguments())
-        readable = [*self._closed_in(self._named("read")), *self._usual()]
+        readable = [*map(os.path.realpath, self._closed_in(self._named("read"))), *system_paths(), *self._usual()]
         grants = [PathRight(path, READ | WRITE, is_needed=True) for path in self._own]
         grants.append(PathRight(os.path.realpath(self._private.settings), READ, is_needed=True))
         grants += [PathRight(os.path.realpath(path), READ | WRITE) for path in self._writable]
-        grants += [PathRight(os.path.realpath(path), READ) for path in readable]
+        grants += [PathRight(path, READ) for path in readable]
         grants += [PathRight(os.path.realpath(path), DEVICE) for path in DEVICES]
         return _reduced(grants)
 
@@ -183,9 +189,8 @@ class _Resolver:
             yield path
 
     def _usual(self) -> Iterator[str]:
-        """Paths that every server reads, those that this command needs, and its folder unless `read` says otherwise."""
+        """Paths that this command needs, and its folder unless `read` says otherwise; without links."""
         subject = self._subject
-        yield from system_paths()
         home, writable = subject.around.home, self._writable
         folders, variables = paths.managers(subject.program, subject.env, home)
         self.variables |= variables
@@ -216,10 +221,12 @@ class _Resolver:
         return os.path.normpath(path)
 
 
-def _reduced(grants: Sequence[PathRight]) -> list[PathRight]:
-    chosen: list[PathRight] = []
-    for grant in sorted(dict.fromkeys(grants), key=lambda grant: (len(grant.path), -grant.access, not grant.is_needed)):
-        covering = (other for other in chosen if is_inside(grant.path, other.path))
+def _reduced(grants: Iterable[PathRight]) -> list[PathRight]:
+    """Each path once, without those inside of another one that has the same rights."""
+    chosen: dict[str, PathRight] = {}
+    for grant in sorted(grants, key=lambda grant: (len(grant.path), -grant.access, not grant.is_needed)):
+        covering = (chosen[path] for path in ancestors(grant.path) if path in chosen)
         if not any(other.access & grant.access == grant.access for other in covering):
-            chosen.append(grant)
-    return chosen
+            access = grant.access | (chosen[grant.path].access if grant.path in chosen else 0)
+            chosen[grant.path] = PathRight(grant.path, access, grant.is_needed)
+    return list(chosen.values())

@@ -40,6 +40,9 @@ class SeatbeltLaunch:
     def __exit__(self, *error: object) -> None:
         """Nothing is held."""
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     async def executed(self) -> None:
         """Returns at once: a profile that cannot be applied ends the process with a line on stderr."""
 

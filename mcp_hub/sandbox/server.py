@@ -104,14 +104,15 @@ class ServerSandbox:
         if self._latest is None or cause.code.startswith("sandbox"):
             return cause
         line = refused_path(cause.reason, self._latest) or self._refused_host()
-        return cause if line is None else Cause("sandbox_refused", f"{line}\n{cause.reason}")
+        return cause if line is None else Cause("sandbox_refused", f"{line} {cause.reason}")
 
     def _refused_host(self) -> str | None:
         if self.refusals.total == self._refused_before:
             return None
         latest = self.refusals.latest()[0]
         key = "sockets" if latest.kind == "socket" else "net"
-        return f"The sandbox refused {latest.target} ({latest.reason}). If it may, add it to {key} of its sandbox."
+        added = "that address" if latest.kind == "address" else "it"
+        return f"The sandbox refused {latest.target} ({latest.reason}). If it may, add {added} to {key} of its sandbox."
 
 
 class SandboxedStart:

@@ -12,6 +12,7 @@ from multiprocessing.sharedctypes import Synchronized
 from rigs.fuzz.call_targets import CALL_TARGETS
 from rigs.fuzz.catalog_targets import CATALOG_TARGETS
 from rigs.fuzz.config_targets import CONFIG_TARGETS
+from rigs.fuzz.proxy_targets import PROXY_TARGETS
 from rigs.fuzz.recovery_targets import RECOVERY_TARGETS
 from rigs.fuzz.search import HANG, Finding, Search, drawn
 from rigs.fuzz.target import Target
@@ -19,7 +20,7 @@ from rigs.fuzz.wire_targets import WIRE_TARGETS
 
 TARGETS: dict[str, Target] = {
     target.name: target
-    for target in (*WIRE_TARGETS, *RECOVERY_TARGETS, *CONFIG_TARGETS, *CATALOG_TARGETS, *CALL_TARGETS)
+    for target in (*WIRE_TARGETS, *PROXY_TARGETS, *RECOVERY_TARGETS, *CONFIG_TARGETS, *CATALOG_TARGETS, *CALL_TARGETS)
 }
 
 _MEMORY = 4 << 30

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.upstreams.process.watchdog import Watchdog
-from tests.unit.cli.command import hub
+from tests.unit.cli.command import command_env, hub
 from tests.unit.sandbox.confined import needs_sandbox, sandbox_of
 
 pytestmark = [needs_sandbox(), pytest.mark.processes]
@@ -76,6 +77,29 @@ def test_check_finds_a_rule_that_opens_too_much(tmp_path: Path) -> None:
     done = hub(tmp_path, "check", "--no-start")
     codes = ("sandbox_path", "sandbox_variable", "sandbox_rule")
     assert (done.returncode, [f"[{code}]" in done.stderr for code in codes]) == (0, [True] * 3)
+
+
+def test_a_hub_without_the_key_loads_nothing_of_it(tmp_path: Path) -> None:
+    configure(tmp_path, sandbox="off")
+    code = """
+import sys, pathlib, os
+from mcp_hub.app.build import build
+from mcp_hub.config.load.load import load
+import anyio
+async def main():
+    build(load(pathlib.Path("servers.yaml"), os.environ), os.environ)
+anyio.run(main)
+print([name for name in sys.modules if name.startswith("mcp_hub.sandbox")])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=command_env(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_the_command_tests_paths_and_hosts_without_a_start(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Final
@@ -136,14 +136,17 @@ class StdioConnection:
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
-        with room_for_server():
+        with room_for_server(), ExitStack() as until_opened:
             child, start = self._spawn()
             self.child = child
+            if start is not None:
+                until_opened.callback(start.launch.close)
             stdin, stdout, stderr = child.hand_over()
             self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps))
             pipe = peer.wire
             assert isinstance(pipe, ServerPipe)
             await pipe.open(stdout, stdin)
+            until_opened.pop_all()
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, pipe, drained)

@@ -7,6 +7,7 @@ import pytest
 from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.app.upstream_factory import server_sandbox
 from mcp_hub.config.load.load import parse
+from mcp_hub.config.plan import plan
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all
@@ -82,6 +83,13 @@ def test_hosts_are_taken_in_every_form() -> None:
         ("a.example", (443, 80)), ("*.b.example", (443, 80)), ("c.example", (8443,)), ("::1", (443, 80)),
         ("::1", (80,)), ("192.0.2.1", (443, 80)),
     ]  # fmt: skip
+
+
+def test_a_change_restarts_the_servers_that_it_is_for() -> None:
+    text = "servers: {a: {command: x}, b: {command: x, sandbox: on}, u: {url: 'https://mcp.example/mcp'}}\n"
+    old, new = (parse(text + rest, "s.yaml", {}, Path("/base")).settings for rest in ("", "defaults: {sandbox: on}"))
+    change = plan(old, new)
+    assert (change.restarted, change.at_once, change.next_start) == (("a",), ("defaults.sandbox.mode",), ())
 
 
 def test_a_remote_server_does_not_take_a_sandbox() -> None:

@@ -36,6 +36,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "retry": {"attempts": 3, "on": None, "trust_hints": False},
         "approval": "warn",
         "hints": "trust",
+        "sandbox": {"mode": "off", "read": None, "write": None, "net": "any", "sockets": []},
     }
     hub = settings.hub
     assert (hub.first_list_wait, hub.http.port, hub.task_after, hub.clients) == (None, 8765, 5.0, {})

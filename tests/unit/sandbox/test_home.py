@@ -88,6 +88,24 @@ def test_settings_are_written_where_the_server_cannot_write(tmp_path: Path) -> N
     assert os.stat(private.folder).st_mode & 0o077 == 0
 
 
+def test_a_program_that_runs_packages_reaches_its_index(tmp_path: Path) -> None:
+    private = PrivateHome(str(tmp_path / "private"))
+    private.make(str(tmp_path), {})
+
+    def hosts(program: str, **env: str) -> list[tuple[str, tuple[int, ...]]]:
+        return [(rule.host, rule.ports) for rule in private.index_hosts(program, env)]
+
+    assert hosts("/usr/bin/npx") == [("registry.npmjs.org", (443,))]
+    assert hosts("/usr/bin/uvx") == [("pypi.org", (443,)), ("files.pythonhosted.org", (443,))]
+    assert hosts("/usr/bin/node") == hosts("/usr/bin/python3") == []
+    chosen = hosts("npx", NPM_CONFIG_REGISTRY="http://[::1]:4873/")
+    assert chosen == [("::1", (4873,))]
+    (tmp_path / ".config/uv").mkdir(parents=True)
+    (tmp_path / ".config/uv/uv.toml").write_text(UV)
+    private.make(str(tmp_path), {})
+    assert set(hosts("uvx")) == {("pypi.corp.example", (443,))}
+
+
 def test_a_home_that_is_too_large_loses_its_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     private = PrivateHome(str(tmp_path / "private"))
     private.make(str(tmp_path), {})

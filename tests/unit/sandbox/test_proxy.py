@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 import urllib.request
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import which
@@ -26,7 +27,7 @@ OK = b"HTTP/1.1 200 Connection established\r\n\r\n"
 async def test_tunnel_relays_both_directions_and_their_ends() -> None:
     async with echo() as port, sandboxed() as servers:
         async with await servers.connect(rules(port)) as stream:
-            await stream.send(f"CONNECT {NAME}:{port} HTTP/1.1\r\nHost: {NAME}:{port}\r\n\r\nearly ".encode())
+            await stream.send(f"CONNECT {NAME}:{port} HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\r\nearly ".encode())
             await stream.send(bytes(500_000))
             await stream.send_eof()
             data = await everything(stream)
@@ -102,6 +103,27 @@ async def test_body_of_a_request_is_relayed_in_chunks_and_an_interim_answer_with
         assert old.endswith(b"\r\n\r\nbody")
 
 
+async def test_request_that_waits_for_an_interim_answer_gets_that_of_its_host() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" if b"Expect: 100-continue" in head else b"")
+        body = await reader.readexactly(3)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n" + body)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener, sandboxed() as servers:
+        port = listener.sockets[0].getsockname()[1]
+        head = (
+            f"PUT http://{NAME}:{port}/ HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        )
+        async with await servers.connect(rules(port)) as stream:
+            await stream.send(head.encode())
+            assert (await stream.receive()).startswith(b"HTTP/1.1 100 ")
+            await stream.send(b"abc")
+            await stream.send_eof()
+            assert (await everything(stream)).endswith(b"\r\n\r\nabc")
+
+
 async def test_answer_that_breaks_off_does_not_look_complete() -> None:
     async with host(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf") as far, sandboxed() as servers:
         async with await servers.connect(rules(far.port)) as stream:
@@ -109,6 +131,18 @@ async def test_answer_that_breaks_off_does_not_look_complete() -> None:
             with pytest.raises(anyio.BrokenResourceError):
                 while True:
                     await stream.receive()
+
+
+@pytest.mark.parametrize(
+    ("length", "body"), [("Content-Length: 9", b"abc"), ("Transfer-Encoding: chunked", b"3\r\nabc\r\n")]
+)
+async def test_request_that_breaks_off_does_not_look_complete(length: str, body: bytes) -> None:
+    async with host() as far, sandboxed() as servers:
+        head = f"POST http://{NAME}:{far.port}/ HTTP/1.1\r\nHost: {NAME}\r\n{length}\r\n\r\n"
+        assert await servers.sent(rules(far.port), head.encode() + body) == b""
+        while not far.requests:
+            await anyio.lowlevel.checkpoint()
+        assert far.requests[0].endswith(b"\r\n\r\n" + body)
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n"])
@@ -307,9 +341,26 @@ async def test_addresses_are_tried_in_turn_and_failures_have_their_status() -> N
         assert servers.refusals.total == 0  # a failure is not a refusal
 
 
-async def test_proxy_that_does_not_run_closes_what_it_gets() -> None:
-    near, far = loopback_pair()
-    with near:
-        HostProxy().serve(far, SERVER, [HostRule(NAME)], Refusals())
-        near.setblocking(True)
-        assert near.recv(1) == b""
+async def test_proxy_that_does_not_run_any_more_has_closed_all_connections() -> None:
+    pairs = [loopback_pair() for _ in range(4)]
+    proxy, refusals = HostProxy(resolve=answers("127.0.0.1")), Refusals()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(proxy.run)
+            await anyio.lowlevel.checkpoint()
+            proxy.serve(pairs[0][1], SERVER, rules(1), refusals)
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()  # it waits for a request
+            proxy.serve(pairs[1][1], SERVER, rules(1), refusals)
+            await anyio.lowlevel.checkpoint()  # it has a task
+            tasks.cancel_scope.cancel()
+            proxy.serve(pairs[2][1], SERVER, rules(1), refusals)
+            assert refusals.traffic.open == 3
+    proxy.serve(pairs[3][1], SERVER, rules(1), refusals)
+    assert (refusals.traffic.open, refusals.traffic.connections) == (0, 3)
+    for near, far in pairs:
+        with near:
+            assert far.fileno() == -1
+            near.settimeout(10)
+            with suppress(ConnectionResetError):
+                assert near.recv(1) == b""

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
@@ -35,6 +36,7 @@ MALFORMED = {
     "bare line feed": "GET {url} HTTP/1.1\r\nHost: {name}\nX-A: 1\r\n\r\n",
     "bare carriage return": "GET {url} HTTP/1.1\r\nHost: {name}\r\nX-A: 1\rTransfer-Encoding: chunked\r\n\r\n",
     "NUL": "GET {url} HTTP/1.1\r\nHost: {name}\r\nX-A: \0\r\n\r\n",
+    "control character": "GET {url} HTTP/1.1\r\nHost: {name}\r\nX-A: \x05\r\n\r\n",
     "header without a name": "GET {url} HTTP/1.1\r\nHost: {name}\r\n: x\r\n\r\n",
     "header without a colon": "GET {url} HTTP/1.1\r\nHost: {name}\r\nhunter2\r\n\r\n",
     "two hosts": "GET {url} HTTP/1.1\r\nHost: {name}\r\nHost: evil.example\r\n\r\n",
@@ -58,7 +60,7 @@ MALFORMED = {
     "tunnel in chunks": "CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n{chunked}",
     "tunnel with a URL": "CONNECT http://{name}:{port}/ HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n",
     "tunnel without a port": "CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n",
-    "tunnel with another host": "CONNECT {name}:{port} HTTP/1.1\r\nHost: evil.example:{port}\r\n\r\n",
+    "tunnel with two hosts": "CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}\r\nHost: {name}\r\n\r\n",
     "tunnel with a user": "CONNECT a@{name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n",
     "tunnel with a zone": "CONNECT [fe80::1%25lo]:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n",
     "TLS without the proxy": "\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
@@ -220,6 +222,27 @@ async def test_proxy_listens_nowhere_so_that_no_other_program_can_use_it() -> No
             stranger.settimeout(10)
             with pytest.raises(OSError, match=r"refused"):
                 stranger.connect(stream.extra(anyio.abc.SocketAttribute.remote_address))
+
+
+strangers: list[socket.socket] = []
+is_watched: list[bool] = []
+
+
+def connect_first(event: str, arguments: tuple[object, ...]) -> None:
+    """A program that connects to an address in the moment before somebody else does."""
+    if event == "socket.connect" and is_watched:
+        is_watched.clear()
+        strangers.append(socket.create_connection(arguments[1]))  # type: ignore[arg-type]  # it is an address
+
+
+def test_stranger_that_connects_in_time_gets_no_end_of_a_pair() -> None:
+    sys.addaudithook(connect_first)  # stays, and does nothing without `is_watched`
+    is_watched.append(True)
+    near, far = loopback_pair()
+    with near, far, strangers.pop() as stranger:
+        assert far.getpeername() == near.getsockname()
+        stranger.settimeout(10)
+        assert stranger.recv(1) == b""
 
 
 async def test_server_has_its_own_rule_whatever_others_have() -> None:

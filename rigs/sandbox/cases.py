@@ -28,7 +28,7 @@ def _all(prefix: str, names: str) -> list[str]:
 PASSING = Kind(
     "not stopped",
     """
-    stat names change-mode set-uid-bit change-owner change-times read-attribute write-attribute link-target
+    stat names change-mode change-owner change-times read-attribute write-attribute link-target
     command-lines watch-folder process-exists list-hub-descriptors read-shm write-shared-memory hub-front
     """.split(),
     [ON],

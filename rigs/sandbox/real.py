@@ -115,7 +115,9 @@ async def answered(root: Path, entry: Entry, places: Mapping[str, str], sandbox:
     async with http_hub(json.dumps(config), root, HOME=places["home"]) as hub, RestClient(hub) as rest:
         report = await _report(rest)
         if report["state"] != "ready":
-            return Answered(error=str(report.get("error") or report["state"])[:300])
+            return Answered(
+                error=": ".join(str(report[key]) for key in ("state", "code", "reason") if report.get(key))[:300]
+            )
         tools = (await rest.ask("GET", "/tools")).json()["tools"]
         try:
             name, given = chosen_call(entry, tools, places)

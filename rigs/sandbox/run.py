@@ -96,7 +96,7 @@ class Site:
                     break
                 await anyio.sleep(0.1)
         self.absent = {
-            one["server"]: str(one.get("error") or one["state"]) for one in reports if one["state"] != "ready"
+            one["server"]: str(one.get("reason") or one["state"]) for one in reports if one["state"] != "ready"
         }
 
     async def tried(self, name: str, language: str, rule: str) -> Verdict:

@@ -110,7 +110,7 @@ async def ready(rest: RestClient, name: str) -> None:
             if report["state"] == "ready":
                 return
             if report["state"] not in ("starting", "waiting", "restarting"):
-                raise RuntimeError(str(report.get("error") or report["state"]))
+                raise RuntimeError(str(report.get("reason") or report["state"]))
             await anyio.sleep(0.1)
 
 

@@ -85,7 +85,7 @@ class _Call:
         return os.fsdecode(address[2:].partition(b"\0")[0]) if is_unix else ""
 
 
-class _Rate:
+class CallRate:
     """Tokens for calls: `RATE` a second, and as many at once."""
 
     def __init__(self, clock: Clock) -> None:
@@ -126,7 +126,7 @@ class SocketConnector:
         self._connect = ARCHITECTURES[confinement.machine].numbers["connect"]
         self._connected: OrderedDict[int, None] = OrderedDict()
         self._halves: OrderedDict[int, None] = OrderedDict()
-        self._rate = _Rate(clock or SystemClock())
+        self._rate = CallRate(clock or SystemClock())
 
     async def run(self) -> None:
         """Until the last process of the sandbox has ended, or it is cancelled."""

@@ -123,10 +123,10 @@ class PrivateHome(msgspec.Struct, frozen=True):
                     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
                     yield host_rule(f"{host}:{parts.port or (80 if parts.scheme == 'http' else 443)}")
 
-    def trim(self) -> None:
+    def trim(self) -> bool:
         """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run.
 
-        Other data of the server stays, whatever its size is. Raises `OSError`.
+        Other data of the server stays, whatever its size is: False if it is still too large. Raises `OSError`.
         """
         if _size(self.folder) > _MOST:
             for cache in _CACHES:
@@ -135,6 +135,8 @@ class PrivateHome(msgspec.Struct, frozen=True):
                     os.unlink(path)
                 shutil.rmtree(path, ignore_errors=True)
             make_folder(self.temporary)
+            return _size(self.folder) <= _MOST
+        return True
 
     def _files(self, home: str, env: Mapping[str, str]) -> dict[str, str]:
         config = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")

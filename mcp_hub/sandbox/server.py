@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from mcp_hub.addresses import host_rule
 from mcp_hub.attach.folder import Untrusted
+from mcp_hub.config.findings import quoted
 from mcp_hub.errors import StartFailed
 from mcp_hub.files import encoded
 from mcp_hub.logs import get_logger
@@ -20,6 +21,7 @@ from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
 from mcp_hub.sandbox.network import Proxy, Refusals
+from mcp_hub.sandbox.places import secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
 from mcp_hub.types import Cause
@@ -65,7 +67,8 @@ class ServerSandbox:
         if not self._is_tidy:
             self._is_tidy = True
             with suppress(OSError):
-                await anyio.to_thread.run_sync(self._private.trim)
+                if not await anyio.to_thread.run_sync(self._private.trim):
+                    log.warning("sandbox_home_large", upstream=self.server, folder=self._private.folder)
 
     def prepare(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
@@ -103,7 +106,7 @@ class ServerSandbox:
         """The cause of a failed start, as `sandbox_refused` if the latest one met a refusal of a path or host."""
         if self._latest is None or cause.code.startswith("sandbox"):
             return cause
-        line = refused_path(cause.reason, self._latest) or self._refused_host()
+        line = refused_path(cause.reason, self._latest, self._around.home) or self._refused_host()
         return cause if line is None else Cause("sandbox_refused", f"{line} {cause.reason}")
 
     def _refused_host(self) -> str | None:
@@ -147,8 +150,11 @@ def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str
     return Launch(confinement, [encoded(word) for word in argv], _encoded(env))
 
 
-def refused_path(text: str, confinement: Confinement) -> str | None:
-    """A sentence about the first path of an output that the sandbox refuses, with the line to add."""
+def refused_path(text: str, confinement: Confinement, home: str) -> str | None:
+    """A sentence about the first path of an output that the sandbox refuses, with the line to add.
+
+    The server has written the path: for a secret place there is no such line.
+    """
     for line in text.splitlines()[-_MOST_LINES:]:
         if not _REFUSED.search(line):
             continue
@@ -156,10 +162,13 @@ def refused_path(text: str, confinement: Confinement) -> str | None:
             path = os.path.realpath(match[1] or match[2])
             if not os.path.exists(os.path.dirname(path)):
                 continue
-            if confinement.allows(path, READ_DIR if os.path.isdir(path) else READ_FILE) is None:
-                return f"The sandbox refuses to read {path}. If it may, add to its sandbox: read: [{path}]"
-            if confinement.allows(path, WRITE_FILE) is None:
-                return f"The sandbox refuses to write {path}. If it may, add to its sandbox: write: [{path}]"
+            needs_read = confinement.allows(path, READ_DIR if os.path.isdir(path) else READ_FILE) is None
+            if not needs_read and confinement.allows(path, WRITE_FILE) is not None:
+                continue
+            key = "read" if needs_read else "write"
+            if (secret := secret_of(path, os.path.realpath(home))) is not None:
+                return f"The sandbox refuses to {key} {path}, since {secret} is secret. Ask why the server needs it."
+            return f"The sandbox refuses to {key} {path}. If it may, add to its sandbox: {key}: [{quoted(path)}]"
     return None
 
 

@@ -66,7 +66,7 @@ def test_a_start_that_the_sandbox_stops_names_the_line_to_add(tmp_path: Path) ->
     done = hub(tmp_path, "list", "--json")
     (status,) = json.loads(done.stdout)["servers"]
     assert status["code"] == "sandbox_refused"
-    assert f"read: [{tmp_path}/canary]" in status["reason"]
+    assert f'read: ["{tmp_path}/canary"]' in status["reason"]
 
 
 def test_check_finds_a_rule_that_opens_too_much(tmp_path: Path) -> None:

@@ -36,23 +36,27 @@ def sandbox_of(folder: Path, rule: Rule | None = None, proxy: Proxy | None = Non
     return ServerSandbox("test", made, str(folder / "state/private"), around, None if proxy is None else lambda: proxy)
 
 
-def spawned(start: SandboxedStart, cwd: str = "/") -> "subprocess.Popen[bytes]":
-    """The process of a start, its outputs in one pipe."""
+def spawned(start: SandboxedStart, cwd: str = "/", inherited: Sequence[int] = ()) -> "subprocess.Popen[bytes]":
+    """The process of a start, its outputs in one pipe, with further descriptors that it has to close."""
     with start.launch as launch:
         return subprocess.Popen(
-            launch.argv, env=launch.env, pass_fds=[launch.descriptor], cwd=cwd, start_new_session=True,
+            launch.argv, env=launch.env, pass_fds=[launch.descriptor, *inherited], cwd=cwd, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
 
 async def output(
-    sandbox: ServerSandbox, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = "/"
+    sandbox: ServerSandbox,
+    argv: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    cwd: str = "/",
+    inherited: Sequence[int] = (),
 ) -> str:
     """What a command writes to both of its outputs, and its exit code unless that is 0."""
     variables = {"PATH": f"{os.path.dirname(PYTHON)}:/usr/bin:/bin", **(env or {})}
     start = sandbox.prepare(argv, variables, cwd, is_spare=False)
     assert start is not None
-    process = spawned(start, cwd)
+    process = spawned(start, cwd, inherited)
     try:
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:

@@ -1,6 +1,8 @@
 """Processes in a real sandbox: what is closed is closed, and the same things work outside."""
 
+import fcntl
 import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -14,9 +16,11 @@ from mcp_hub.addresses import HostRule
 from mcp_hub.errors import StartFailed
 from mcp_hub.sandbox import confinement
 from mcp_hub.sandbox.confinement import ABI_LIMIT, landlock_abi
+from mcp_hub.sandbox.connector import CallRate
 from mcp_hub.sandbox.network import Refusals
 from mcp_hub.sandbox.rules import Rule
-from tests.unit.sandbox.confined import SECONDS, needs_sandbox, output, python, sandbox_of, spawned
+from tests.unit.fakes import HandClock
+from tests.unit.sandbox.confined import PYTHON, SECONDS, needs_sandbox, output, python, sandbox_of, spawned
 
 pytestmark = [needs_sandbox(), pytest.mark.anyio, pytest.mark.processes]
 
@@ -120,20 +124,25 @@ attempt("memory", open, "/proc/{os.getpid()}/mem", "rb")
 
 
 async def test_a_process_holds_nothing_of_the_hub(tmp_path: Path) -> None:
-    secret = os.open("/etc/passwd", os.O_RDONLY)
-    os.set_inheritable(secret, True)
+    code = "import os\nprint(sorted(os.listdir('/proc/self/fd'), key=int))\nprint(open('/proc/self/status').read())"
+    low, high = os.open("/etc/passwd", os.O_RDONLY), fcntl.fcntl(0, fcntl.F_DUPFD, 700)
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (limits[1], limits[1]))
     try:
-        code = "import os\nprint(sorted(os.listdir('/proc/self/fd'), key=int))\nprint(open('/proc/self/status').read())"
-        text = await python(sandbox_of(tmp_path), code)
+        argv = [PYTHON, "-I", "-S", "-c", code]
+        text = await output(sandbox_of(tmp_path), argv, inherited=[low, high])
+        shell = ["/bin/sh", "-c", "ulimit -c; grep SigIgn /proc/self/status"]
+        settings = await output(sandbox_of(tmp_path), shell)
     finally:
-        os.close(secret)
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
+        os.close(low)
+        os.close(high)
     first, *lines = text.splitlines()
     status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     assert first == "['0', '1', '2', '3']"  # the last one is that of the list itself
     assert {int(status[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {0}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-    limits = await output(sandbox_of(tmp_path), ["/bin/sh", "-c", "ulimit -c; grep SigIgn /proc/self/status"])
-    assert limits.split() == ["0", "SigIgn:", "0000000000000000"]
+    assert settings.split() == ["0", "SigIgn:", "0000000000000000"]
 
 
 async def test_calls_of_the_table_are_refused(tmp_path: Path) -> None:
@@ -198,6 +207,17 @@ attempt("closed", libc.connect, 77, b"x", 1)
     expected = {"again": "106", "listen": "13", "bind": "13", "udp": "13", "fast": "13", "file": "88", "closed": "9"}
     assert dict(line.split() for line in lines[2:]) == expected
     assert set(proxy.servers) == {"test"} and len(proxy.servers) == 4
+
+
+def test_calls_beyond_the_rate_wait() -> None:
+    clock = HandClock()
+    rate = CallRate(clock)
+    assert [rate.take() for _ in range(101)] == [True] * 100 + [False]
+    assert rate.pause() == pytest.approx(0.01)
+    clock.time += 0.0101
+    assert [rate.take(), rate.take()] == [True, False]
+    clock.time += 3600
+    assert sum(rate.take() for _ in range(500)) == 100
 
 
 async def test_listed_sockets_are_connected_by_the_hub(tmp_path: Path) -> None:

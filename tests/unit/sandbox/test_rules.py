@@ -12,6 +12,7 @@ from mcp_hub.sandbox import rules as module
 from mcp_hub.sandbox.confinement import READ, SHARED, WRITE, WRITE_FILE, Confinement
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
+from mcp_hub.sandbox.server import refused_path
 
 
 @pytest.fixture
@@ -194,6 +195,23 @@ def test_hosts_come_with_the_variables_of_the_proxy(home: Path) -> None:
     assert env["HTTPS_PROXY"] == env["http_proxy"] == "http://127.0.0.1:9"
     assert (env["A"], env["NODE_USE_ENV_PROXY"], "NO_PROXY" in env) == ("b", "1", False)
     assert "HTTPS_PROXY" not in resolved(home).confinement.variables
+
+
+def test_the_line_to_add_is_for_the_path_that_was_refused(home: Path) -> None:
+    confinement = resolved(home, args=[str(home / "data")]).confinement
+    outputs = {
+        f"PermissionError: [Errno 13] Permission denied: '{home}/work/x'": f'read: ["{home}/work/x"]',
+        f"Error: EACCES: permission denied, open '{home}/work/a b.json'": f'read: ["{home}/work/a b.json"]',
+        f"mkdir: cannot create directory ‘x’: Permission denied\ncat: {home}/work: Permission denied": "read: [",
+        "touch: cannot touch '/usr/x': Permission denied": 'write: ["/usr/x"]',
+        f"EACCES '{home}/.ssh/id'": "is secret",
+        f"Permission denied: '{home}/data/x'": None,
+        f"cannot find {home}/work/x": None,
+        "EACCES /no/such/folder/x": None,
+    }
+    for output, line in outputs.items():
+        sentence = refused_path(output, confinement, str(home))
+        assert (line is None and sentence is None) or (sentence is not None and line is not None and line in sentence)
 
 
 def test_a_grant_inside_of_another_one_is_left_out(home: Path) -> None:

@@ -19,7 +19,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
-	attach orphans hostile attacks poison soak fuzz scale replicas busy docs audit dist clean
+	attach orphans hostile attacks sandbox poison soak fuzz scale replicas busy docs audit dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -46,6 +46,7 @@ proof: check
 	$(MAKE) long conformance orphans
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) attacks
+	$(MAKE) sandbox
 	$(MAKE) chaos
 	$(MAKE) chaos CHAOS='--redis $(CHAOS)'
 	$(MAKE) poison
@@ -119,6 +120,11 @@ hostile: $(STAMP)
 # ATTACKS='--write docs/attacks.md': replaces the tables of the page, which has to say the same otherwise
 attacks: $(STAMP)
 	$(BIN)/python -m rigs.attacks $(if $(findstring --,$(ATTACKS)),,--check docs/attacks.md) $(ATTACKS)
+
+# SANDBOX='--write docs/escapes.md': replaces the table of the page; below ABI 6 of Landlock only signals get through
+sandbox: $(STAMP)
+	$(BIN)/python -m rigs.sandbox $(if $(findstring --,$(SANDBOX)),,--check docs/escapes.md) $(SANDBOX)
+	$(if $(SANDBOX),,for abi in 1 2 3 4 5; do $(BIN)/python -m rigs.sandbox --abi $$abi || exit 1; done)
 
 # the tests with processes, 20 times beside a load of 8; BUSY='--runs 3 tests/e2e/test_rest.py': fewer runs of some
 busy: $(STAMP)

@@ -26,6 +26,8 @@ WRITE: Final = (
     WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SOCK | _MAKE_FIFO | _MAKE_SYM
 ) | (_REFER | _TRUNCATE)
 DEVICE: Final = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEV
+SHARED: Final = DEVICE | _MAKE_REG | _REMOVE_FILE
+"""The rights for `/dev/shm`: locks that processes share are files there."""
 _HANDLED: Final = READ | WRITE | _MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV
 _SINCE: Final = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
 """Rights that only this version of the ABI, and later ones, know."""

@@ -35,6 +35,9 @@ _INJECTING: Final = (0x5412, 0x541C)
 
 _TCP_OPTIONS: Final = (19, 23, 30, 31)
 """TCP_REPAIR, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT and TCP_ULP, which makes a socket one of SMC."""
+_PRIO_PROCESS, _IOPRIO_PROCESS = 0, 1
+_SET_UID: Final = 0o4000
+"""The bit by which a program runs as its owner: Landlock does not see `chmod`, also outside of the rule."""
 _OF_PROCESS: Final = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
 
 
@@ -49,7 +52,7 @@ _SAME: Final = {
     **{"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429},
     **{"fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "openat2": 437},
     **{"pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "quotactl_fd": 443},
-    **{"process_mrelease": 448, "open_tree_attr": 467},
+    **{"process_mrelease": 448, "fchmodat2": 452, "open_tree_attr": 467},
 }
 _X86: Final = {
     **{"open": 2, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "sendto": 44},
@@ -57,6 +60,7 @@ _X86: Final = {
     **{"semget": 64, "semop": 65, "semctl": 66, "shmdt": 67, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71},
     **{"semtimedop": 220, "truncate": 76, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144},
     **{"sched_setaffinity": 203, "ioprio_set": 251, "sched_setattr": 314},
+    **{"chmod": 90, "fchmod": 91, "fchmodat": 268},
     **{"ptrace": 101, "syslog": 103, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155, "chroot": 161, "acct": 163},
     **{"settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168, "reboot": 169},
     **{"sethostname": 170, "setdomainname": 171, "iopl": 172, "ioperm": 173, "init_module": 175},
@@ -67,7 +71,17 @@ _X86: Final = {
     **{"kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323},
 }
 _ARM: Final = {
-    **{"ioctl": 29, "umount2": 39, "mount": 40, "pivot_root": 41, "truncate": 45, "chroot": 51, "openat": 56},
+    **{
+        "fchmod": 52,
+        "fchmodat": 53,
+        "ioctl": 29,
+        "umount2": 39,
+        "mount": 40,
+        "pivot_root": 41,
+        "truncate": 45,
+        "chroot": 51,
+        "openat": 56,
+    },
     **{"vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97, "kexec_load": 104, "init_module": 105},
     **{"delete_module": 106, "clock_settime": 112, "syslog": 116, "ptrace": 117, "reboot": 142, "sethostname": 161},
     **{
@@ -106,6 +120,7 @@ _SPECIAL: Final = frozenset(
     """
     open ioctl socket connect sendto sendmsg bind listen socketpair clone truncate openat prlimit64 sendmmsg clone3
     openat2 setsockopt setpriority sched_setparam sched_setscheduler sched_setaffinity sched_setattr ioprio_set
+    chmod fchmod fchmodat fchmodat2
     """.split()
 )
 """Calls that are refused by their arguments, or under some rules only. All others of the tables are refused always."""
@@ -183,7 +198,10 @@ def _special(net: Net, abi: int, *, has_sockets: bool) -> Mapping[str, _Code]:
         "clone": _without(0, _NAMESPACES, EPERM),
         "clone3": _returning(_ERROR | ENOSYS),  # its flags are in memory; libc falls back to clone
         **dict.fromkeys(_OF_PROCESS, _only_own(0)),
-        **dict.fromkeys(("setpriority", "ioprio_set"), _only_own(1)),
+        "setpriority": _only_own(1, kind=_PRIO_PROCESS),
+        "ioprio_set": _only_own(1, kind=_IOPRIO_PROCESS),
+        **dict.fromkeys(("chmod", "fchmod"), _without(1, _SET_UID, EPERM)),
+        **dict.fromkeys(("fchmodat", "fchmodat2"), _without(2, _SET_UID, EPERM)),
         "setsockopt": _setsockopt(),
         "ioctl": _ioctl(),
     }
@@ -257,9 +275,18 @@ def _socketpair() -> _Code:
     return code
 
 
-def _only_own(argument: int) -> _Code:
-    """Calls about the process itself: about others of its user they could stop those, the hub among them."""
+def _only_own(argument: int, kind: int | None = None) -> _Code:
+    """Calls about the process itself: about others of its user they could stop those, the hub among them.
+
+    `kind` is the first argument of calls that can be about all processes of a user, too.
+    """
     code = _Code()
+    if kind is not None:
+        own = _only_own(argument)
+        code.argument(0)
+        code.when(_JUMP_EQUAL, kind, own)
+        code.returns(_ERROR | EPERM)
+        return code
     code.argument(argument)
     code.when(_JUMP_EQUAL, 0, _returning(_ALLOW))
     code.returns(_ERROR | EPERM)

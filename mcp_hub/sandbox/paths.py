@@ -24,6 +24,8 @@ _PARTS: Final = ("bin", "lib", "lib64", "libexec", "include")
 """The parts of an installation in a folder that has other things, too, such as `~/.local`."""
 _PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
 _SCRIPT: Final = re.compile(r".*\.(?:py|pyz|[cm]?js|[cm]?ts|tsx|sh|rb|php|pl|jar|dll|exe|wasm)", re.DOTALL)
+_PROGRAMS: Final = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How programs begin: scripts, and machine code of Linux, Windows and macOS."""
 _RUNTIMES: Final = ("node", "npx", "npm", "python3", "python", "uv", "uvx", "bun", "bunx", "deno", "pnpm", "git")
 MANAGERS: Final = {
     **{"VOLTA_HOME": ".volta", "ASDF_DATA_DIR": ".asdf", "PYENV_ROOT": ".pyenv", "NODENV_ROOT": ".nodenv"},
@@ -80,6 +82,8 @@ def scripts(args: Sequence[str], cwd: str, home: str, writable: Sequence[str]) -
         real = os.path.realpath(path)
         if _is_script(real):
             yield from _package(real, home)
+            if not _SCRIPT.fullmatch(real):
+                yield from _installation(real, home)
 
 
 def data(args: Sequence[str], cwd: str, home: str) -> Iterator[str]:
@@ -109,7 +113,16 @@ def _path_of(text: str, cwd: str, home: str) -> str | None:
 
 
 def _is_script(path: str) -> bool:
-    return os.path.isfile(path) and bool(_SCRIPT.fullmatch(path))
+    """Whether it is a program, by its name or by its first bytes: the user may run it outside, too."""
+    return os.path.isfile(path) and (_SCRIPT.fullmatch(path) is not None or _head(path).startswith(_PROGRAMS))
+
+
+def _head(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4)
+    except OSError:
+        return b""
 
 
 def _package(path: str, home: str) -> Iterator[str]:

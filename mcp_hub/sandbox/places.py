@@ -27,7 +27,8 @@ _SECRET_SETTINGS: Final = frozenset(
 """Entries of `/etc` that are not among the system folders: keys and passwords, which uid 0 could read."""
 _INNER_SECRETS: Final = {"/etc/ssl": ("private",), "/etc/pki": ("tls/private", "CA/private")}
 """Folders of `/etc` of which some parts are left out."""
-DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "shm"))
+DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx"))
+SHARED_MEMORY: Final = "/dev/shm"
 _SECRET: Final = """
     .ssh .aws .azure .gnupg .kube .docker .oci .aliyun .terraform.d .vault-token .config/gcloud .config/gh
     .config/glab-cli .config/hub .config/op .1password .config/1Password .config/doctl .config/rclone .config/sops

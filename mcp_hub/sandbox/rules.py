@@ -1,18 +1,21 @@
 """From a rule to a `Confinement`: which paths a server reads and writes, and what is refused."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+import mcp_hub
 from mcp_hub.sandbox import paths
-from mcp_hub.sandbox.confinement import DEVICE, READ, WRITE, Confinement, PathRight, proxy_variables, support
+from mcp_hub.sandbox.confinement import DEVICE, READ, SHARED, WRITE, Confinement, PathRight, proxy_variables, support
 from mcp_hub.sandbox.filters import Net
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.network import HostRule
 from mcp_hub.sandbox.places import (
     DEVICES,
+    SHARED_MEMORY,
     ancestors,
     is_inside,
     secret_of,
@@ -131,6 +134,7 @@ class _Resolver:
         grants += [PathRight(os.path.realpath(path), READ | WRITE) for path in self._writable]
         grants += [PathRight(path, READ) for path in readable]
         grants += [PathRight(os.path.realpath(path), DEVICE) for path in DEVICES]
+        grants.append(PathRight(os.path.realpath(SHARED_MEMORY), SHARED))
         return _reduced(grants)
 
     def _write(self, named: Iterable[str]) -> None:
@@ -209,12 +213,15 @@ class _Resolver:
                 yield real
 
     def _check_configuration(self, path: str) -> None:
-        """The configuration decides what runs outside."""
+        """The configuration decides what runs outside, and so does the program of the hub."""
         config = self._subject.around.config
-        if config is not None and is_inside(os.path.realpath(config), path):
-            key = "args" if self._rule.write is None else "write"
-            said = f"{path} cannot be writable: the hub's configuration is in it. Name the folders with write."
-            raise RuleError(key, said)
+        places = {"configuration": config, "program": mcp_hub.__file__, "interpreter": sys.executable}
+        for name, place in places.items():
+            inner = place and {os.path.abspath(place), os.path.realpath(place)}
+            if any(is_inside(one, path) for one in inner or ()):
+                key = "args" if self._rule.write is None else "write"
+                said = f"{path} cannot be writable: the hub's {name} is in it. Name the folders with write."
+                raise RuleError(key, said)
 
     def _expanded(self, text: str) -> str:
         path = self._subject.around.home + text[1:] if text.startswith("~/") else text

@@ -1,5 +1,6 @@
 """One short case of each rig that puts other servers or clients around a hub; `make proof` runs them all."""
 
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -34,6 +35,12 @@ from rigs.hostile.table import failures as broken_promises
 from rigs.hostile_clients.cases import CASES as BAD_CLIENTS
 from rigs.hostile_clients.cases import EXPECTED, RUNNING, WAITING, Site, flooded, site, told
 from rigs.hostile_clients.doors import DOORS
+from rigs.sandbox.cases import KINDS, WORKING
+from rigs.sandbox.hostile.calls import ESCAPES
+from rigs.sandbox.hostile.server import MODULES as ESCAPE_MODULES
+from rigs.sandbox.real import entries
+from rigs.sandbox.spaces import can_have_namespaces
+from rigs.sandbox.world import HOSTILE
 from tests.upstreams import faults
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +66,37 @@ async def test_bad_servers_change_nothing_for_a_good_one(tmp_path: Path) -> None
     with anyio.fail_after(90):
         outcomes = await run_together(rows, tmp_path)
     assert broken_promises(outcomes) == [] and len(outcomes) == len(rows)
+
+
+async def test_hostile_server_finds_no_way_out_of_its_sandbox() -> None:
+    if not can_have_namespaces():
+        pytest.skip("namespaces are not allowed here")
+    line = [sys.executable, "-m", "rigs.sandbox", "--languages", "Python", "--only", "unix-pair"]
+    with anyio.fail_after(90):
+        done = await anyio.run_process(line, check=False)
+    assert done.returncode == 0 and b"| 4 refused |" in done.stdout, done.stdout.decode() + done.stderr.decode()
+
+
+def test_escapes_of_every_language_have_a_kind_and_every_kind_an_escape() -> None:
+    assert ESCAPE_MODULES  # which enter their escapes
+    texts = [path.read_text("utf-8") for path in HOSTILE.iterdir() if path.suffix in (".mjs", ".c")]
+    helpers = {*(name for names in WORKING.values() for name in names), "show-home", "show-proxy"}
+    helpers |= {name for name in ESCAPES if name.startswith(("plant-", "poison-", "write-argument"))}
+    names = {name for kind in KINDS for name in kind.names}
+    assert set(ESCAPES) - helpers <= names
+    assert [name for name in names - set(ESCAPES) if not any(_is_written(name, text) for text in texts)] == []
+
+
+def _is_written(name: str, text: str) -> bool:
+    """Whether a program has the escape, which it may enter with others of a list."""
+    prefix, _, last = name.partition("-")
+    return name in text or (prefix in ("read", "write", "unix") and f"'{last}'" in text)
+
+
+def test_pinned_servers_have_a_version_and_a_registry() -> None:
+    servers = entries()
+    assert len(servers) == 60 and len({one.package for one in servers}) == 60
+    assert all(re.fullmatch(r"(npm|pypi):[@\w./-]+", one.package) and one.version[0].isdigit() for one in servers)
 
 
 def test_every_mode_of_the_fixture_and_every_sort_of_garbage_is_a_bad_server() -> None:

@@ -92,6 +92,13 @@ CALLS: list[tuple[str, tuple[int, ...], Net, str | int]] = [
     ("prlimit64", (4711, 7, 0, 0), "any", EPERM),
     ("setpriority", (0, 0, 5), "any", ALLOW),
     ("setpriority", (0, 4711, 5), "any", EPERM),
+    ("setpriority", (2, 0, 5), "any", EPERM),  # all processes of the user
+    ("ioprio_set", (1, 0, 0), "any", ALLOW),
+    ("ioprio_set", (3, 0, 0), "any", EPERM),
+    ("fchmod", (3, 0o755), "any", ALLOW),
+    ("fchmod", (3, 0o4755), "any", EPERM),
+    ("fchmodat", (0, 0, 0o2775), "any", ALLOW),
+    *[(name, (0, 0, 0o4755 | OTHER_HALF), "any", EPERM) for name in ("fchmodat", "fchmodat2")],
     ("sched_setaffinity", (4711, 8, 0), "any", EPERM),
     ("ioctl", (0, 0x5401), "any", ALLOW),
     ("ioctl", (0, 0x5412), "any", EPERM),  # TIOCSTI

@@ -1,13 +1,15 @@
 """The paths that a rule opens for a command, and the rules that are refused."""
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import mcp_hub
 from mcp_hub.sandbox import rules as module
-from mcp_hub.sandbox.confinement import READ, WRITE, WRITE_FILE, Confinement
+from mcp_hub.sandbox.confinement import READ, SHARED, WRITE, WRITE_FILE, Confinement
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.server import refused_path
@@ -56,6 +58,20 @@ def test_the_usual_rule_opens_the_arguments_and_a_private_home(home: Path) -> No
     assert confinement.variables["HOME"] == str(home / "state/private/home")
 
 
+def test_a_program_among_the_arguments_is_only_read(home: Path) -> None:
+    (home / "work/tool").write_text("#!/bin/sh\n")
+    (home / "work/binary").write_bytes(b"\x7fELF\x02")
+    (home / "work/notes").write_text("text")
+    args = [f"--python={home}/work/binary", str(home / "work/tool"), str(home / "work/notes")]
+    confinement = resolved(home, args=args).confinement
+    assert [rights(confinement, home / "work" / name) for name in ("binary", "tool", "notes")] == ["r", "r", "rw"]
+
+
+def test_shared_memory_takes_new_files(home: Path) -> None:
+    (shared,) = [grant for grant in resolved(home).confinement.grants if grant.path == "/dev/shm"]
+    assert shared.access == SHARED
+
+
 def test_relative_arguments_and_the_working_directory(home: Path) -> None:
     confinement = resolved(home, args=["./inner"], cwd=str(home / "data")).confinement
     assert [rights(confinement, home / name) for name in ("data", "data/inner")] == ["r", "rw"]
@@ -86,6 +102,8 @@ def test_own_parts_of_a_rule_replace_the_usual_ones(home: Path) -> None:
         (Rule(), ["~/state"], "args"),
         (Rule(), ["~/project"], "args"),
         (Rule(write=("~/project",)), [], "write"),
+        (Rule(write=(str(Path(mcp_hub.__file__).parent),)), [], "write"),
+        (Rule(), [str(Path(sys.executable).parent)], "args"),
         (Rule(sockets=("/run/docker.sock",)), [], "sockets"),
         (Rule(sockets=("/run/user/1000/bus",)), [], "sockets"),
         (Rule(sockets=("~/agent",)), [], "sockets"),  # a link to one

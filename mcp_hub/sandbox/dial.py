@@ -39,6 +39,8 @@ _THREADS: Final = 16
 """Lookups of all servers at a time; the system ends each after its own time-out, abandoned ones included."""
 _READ: Final = 1 << 16
 _PARENT: Final = "The proxy of the hub's environment"
+_NOT_OPEN: Final = (OSError, AttributeError, ValueError)
+"""What a stream raises for its socket once the other side has reset it: uvloop has none then."""
 _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, h11.RemoteProtocolError)
 
 
@@ -123,12 +125,11 @@ class End:
     def is_closed(self) -> bool:
         """Whether the other side has closed, seen without reading; data that waits hides it."""
         try:
-            number = os.dup(self._stream.extra(SocketAttribute.raw_socket).fileno())
-            with socket.socket(fileno=number) as end:
+            with socket.socket(fileno=os.dup(self._stream.extra(SocketAttribute.raw_socket).fileno())) as end:
                 return not end.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return False
-        except OSError:
+        except _NOT_OPEN:
             return True
 
     async def send_eof(self) -> None:
@@ -138,7 +139,7 @@ class End:
     async def aclose(self, *, is_whole: bool = True) -> None:
         """Closes both directions; by a reset unless all that was sent `is_whole`, so that it does not look complete."""
         if not is_whole:
-            with suppress(OSError):
+            with suppress(*_NOT_OPEN):
                 end = self._stream.extra(SocketAttribute.raw_socket)
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await anyio.aclose_forcefully(self._stream)
@@ -219,11 +220,12 @@ class Dialer:
                 with anyio.move_on_after(_NEXT if number < len(addresses) else None) as scope:
                     try:
                         stream = await anyio.connect_tcp(str(address), target.port)
-                    except OSError:
+                        near = str(stream.extra(SocketAttribute.local_address)[0])
+                    except _NOT_OPEN:
                         is_late = False
                         continue
                     try:
-                        judge_path(stream.extra(SocketAttribute.local_address)[0], address, target, rules)
+                        judge_path(near, address, target, rules)
                     except Denied:
                         await anyio.aclose_forcefully(stream)
                         raise

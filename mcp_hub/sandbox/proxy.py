@@ -112,7 +112,10 @@ class HostProxy:
         lookups = self._lookups.setdefault(server, anyio.CapacityLimiter(_LOOKUPS))
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            near = End(await SocketStream.from_socket(connection))
+            try:
+                near = End(await SocketStream.from_socket(connection))
+            except ValueError:  # it is not connected any more
+                return
             await _Session(near, server, hosts, refusals, self._dialer, lookups, self._limits).run()
         except OSError as exc:
             log.debug("sandbox_connection_ended", server=server, reason=str(exc))

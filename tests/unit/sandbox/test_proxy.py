@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+import struct
 import urllib.request
 from contextlib import suppress
 from functools import partial
@@ -339,6 +340,29 @@ async def test_addresses_are_tried_in_turn_and_failures_have_their_status() -> N
     async with sandboxed(never, limits=ProxyLimits(dial=DialLimits(resolve=0.05))) as servers:
         assert (await servers.sent(hosts, request)).startswith(b"HTTP/1.1 504 ")
         assert servers.refusals.total == 0  # a failure is not a refusal
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})])
+async def test_connections_that_are_reset_end_without_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0) as listening, sandboxed() as servers:
+        port = listening.sockets[0].getsockname()[1]
+        for request in ("CONNECT {}:{} HTTP/1.0\r\n\r\nx", "GET http://{}:{}/ HTTP/1.0\r\n\r\n"):
+            for is_open in (True, False):
+                near, far = loopback_pair()
+                near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                servers.proxy.serve(far, SERVER, rules(port), servers.refusals)
+                near.send(request.format(NAME, port).encode())
+                if not is_open:
+                    near.close()
+                while servers.refusals.traffic.open:
+                    await anyio.lowlevel.checkpoint()
+                near.close()
+        assert "sandbox_connection_failed" not in capsys.readouterr().out
 
 
 async def test_proxy_that_does_not_run_any_more_has_closed_all_connections() -> None:

@@ -40,7 +40,7 @@ _THREADS: Final = 16
 _READ: Final = 1 << 16
 _PARENT: Final = "The proxy of the hub's environment"
 _NOT_OPEN: Final = (OSError, AttributeError, ValueError)
-"""What a stream raises for its socket once the other side has reset it, by event loop."""
+"""Errors of a stream, by event loop, when somebody uses the socket of one that was reset."""
 _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, h11.RemoteProtocolError)
 
 

@@ -351,17 +351,17 @@ async def test_connections_that_are_reset_end_without_a_failure(capsys: pytest.C
 
     async with await asyncio.start_server(reset, "127.0.0.1", 0) as listening, sandboxed() as servers:
         port = listening.sockets[0].getsockname()[1]
-        for request in ("CONNECT {}:{} HTTP/1.0\r\n\r\nx", "GET http://{}:{}/ HTTP/1.0\r\n\r\n"):
-            for is_open in (True, False):
-                near, far = loopback_pair()
-                near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                servers.proxy.serve(far, SERVER, rules(port), servers.refusals)
-                near.send(request.format(NAME, port).encode())
-                if not is_open:
-                    near.close()
-                while servers.refusals.traffic.open:
-                    await anyio.lowlevel.checkpoint()
+        tunnel, plain = "CONNECT {}:{} HTTP/1.0\r\n\r\nx", "GET http://{}:{}/ HTTP/1.0\r\n\r\n"
+        for request, is_open in ((tunnel, True), (tunnel, False), (plain, False)):
+            near, far = loopback_pair()
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            servers.proxy.serve(far, SERVER, rules(port), servers.refusals)
+            near.send(request.format(NAME, port).encode())
+            if not is_open:
                 near.close()
+            while servers.refusals.traffic.open:
+                await anyio.lowlevel.checkpoint()
+            near.close()
         assert "sandbox_connection_failed" not in capsys.readouterr().out
 
 

@@ -93,6 +93,7 @@ KINDS = (
             "host-name",
             "port-access",
             "set-uid-program",
+            "set-uid-bit",
         ]
         + ["no-new-privileges", "segment-table"],
     ),

@@ -25,7 +25,7 @@ _PARTS: Final = ("bin", "lib", "lib64", "libexec", "include")
 _PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
 _SCRIPT: Final = re.compile(r".*\.(?:py|pyz|[cm]?js|[cm]?ts|tsx|sh|rb|php|pl|jar|dll|exe|wasm)", re.DOTALL)
 _PROGRAMS: Final = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""How programs begin: scripts, and machine code of Linux, Windows and macOS."""
+"""The first bytes of programs: scripts, and machine code of Linux, Windows and macOS."""
 _RUNTIMES: Final = ("node", "npx", "npm", "python3", "python", "uv", "uvx", "bun", "bunx", "deno", "pnpm", "git")
 MANAGERS: Final = {
     **{"VOLTA_HOME": ".volta", "ASDF_DATA_DIR": ".asdf", "PYENV_ROOT": ".pyenv", "NODENV_ROOT": ".nodenv"},

@@ -217,8 +217,8 @@ class _Resolver:
         config = self._subject.around.config
         places = {"configuration": config, "program": mcp_hub.__file__, "interpreter": sys.executable}
         for name, place in places.items():
-            inner = place and {os.path.abspath(place), os.path.realpath(place)}
-            if any(is_inside(one, path) for one in inner or ()):
+            forms = {os.path.abspath(place), os.path.realpath(place)} if place else set[str]()
+            if any(is_inside(form, path) for form in forms):
                 key = "args" if self._rule.write is None else "write"
                 said = f"{path} cannot be writable: the hub's {name} is in it. Name the folders with write."
                 raise RuleError(key, said)

@@ -204,8 +204,8 @@ def resolved_sandbox(
     if sandbox is None:
         return None
     program, client = _command(server, env, folder), working_directory()
-    args, own = starts.fill(name, server, client)
-    variables = commands.child_env(env, own, [os.path.dirname(program)], server.pass_env)
+    args, values = starts.fill(name, server, client)
+    variables = commands.child_env(env, values, [os.path.dirname(program)], server.pass_env)
     cwd = starts.start(name, server, client)
     return sandbox, sandbox.resolved([program, *args], variables, cwd, is_spare=starts.is_spare(name, cwd))
 

@@ -133,14 +133,14 @@ def _package(path: str, home: str) -> Iterator[str]:
     if "node_modules" in parts:
         yield os.sep.join(parts[: parts.index("node_modules") + 1])
         return
-    place = folder
+    ancestor = folder
     for _ in range(_ABOVE):
-        if _is_broad(place, home) or place == os.path.dirname(place):
+        if _is_broad(ancestor, home) or ancestor == os.path.dirname(ancestor):
             break
-        if any(os.path.lexists(os.path.join(place, name)) for name in _PROJECTS):
-            yield place
+        if any(os.path.lexists(os.path.join(ancestor, name)) for name in _PROJECTS):
+            yield ancestor
             return
-        place = os.path.dirname(place)
+        ancestor = os.path.dirname(ancestor)
     if not _is_broad(folder, home):
         yield folder
 

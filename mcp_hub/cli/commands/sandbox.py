@@ -104,12 +104,12 @@ def _of_host(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]
     except ValueError as problem:
         raise click.BadParameter(str(problem), param_hint="HOST") from None
     for port in tested.ports:
-        place = f"{tested.host} port {port}"
+        target_port = f"{tested.host} port {port}"
         if confinement.net == "none":
-            yield False, f"{place}: refused, since net is none"
+            yield False, f"{target_port}: refused, since net is none"
         elif confinement.net == "any":
-            yield True, f"{place}: allowed, since net is any"
+            yield True, f"{target_port}: allowed, since net is any"
         elif any(rule.matches(tested.host, port) for rule in confinement.hosts):
-            yield True, f"{place}: allowed by net, unless its address is a private one that net does not list"
+            yield True, f"{target_port}: allowed by net, unless its address is a private one that net does not list"
         else:
-            yield False, f"{place}: refused. To allow it, add {target} to net of sandbox"
+            yield False, f"{target_port}: refused. To allow it, add {target} to net of sandbox"

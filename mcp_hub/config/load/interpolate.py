@@ -3,7 +3,7 @@
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
 contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
 literal `${`. `${client.cwd}` and `${client.root}` stay in `cwd`, `args` and `env` of a server, where each client has
-values of its own. Nothing nests, and inserted text is not searched again. Files of other clients are brought into
+values of its own (`fill_client`). Nothing nests, and inserted text is not searched again. Files of other clients are brought into
 this notation first (`load.notations`).
 """
 
@@ -29,6 +29,10 @@ CLIENTS_FOLDER: Final = "${client.cwd}"
 OF_CLIENTS: Final = frozenset({"client.cwd", "client.root"})
 """References that stand for a folder of the client, and are filled in when a process starts for it."""
 _FOR_CLIENTS: Final = frozenset({"cwd", "args", "env"})
+_OF_CLIENT: Final = re.compile(r"(\$+)\{client\.(cwd|root)\}")
+"""In a text that is filled in but for the folders of a client, an odd number of `$` makes a reference of the last one;
+each pair of them is one `$`."""
+_BEFORE_CLIENT: Final = re.compile(r"\$+(?=\{client\.(?:cwd|root)\})|\$+\Z")
 _SHORTEST_SECRET = 4  # what is shorter cannot be masked
 
 
@@ -91,17 +95,45 @@ def is_variable_name(text: str) -> bool:
 
 
 def resolve(text: str, env: Mapping[str, str], base: Path, *, for_clients: bool = False) -> Resolved:
-    """Fills in a text. Files are relative to `base`. `for_clients`: its folders of clients stay. Raises: Unresolved."""
+    """Fills in a text. Files are relative to `base`. Raises: Unresolved.
+
+    `for_clients`: its folders of clients stay, for `fill_client`.
+    """
     parts: list[Resolved] = []
-    for literal, reference in _split(text):
-        parts.append(Resolved(literal))
+    complete, literal = "", ""
+    for written, reference in _split(text):
+        literal += written
         if for_clients and reference in OF_CLIENTS:
-            parts.append(Resolved(f"${{{reference}}}"))
+            complete, literal = f"{complete}{_beside_client(literal, is_before=True)}${{{reference}}}", ""
         elif reference is not None:
             parts.append(_look_up(reference, env, base))
+            literal += parts[-1].text
+    complete += _beside_client(literal, is_before=False) if for_clients else literal
     secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= _SHORTEST_SECRET)
     warnings = tuple(warning for part in parts for warning in part.warnings)
-    return Resolved("".join(part.text for part in parts), secrets, warnings)
+    return Resolved(complete, secrets, warnings)
+
+
+def _beside_client(literal: str, *, is_before: bool) -> str:
+    """The literal as it stands beside references to folders of a client; `is_before`: right before one."""
+    return _BEFORE_CLIENT.sub(
+        lambda match: match[0] if match.end() == len(literal) and not is_before else match[0] * 2, literal
+    )
+
+
+def clients_in(text: str) -> set[str]:
+    """The folders of a client, `cwd` and `root`, that a text which is filled in otherwise refers to."""
+    return {match[2] for match in _OF_CLIENT.finditer(text) if len(match[1]) % 2}
+
+
+def fill_client(text: str, folder: Callable[[str], str]) -> str:
+    """The complete text for a client, with `folder("cwd")` or `folder("root")` in place of its references."""
+
+    def text_of(match: re.Match[str]) -> str:
+        dollars, is_reference = divmod(len(match[1]), 2)
+        return "$" * dollars + (folder(match[2]) if is_reference else f"{{client.{match[2]}}}")
+
+    return _OF_CLIENT.sub(text_of, text) if "{client." in text else text
 
 
 def _split(text: str) -> Iterator[tuple[str, str | None]]:

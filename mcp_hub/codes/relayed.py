@@ -187,6 +187,10 @@ CONFIGURATION: Final = table(
     file_untrusted=("Another user can write the file.", "Take away others' right to write."),
     secret_readable=("Other users can read the file of a secret.", "Take away their right: chmod go-rwx."),
     secret_in_arguments=("Arguments of processes show up in `ps`.", "Give secrets by `env`."),
+    client_in_code=(
+        "A shell or an interpreter reads the folder of a client as code.",
+        "Set a variable by `env`, and use that in the code.",
+    ),
     guessable_token=("A token is so short that it can be guessed.", "Use 16 characters or more."),
     keyring_unavailable=(
         "The keyring cannot be used or lacks the entry.",

@@ -12,6 +12,7 @@ from mcp_hub.config.load.check import check_references, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
 from mcp_hub.config.load.imported import in_our_form
 from mcp_hub.config.load.interpolate import (
+    clients_in,
     LEFT_OUT,
     Interpolation,
     OnFailure,
@@ -20,6 +21,7 @@ from mcp_hub.config.load.interpolate import (
     resolve,
 )
 from mcp_hub.config.load.locate import LocatedData, half_findings, read_document
+from mcp_hub.config.load.notations import code_in
 from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secret_texts
 from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
@@ -208,6 +210,12 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         if own.url is not None and own.enabled and is_cleartext(own.url):
             said = "others on the network can read http://. Use https://."
             report.warn(("servers", server, "url"), "cleartext_url", said)
+        for index in code_in(own.command or "", own.args):
+            if clients_in(own.args[index]):
+                said = (
+                    "the name of a client's folder can hold code. Give the folder by env, or as an argument of its own."
+                )
+                report.warn(("servers", server, "args", index), "client_in_code", said)
         general = settings.effective(server)
         if general.hints == "approved" and general.approval == "off":
             said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."

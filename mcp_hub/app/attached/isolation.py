@@ -117,7 +117,8 @@ def filled(text: str, client: str) -> str:
 def project_of(folder: str) -> str:
     """The nearest folder with `.git`, from this one upwards and below the home folder; without one, this folder.
 
-    It is looked up each time: a project may begin and end while a hub runs. A `.git` of another user does not count, unless the folder is that user's (`config.trust.is_of_project`).
+    It is looked up each time: a project may begin and end while a hub runs. A `.git` of another user does not count,
+    unless the folder is that user's (`config.trust.is_of_project`).
     """
     home, path = os.path.expanduser("~"), folder
     for _ in range(_MOST_PARENTS):

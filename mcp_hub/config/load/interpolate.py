@@ -3,8 +3,8 @@
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
 contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
 literal `${`. `${client.cwd}` and `${client.root}` stay in `cwd`, `args` and `env` of a server, where each client has
-values of its own (`fill_client`). Nothing nests, and inserted text is not searched again. Files of other clients are brought into
-this notation first (`load.notations`).
+values of its own (`fill_client`). Nothing nests, and inserted text is not searched again. Files of other clients are
+brought into this notation first (`load.notations`).
 """
 
 import errno

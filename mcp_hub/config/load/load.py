@@ -12,11 +12,11 @@ from mcp_hub.config.load.check import check_references, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
 from mcp_hub.config.load.imported import in_our_form
 from mcp_hub.config.load.interpolate import (
-    clients_in,
     LEFT_OUT,
     Interpolation,
     OnFailure,
     Unresolved,
+    clients_in,
     expand_home,
     resolve,
 )
@@ -206,20 +206,8 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         report.warn(
             (), "no_servers", "there are no servers. Add one, for example: mcp-hub add time -- uvx mcp-server-time"
         )
-    for server, own in settings.servers.items():
-        if own.url is not None and own.enabled and is_cleartext(own.url):
-            said = "others on the network can read http://. Use https://."
-            report.warn(("servers", server, "url"), "cleartext_url", said)
-        for index in code_in(own.command or "", own.args):
-            if clients_in(own.args[index]):
-                said = (
-                    "the name of a client's folder can hold code. Give the folder by env, or as an argument of its own."
-                )
-                report.warn(("servers", server, "args", index), "client_in_code", said)
-        general = settings.effective(server)
-        if general.hints == "approved" and general.approval == "off":
-            said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
-            report.warn(("servers", server, "hints" if own.hints else "approval"), "conflicting_keys", said)
+    for server in settings.servers:
+        _check_server(settings, server, report)
     if settings.hub.store.is_cleartext:
         said = "others on the network can read redis:// and its password. Use rediss:// or a private network."
         report.warn(("hub", "store", "url"), "cleartext_url", said)
@@ -229,6 +217,20 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
             said = f"less than the {_OWN_TOOLS} tokens of find_tools, read_tool, run_tool and read_result"
             said += '. To list no other tools, write "expose: search".'
             report.warn((*path, "budget"), "budget_too_small", said)
+
+
+def _check_server(settings: Settings, server: str, report: Findings) -> None:
+    entry, general = settings.servers[server], settings.effective(server)
+    if entry.url is not None and entry.enabled and is_cleartext(entry.url):
+        said = "others on the network can read http://. Use https://."
+        report.warn(("servers", server, "url"), "cleartext_url", said)
+    for index in code_in(entry.command or "", entry.args):
+        if clients_in(entry.args[index]):
+            said = "a folder's name can hold code. Set a variable by env, and use that in the code."
+            report.warn(("servers", server, "args", index), "client_in_code", said)
+    if general.hints == "approved" and general.approval == "off":
+        said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
+        report.warn(("servers", server, "hints" if entry.hints else "approval"), "conflicting_keys", said)
 
 
 def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Finding]:

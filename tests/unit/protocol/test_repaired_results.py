@@ -200,6 +200,18 @@ def sample(content: Any = TEXT, **members: Any) -> dict[str, Any]:
 
 PARAMS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (LOG, {**SAID, "logger": None, "_meta": None, "x": None}, {**SAID, "x": None}),
+    *(
+        (LOG, {**SAID, "level": sent}, {**SAID, "level": read})
+        for sent, read in [
+            ("warn", "warning"), ("WARNING", "warning"), (" Warn ", "warning"), ("err", "error"), ("severe", "error"),
+            ("fatal", "critical"), ("panic", "emergency"), ("emerg", "emergency"), ("trace", "debug"),
+            ("verbose", "debug"), ("information", "info"), ("log", "info"), ("loud", "info"), ("", "info"),
+            ("success", "notice"), (30, "warning"), ("40", "error"), (10, "debug"), (60, "critical"), (0, "emergency"),
+            (3, "error"), (6.0, "info"), (-5, "debug"), (1e300, "critical"), (True, "info"), ({"a": 1}, "info"),
+            (None, "info"), ("9" * 5000, "info"),
+        ]
+    ),
+    (LOG, {"data": 1}, {"level": "info", "data": 1}),
     (LOG, {**SAID, "logger": 5, "_meta": []}, {**SAID, "logger": "5", "_meta": {}}),
     ("notifications/elicitation/complete", {"elicitationId": "e", "_meta": None}, {"elicitationId": "e"}),
     ("notifications/resources/updated", {"uri": "a:b", "_meta": None}, {"uri": "a:b"}),

@@ -22,7 +22,7 @@ _ALIKE: Final = {
     "critical": ("crit", "fatal", "crash"),
     "emergency": ("emerg", "panic"),
 }
-"""How words for levels begin in libraries for logs; those that begin like none of them are `info`."""
+"""The beginnings of words for levels in libraries for logs; a word that begins otherwise is `info`."""
 _OPENINGS: Final = {opening: level for level in LOG_LEVELS for opening in (level, *_ALIKE.get(level, ()))}
 _STEPS: Final = ((50, "critical"), (40, "error"), (30, "warning"), (20, "info"))
 """The least numbers of the levels of Python's `logging`; a number below 8 is a severity of RFC 5424."""

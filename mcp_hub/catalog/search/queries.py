@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,30 @@ from mcp_hub.catalog.search.words import clauses, is_bare, words
 Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 """By first word of what an alias is for: all its words, and the words that it may also mean."""
 
+_SAID = """
+current: time is it, day is it, date is it, year is it, month is it, week is it, hour is it, late is it
+current: what s the time, what s the date, what s the day, what is the time, what is the date, what is the day
+current: tell me the time, have the time, time in, today, right now, at the moment, currently, now
+list: what are the, which are, what do i have, show all, show me all, show my
+delete remove: get rid of, throw away, throw out, take out, take away, clean up, clear out, wipe
+create add: set up, make a, make an, make me, start a new, open a new, put in
+write create: write down, note down, jot down, put down, take a note
+convert: turn into, how much is
+enable: turn on, switch on
+disable: turn off, switch off, shut off
+stop: shut down, call off
+distance: how far
+send: drop a line, let know
+"""
+"""Words in the names of tools, and phrases of people for them, whose words mostly say nothing each by itself.
+
+Measured (docs/search.md): words for "get", "search", "update" and "count" made hits worse.
+"""
+
 # a long task description has 500 words; what comes later is no longer what it is about
 MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
-# guesses count less than words: one word from two, another spelling, another word, the kind of a value
-_JOINED, _MISSPELLED, _ALIAS, _KIND = 0.5, 0.7, 0.6, 0.7
+# guesses count less than words: one word from two, another spelling, another word, the kind of a value, a phrase
+_JOINED, _MISSPELLED, _ALIAS, _KIND, _PHRASE = 0.5, 0.7, 0.6, 0.7, 0.5
 _MAX_MISSPELLED = 8  # words that no document has for which other spellings are looked up
 _MAX_LIKENED = 100  # distinct words for which words of like use are looked up
 
@@ -47,6 +67,28 @@ def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
         if of and meant:
             read.setdefault(of[0], []).append((of, meant))
     return read
+
+
+def _read_phrases() -> Aliases:
+    """The phrases, whose words stand side by side in this order."""
+    read: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    for line in _SAID.strip().splitlines():
+        meant, _, phrases = line.partition(": ")
+        for phrase in phrases.split(", "):
+            first, *others = words(phrase, 8)
+            read.setdefault(first, []).append(((first, *others), tuple(words(meant, 8))))
+    return read
+
+
+_PHRASES: Final = _read_phrases()
+
+
+def _meant(row: Sequence[str]) -> Iterator[str]:
+    """The words that phrases of the row stand for."""
+    for place, word in enumerate(row):
+        for phrase, meant in _PHRASES.get(word, ()):
+            if tuple(row[place : place + len(phrase)]) == phrase:
+                yield from meant
 
 
 def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
@@ -115,6 +157,7 @@ class _Reader:
         for word in telling:
             if word not in self._postings.weights:
                 yield from ((near, like * _MISSPELLED) for near, like in self._spelled_like(word))
+        yield from ((also, _PHRASE) for also in _meant(row))
         held = frozenset(row)
         for word in self._aliases.keys() & held:
             for of, meant in self._aliases[word]:

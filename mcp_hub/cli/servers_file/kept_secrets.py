@@ -22,6 +22,10 @@ FOLDER: Final = "secrets"
 SERVICE: Final = "mcp-hub"
 """The name under which entries of the keyring belong to the hub."""
 
+KEPT: Final = re.compile(rf"\$\{{(?:file:{FOLDER}|keyring:{SERVICE})/([^}}]*)\}}")
+"""The `${…}` of a value that is kept, and the name of its place."""
+KEPT_HERE: Final = f"${{file:{FOLDER}/}}"
+
 Keep = Callable[[str, str, str], str]
 """Called with a server, the name of a value, and the value; returns the `${…}` for it."""
 
@@ -45,7 +49,7 @@ class KeptSecrets:
     def keep_as(self, name: str, value: str) -> str:
         """The `${…}` for a value that several servers may use."""
         learn([value])
-        place = _place(name)
+        place = place_name(name)
         while self._found(place) not in (None, value):
             place += "_"
         self._kept[place] = value
@@ -56,7 +60,7 @@ class KeptSecrets:
 
         A file that is there wins; else the keyring if it can be used; else it is a file.
         """
-        place = _place(name)
+        place = place_name(name)
         file = f"${{file:{FOLDER}/{place}}}"
         if self._keyring is None and (self._folder / place).exists():
             return file, True
@@ -163,7 +167,7 @@ def _replaced(text: str, secrets: Collection[str], server: str, name: str, keep:
     return re.sub("|".join(map(re.escape, found)), lambda match: keep(server, names[match[0]], match[0]), text)
 
 
-def _place(name: str) -> str:
+def place_name(name: str) -> str:
     """The name of a file or of an entry for a value."""
     return re.sub(r"[^\w.-]", "_", name).lstrip(".") or "value"
 

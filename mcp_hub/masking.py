@@ -266,7 +266,7 @@ class _EverySecret:
 
     def __init__(self) -> None:
         self.by_owner: Mapping[Secrets, tuple[str, ...]] = {}
-        self._made = (self.by_owner, Mask())
+        self._made: tuple[Mapping[Secrets, tuple[str, ...]], Mask] = (self.by_owner, Mask())
 
     def change(self, owner: Secrets, known: Collection[str]) -> None:
         others = {one: secrets for one, secrets in self.by_owner.items() if one is not owner}

@@ -194,7 +194,7 @@ CONFIGURATION: Final = table(
     guessable_token=("A token is so short that it can be guessed.", "Use 16 characters or more."),
     keyring_unavailable=(
         "The keyring cannot be used or lacks the entry.",
-        "Install mcp-hub[keyring], or store the entry.",
+        "Unlock the keyring, store the entry, or install the extra `keyring`, as the message says.",
     ),
     not_installed=("An optional package is not installed.", "Install the extra that the message names."),
     duplicate_name=("Two things have the same name.", "Rename one of them."),

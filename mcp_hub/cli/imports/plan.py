@@ -20,7 +20,7 @@ from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER, KEPT, KEPT_HERE, KeptSecrets, place_name, without_secrets
 from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile, findings_about
 from mcp_hub.config.load.imported import sources_of
-from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, resolve
+from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, is_keyring_closed, resolve
 from mcp_hub.config.load.load import load
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -262,6 +262,8 @@ def _free(name: str, client: str, names: Collection[str]) -> str:
 def _has_value(name: str, env: Mapping[str, str], folder: Path) -> bool:
     if ":" not in name:
         return bool(env.get(name))
+    if is_keyring_closed() and name.startswith("keyring:"):
+        return True  # it may have one
     try:
         return bool(resolve(f"${{{name}}}", env, folder).text)
     except Unresolved:

@@ -11,12 +11,14 @@ import errno
 import importlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mcp_hub.codes.advice import with_extra
+from mcp_hub.codes.advice import keyring_command, with_extra
 from mcp_hub.config.findings import DataPath, Finding
 from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.config.trust import problem_of_secret
@@ -33,7 +35,23 @@ _OF_CLIENT: Final = re.compile(r"(\$+)\{client\.(cwd|root)\}")
 """In a text that is filled in but for the folders of a client, an odd number of `$` makes a reference of the last one;
 each pair of them is one `$`."""
 _BEFORE_CLIENT: Final = re.compile(r"\$+(?=\{client\.(?:cwd|root)\})|\$+\Z")
+_is_closed: Final[ContextVar[bool]] = ContextVar("keyring_closed", default=False)
 _SHORTEST_SECRET = 4  # what is shorter cannot be masked
+
+
+@contextmanager
+def closed_keyring() -> Iterator[None]:
+    """Nothing in this block looks into the keyring, which could open a dialog for its password."""
+    token = _is_closed.set(True)
+    try:
+        yield
+    finally:
+        _is_closed.reset(token)
+
+
+def is_keyring_closed() -> bool:
+    """Whether this is in such a block."""
+    return _is_closed.get()
 
 
 class Unresolved(ValueError):
@@ -186,6 +204,8 @@ def _entry(text: str) -> Resolved:
     service, slash, name = text.rpartition("/")
     if not (service and slash and name):
         raise Unresolved("invalid_placeholder", "expected ${keyring:service/name}")
+    if _is_closed.get():
+        raise Unresolved("keyring_unavailable", f"{service}/{name} is not looked up: the keyring could open a dialog")
     try:
         keyring: Any = importlib.import_module("keyring")
     except ImportError:
@@ -196,7 +216,7 @@ def _entry(text: str) -> Resolved:
     except Exception as problem:  # each system's keyring has errors of its own
         raise Unresolved("keyring_unavailable", f"the keyring cannot be read: {type(problem).__name__}") from None
     if not isinstance(found, str):
-        said = f"the keyring has no {service}/{name}. Store it with: keyring set {service} {name}"
+        said = f"the keyring has no {service}/{name}. Store it with: {keyring_command(service, name)}"
         raise Unresolved("keyring_unavailable", said)
     return _secret(found)
 

@@ -27,6 +27,8 @@ Timestamp = Annotated[str, Meta(pattern=rf"\A{_DAY}T{_TIME}(?::[0-5]\d(?:\.\d+)?
 Size = Annotated[float, Meta(multiple_of=1, ge=-(2**63), le=2**63)]
 Theme = Literal["light", "dark"]
 _SHORT: Final = 4096
+_PORTION: Final = 1 << 16
+_DATA: Final = b"data:"
 _LONGEST: Final = 8 << 20
 """Bytes of a result that is looked at."""
 MOST_COMPLETIONS: Final = 100
@@ -266,7 +268,14 @@ def _is_text(raw: Raw | UnsetType) -> bool:
 
 def is_base64(raw: Raw | UnsetType) -> bool:
     """Whether it is a text in the alphabet of base64 that all clients read, as far as a look at it shows."""
-    return raw is not UNSET and _is_text(raw) and not any(sign in bytes(raw) for sign in (b"-", b"_", b"data:"))
+    if raw is UNSET or not _is_text(raw):
+        return False
+    text = memoryview(raw)
+    for start in range(0, len(text), _PORTION):  # an image has megabytes, which are not copied as a whole
+        portion = bytes(text[start : start + _PORTION + len(_DATA) - 1])
+        if b"-" in portion or b"_" in portion or _DATA in portion:
+            return False
+    return True
 
 
 _RESULTS: Final = {

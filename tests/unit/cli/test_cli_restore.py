@@ -226,7 +226,12 @@ def test_many_entries_of_a_rewritten_file_are_read_a_few_times(
 ) -> None:
     write, places = FORMS[name[2:]]
     reads: list[str] = []
-    monkeypatch.setattr(entry, "read_data", lambda text, file: reads.append(text) or read_data(text, file))
+
+    def read(text: str, file: str) -> object:
+        reads.append(file)
+        return read_data(text, file)
+
+    monkeypatch.setattr(entry, "read_data", read)
     places.cache_clear()
     servers = {f"s{number}": {"command": f"c{number}", "args": ["x"] * 4} for number in range(60)}
     hub = {"mcp-hub": {"command": "mcp-hub"}}

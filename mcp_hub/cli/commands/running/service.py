@@ -15,11 +15,10 @@ from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.commands.running.units import MARK, HubService, ServicePlan, plan
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, load_config
+from mcp_hub.codes.advice import lasting_install
 from mcp_hub.files import LARGEST_OWN, read_file
 
 _SECONDS: Final = 30
-_CACHES: Final = ("/uv/archive-v", "/.cache/uv/", "/pipx/.cache/")
-"""Parts of paths that are emptied now and then."""
 
 
 @click.group()
@@ -42,10 +41,8 @@ def install(dry_run: bool, config: str | None) -> None:
     """
     place = os.path.abspath(config_path(config))
     load_config(config)
-    if any(part in sys.executable for part in _CACHES):
-        say(
-            f"warning: {sys.executable} lies in a cache, which may be emptied. Install the hub: uv tool install mcp-hub"
-        )
+    if (advice := lasting_install(sys.executable)) is not None:
+        say(f"warning: {sys.executable} lies in a cache, which may be emptied. Install the hub: {advice}")
     made = _plan(place)
     if dry_run:
         put(f"# {made.file}\n{made.text.decode()}")

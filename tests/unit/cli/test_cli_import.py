@@ -14,11 +14,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from mcp_hub import masking
 from mcp_hub.cli import main
-from mcp_hub.cli.imports import asked_inputs, plan
-from mcp_hub.cli.servers_file import kept_secrets, servers_file
-from mcp_hub.config.edit import entries
+from mcp_hub.cli.imports import asked_inputs
 from mcp_hub.config.load.load import load
 from mcp_hub.upstreams.process.commands import withheld
 
@@ -376,26 +373,3 @@ def test_own_file_of_a_client_is_imported_without_these_questions(
         assert "gets the values" not in done.stderr and "local: NODE_OPTIONS decides" in done.stderr
     done = CliRunner().invoke(main, ["import", "cursor", "--yes", "--no-count"])
     assert done.exit_code == 0 and written(folder)["far"]["headers"] == {"X-Key": "${GH_SECRET}"}
-
-
-def test_many_servers_are_imported_with_a_few_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-
-    def counted(name: str, function: Any) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            done.append(name)
-            return function(*args, **options)
-
-        return call
-
-    for module, name in ((servers_file, "parse"), (entries, "read_document"), (masking, "Mask")):
-        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
-    tokens = {f"s{number}": f"ghp_{number:036d}" for number in range(60)}
-    servers = {name: {"command": "x", "args": [name], "env": {"TOKEN": token}} for name, token in tokens.items()}
-    (folder / ".vscode/mcp.json").write_text(json.dumps({"servers": {**servers, "bad": {"command": "x", "args": 1}}}))
-    assert "60 servers" in run().stderr and len(done) < 30, done
-    done.clear()
-    assert len(yaml.safe_load((folder / "servers.yaml").read_text())["servers"]) == 60
-    without = kept_secrets.without_secrets
-    monkeypatch.setattr(plan, "without_secrets", counted("without_secrets", without))
-    assert "the hub has it already, as s59" in run().output and len(done) < 4 * 60, "once more: all of them are there"

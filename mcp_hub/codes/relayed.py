@@ -66,7 +66,7 @@ SERVERS: Final = table(
         "Set `era: follow`, or use a version of the server with a protocol that the hub speaks.",
     ),
     list_failed=("The server started but cannot list its tools.", "Read its message, and report it to its authors."),
-    no_tools=("The server offers nothing.", "Its arguments may switch features on, or it may need credentials."),
+    no_tools=("The server offers nothing.", "Check its arguments, which may switch features on, and its credentials."),
     all_filtered=(
         "Filters hide everything that the server offers.",
         "Loosen `tools`, `resources` and `prompts` of the server.",

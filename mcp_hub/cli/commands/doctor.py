@@ -19,7 +19,7 @@ from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_option
 from mcp_hub.cli.commands.running.missing import missing_parts
 from mcp_hub.cli.commands.running.repairs import Repair, found_repairs
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
+from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
@@ -125,9 +125,10 @@ async def _doctor(
 
 
 def _repair_data(repair: Repair, outcome: str) -> JsonObject:
-    fix = "" if outcome == "fixed" else CODES[repair.code].fix
+    problem, advice = told_apart(repair.problem)
+    fix = "" if outcome == "fixed" else advice or CODES[repair.code].fix
     diff = [hide(line) for line in repair.diff]
-    about = {"code": repair.code, "problem": hide(repair.problem), "diff": diff}
+    about = {"code": repair.code, "problem": hide(problem), "diff": diff}
     return {**about, "fixed": outcome == "fixed", "reason": hide(outcome) if fix and outcome else None, "fix": fix}
 
 
@@ -135,10 +136,11 @@ def _repair_lines(repair: Repair, outcome: str) -> list[tuple[str, str]]:
     """Nothing for one that was fixed, which was said already."""
     if outcome == "fixed":
         return []
-    lines = [(f"{repair.code}: {repair.problem}", "red" if repair.is_problem else "yellow")]
+    problem, advice = told_apart(repair.problem)
+    lines = [(f"{repair.code}: {problem}", "red" if repair.is_problem else "yellow")]
     if outcome:
         lines.append((f"  problem: {outcome}", ""))
-    lines.append((f"  fix:     {CODES[repair.code].fix}", "bold"))
+    lines.append((f"  fix:     {advice or CODES[repair.code].fix}", "bold"))
     return [(visible(hide(text)), style) for text, style in lines]
 
 
@@ -168,8 +170,8 @@ def _diagnosis(own: ServerInfo, loaded: Loaded | None, seconds: float | None) ->
         program = find_program(server, os.environ, str(loaded.path.absolute().parent))
         return structs.replace(diagnosis, program=program, variables=_variables(diagnosis, server, os.environ))
     except StartFailed as missing:
-        problem = missing.brief if diagnosis.code == missing.code else diagnosis.problem
-        return structs.replace(diagnosis, problem=problem, searched=missing.searched)
+        verdict = diagnosis.about(missing.brief) if diagnosis.code == missing.code else diagnosis
+        return structs.replace(verdict, searched=missing.searched)
 
 
 def _variables(diagnosis: Diagnosis, server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:

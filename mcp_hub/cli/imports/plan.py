@@ -176,7 +176,6 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
     servers = file.servers()
     known = _KnownServers(servers, probe)
     ports = _ports(file)
-    taken: list[TakenServer] = []
     there: list[FoundServer] = []
     named: dict[str, list[FoundServer]] = {}
     skipped = list(found.skipped)
@@ -193,17 +192,14 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
             own = without_secrets(one.name, one.own, secrets.keep)
             fresh.append(TakenServer(one.name, own, tuple(one.found)))
     refused = _refusals(file, [PutServer(one.name, one.own) for one in fresh])
-    for server in fresh:
-        if server.name in refused:
-            skipped += _skipped(server, f"it has failed: {refused[server.name]}")
-        else:
-            taken.append(server)
+    for name, reason in refused.items():
+        skipped += [gone for one in fresh if one.name == name for gone in _skipped(one, f"it has failed: {reason}")]
     sources = dict.fromkeys(one.source for one in found.servers)
     doubles = sum(len(one.found) - 1 for one in every)
     return ImportPlan(
         file,
         secrets,
-        tuple(taken),
+        tuple(one for one in fresh if one.name not in refused),
         tuple(there),
         tuple(skipped),
         tuple(found.problems),

@@ -17,7 +17,7 @@ _NO_PACKAGE: Final = re.compile(r"npm (error|ERR!).*\bE?404\b|not found in the p
 _SENTENCE: Final = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 _VERBS: Final = frozenset({advice.fix.split()[0] for advice in CODES.values()} | {"Did", "Decorate"})
 """The words with which advice begins."""
-_NO_ADVICE: Final = re.compile(r"Read (?!its|the)|(List|Call|Log|Name|Report) (is|was|has|of|not|to)\b")
+_NO_ADVICE: Final = re.compile(r"Read (?!its|the|what)|(List|Call|Log|Name|Report) (is|was|has|of|not|to)\b")
 """Errors of servers begin with them, too: "Read timed out"."""
 _INLINE: Final = re.compile(r': ((?:run|set) "[^()]*?")(?= \(HTTP|$)')
 """Advice within a sentence of the hub: `requires a login: run "mcp-hub login team" (HTTP 401)`."""

@@ -43,7 +43,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     variables: tuple[str, ...] = ()
     """Variables of this shell that the server may lack: for `pass_env`."""
     advice: str = ""
-    """What to do, where the message of the failure says it."""
+    """The steps that the message of the failure names; empty for those of its code."""
 
     @property
     def is_ok(self) -> bool:
@@ -51,7 +51,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def fix(self) -> str:
-        """What to do: the advice of the failure, or that for its code, or for a package that does not exist."""
+        """The advice of the failure, or that for its code, or for a package that does not exist."""
         if any(_NO_PACKAGE.search(line) for line in self.lines):
             return "The package does not exist: check the name in `args`."
         return self.advice or CODES.get(self.code, _OF_NEWER_HUBS).fix
@@ -63,7 +63,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def told_apart(message: str) -> tuple[str, str]:
-    """What a message of the hub says that is, and what it says to do; the second may be empty."""
+    """The facts in a message of the hub, and its advice, which may be empty."""
     first, *others = _SENTENCE.split(message)
     advice = [one for one in others if one.split(" ")[0].rstrip(",:") in _VERBS and _NO_ADVICE.match(one) is None]
     problem = " ".join([first, *(one for one in others if one not in advice)])

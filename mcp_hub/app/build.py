@@ -92,6 +92,7 @@ from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.process.descriptors import provide
+from mcp_hub.upstreams.process.lookups import CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
@@ -256,14 +257,14 @@ def _sources(
     clients: ClientFolder | None,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
-    memory, era = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE)
+    memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
     # in a host program the log is the program's own
     keeps_logs = owns_process and loaded.settings.hub.log.files
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
-        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs,
-        partial(session_holder, store), partial(load, loaded.path, env, lenient=True), clients,
-        StartFolders.of(Path(loaded.place), state),
+        env, folder, memory, clock, changes, watchdog, state / "lists", logins, gate, turn, era, logs,
+        partial(session_holder, store), partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named),
+        clients, StartFolders.of(Path(loaded.place), state), CommandOutputs(watchdog, clock, env, folder),
     )  # fmt: skip
 
 

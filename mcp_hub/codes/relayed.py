@@ -17,6 +17,7 @@ SERVERS: Final = table(
     stopped=("The server was stopped on purpose.", "Restart it with `mcp-hub restart`."),
     restarted=("The server is restarted on request.", "Wait until it is ready."),
     command_not_found=("The program of `command` does not exist.", "Install it, or set `command` to its full path."),
+    lookup_failed=("The program of a `${cmd:…}` gave no value.", "Run it yourself. Then: `mcp-hub restart SERVER`."),
     not_executable=("`command` is a folder or a file that cannot be executed.", "Make it executable (chmod +x)."),
     interpreter_not_found=(
         "The first line (#!) of the script names an interpreter that does not exist.",
@@ -195,6 +196,10 @@ CONFIGURATION: Final = table(
     keyring_unavailable=(
         "The keyring cannot be used or lacks the entry.",
         "Unlock the keyring, store the entry, or install the extra `keyring`, as the message says.",
+    ),
+    command_refused=(
+        "The commands of `${cmd:…}` are not run from this file.",
+        "Run the `chmod` of the message, or name the file by --config.",
     ),
     not_installed=("An optional package is not installed.", "Install the extra that the message names."),
     duplicate_name=("Two things have the same name.", "Rename one of them."),

@@ -104,7 +104,7 @@ def _connection(settings: Settings, name: str) -> list[object]:
     keys = [key for key in ServerSettings.model_fields if not holds_at_once(ServerSettings, key)]
     values = {key: getattr(general if key in Defaults.model_fields else own, key) for key in keys}
     values["scope"] = own.scope or "shared"
-    return [*values.values(), settings.failure(name)]
+    return [*values.values(), own.command_texts, settings.failure(name)]
 
 
 def _rules(settings: Settings, name: str) -> tuple[list[object], object]:

@@ -12,7 +12,7 @@ from mcp_hub.cli.servers_file.kept_secrets import FOLDER
 from mcp_hub.config.edit.entries import NotEditable, put, put_new, remove
 from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
-from mcp_hub.config.load.load import find_config, load, parse, usual_place
+from mcp_hub.config.load.load import commands_refused, find_config, load, parse, usual_place
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, read_bytes
 from mcp_hub.config.quantities import as_flag
@@ -22,7 +22,7 @@ from mcp_hub.types import JsonObject
 
 HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
 """The first line of a new file."""
-UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable")
+UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable", "command_refused")
 """Codes of a `${…}` that has no value yet: the server is written anyway."""
 
 
@@ -108,7 +108,9 @@ class ServersFile(msgspec.Struct, frozen=True):
     def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
         """The `${…}` of these servers that have no value yet."""
         try:
-            loaded = parse(self._decoded(self._content() or b""), str(self.path), self.env, self.folder, lenient=True)
+            text = self._decoded(self._content() or b"")
+            refusal = commands_refused(self.path, self.path.stat(), is_named=True) if self.exists else None
+            loaded = parse(text, str(self.path), self.env, self.folder, lenient=True, refusal=refusal)
         except ConfigError as error:
             findings: Sequence[ConfigFinding] = error.findings
         else:

@@ -34,7 +34,7 @@ _EXPANDS_ENV: Final = frozenset("cline cursor devin kilo roo vscode vscode-insid
 _EXPANDS_NAMES: Final = frozenset("amp claude-code copilot factory gemini librechat qwen".split())
 """Clients that fill in `${env:VAR}`, or `${VAR}`, in arguments; others pass it on as it is written."""
 _WORKSPACE: Final = frozenset(("workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "CLAUDE_PROJECT_DIR"))
-_LOOKUPS: Final = ("file:", "keyring:")
+_LOOKUPS: Final = ("file:", "keyring:", "cmd:")
 _ASKED_OF_EDITOR: Final = ("command:", "config:", "workspaceFolder:")
 _OF_EDITOR: Final = re.compile(
     r"(relative)?[fF]ile([A-Z]\w*)?|relativeFileDirname|cwd|execPath|lineNumber|columnNumber|selectedText"

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,7 +75,7 @@ class StdioConnection:
     """A child process and the session with it; a `Connection`. `make_spec` resolves the command when it is opened."""
 
     name: str
-    make_spec: Callable[[], StdioSpec]
+    make_spec: Callable[[], StdioSpec | Awaitable[StdioSpec]]
     eras: ServerEras
     watchdog: Watchdog
     turn: Turn | None = None
@@ -105,7 +105,8 @@ class StdioConnection:
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Starts the process and settles the era."""
-        self.spec = self.make_spec()
+        spec = self.make_spec()
+        self.spec = spec if isinstance(spec, StdioSpec) else await spec
         terms = await self.eras.terms(self.wish, self.spec.era)
         try:
             return await self._negotiated(tasks, terms)

@@ -183,6 +183,19 @@ def test_files_of_other_clients_run_no_command(tmp_path: Path, name: str, is_nam
     assert not is_named or TOUCH in only(loaded).args
 
 
+def test_overrides_that_the_dashboard_writes_hold_no_commands(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    overrides = {"servers": {"b": {"per_tool": {"x": {"description": TOUCH, "name": "y"}}}}}
+    (file.parent / "servers.overrides.yaml").write_text(json.dumps(overrides))
+    loaded = load(file, {})
+    assert loaded.settings.servers["b"].per_tool["x"].description == TOUCH
+    assert not loaded.settings.servers["b"].command_texts and only(loaded).command_texts
+    overrides["servers"]["b"] |= {"env": {"A": TOUCH}}  # type: ignore[dict-item]  # a key that it cannot have
+    (file.parent / "servers.overrides.yaml").write_text(json.dumps(overrides))
+    with pytest.raises(ConfigError):
+        load(file, {})
+
+
 def test_values_from_elsewhere_are_no_commands(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(TOUCH)
     texts = {"A": "${VAR}", "B": "${file:secret}", "C": "${NONE:-$}{cmd:touch hit}", "D": "$" + TOUCH}

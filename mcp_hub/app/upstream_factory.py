@@ -21,7 +21,7 @@ from mcp_hub.app.logins import Logins
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
-from mcp_hub.config.findings import DataPath, path_text
+from mcp_hub.config.findings import DataPath, path_text, quoted
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.secrets import secrets_of_server
 from mcp_hub.config.schema.defaults import Defaults
@@ -267,8 +267,9 @@ def with_outputs(name: str, server: ServerSettings, outputs: Mapping[CommandLook
     headers = {header: value.get_secret_value() for header, value in filled.headers.items()}
     bearer = filled.bearer.get_secret_value() if filled.bearer is not None else None
     for flaw in problems_of(filled.url, headers, bearer) if filled.url is not None else ():
-        path = path_text(("servers", name, flaw.key))
-        raise LookupFailed("lookup_failed", f"{path}: with the output of its program: {flaw.message}")
+        programs = {lookup.argv[0]: None for lookup, path in commands_of(name, server).items() if path[2] == flaw.key}
+        message = f"the output of program {', '.join(map(quoted, programs))} cannot be sent: {flaw.message}"
+        raise LookupFailed("lookup_failed", f"{path_text(('servers', name, flaw.key))}: {message}")
     return filled
 
 

@@ -17,7 +17,10 @@ SERVERS: Final = table(
     stopped=("The server was stopped on purpose.", "Restart it with `mcp-hub restart`."),
     restarted=("The server is restarted on request.", "Wait until it is ready."),
     command_not_found=("The program of `command` does not exist.", "Install it, or set `command` to its full path."),
-    lookup_failed=("The program of a `${cmd:…}` gave no value.", "Run it yourself. Then: `mcp-hub restart SERVER`."),
+    lookup_failed=(
+        "The program of a `${cmd:…}` gave no value.",
+        "Run it in a shell, and correct what it says. Then: `mcp-hub restart SERVER`.",
+    ),
     not_executable=("`command` is a folder or a file that cannot be executed.", "Make it executable (chmod +x)."),
     interpreter_not_found=(
         "The first line (#!) of the script names an interpreter that does not exist.",

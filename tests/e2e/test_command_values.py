@@ -122,8 +122,11 @@ async def test_server_without_a_value_has_failed_with_its_place_and_program_and_
         reasons = {name: (status(hub, name).code, status(hub, name).reason or "") for name in ("bad", "none", "far")}
         assert {code for code, _ in reasons.values()} == {"lookup_failed"}
         assert 'servers.bad.env.TOKEN: program "./op" writes nothing' in reasons["bad"][1]
-        assert 'servers.none.env.TOKEN: program "no-such-program" cannot be run' in reasons["none"][1]
-        assert "servers.far.bearer: " in reasons["far"][1] and "two words" not in reasons["far"][1]
+        assert 'servers.none.env.TOKEN: program "no-such-program" was not found' in reasons["none"][1]
+        assert (
+            'servers.far.bearer: the output of program "echo" cannot be sent' in reasons["far"][1]
+            and "two words" not in reasons["far"][1]
+        )
 
 
 async def test_command_runs_again_when_a_remote_server_refuses_its_value(folder: Path) -> None:

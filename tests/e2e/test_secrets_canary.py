@@ -227,7 +227,7 @@ async def test_the_servers_did_tell_and_the_clients_did_ask(scene: Scene) -> Non
     """Otherwise the rest of this file would prove nothing."""
     for name in ("start", "refuse", "serve", "args"):
         assert f'"upstream": "{name}"' in scene.hub.stderr
-    assert 'servers.locked.env.A: program \\"sh\\" exited with code 3. Last output: ***' in scene.hub.stderr
+    assert 'servers.locked.env.A: program \\"sh\\" exited with code 3 and says: ***' in scene.hub.stderr
     assert scene.hub.stderr.count("leaking: ***") >= 4
     assert "***" in scene.said["call serve"] + scene.said["modern serve"] + scene.said["rest serve"]
     assert any("--key=" in line for line in scene.arguments.values()), "the server of the argument ran"

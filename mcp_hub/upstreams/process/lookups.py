@@ -21,7 +21,6 @@ import msgspec
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.errors import LookupFailed, StartFailed
 from mcp_hub.masking import Mask, hide_tail, learn
-from mcp_hub.types import LAST_OUTPUT
 from mcp_hub.upstreams.process import commands
 from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.descriptors import room_for_server
@@ -44,6 +43,7 @@ _ERRORS: Final = 3 * LARGEST
 _SHOWN: Final = 300
 """Characters of it that an error has."""
 _PORTION: Final = 1 << 16
+_ADVICE: Final = "Install it, or write its whole path; the hub searches the folders of its PATH and the usual ones"
 
 
 class _Command(msgspec.Struct):
@@ -123,6 +123,8 @@ class CommandOutputs:
             with room_for_server():
                 child = self._watchdog.spawn((program, *argv[1:]), self._env, self._folder, leaves_daemons=True)
         except StartFailed as exc:
+            if exc.code == "command_not_found":
+                raise StartFailed("lookup_failed", f"{name} was not found. {_ADVICE}") from None
             raise StartFailed("lookup_failed", f"{name} cannot be run: {exc.brief}") from None
         child.stdin.close()
         stdout, stderr = _Output(child.stdout, LARGEST + 1), _Output(child.stderr, _ERRORS, is_tail=True)
@@ -132,7 +134,7 @@ class CommandOutputs:
             await self._close(child)
         errors = _last_words(bytes(stderr.data), bytes(stdout.data))
         if len(stdout.data) > LARGEST:
-            raise StartFailed("lookup_failed", f"{name} writes more than {LARGEST} bytes, so it is not a value{errors}")
+            raise StartFailed("lookup_failed", f"{name} writes more than {LARGEST} bytes, which are no value{errors}")
         if code is None:
             message = f"{name} gave no value within {self._seconds:g} s, and was ended{errors}"
             raise StartFailed("lookup_failed", message)
@@ -213,7 +215,7 @@ def _last_words(errors: bytes, output: bytes) -> str:
     text, value = errors.decode("utf-8", "replace").strip(), output.decode("utf-8", "replace")
     lines = {value.strip(), *(line.strip() for line in value.splitlines()[:_MOST])}
     tail = hide_tail(Mask({line for line in lines if line})(text), _SHOWN, "…") if text else ""
-    return f"{LAST_OUTPUT}{' | '.join(tail.splitlines())}" if tail else ""
+    return f" and says: {' | '.join(tail.splitlines())}" if tail else ""
 
 
 async def outputs_once(argvs: Collection[Argv], env: Mapping[str, str], folder: str) -> dict[Argv, str | LookupFailed]:

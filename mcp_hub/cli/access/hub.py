@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mcp_hub.client import HubClient
     from mcp_hub.config.load.load import Loaded
     from mcp_hub.protocol.rest.servers import ServerList
+    from mcp_hub.types import UpstreamStatus
 
     StreamAccess = HubClient | LocalStreams
 
@@ -63,7 +64,7 @@ _T = TypeVar("_T")
 
 
 class ReachedHub(msgspec.Struct, frozen=True):
-    """The hub that a command asks. One that runs already is not waited for: it answers when it can.
+    """The hub that a command asks.
 
     `app` is a hub of the command's own. `loaded` is the configuration, if there is one that can be read; `has_all` of
     its servers, the hub.
@@ -81,9 +82,16 @@ class ReachedHub(msgspec.Struct, frozen=True):
         return self.client.url if self.app is None or self.loaded is None else str(self.loaded.path)
 
     async def settle(self) -> None:
-        """Waits until every server of our own is ready or has failed, with a spinner on a terminal."""
+        """Waits until every server is ready or has failed, with a spinner on a terminal; briefly if the hub runs."""
         if self.app is not None:
             await waiting.settle(self.app.hub, self.wait)
+        else:
+            await waiting.settle_running(self._statuses)
+
+    async def _statuses(self) -> "list[UpstreamStatus]":
+        from mcp_hub.cli.render.servers import status_of
+
+        return [*map(status_of, await self.client.servers())]
 
     async def find(self, name: str, doing: Callable[[str], None], kind: Kind = Kind.TOOL) -> None:
         """Waits until a server of our own has it, or all have settled. `doing` is handed what it waits for.

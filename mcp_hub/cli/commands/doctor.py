@@ -126,9 +126,9 @@ async def _doctor(
 
 def _repair_data(repair: Repair, outcome: str) -> JsonObject:
     problem, advice = told_apart(repair.problem)
-    fix = "" if outcome == "fixed" else advice or CODES[repair.code].fix
+    fix = "" if outcome == "fixed" else CODES[repair.code].fix
     diff = [hide(line) for line in repair.diff]
-    about = {"code": repair.code, "problem": hide(problem), "diff": diff}
+    about = {"code": repair.code, "problem": hide(problem), "advice": hide(advice), "diff": diff}
     return {**about, "fixed": outcome == "fixed", "reason": hide(outcome) if fix and outcome else None, "fix": fix}
 
 
@@ -190,6 +190,7 @@ def _data(one: Diagnosis) -> JsonObject:
         "code": one.code,
         "ok": one.is_ok,
         "problem": hide(one.problem),
+        "advice": "" if one.is_ok else hide(one.advice),
         "fix": "" if one.is_ok else one.fix,
         "state": status.state.value,
         "command": hide(one.program) if one.program else None,
@@ -214,7 +215,7 @@ def _lines(one: Diagnosis) -> list[tuple[str, str]]:
         label = "url:    " if one.program.startswith("http") else "command:"
         lines.append((f"  {label} {one.program}", ""))
     if not one.is_ok:
-        lines += [(f"  problem: {one.problem}", ""), (f"  fix:     {one.fix}", "bold")]
+        lines += [(f"  problem: {one.problem}", ""), (f"  fix:     {one.advice or one.fix}", "bold")]
         if names := ", ".join(one.variables):
             lines.append(
                 (f"  hint:    It does not get {names} of this shell. If it needs them: pass_env: [{names}]", "")

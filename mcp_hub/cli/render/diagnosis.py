@@ -51,10 +51,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def fix(self) -> str:
-        """The advice of the failure, or that for its code, or for a package that does not exist."""
+        """The advice for the code, or for a package that does not exist; that of the failure itself is `advice`."""
         if any(_NO_PACKAGE.search(line) for line in self.lines):
             return "The package does not exist: check the name in `args`."
-        return self.advice or CODES.get(self.code, _OF_NEWER_HUBS).fix
+        return CODES.get(self.code, _OF_NEWER_HUBS).fix
 
     def about(self, message: str) -> "Diagnosis":
         """The verdict with another message of the failure."""

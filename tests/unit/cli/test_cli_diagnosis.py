@@ -97,11 +97,12 @@ def test_problem_says_what_is_and_fix_what_to_do() -> None:
         found = verdict(UpstreamState.FAILED, message, code)
         sentences = re.split(r"[.:] ", found.problem)[1:]  # the first says what is
         assert not [one for one in sentences if one.split()[0].lower() in verbs], (message, found.problem)
-        assert found.fix and found.problem, message
-        assert found.fix not in found.problem and not {*sentences} & {*re.split(r"[.:] ", found.fix)}, message
-        assert len(found.problem + found.fix) > len(message) / 2, message
+        fix = found.advice or found.fix
+        assert fix and found.problem, message
+        assert fix not in found.problem and not {*sentences} & {*re.split(r"[.:] ", fix)}, message
+        assert len(found.problem + fix) > len(message) / 2, message
     found = verdict(
         UpstreamState.FAILED, 'https://a requires a login: run "mcp-hub login team" (HTTP 401)', "login_needed"
     )
-    assert (found.problem, found.fix) == ("https://a requires a login (HTTP 401)", 'Run "mcp-hub login team".')
+    assert (found.problem, found.advice) == ("https://a requires a login (HTTP 401)", 'Run "mcp-hub login team".')
     assert told_apart("Error: x. Read timed out.") == ("Error: x. Read timed out.", "")

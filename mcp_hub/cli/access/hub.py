@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from mcp_hub.client import HubClient
     from mcp_hub.config.load.load import Loaded
     from mcp_hub.protocol.rest.servers import ServerList
-    from mcp_hub.types import UpstreamStatus
 
     StreamAccess = HubClient | LocalStreams
 
@@ -86,12 +85,7 @@ class ReachedHub(msgspec.Struct, frozen=True):
         if self.app is not None:
             await waiting.settle(self.app.hub, self.wait)
         else:
-            await waiting.settle_running(self._statuses)
-
-    async def _statuses(self) -> "list[UpstreamStatus]":
-        from mcp_hub.cli.render.servers import status_of
-
-        return [*map(status_of, await self.client.servers())]
+            await waiting.settle_running(self.client.servers)
 
     async def find(self, name: str, doing: Callable[[str], None], kind: Kind = Kind.TOOL) -> None:
         """Waits until a server of our own has it, or all have settled. `doing` is handed what it waits for.

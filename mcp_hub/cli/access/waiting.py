@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from mcp_hub.hub import HubPort
+    from mcp_hub.protocol.rest.servers import ServerInfo
 
 _RUNNING: Final = 10.0
 """Seconds: a hub that runs already is there to be looked at, also while a server hangs."""
@@ -41,13 +42,13 @@ async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamSt
         await wait_until(hub, is_enough, seconds)
 
 
-async def settle_running(statuses: Callable[[], Awaitable[list[UpstreamStatus]]]) -> None:
+async def settle_running(servers: Callable[[], Awaitable[list["ServerInfo"]]]) -> None:
     """Waits until no server of a running hub is on its way up, ten seconds at most; a terminal shows which ones are.
 
-    A hub restarts a server of both eras for its first client. `statuses` asks the hub.
+    A hub restarts a server of both eras for its first client. `servers` asks the hub.
     """
     with anyio.move_on_after(_RUNNING):
-        names, pause = _on_way_up(await statuses()), _SHORTEST
+        names, pause = _on_way_up(await servers()), _SHORTEST
         if not names:
             return
         with _spinner() as shown:
@@ -56,13 +57,13 @@ async def settle_running(statuses: Callable[[], Awaitable[list[UpstreamStatus]]]
                     shown.update(f"starting {', '.join(names)} …".replace("[", r"\["))
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _LONGEST)
-                names = _on_way_up(await statuses())
+                names = _on_way_up(await servers())
 
 
-def _on_way_up(statuses: Iterable[UpstreamStatus]) -> list[str]:
+def _on_way_up(servers: Iterable["ServerInfo"]) -> list[str]:
     """The servers that start for the first time, or again without having failed."""
-    starting = (status for status in statuses if status.state is UpstreamState.STARTING)
-    return [status.server for status in starting if status.reason is None or status.code == _RESTARTED]
+    starting = (own for own in servers if own.state == UpstreamState.STARTING)
+    return [own.server for own in starting if not own.reason or own.code == _RESTARTED]
 
 
 def starting_text(statuses: Iterable[UpstreamStatus]) -> str:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from mcp_hub.app import readiness
 from mcp_hub.app.upstream_factory import find_program
+from mcp_hub.attach.serve import why_alone
 from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_options, run_with_hub
@@ -117,6 +118,8 @@ async def _doctor(
             tables.print_lines(_lines(one))
         counted = tables.plural(len(found), "server")
         put(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
+        if hub.loaded is not None and (why := why_alone(hub.loaded.place, os.environ)):
+            put(f"Each client of this shell has a hub of its own, because {why}")
         for repair, outcome in repairs:
             tables.print_lines(_repair_lines(repair, outcome))
         tables.print_warnings(warnings)

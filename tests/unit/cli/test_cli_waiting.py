@@ -6,14 +6,14 @@ import anyio
 import pytest
 
 from mcp_hub.cli.access import waiting
-from mcp_hub.types import UpstreamState, UpstreamStatus
+from mcp_hub.protocol.rest.servers import ServerInfo
 
 pytestmark = pytest.mark.anyio
 
-READY = UpstreamStatus("a", UpstreamState.READY)
-FIRST = UpstreamStatus("a", UpstreamState.STARTING)
-TURN = UpstreamStatus("a", UpstreamState.STARTING, "its first caller", code="restarted", restarts=1)
-AGAIN = UpstreamStatus("a", UpstreamState.STARTING, "exited with code 1", code="start_crashed", restarts=1)
+READY = ServerInfo("a", "ready", 0)
+FIRST = ServerInfo("a", "starting", 0)
+TURN = ServerInfo("a", "starting", 1, reason="its first caller speaks the other era", code="restarted")
+AGAIN = ServerInfo("a", "starting", 1, reason="exited with code 1", code="start_crashed")
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,11 @@ AGAIN = UpstreamStatus("a", UpstreamState.STARTING, "exited with code 1", code="
     ],
 )
 async def test_server_on_its_way_up_is_waited_for(
-    states: Sequence[UpstreamStatus], questions: int, monkeypatch: pytest.MonkeyPatch
+    states: Sequence[ServerInfo], questions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[UpstreamStatus] = []
+    asked: list[ServerInfo] = []
 
-    async def statuses() -> list[UpstreamStatus]:
+    async def statuses() -> list[ServerInfo]:
         asked.append(states[min(len(asked), len(states) - 1)])
         return [READY, asked[-1]]
 

@@ -105,7 +105,6 @@ def serve(
         mode, why = _mode(loaded, attach, log_level)
         if sys.platform != "win32" and serve_attached(_asked(loaded, profile, client), mode, why):
             return
-        logs.get_logger(__name__).debug("not_attached", reason=reason())
         if sys.stdin.isatty():
             say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
         run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
@@ -135,6 +134,7 @@ def _asked(loaded: Loaded, profile: str | None, client: str | None) -> HubWanted
 
 
 async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
+    logs.get_logger(__name__).debug("not_attached", reason=reason())
     read, write = take_stdio()
     client = ClientEra(waits=True)
     async with received_signals() as signals, open_app(loaded, os.environ, client=client) as app:

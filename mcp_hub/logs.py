@@ -23,6 +23,10 @@ from mcp_hub.masking import hide, hide_within, visible
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
+Rendered = Mapping[str, object] | str | bytes | bytearray | tuple[object, ...]
+"""The result of a processor of structlog."""
+
+
 class _Owner:
     """Whether this process is a command of the hub, whose loggers are structlog's, and who else gets its events."""
 
@@ -188,7 +192,7 @@ def _shown(value: object) -> str:
 
 
 def _in_sentences(render: structlog.typing.Processor, sentences: Mapping[str, str]) -> structlog.typing.Processor:
-    def rendered(logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict) -> object:
+    def rendered(logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict) -> Rendered:
         sentence = sentences.get(str(event.get("event")))
         return render(logger, name, event) if sentence is None else sentence.format_map(event)
 

@@ -139,14 +139,5 @@ if __name__ == "__main__":
 
 
 def test_wheels_that_are_not_there_yet_are_no_error(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    gone = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-index",
-        "--find-links",
-        tmp_path,
-        "mcp-hub-that-is-not-there",
-    ]
-    assert not build.succeeds(*gone) and capfd.readouterr() == ("", "")
+    pip = (sys.executable, "-m", "pip", "download", "--no-index", "--find-links", tmp_path)
+    assert not build.succeeds(*pip, "mcp-hub-that-is-not-there") and capfd.readouterr() == ("", "")

@@ -62,7 +62,7 @@ async def settle_running(servers: Callable[[], Awaitable[list["ServerInfo"]]]) -
 
 def _on_way_up(servers: Iterable["ServerInfo"]) -> list[str]:
     """The servers that start for the first time, or again without having failed."""
-    starting = (own for own in servers if own.state == UpstreamState.STARTING)
+    starting = (own for own in servers if UpstreamState(own.state) is UpstreamState.STARTING)
     return [own.server for own in starting if not own.reason or own.code == _RESTARTED]
 
 

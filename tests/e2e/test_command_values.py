@@ -102,6 +102,19 @@ async def test_servers_get_the_value_of_one_run_and_that_of_now_when_they_start_
     assert not (folder / "hit").exists()
 
 
+@pytest.mark.proof
+async def test_server_that_had_a_value_is_started_again_while_there_is_none(folder: Path) -> None:
+    async with hub_of(folder, stdio("one", "${cmd:./op}")) as hub:
+        assert await text(hub, "one_token") == "first-value"
+        (folder / "value").write_text("")  # the vault is locked for a moment
+        with pytest.raises(RpcError):
+            await hub.call_tool("one_end", {})
+        await until(lambda: status(hub, "one").code == "lookup_failed")
+        assert status(hub, "one").state is not UpstreamState.FAILED
+        (folder / "value").write_text("third-value\n")
+        assert await text(hub, "one_token") == "third-value"
+
+
 async def test_nobody_waits_for_a_slow_command_but_its_server(folder: Path) -> None:
     os.mkfifo(folder / "slow")
     servers = stdio("slow", "${cmd:cat slow}") + stdio("quick", "${cmd:./op}") + stdio("plain", "a value")

@@ -109,7 +109,7 @@ class ServersFile(msgspec.Struct, frozen=True):
         """The `${…}` of these servers that have no value yet."""
         try:
             text = self._decoded(self._content() or b"")
-            refusal = commands_refused(self.path, self.path.stat(), is_named=True) if self.exists else None
+            refusal = commands_refused(self.path, self.path.stat(), is_named=True) if self.path.exists() else None
             loaded = parse(text, str(self.path), self.env, self.folder, lenient=True, refusal=refusal)
         except ConfigError as error:
             findings: Sequence[ConfigFinding] = error.findings

@@ -50,7 +50,7 @@ def shell(script: str) -> tuple[str, ...]:
         (shell("cat; echo at the end"), "at the end"),
         (shell("echo $OF_THE_HUB; pwd"), "here\nFOLDER"),
         (("./tool",), "beside"),
-        (shell(f"head -c {LARGEST} /dev/zero | tr '\\0' x"), "x" * LARGEST),
+        pytest.param(shell(f"head -c {LARGEST} /dev/zero | tr '\\0' x"), "x" * LARGEST, marks=pytest.mark.proof),
         (shell("echo value; sleep 60 & exit 0"), "value"),
         (("printf", "${cmd:touch hit}"), "${cmd:touch hit}"),
     ],
@@ -98,21 +98,25 @@ async def test_program_without_a_value_is_named_with_the_reason(
     assert len(str(failed.value)) < 800
 
 
-async def test_program_and_all_that_it_started_end_at_the_time_limit(tmp_path: Path) -> None:
-    started = "sleep 300 & echo $! > child; setsid sleep 300 & echo $! > far; trap '' TERM; echo $$ > self; sleep 300"
-    async with reading(tmp_path, seconds=0.7) as outputs:
-        with pytest.raises(LookupFailed, match=r"gave no value within 0.7 s, and was ended"):
-            await outputs.read(shell(started), "git")
-    for name in ("child", "far", "self"):
-        assert not is_alive(int((tmp_path / name).read_text()))
+FAMILY = "sleep 300 & echo $! > child; setsid sleep 300 & echo $! > far; trap '' TERM; echo $$ > self; sleep 300"
 
 
-async def test_program_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0.05, pytest.param(3.0, marks=pytest.mark.proof)])
+async def test_program_and_all_that_it_started_end_at_the_time_limit(tmp_path: Path, seconds: float) -> None:
+    async with reading(tmp_path, seconds=seconds) as outputs:
+        with pytest.raises(LookupFailed, match=f"gave no value within {seconds:g} s, and was ended"):
+            await outputs.read(shell(FAMILY), "git")
+    pids = [int(path.read_text() or 0) for name in ("child", "far", "self") if (path := tmp_path / name).exists()]
+    assert not any(is_alive(pid) for pid in pids if pid) and (seconds < 1 or len(pids) == 3)
+
+
+async def test_program_and_all_that_it_started_end_when_nobody_waits_for_it(tmp_path: Path) -> None:
     async with reading(tmp_path) as outputs, anyio.create_task_group() as tasks:
-        tasks.start_soon(outputs.read, shell("echo $$ > self; sleep 300"), "git")
+        tasks.start_soon(outputs.read, shell(FAMILY), "git")
         await until(lambda: (tmp_path / "self").exists() and (tmp_path / "self").read_text() != "")
         tasks.cancel_scope.cancel()
-    assert not is_alive(int((tmp_path / "self").read_text()))
+    for name in ("child", "far", "self"):
+        assert not is_alive(int((tmp_path / name).read_text()))
 
 
 async def test_daemon_of_a_program_outlives_it(tmp_path: Path) -> None:

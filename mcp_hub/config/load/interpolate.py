@@ -48,6 +48,8 @@ _NOT_HERE: Final = Cause(
     "invalid_placeholder",
     "${cmd:…} belongs into env, args, headers or bearer of a server. Write ${file:…} or ${VAR} here",
 )
+_ANY_SECRET: Final = "some value"
+"""A value that is a secret only by its name."""
 _SHORTEST_SECRET = 4  # what is shorter cannot be masked
 
 
@@ -236,8 +238,10 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if has_default and not env.get(name):
         return Resolved(default)
     if name not in env:
-        said = f"environment variable {name} is not set. Set it, or write ${{{name}:-default}}"
-        raise Unresolved("variable_not_set", said)
+        advice = f"write ${{{name}:-default}}"
+        if is_secret(name, _ANY_SECRET, is_from_outside=False):  # no default helps
+            advice = f"keep its value in a file of yours: ${{file:secrets/{name}}}"
+        raise Unresolved("variable_not_set", f"environment variable {name} is not set. Set it, or {advice}")
     return _secret(env[name]) if is_secret(name, env[name], is_from_outside=True) else Resolved(env[name])
 
 

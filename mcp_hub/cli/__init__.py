@@ -185,11 +185,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             vars(error)["message"] = visible(error.message)
-            error = _with_advice(error)
             if "unexpected extra argument" in error.message and (given := _FILE.search(error.message)):
                 said = f"{error.message}. Name the configuration with --config {given[0]}."
                 raise click.UsageError(said, error.ctx) from None
-            raise error from None
+            raise _with_advice(error) from None
         except KeyboardInterrupt:  # before a command has its own handler
             raise SystemExit(EXIT_INTERRUPTED) from None
 

@@ -119,7 +119,7 @@ async def _doctor(
         counted = tables.plural(len(found), "server")
         put(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
         if hub.loaded is not None and (why := why_alone(hub.loaded.place, os.environ)):
-            put(f"Each client of this shell has a hub of its own, because {why}")
+            say(f"Each client of this shell has a hub of its own, because {why}")
         for repair, outcome in repairs:
             tables.print_lines(_repair_lines(repair, outcome))
         tables.print_warnings(warnings)

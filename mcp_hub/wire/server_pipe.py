@@ -15,6 +15,7 @@ from mcp_hub.wire.pipe import Pipe
 _MOST: Final = 128
 """Messages of one array: nobody else has a turn meanwhile."""
 _OPENS: Final = (b"{", b"[")
+"""First lines of pretty-printers: other lines that end within a message are answers that were cut off."""
 
 
 class _Gathered:
@@ -29,7 +30,7 @@ class _Gathered:
     def take(self, line: bytes) -> bool:
         """Whether the line is the next one; if it is not, there is nothing gathered any more."""
         opened = framing.depth(line)
-        is_next = bool(self.lines) or line.lstrip()[:1] in _OPENS and opened is not None and opened > 0
+        is_next = bool(self.lines) or line.strip() in _OPENS
         if not is_next or opened is None or self.depth + opened < 0 or self._size + len(line) > self._limit:
             self._clear()
             return False
@@ -62,7 +63,7 @@ class ServerPipe(Pipe):
             rest = b" ".join([*self._gathered.lines, rest])
         is_message = rest and isinstance(envelope.decode(rest.split(b"\r")[0].rstrip(b"\0")), Envelope)
         if not is_message:
-            return framing.foreign(rest)
+            return None
         end = " but a carriage return" if b"\r" in rest else " but a NUL character" if b"\0" in rest else ""
         return f"messages with no line break{end} behind them"
 

@@ -144,7 +144,8 @@ class StdioConnection:
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, pipe, drained)
-        tasks.start_soon(self._watch_form, peer, pipe)
+        is_settled = anyio.Event()
+        tasks.start_soon(self._watch_form, peer, pipe, is_settled)
         probe = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin))
         try:
             await negotiation.negotiate(peer, replace(terms, probe=probe))
@@ -152,6 +153,7 @@ class StdioConnection:
             raise
         except StartFailed as exc:
             raise type(exc)(*await self.last_words(exc.cause)) from None
+        is_settled.set()
         return peer
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
@@ -170,9 +172,10 @@ class StdioConnection:
         peer.ending.explain(Cause(code, self._with_output(reason)))
         pipe.close(reason, code)
 
-    async def _watch_form(self, peer: Peer, pipe: ServerPipe) -> None:
+    async def _watch_form(self, peer: Peer, pipe: ServerPipe, is_settled: anyio.Event) -> None:
         """Ends the session of a server whose messages nobody can read, while its first answers are waited for."""
-        form, size = None, -1
+        form: str | None = None
+        size = -1
         with anyio.move_on_after(_FIRST_ANSWERS):
             while not pipe.is_closed:
                 await anyio.sleep(_LOOK_AT_FORM)
@@ -180,9 +183,9 @@ class StdioConnection:
                     form, size = None, pipe.bytes_read
                     continue
                 known, before = peer.strays.framing, form
-                form = known if known in UNREADABLE else pipe.unfinished
+                form = known if known in UNREADABLE and not is_settled.is_set() else pipe.unfinished
                 if form is not None and before == form:
-                    peer.strays.framing = known or form
+                    peer.strays.take_form(form)
                     said = "nothing that it writes can be read"
                     peer.ending.explain(Cause("not_mcp", self._with_output(said)))
                     pipe.close(said, "not_mcp")

@@ -31,6 +31,20 @@ def asked(folder: str, wants: str) -> dict[str, str]:
         fail("hub_not_answering", f"The background hub in {folder} does not answer: {problem}.", EXIT_UNAVAILABLE)
 
 
+def dashboard_of(hub: HubRecord) -> tuple[str, str]:
+    """The endpoint and the operator token of the hub's dashboard; a background hub opens a port for it.
+
+    Exits with 3 if it does not have one.
+    """
+    url, operator = hub.url, hub.operator if hub.has_dashboard else ""
+    if hub.folder and not url:
+        fields = asked(hub.folder, "dashboard")
+        url, operator = fields.get("url", ""), fields.get("operator", "")
+    if not operator:
+        fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
+    return url, operator
+
+
 def started_hub(config: str | None, advice: str) -> str:
     """The folder of the background hub of the configuration, which starts now. Exits with 3 and `advice` if it cannot.
 

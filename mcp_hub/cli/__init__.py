@@ -108,7 +108,9 @@ def open_standard_streams() -> None:
     """
     for name, mode, flags in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            stream = open(os.open(os.devnull, flags), mode, encoding="utf-8")  # as long as the process
+            from mcp_hub.files import open_null
+
+            stream = open(open_null(flags), mode, encoding="utf-8")  # as long as the process
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 

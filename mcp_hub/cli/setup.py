@@ -21,6 +21,7 @@ from mcp_hub.attach.arguments import state_folder
 from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
+from mcp_hub.files import open_null
 
 if TYPE_CHECKING:
     from mcp_hub.config.load.load import Loaded
@@ -258,7 +259,7 @@ def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callab
         code = run(lambda: _interruptible(opened, main))
         sys.stdout.flush()
     except* BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        os.dup2(open_null(os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
     except* SystemExit:
         pass  # rich raises it for a reader that has left
     if code == EXIT_INTERRUPTED:

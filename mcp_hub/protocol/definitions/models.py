@@ -216,13 +216,12 @@ class _ToolResult(_ModernToolResult, kw_only=True):
     structured_content: _Property | UnsetType = UNSET
 
 
-class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    type: Literal["text"]
+class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text"):
     text: str
 
 
-class _ShortTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
-    """The usual result of a tool, without a look at each part in Python."""
+class ShortTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
+    """The usual result of a tool, without a look at each part in Python. It has no `_meta`."""
 
     content: list[_ShortText]
     is_error: bool | UnsetType = UNSET
@@ -284,8 +283,18 @@ _RESULTS: Final = {
     "resources/read": msgspec.json.Decoder(_ResourceResult).decode,
     "completion/complete": msgspec.json.Decoder(_CompletionResult).decode,
 }
-_short_texts: Final = msgspec.json.Decoder(_ShortTexts).decode
+_short_texts: Final = msgspec.json.Decoder(ShortTexts).decode
 _MODERN_RESULTS: Final = {**_RESULTS, "tools/call": msgspec.json.Decoder(_ModernToolResult).decode}
+
+
+def short_texts(method: str, result: RawJson) -> ShortTexts | None:
+    """A short result of a tool that is texts without `_meta`, in a form that every client reads; None of others."""
+    if method != "tools/call" or len(result) >= _SHORT:
+        return None
+    try:
+        return _short_texts(result)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def is_readable(method: str, result: RawJson, era: Era) -> bool:
@@ -293,13 +302,6 @@ def is_readable(method: str, result: RawJson, era: Era) -> bool:
     decode = (_MODERN_RESULTS if era is MODERN else _RESULTS).get(method)
     if decode is None or len(result) > _LONGEST:
         return True
-    if method == "tools/call" and len(result) < _SHORT:
-        try:
-            _short_texts(result)
-        except msgspec.DecodeError:
-            pass
-        else:
-            return True
     try:
         for part in decode(result).parts:
             if not part.is_readable:

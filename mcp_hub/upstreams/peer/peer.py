@@ -202,7 +202,7 @@ class Peer(WireHandler):
             self.wire.send(envelope.notification_frame(ROOTS_CHANGED))
         return self.wire.request(call.method, partial(self._params, call), (call, channel), headers)
 
-    def result(self, pending: Pending) -> Completed | None:
+    def result(self, call: Call, pending: Pending) -> Completed | None:
         """The result of a call that was begun, if it is certainly the end of it."""
         message, era = pending.answer, self.info.era
         if message is None or message.error is not Unset or message.result is Unset:
@@ -212,7 +212,7 @@ class Peer(WireHandler):
         self.said += 1
         if self.signs.failures:
             self.signs.answered()
-        return completed(context(pending)[0], message.result, era)
+        return completed(call, message.result, era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
         """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""

@@ -64,6 +64,7 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setattr(paths_command, "base_folders", lambda env: [str(tmp_path / "run/mcp-hub")])
     monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state/mcp-hub"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
@@ -126,7 +127,7 @@ def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> No
         assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
 
 
-def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved) -> None:
     theirs, other = moved.folder / "work/.mcp.json", moved.folder / "src/mcp-hub/notes.txt"
     for path in (theirs, other):
         path.parent.mkdir(parents=True)
@@ -141,7 +142,6 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypa
     spare = moved.folder / "run/mcp-hub/state"
     for folder in (notes.parent, spare, spare.with_name("0123456789abcdef")):
         folder.mkdir(parents=True, mode=0o700)
-    monkeypatch.setattr(paths_command, "base_folders", lambda env: [str(spare.parent)])
     notes.touch()
     done = moved.run("leave", "--purge", "--yes")
     assert moved.contents() == moved.before and not moved.config.exists()
@@ -198,7 +198,6 @@ def test_purge_goes_on_when_a_hub_does_not_end(moved: Moved, monkeypatch: pytest
     moved.run("install", "gemini", "--config", str(config))
     folder = moved.folder / "run/mcp-hub/0123456789abcdef"
     folder.mkdir(parents=True, mode=0o700)
-    monkeypatch.setattr(paths_command, "base_folders", lambda env: [str(folder.parent)])
     with open(folder / "lock", "w") as lock, recorded(str(config), "", os.environ, folder=str(folder)):
         fcntl.flock(lock, fcntl.LOCK_EX)
         said = moved.run("leave", "--purge", "--yes", code=1)

@@ -69,6 +69,14 @@ class StartFailed(HubError):
         return Cause(self.code, str(self))
 
 
+class LookupFailed(StartFailed):
+    """A program gave no value for a server. `can_retry`: it gave one before, so the next start may go better."""
+
+    def __init__(self, code: str, message: str, *, can_retry: bool = False) -> None:
+        super().__init__(code, message)
+        self.can_retry = can_retry
+
+
 class HubMisuse(HubError):
     """A host program used a hub wrongly; `code`: `hub_not_open`, `hub_open_already`, `hub_other_task`."""
 

@@ -182,10 +182,14 @@ class Reset(msgspec.Struct, frozen=True, gc=False):
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False):
-    """The result object as sent, and the era whose shape it has."""
+    """The result object as sent, and the era whose shape it has.
+
+    `is_plain`: it is known to be texts and nothing else, not an error, which a handshake client gets unchanged.
+    """
 
     result: RawJson
     era: Era = Era.HANDSHAKE
+    is_plain: bool = False
 
     @classmethod
     def of(cls, *texts: str, is_error: bool = False) -> Self:

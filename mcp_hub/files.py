@@ -87,3 +87,17 @@ def _check(state: os.stat_result) -> None:
         raise IsADirectoryError(errno.EISDIR, "it is a directory, not a regular file")
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.EINVAL, "it is a pipe, a socket or a device, not a regular file")
+
+
+def open_null(flags: int) -> int:
+    """The null device. Where there is none, as in an empty `/dev`, a pipe whose other end is closed.
+
+    Raises `OSError` for want of descriptors.
+    """
+    try:
+        return os.open(os.devnull, flags)
+    except FileNotFoundError:
+        read, write = os.pipe()
+        end, other = (write, read) if flags & os.O_WRONLY else (read, write)
+        os.close(other)
+        return end

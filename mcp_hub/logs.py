@@ -13,12 +13,18 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, TextIO
 
 import structlog
 
 from mcp_hub.masking import hide, hide_within, visible
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+Rendered = Mapping[str, object] | str | bytes | bytearray | tuple[object, ...]
+"""The result of a processor of structlog."""
 
 
 class _Owner:
@@ -87,8 +93,11 @@ class _Logger(structlog.PrintLogger):
     log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
 
 
-def configure(level: str, style: str) -> None:
-    """`level` is one of debug, info, warning, error; `style` one of auto, json, console. Owns the process."""
+def configure(level: str, style: str, sentences: Mapping[str, str] = NOTHING) -> None:
+    """`level` is one of debug, info, warning, error; `style` one of auto, json, console. Owns the process.
+
+    `sentences`: on a console, the lines for people in place of these events, with `{key}` for the values.
+    """
     own_process()
     number = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
@@ -112,7 +121,10 @@ def configure(level: str, style: str) -> None:
     if not console:
         processors.append(structlog.processors.format_exc_info)
     structlog.configure(
-        processors=[*processors, *((_spell_out, _masked(renderer)) if console else (_mask_values, renderer))],
+        processors=[
+            *processors,
+            *((_spell_out, _masked(_in_sentences(renderer, sentences))) if console else (_mask_values, renderer)),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(min(number, logging.INFO)),
         logger_factory=lambda *args: _Logger(sys.stderr),
         cache_logger_on_first_use=True,
@@ -177,6 +189,14 @@ def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
 def _shown(value: object) -> str:
     """The log form of a value that JSON does not have."""
     return hide(repr(value))
+
+
+def _in_sentences(render: structlog.typing.Processor, sentences: Mapping[str, str]) -> structlog.typing.Processor:
+    def rendered(logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict) -> Rendered:
+        sentence = sentences.get(str(event.get("event")))
+        return render(logger, name, event) if sentence is None else sentence.format_map(event)
+
+    return rendered if sentences else render
 
 
 def _masked(render: structlog.typing.Processor) -> structlog.typing.Processor:

@@ -10,7 +10,7 @@ import re
 import sys
 from base64 import b64encode
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
@@ -262,18 +262,22 @@ class Secrets:
 
 
 class _EverySecret:
-    """The secrets of all owners, and their mask."""
+    """The secrets of all owners, and their mask, which is made when a text is to be masked: many may come before."""
 
     def __init__(self) -> None:
-        self.by_owner: dict[Secrets, Collection[str]] = {}
-        self.mask = Mask()
+        self.by_owner: Mapping[Secrets, tuple[str, ...]] = {}
+        self._made: tuple[Mapping[Secrets, tuple[str, ...]], Mask] = (self.by_owner, Mask())
 
     def change(self, owner: Secrets, known: Collection[str]) -> None:
-        if known:
-            self.by_owner[owner] = known
-        else:
-            self.by_owner.pop(owner, None)
-        self.mask = Mask({secret: None for known in self.by_owner.values() for secret in known})
+        others = {one: secrets for one, secrets in self.by_owner.items() if one is not owner}
+        self.by_owner = {**others, owner: tuple(known)} if known else others
+
+    @property
+    def mask(self) -> Mask:
+        by_owner, made = self.by_owner, self._made  # another thread may replace them, and changes neither
+        if made[0] is not by_owner:
+            made = self._made = (by_owner, Mask({secret: None for known in by_owner.values() for secret in known}))
+        return made[1]
 
 
 _every: Final = _EverySecret()

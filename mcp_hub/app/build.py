@@ -92,6 +92,7 @@ from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.process.descriptors import provide
+from mcp_hub.upstreams.process.lookups import CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
@@ -136,29 +137,33 @@ class App(msgspec.Struct, frozen=True):
     async def in_project(self, caller: Caller, directory: str) -> Caller:
         """The caller as the overlay of the project around this folder narrows it, if there is one.
 
-        An overlay that is refused changes nothing; the reason is logged.
+        With an overlay that is refused the caller gets nothing; the log has the reason.
         """
-        root = project_of(directory)
+        view = await self._project_view(caller, project_of(directory))
+        if view is None:
+            return caller
+        is_new, view = view.name not in self.current.projects, self.current.enter(view)
+        if is_new:
+            executors = None if self.executors is None else self.executors.name
+            rules = view_rules(self.settings, executors, self.current.projects)
+            self.hub.catalog.use(rules, self.settings.hub.aliases)
+        return replace(caller, profile=view.name)
+
+    async def _project_view(self, caller: Caller, root: str) -> ProjectView | None:
         try:
             overlay = await anyio.to_thread.run_sync(read_overlay, Path(root))
         except ConfigError as refused:
             log.warning("overlay_refused", project=hide_head(root, 300), reason=hide_head(str(refused), 1000))
-            return caller
+            if refused.code == "config_untrusted":  # it is a stranger's, not the project's
+                return None
+            line = refused.findings[0].line
+            place = "" if line is None else f", line {line}"
+            return ProjectView(None, OverlaySettings(), f"was refused ({refused.code}{place}); the hub's log says why")
         if overlay is None or overlay == OverlaySettings():
-            return caller
+            return None
         for problem in overlay_problems(self.settings, overlay)[:10]:
             log.warning("overlay_in_vain", project=hide_head(root, 300), reason=hide_head(problem, 300))
-        view = ProjectView(caller.profile, overlay)
-        profile = view.name
-        if profile in self.current.projects:
-            return replace(caller, profile=profile)
-        if self.current.enter(profile, view):
-            name = None if self.executors is None else self.executors.name
-            rules = view_rules(self.settings, name, self.current.projects)
-            self.hub.catalog.use(rules, self.settings.hub.aliases)
-            return replace(caller, profile=profile)
-        log.warning("overlay_refused", project=hide_head(root, 300), reason="this hub has had too many of them")
-        return caller
+        return ProjectView(caller.profile, overlay)
 
     async def stop(self) -> None:
         """Gives every running call its ending, within a bound; fronts can still deliver it. Idempotent.
@@ -252,14 +257,14 @@ def _sources(
     clients: ClientFolder | None,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
-    memory, era = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE)
+    memory, era, clock = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE), SystemClock()
     # in a host program the log is the program's own
     keeps_logs = owns_process and loaded.settings.hub.log.files
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
-        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs,
-        partial(session_holder, store), partial(load, loaded.path, env, lenient=True), clients,
-        StartFolders.of(Path(loaded.place), state),
+        env, folder, memory, clock, changes, watchdog, state / "lists", logins, gate, turn, era, logs,
+        partial(session_holder, store), partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named),
+        clients, StartFolders.of(Path(loaded.place), state), CommandOutputs(watchdog, clock, env, folder),
     )  # fmt: skip
 
 

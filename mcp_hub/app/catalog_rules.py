@@ -28,16 +28,28 @@ _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 
 
 class ProjectView(NamedTuple):
-    """The profile of a client, None for everything, and what its project has laid over it."""
+    """The profile of a client, None for everything, and what its project has laid over it.
+
+    With a `refusal` of the overlay, the end of a sentence about the file, nothing is offered: how much it was to take
+    away is unknown.
+    """
 
     profile: str | None
     overlay: OverlaySettings
+    refusal: str = ""
 
     @property
     def name(self) -> str:
         """The name of the profile that this view is: no two views have one."""
-        digest = hashlib.sha256(repr((self.profile, self.overlay)).encode(errors="surrogatepass")).hexdigest()[:16]
+        digest = hashlib.sha256(repr(tuple(self)).encode(errors="surrogatepass")).hexdigest()[:16]
         return f"{self.profile or 'everything'} in a project ({digest})"
+
+    def rules(self, settings: Settings, executor_name: str | None) -> ViewRules:
+        """The rules of the view. One that offers nothing says why, in words of the hub's alone."""
+        refusal = self.refusal or "names a profile that does not exist"
+        nothing = f"mcp-hub offers no tools here: the file .mcp-hub.yaml of this project {refusal}."
+        rules = None if self.refusal else project_rules(settings, self.profile, self.overlay, executor_name)
+        return rules or msgspec.structs.replace(_NOTHING, instructions=nothing)
 
 
 def view_rules(
@@ -54,7 +66,7 @@ def view_rules(
     for name, profile in settings.profiles.items():
         rules[name] = _view_rules(settings, everywhere, profile, is_shared=False)
     for name, view in projects.items():
-        rules[name] = project_rules(settings, view.profile, view.overlay, executor_name) or _NOTHING
+        rules[name] = view.rules(settings, executor_name)
     return rules
 
 

@@ -15,6 +15,7 @@ from mcp_hub.calls.retries.rules import RetryRule
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
+from mcp_hub.config.schema.overrides import OverlaySettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
@@ -29,6 +30,7 @@ _SESSIONS: Final = 16
 """Clients at a time that are provided for."""
 _MOST_PROJECTS: Final = 512
 """Views of projects, as long as a hub runs; further ones are refused."""
+_TOO_MANY: Final = ProjectView(None, OverlaySettings(), "was not used: this hub has had too many. Restart it")
 
 
 class Current(msgspec.Struct):
@@ -38,11 +40,12 @@ class Current(msgspec.Struct):
     projects: dict[str, ProjectView] = msgspec.field(default_factory=dict)
     """The views of projects by the names of profiles, as long as the hub runs."""
 
-    def enter(self, name: str, view: ProjectView) -> bool:
-        """Adds the view of a project; False if there are too many."""
-        if len(self.projects) < _MOST_PROJECTS or name in self.projects:
-            self.projects[name] = view
-        return name in self.projects
+    def enter(self, view: ProjectView) -> ProjectView:
+        """Adds the view of a project; the answer is one that offers nothing if there are too many."""
+        if len(self.projects) >= _MOST_PROJECTS and view.name not in self.projects:
+            view = _TOO_MANY
+        self.projects[view.name] = view
+        return view
 
     def use(self, settings: Settings) -> None:
         """These hold from now on."""

@@ -5,7 +5,7 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 import msgspec
-import platformdirs
 
 from mcp_hub.aio import Turn
-from mcp_hub.app.attached.isolation import ClientFolder, StartFolders, folder_key
+from mcp_hub.app.attached.isolation import ClientFolder, StartFolders, folder_key, working_directory
 from mcp_hub.app.catalog_rules import repetition
-from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import Logins
-from mcp_hub.attach.folder import base_folders
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
-from mcp_hub.config.findings import Flaw
+from mcp_hub.config.findings import DataPath, path_text, quoted
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.load.secrets import secrets_of_server
 from mcp_hub.config.schema.defaults import Defaults
-from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.remote import problems_of
+from mcp_hub.config.schema.servers import CommandLookup, ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
+from mcp_hub.errors import ConfigError, ConfigFinding, LookupFailed, StartFailed
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import learn
 from mcp_hub.notices import Notices
 from mcp_hub.stores.server_logs.writer import ServerLogWriter
 from mcp_hub.types import Era, Snapshot
@@ -43,6 +43,7 @@ from mcp_hub.upstreams.local_source import DisabledUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, ServerEras
 from mcp_hub.upstreams.process import commands
+from mcp_hub.upstreams.process.lookups import CommandOutputs, outputs_once
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec, TakeLines
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.both_eras import BothEras, Connect
@@ -52,7 +53,6 @@ from mcp_hub.upstreams.supervision.scoped import Holder, Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
 if TYPE_CHECKING:
-    from mcp_hub.sandbox.rules import ResolvedRule
     from mcp_hub.sandbox.server import ServerSandbox
 
 log = get_logger(__name__)
@@ -61,6 +61,10 @@ _READING: Final = 10.0
 """Seconds that secrets may take to be read again."""
 _IDLE: Final = 600.0
 """`idle_stop` in seconds where it is not set: of a server that is started when it is needed, as it will be again."""
+
+
+MakeSpec = Callable[[str | None], StdioSpec | Awaitable[StdioSpec]]
+"""Makes a process for a client in that folder."""
 
 
 def _nothing_to_read() -> Loaded:
@@ -90,6 +94,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     read: Callable[[], Loaded] = _nothing_to_read
     clients: ClientFolder | None = None
     starts: StartFolders = StartFolders(None, Path(os.devnull))
+    outputs: CommandOutputs | None = None
     sandboxes: dict[str, "ServerSandbox"] = msgspec.field(default_factory=dict)
 
     def _eras(self, server: ServerSettings) -> ServerEras:
@@ -113,12 +118,10 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             return FolderUpstream(name, server.skills, self.changes, self.gate)
         eras = self._eras(server)
         if server.url is None:
-            output = None if self.logs is None else partial(self.logs.output, name)
-            self._enter(settings, name)
-            spec = partial(self._spec, settings, name, server, output)
+            spec = self._specs(settings, name, server)
             connect: Connect = partial(StdioConnection, name, partial(spec, None), eras, self.watchdog, self.turn)
         else:
-            connect = _remote(name, settings, server, server.url, eras, self.logins, self.read)
+            connect = self._remote(name, settings, server, server.url, eras)
         rules = _supervisor_rules(settings, name)
         lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
@@ -164,81 +167,144 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             is_spare=self.starts.is_spare(name, folder),
         )
 
-    def _enter(self, settings: Settings, name: str) -> None:
-        """Notes the sandbox of a server, if it has one."""
+    def _remote(self, name: str, settings: Settings, server: ServerSettings, url: str, eras: ServerEras) -> Connect:
+        from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
+
+        spec = HttpSpec(
+            url=url,
+            headers={} if server.command_texts else server.sent_headers(),
+            transport=server.type,
+            era=_pinned(server),
+            line_limit=settings.hub.limits.line,
+            apps=server.apps,
+            ca=server.tls.ca,
+            renew=partial(self._headers_now, name, url) if server.headers or server.bearer else None,
+            look_up=partial(self._headers_of, name, server, self.clock.now()) if server.command_texts else None,
+        )
+        access = self.logins.access(name, server) if self.logins is not None else None
+        return partial(HttpConnection, name, spec, eras, access)
+
+    async def _headers_now(self, name: str, url: str) -> dict[str, str] | None:
+        """The headers of a server with its secrets read again; None if that fails, or if its entry has changed."""
+        settings: Settings | None = None
+        try:
+            with anyio.move_on_after(_READING):
+                settings = (await anyio.to_thread.run_sync(self.read, abandon_on_cancel=True)).settings
+            server = settings.servers.get(name) if settings is not None else None
+            if settings is None or server is None or server.url != url or settings.failure(name) is not None:
+                return None
+            return await self._headers_of(name, server)
+        except (ConfigError, LookupFailed) as exc:
+            log.warning("secrets_not_read", upstream=name, reason=str(exc))
+        return None
+
+    async def _headers_of(self, name: str, server: ServerSettings, since: float = math.inf) -> dict[str, str]:
+        """The headers with the outputs of commands in them. Raises `LookupFailed`."""
+        return (await self._filled(name, server, since)).sent_headers()
+
+    def _specs(self, settings: Settings, name: str, server: ServerSettings) -> MakeSpec:
         self.sandboxes.pop(name, None)
-        if (sandbox := server_sandbox(settings, name, self.env, self.starts)) is not None:
-            self.sandboxes[name] = sandbox
+        if settings.effective(name).sandbox.mode != "off":
+            from mcp_hub.app.attached.sandboxes import server_sandbox
+
+            self.sandboxes[name] = server_sandbox(settings, name, self.env, self.starts)
+        output = None if self.logs is None else partial(self.logs.output, name)
+        spec = partial(self._spec, settings, name, server, output)
+        return partial(self._spec_with_outputs, spec, name, server, self.clock.now()) if server.command_texts else spec
+
+    async def _spec_with_outputs(
+        self,
+        make_spec: Callable[[str | None], StdioSpec],
+        name: str,
+        server: ServerSettings,
+        since: float,
+        directory: str | None,
+    ) -> StdioSpec:
+        """A process as `make_spec` has it, with the outputs of commands in its arguments and variables.
+
+        Raises `StartFailed`.
+        """
+        spec = make_spec(directory)
+        filled = await self._filled(name, server, since)
+        program, *args = spec.argv
+        env = dict(spec.env)
+        for key in server.command_texts:
+            match key:
+                case ("args", int(index)):
+                    args[index] = filled.args[index]
+                case ("env", str(variable)):
+                    env[variable] = filled.env[variable]
+        return msgspec.structs.replace(spec, argv=(program, *args), env=env)
+
+    async def _filled(self, name: str, server: ServerSettings, since: float) -> ServerSettings:
+        """The server with the outputs of its commands, which run at the same time. Raises `LookupFailed`.
+
+        A run is shared if it did not end before `since`, when the hub decided to start the server.
+        """
+        if not server.command_texts:
+            return server
+        outputs: dict[CommandLookup, str] = {}
+        failures: list[LookupFailed] = []
+
+        async def read(lookup: CommandLookup, path: DataPath) -> None:
+            assert self.outputs is not None
+            try:
+                outputs[lookup] = await self.outputs.read(lookup.argv, "" if server.scope == "call" else name, since)
+            except LookupFailed as exc:
+                failures.append(LookupFailed(exc.code, f"{path_text(path)}: {exc.brief}", can_retry=exc.can_retry))
+
+        async with anyio.create_task_group() as tasks:
+            for lookup, path in commands_of(name, server).items():
+                tasks.start_soon(read, lookup, path)
+        if failures:
+            raise failures[0]
+        return with_outputs(name, server, outputs)
 
 
-def server_sandbox(
-    settings: Settings, name: str, env: Mapping[str, str], starts: StartFolders
-) -> "ServerSandbox | None":
-    """The sandbox of a server; None for one without, and for one that is not a child process."""
-    rule, server = settings.effective(name).sandbox, settings.servers[name]
-    if server.command is None or rule.mode == "off":
-        return None
-    from mcp_hub.sandbox.rules import Surroundings
-    from mcp_hub.sandbox.server import ServerSandbox, rule_of
-
-    make_proxy = None
-    if isinstance(rule.net, list):
-        from mcp_hub.sandbox.proxy import HostProxy
-        from mcp_hub.upstreams.remote.http_client import proxy
-
-        make_proxy = partial(HostProxy, via=proxy)
-    hub = (str(state_dir(env)), platformdirs.user_config_dir("mcp-hub"), *base_folders(env))
-    around = Surroundings(str(Path.home()), hub, None if starts.config is None else str(starts.config))
-    plain = rule_of(rule.read, rule.write, rule.net, rule.sockets, is_preferred=rule.mode == "prefer")
-    return ServerSandbox(name, plain, starts.home(name), around, make_proxy)
+def commands_of(name: str, server: ServerSettings) -> dict[CommandLookup, DataPath]:
+    """The commands of a server, each with the first place of its output, by path."""
+    paths: dict[CommandLookup, DataPath] = {}
+    for key, parts in server.command_texts.items():
+        for part in parts:
+            if isinstance(part, CommandLookup):
+                paths.setdefault(part, ("servers", name, *key))
+    return paths
 
 
-def resolved_sandbox(
-    settings: Settings, name: str, env: Mapping[str, str], folder: str, starts: StartFolders
-) -> "tuple[ServerSandbox, ResolvedRule] | None":
-    """The sandbox that a server would start in; None for one without. Nothing is started.
-
-    Raises `StartFailed` where the program is not found, `RuleError` and `Unsupported`.
-    """
-    sandbox, server = server_sandbox(settings, name, env, starts), settings.servers[name]
-    if sandbox is None:
-        return None
-    program, client = _command(server, env, folder), working_directory()
-    args, own = starts.fill(name, server, client)
-    variables = commands.child_env(env, own, [os.path.dirname(program)], server.pass_env)
-    cwd = starts.start(name, server, client)
-    return sandbox, sandbox.resolved([program, *args], variables, cwd, is_spare=starts.is_spare(name, cwd))
+def with_outputs(name: str, server: ServerSettings, outputs: Mapping[CommandLookup, str]) -> ServerSettings:
+    """The server with these outputs, which are masked from now on. Raises `LookupFailed` for what cannot be sent."""
+    filled = server.filled(outputs)
+    learn({*outputs.values(), *secrets_of_server(filled)})
+    headers = {header: value.get_secret_value() for header, value in filled.headers.items()}
+    bearer = filled.bearer.get_secret_value() if filled.bearer is not None else None
+    for flaw in problems_of(filled.url, headers, bearer) if filled.url is not None else ():
+        programs = {lookup.argv[0]: None for lookup, path in commands_of(name, server).items() if path[2] == flaw.key}
+        message = f"the output of program {', '.join(map(quoted, programs))} cannot be sent: {flaw.message}"
+        raise LookupFailed("lookup_failed", f"{path_text(('servers', name, flaw.key))}: {message}")
+    return filled
 
 
-def sandbox_findings(
-    settings: Settings, name: str, env: Mapping[str, str], folder: str, starts: StartFolders
-) -> Iterator[Flaw]:
-    """The problems that the sandbox of a server has, found without a start.
-
-    Raises `StartFailed` where the program is not found.
-    """
-    rule, server = settings.effective(name).sandbox, settings.servers[name]
-    if server.command is None or rule.mode == "off":
-        return
-    from mcp_hub.sandbox.confinement import Unsupported
-    from mcp_hub.sandbox.rules import RuleError
-
-    try:
-        prepared = resolved_sandbox(settings, name, env, folder, starts)
-    except RuleError as problem:
-        yield Flaw("sandbox", "sandbox_rule", f"{problem.key}: {problem}")
-        return
-    except Unsupported as problem:
-        if rule.mode != "prefer":
-            yield Flaw("sandbox", "sandbox_unsupported", f"the server will not start: {problem}")
-        return
-    if prepared is None:
-        return
-    resolved = prepared[1]
-    yield from (Flaw("sandbox", "sandbox_path", remark) for remark in resolved.remarks)
-    replaced = sorted(server.env.keys() & {*resolved.confinement.variables, *resolved.confinement.removed})
-    if replaced:
-        yield Flaw("env", "sandbox_variable", f"the sandbox sets its own value: {', '.join(replaced)}")
+async def failed_lookups(settings: Settings, env: Mapping[str, str], folder: str) -> dict[DataPath, str]:
+    """Runs the commands of all servers that are on; the reasons of those without a value, by their path."""
+    servers = {name: server for name, server in settings.servers.items() if server.enabled and server.command_texts}
+    paths = {name: commands_of(name, server) for name, server in servers.items()}
+    argvs = {lookup.argv for lookups in paths.values() for lookup in lookups}
+    outcomes = await outputs_once(argvs, env, folder) if argvs else {}
+    failed: dict[DataPath, str] = {}
+    for name, lookups in paths.items():
+        outputs: dict[CommandLookup, str] = {}
+        for lookup, path in lookups.items():
+            outcome = outcomes[lookup.argv]
+            if isinstance(outcome, str):
+                outputs[lookup] = outcome
+            else:
+                failed[path] = outcome.brief
+        try:
+            if len(outputs) == len(lookups):
+                with_outputs(name, servers[name], outputs)
+        except LookupFailed as exc:
+            failed["servers", name] = exc.brief
+    return failed
 
 
 def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
@@ -262,50 +328,6 @@ def _list_key(name: str, server: ServerSettings) -> str:
     passed = (sorted(server.pass_env),) if server.pass_env else ()
     apps = () if server.apps else ("apps: off",)  # servers offer other tools to clients without apps
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers), *apps, *passed)
-
-
-async def _headers_now(name: str, url: str, read: Callable[[], Loaded]) -> dict[str, str] | None:
-    """The headers of a server with its secrets read again; None if that fails, or if its entry has changed."""
-    try:
-        with anyio.move_on_after(_READING):
-            loaded = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
-            server = loaded.settings.servers.get(name)
-            return server.sent_headers() if server is not None and server.url == url else None
-    except ConfigError as exc:
-        log.warning("secrets_not_read", upstream=name, reason=str(exc))
-    return None
-
-
-def working_directory() -> str | None:
-    """The working directory of the hub; None if it was removed."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
-
-
-def _remote(
-    name: str,
-    settings: Settings,
-    server: ServerSettings,
-    url: str,
-    eras: ServerEras,
-    logins: Logins | None,
-    read: Callable[[], Loaded],
-) -> Connect:
-    from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
-
-    spec = HttpSpec(
-        url=url,
-        headers=server.sent_headers(),
-        transport=server.type,
-        era=_pinned(server),
-        line_limit=settings.hub.limits.line,
-        apps=server.apps,
-        ca=server.tls.ca,
-        renew=partial(_headers_now, name, url, read) if server.headers or server.bearer else None,
-    )
-    return partial(HttpConnection, name, spec, eras, logins.access(name, server) if logins is not None else None)
 
 
 def _pinned(server: ServerSettings) -> Era | None:

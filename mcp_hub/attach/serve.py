@@ -6,14 +6,38 @@ stderr that says why. Only with `always` the program ends with exit code 3 inste
 
 import os
 
-from mcp_hub.attach.arguments import HubWanted
+from mcp_hub.attach.arguments import VARIABLE, HubWanted
 from mcp_hub.attach.variables import LARGEST, named_variables, written_mode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _UNAVAILABLE = 3
 _NOT_ATTACHED = "not_attached"
 _REGULAR = 0o100000
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
 """A pipe in place of the file does not block; only a regular file is read."""
+
+
+_reasons: list[str] = []
+"""The reason why this process has not joined a background hub: none or one."""
+
+
+def reason() -> str:
+    """Why this process has a hub of its own; empty for one that does not serve a client over stdio."""
+    return _reasons[0] if _reasons else ""
+
+
+def why_alone(config: str, env: "Mapping[str, str]") -> str:
+    """Why clients with this environment each get a hub of their own; empty if they share one."""
+    from mcp_hub.attach.environment import why_not
+
+    written = env.get(VARIABLE)
+    mode = written or mode_in(config) or "auto"
+    if mode == "never":
+        return f"${VARIABLE} is never" if written else "hub.attach is never"
+    return why_not(env) or "" if mode == "auto" else ""
 
 
 def mode_in(config: str) -> str | None:
@@ -41,22 +65,32 @@ def _text_of(config: str) -> bytes | None:
     return text if len(text) <= LARGEST else None
 
 
-def serve_attached(asked: HubWanted, mode: str) -> bool:
-    """Serves the client by a background hub to its end; False if it needs a hub in this process.
+def serve_attached(asked: HubWanted, mode: str, why_never: str = "") -> bool:
+    """Serves the client by a background hub to its end; False if it needs a hub in this process: `reason` says why.
 
-    Exits with 3 in place of that if `mode` is `always`.
+    Exits with 3 in place of that if `mode` is `always`. `why_never`: why the mode is `never`, unless an option, the
+    variable or the file says so.
     """
     if mode == "never":
+        if not _reasons:
+            _reasons.append(why_never or _named_never(asked))
         return False
     why = _serve(asked, mode)
     if why is None:
         return True
+    _reasons[:] = [why or why_alone(asked.config, os.environ)]
     if mode == "always":
         warn(f"{why} [{_NOT_ATTACHED}]")
         raise SystemExit(_UNAVAILABLE)
     if why:
         warn(f"{why}. This client gets a hub of its own.")
     return False
+
+
+def _named_never(asked: HubWanted) -> str:
+    if any(argument.partition("=")[0] == "--attach" for argument in asked.arguments):
+        return "--attach is never"
+    return f"${VARIABLE} is never" if os.environ.get(VARIABLE) == "never" else "hub.attach is never"
 
 
 def started_folder(config: str, mode: str) -> str:

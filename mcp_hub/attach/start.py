@@ -76,7 +76,12 @@ def _launched(command: "Sequence[str]", env: "Mapping[str, str]", log: str) -> i
 def _become(command: "Sequence[str]", env: "Mapping[str, str]", output: int, log: int) -> None:
     """Turns this process into the hub, which gets none of the client's files."""
     os.chdir("/")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    try:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    except FileNotFoundError:  # an empty /dev
+        read, write = os.pipe()
+        os.close(write)
+        os.dup2(read, 0)
     os.dup2(log, 2)
     os.dup2(output, 1)
     os.closerange(3, _MOST_FILES)

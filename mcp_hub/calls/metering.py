@@ -140,7 +140,8 @@ class Meters:
             meter = self._fresh(call.upstream, call.method)
         ending = log.ending
         if type(ending) is Completed:
-            is_error = call.method == "tools/call" and _SAID.search(ending.result) and is_tool_error(ending.result)
+            may_fail = not ending.is_plain and call.method == "tools/call"
+            is_error = may_fail and _SAID.search(ending.result) and is_tool_error(ending.result)
             outcome = Outcome.TOOL_ERROR if is_error else Outcome.OK
         else:
             outcome = outcome_of(ending)

@@ -109,7 +109,9 @@ def open_standard_streams() -> None:
     """
     for name, mode, flags in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            stream = open(os.open(os.devnull, flags), mode, encoding="utf-8")  # as long as the process
+            from mcp_hub.files import open_null
+
+            stream = open(open_null(flags), mode, encoding="utf-8")  # as long as the process
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 
@@ -179,7 +181,7 @@ class _Commands(click.Group):
             return super().make_context(*args, **kwargs)
         except click.ClickException as error:
             vars(error)["message"] = visible(error.message)  # it repeats words and names of files
-            raise
+            raise _with_advice(error) from None
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -189,9 +191,40 @@ class _Commands(click.Group):
             if "unexpected extra argument" in error.message and (given := _FILE.search(error.message)):
                 said = f"{error.message}. Name the configuration with --config {given[0]}."
                 raise click.UsageError(said, error.ctx) from None
-            raise
+            raise _with_advice(error) from None
         except KeyboardInterrupt:  # before a command has its own handler
             raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+_WORDS_OF_ADD: Final = ("--command", "--args", "--arg", "--url", "-c")
+_MISSING: Final = {
+    "call": "mcp-hub tools lists the names.",
+    "add": "For example: mcp-hub add time -- uvx mcp-server-time",
+    "search": "For example: mcp-hub search create an issue",
+    "read": "For example: mcp-hub read file:///tmp/notes.txt",
+    **dict.fromkeys(("resume", "cancel"), "mcp-hub streams lists them."),
+    **dict.fromkeys(("restart", "login", "logout", "remove", "enable", "disable"), "mcp-hub list names the servers."),
+}
+"""Where the word that a command lacks can be found."""
+
+
+def _with_advice(error: click.ClickException) -> click.ClickException:
+    """The error of a command line that lacks something or has it in another place, with the way to write it."""
+    context = getattr(error, "ctx", None)
+    command = "" if context is None else context.command.name or ""
+    said = ""
+    if isinstance(error, click.NoSuchOption) and context is not None and context.parent is None:
+        said = f"Options stand behind the command: mcp-hub COMMAND {error.option_name} …"
+    elif isinstance(error, click.NoSuchOption) and command == "add" and error.option_name in _WORDS_OF_ADD:
+        said = "The command stands behind --, and a URL behind the name: mcp-hub add NAME -- COMMAND ARG…"
+    elif isinstance(error, click.MissingParameter):
+        said = _MISSING.get(command, "")
+    return click.UsageError(f"{_first_sentence(error)} {said}", context) if said else error
+
+
+def _first_sentence(error: click.ClickException) -> str:
+    """The message as click prints it, without its guess at an option, which is about another command here."""
+    return error.format_message().partition(" Did you mean ")[0]
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": sorted(_HELPS)})

@@ -21,6 +21,7 @@ from mcp_hub.attach.arguments import state_folder
 from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
+from mcp_hub.files import open_null
 
 if TYPE_CHECKING:
     from mcp_hub.config.load.load import Loaded
@@ -225,9 +226,26 @@ def run(main: Callable[[], Awaitable[_T]]) -> _T:
         raise SystemExit(EXIT_INTERRUPTED) from None
 
 
+_SENTENCES: Final = {
+    "store_failed": (
+        "Calls of this command are not stored for mcp-hub resume: {reason}. Check the permissions of the folder "
+        "and the space on its disk, or set MCP_HUB_STATE_DIR to a folder of yours. If hub.store names a server, check "
+        "that it runs."
+    ),
+    "store_set_aside": "The file of streams {store} was damaged. It is {file} now. What can be read of it is kept.",
+    "store_not_set_aside": "The file of streams {store} is damaged and cannot be renamed: {reason}. Do it yourself.",
+    "store_not_salvaged": "The damaged file of streams {file} cannot be read: {reason}. Its streams are lost.",
+    "file_set_aside": "{file} is a pipe, a socket or a device, and was renamed to {aside}. Nothing to do.",
+}
+"""Lines for a person in place of events of the log."""
+
+
 def quiet_logs(verbose: int) -> None:
-    """Sets up the log of a command whose output a person reads: errors only, unless asked for more."""
-    logs.configure(("error", "info", "debug")[min(verbose, 2)], "console")
+    """Sets up the log of a command whose output a person reads: errors only, unless asked for more.
+
+    Those about files of the hub are sentences, which say what to do.
+    """
+    logs.configure(("error", "info", "debug")[min(verbose, 2)], "console", {} if verbose else _SENTENCES)
 
 
 def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]) -> NoReturn:
@@ -241,7 +259,7 @@ def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callab
         code = run(lambda: _interruptible(opened, main))
         sys.stdout.flush()
     except* BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        os.dup2(open_null(os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
     except* SystemExit:
         pass  # rich raises it for a reader that has left
     if code == EXIT_INTERRUPTED:

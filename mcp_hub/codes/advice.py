@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -15,6 +16,10 @@ EXTRAS: Final = {
     "uvx": "uv",
 }
 """The extras of the package, each with a module by which it is known to be there."""
+
+
+_CACHES: Final = {"/uv/archive-v": "uv tool install", "/.cache/uv/": "uv tool install", "/pipx/.cache/": "pipx install"}
+"""Parts of paths that are emptied now and then, and what installs the same to stay."""
 
 
 class Advice(NamedTuple):
@@ -41,6 +46,8 @@ def with_extra(extra: str, prefix: str = sys.prefix, package: Path = Path(__file
     present = [name for name, module in EXTRAS.items() if name == extra or find_spec(module) is not None]
     both = shlex.quote(f"{source}[{','.join(present)}]")
     editable = "--editable " if is_checkout else ""
+    if (tool := _tool_of_cache(prefix)) is not None:
+        return f"{tool} {editable}{both}"
     if (Path(prefix) / "pipx_metadata.json").is_file():
         return f"pipx install --force {editable}{both}"
     if (Path(prefix) / "uv-receipt.toml").is_file():
@@ -52,6 +59,24 @@ def with_extra(extra: str, prefix: str = sys.prefix, package: Path = Path(__file
     if find_spec("pip") is None:
         return f"uv pip install --python {python} {editable}{single}"
     return f"{python} -m pip install {editable}{single}"
+
+
+def lasting_install(prefix: str = sys.prefix) -> str | None:
+    """The command that installs the hub to stay, if `prefix` is in a cache of uvx or `pipx run`; else None."""
+    tool = _tool_of_cache(prefix)
+    return None if tool is None else f"{tool} mcp-hub"
+
+
+def keyring_command(service: str, name: str) -> str:
+    """The command that stores an entry of the keyring: the program of this installation where no other is found."""
+    program = Path(sys.prefix) / ("Scripts/keyring.exe" if sys.platform == "win32" else "bin/keyring")
+    is_hidden = shutil.which("keyring") is None and program.is_file()
+    return f"{shlex.quote(str(program)) if is_hidden else 'keyring'} set {service} {name}"
+
+
+def _tool_of_cache(prefix: str) -> str | None:
+    place = f"{Path(prefix).as_posix()}/"
+    return next((tool for part, tool in _CACHES.items() if part in place), None)
 
 
 def _source(package: Path) -> str:

@@ -17,6 +17,10 @@ SERVERS: Final = table(
     stopped=("The server was stopped on purpose.", "Restart it with `mcp-hub restart`."),
     restarted=("The server is restarted on request.", "Wait until it is ready."),
     command_not_found=("The program of `command` does not exist.", "Install it, or set `command` to its full path."),
+    lookup_failed=(
+        "The program of a `${cmd:…}` gave no value.",
+        "Run it in a shell, and correct what it says. Then: `mcp-hub restart SERVER`.",
+    ),
     not_executable=("`command` is a folder or a file that cannot be executed.", "Make it executable (chmod +x)."),
     interpreter_not_found=(
         "The first line (#!) of the script names an interpreter that does not exist.",
@@ -78,7 +82,7 @@ SERVERS: Final = table(
         "Set `era: follow`, or use a version of the server with a protocol that the hub speaks.",
     ),
     list_failed=("The server started but cannot list its tools.", "Read its message, and report it to its authors."),
-    no_tools=("The server offers nothing.", "Its arguments may switch features on, or it may need credentials."),
+    no_tools=("The server offers nothing.", "Check its arguments, which may switch features on, and its credentials."),
     all_filtered=(
         "Filters hide everything that the server offers.",
         "Loosen `tools`, `resources` and `prompts` of the server.",
@@ -199,10 +203,18 @@ CONFIGURATION: Final = table(
     file_untrusted=("Another user can write the file.", "Take away others' right to write."),
     secret_readable=("Other users can read the file of a secret.", "Take away their right: chmod go-rwx."),
     secret_in_arguments=("Arguments of processes show up in `ps`.", "Give secrets by `env`."),
+    client_in_code=(
+        "A shell or an interpreter reads the folder of a client as code.",
+        "Set a variable by `env`, and use that in the code.",
+    ),
     guessable_token=("A token is so short that it can be guessed.", "Use 16 characters or more."),
     keyring_unavailable=(
         "The keyring cannot be used or lacks the entry.",
-        "Install mcp-hub[keyring], or store the entry.",
+        "Unlock the keyring, store the entry, or install the extra `keyring`, as the message says.",
+    ),
+    command_refused=(
+        "The commands of `${cmd:…}` are not run from this file.",
+        "Run the `chmod` of the message, or name the file by --config.",
     ),
     not_installed=("An optional package is not installed.", "Install the extra that the message names."),
     duplicate_name=("Two things have the same name.", "Rename one of them."),

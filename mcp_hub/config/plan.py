@@ -108,7 +108,7 @@ def _connection(settings: Settings, name: str) -> list[object]:
     values["scope"] = own.scope or "shared"
     if own.command is None:
         del values["sandbox"]
-    return [*values.values(), settings.failure(name)]
+    return [*values.values(), own.command_texts, settings.failure(name)]
 
 
 def _rules(settings: Settings, name: str) -> tuple[list[object], object]:

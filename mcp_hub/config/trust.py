@@ -1,6 +1,7 @@
 """Checks who could have written a configuration, which names commands that will run, or the hub's own files."""
 
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -56,6 +57,38 @@ def problem_of_config(
     if writers is not None:
         return f"can be written by {writers}, who could {power}. {fix}, or set {OVERRIDE}=1 if you trust them"
     return None
+
+
+def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
+    """The reason why no `${cmd:…}` of this configuration is run, and how to fix it; None if they are, as on Windows.
+
+    Stricter than for the file itself, which others may write with `OVERRIDE`: as ssh does for its `config`, nobody but
+    the owner may write it, also no group, and the owner is the user or root. Nor may others put another file into its
+    folder, unless they could only add files there (a sticky folder).
+    """
+    user = _user()
+    if user is None:
+        return None
+    if found.st_uid not in (user, 0):
+        fix = f"chown {_word(_name(user))} {_word(path)}"
+        return f"the file belongs to user {_name(found.st_uid)} (to change that: {fix}), so no command in it is run"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        fix = f"chmod go-w {_word(path)}"
+        return f"others than its owner can write the file (to change that: {fix}), so no command in it is run"
+    for folder in dict.fromkeys((path.absolute().parent, Path(os.path.realpath(path)).parent)):
+        try:
+            around = folder.stat()
+        except OSError:
+            continue
+        is_open = _others(around, stat.S_IWGRP, stat.S_IWOTH) is not None and not around.st_mode & stat.S_ISVTX
+        if is_open or around.st_uid not in (user, 0):
+            fix = f"chmod go-w {_word(folder)}" if is_open else f"chown {_word(_name(user))} {_word(folder)}"
+            return f"others can replace the file in its folder (to change that: {fix}), so no command in it is run"
+    return None
+
+
+def _word(text: object) -> str:
+    return shlex.quote(str(text))
 
 
 def check_state(homes: Iterable[Path], env: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from typing import IO, Final
 
 import anyio
 
+from mcp_hub.files import open_null
 from mcp_hub.fronts.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
@@ -30,8 +31,9 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
     """The wire's own copies of stdin and stdout; what anyone else reads or prints no longer reaches the client."""
     sys.stdout.flush()
     wire_in, wire_out = os.dup(0), os.dup(1)
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    nothing = open_null(os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
     return os.fdopen(wire_in, "rb", buffering=0), os.fdopen(wire_out, "wb", buffering=0)
 

@@ -14,6 +14,18 @@ LATEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
 LATEST_MODERN: Final = MODERN_VERSIONS[-1]
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """RFC 5424 severities, least severe first (server/utilities/logging)."""
+_ALIKE: Final = {
+    "debug": ("trace", "verbose", "fine", "silly", "all", "dbg"),
+    "notice": ("success", "note"),
+    "warning": ("warn", "wrn"),
+    "error": ("err", "severe", "fail", "exception"),
+    "critical": ("crit", "fatal", "crash"),
+    "emergency": ("emerg", "panic"),
+}
+"""The beginnings of words for levels in libraries for logs; a word that begins otherwise is `info`."""
+_OPENINGS: Final = {opening: level for level in LOG_LEVELS for opening in (level, *_ALIKE.get(level, ()))}
+_STEPS: Final = ((50, "critical"), (40, "error"), (30, "warning"), (20, "info"))
+"""The least numbers of the levels of Python's `logging`; a number below 8 is a severity of RFC 5424."""
 
 CALL_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 """Requests that become a call to exactly one upstream."""
@@ -57,6 +69,18 @@ def unsupported_version(requested: str) -> JsonObject:
     return {"supported": list(MODERN_VERSIONS), "requested": requested}
 
 
+def log_level(level: object) -> str:
+    """The level of the specification that is nearest to that of a server: a word in its manner, or a number."""
+    if isinstance(level, (int, float)):
+        if 0 <= level < len(LOG_LEVELS):
+            return LOG_LEVELS[-1 - int(level)]
+        return next((name for least, name in _STEPS if level >= least), "debug")
+    word = level.strip().lower() if isinstance(level, str) else ""
+    if word.isdecimal() and len(word) < 4:
+        return log_level(int(word))
+    return next((name for opening, name in _OPENINGS.items() if word.startswith(opening)), "info")
+
+
 def level_admits(wanted: str, level: str) -> bool:
-    """Whether a message of `level` passes; one of no known level is never held back."""
+    """Whether a message of `level` passes; one whose level is not known is never held back."""
     return level not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)

@@ -106,17 +106,17 @@ def _words(*values: int) -> bytes:
     return b"".join(value.to_bytes(8, sys.byteorder) for value in values)
 
 
-def _close_others(kept: int) -> None:
-    if kept > 3:
-        _checked(_syscall(_CLOSE_RANGE, 3, kept - 1, 0))
-    _checked(_syscall(_CLOSE_RANGE, kept + 1, 0xFFFFFFFF, 0))
+def _close_others(channel: int) -> None:
+    if channel > 3:
+        _checked(_syscall(_CLOSE_RANGE, 3, channel - 1, 0))
+    _checked(_syscall(_CLOSE_RANGE, channel + 1, 0xFFFFFFFF, 0))
 
 
 def _drop_capabilities() -> None:
     """All of them, and what executing a program could give back. Without any there is nothing to do."""
-    header, held = _words(_CAP_VERSION), _Capabilities()
-    _checked(_capget(header, held))
-    if not any(held):
+    header, capabilities = _words(_CAP_VERSION), _Capabilities()
+    _checked(_capget(header, capabilities))
+    if not any(capabilities):
         return
     zeros = [_Long(0)] * 3
     _prctl(_PR_CAP_AMBIENT, _Long(_CLEAR_ALL), *zeros)  # needs no capability; absent before Linux 4.3
@@ -125,34 +125,34 @@ def _drop_capabilities() -> None:
         number += 1
     _prctl(_PR_SET_SECUREBITS, _Long(_NO_ROOT), *zeros)
     _checked(_capset(header, _Capabilities()))
-    _checked(_capget(header, held))
-    if any(held):
+    _checked(_capget(header, capabilities))
+    if any(capabilities):
         raise OSError(0, "capabilities are left")
 
 
 def _opened(rules: "list[tuple[bytes, int, bool]]") -> "list[tuple[int, int]]":
     """Pairs of a descriptor and rights. What does not exist any more, and is not needed, is left out."""
-    how = _words(posix.O_PATH | posix.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_MAGICLINKS)
-    number, here, size = _Long(_OPENAT2), _Long(-100), _Long(len(how))
+    options = _words(posix.O_PATH | posix.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_MAGICLINKS)
+    number, here, size = _Long(_OPENAT2), _Long(-100), _Long(len(options))
     opened = []
     for path, access, is_needed in rules:
-        place = _call(number, here, path, how, size)
-        if place < 0:
+        descriptor = _call(number, here, path, options, size)
+        if descriptor < 0:
             if _ctypes.get_errno() in (_ENOENT, _EACCES) and not is_needed:
                 continue
-            _checked(place, path.decode("utf-8", "surrogateescape"))
-        is_folder = posix.fstat(place).st_mode & 0o170000 == 0o040000
-        opened.append((place, access if is_folder else access & _ONLY_FILES))
+            _checked(descriptor, path.decode("utf-8", "surrogateescape"))
+        is_folder = posix.fstat(descriptor).st_mode & 0o170000 == 0o040000
+        opened.append((descriptor, access if is_folder else access & _ONLY_FILES))
     return opened
 
 
 def _restrict(handled: "tuple[int, int, int]", opened: "list[tuple[int, int]]") -> None:
     size = 24 if handled[2] else 16 if handled[1] else 8
     ruleset = _checked(_syscall(_CREATE_RULESET, _words(*handled), size, 0))
-    for place, access in opened:
-        beneath = _words(access & handled[0]) + place.to_bytes(4, sys.byteorder)
+    for descriptor, access in opened:
+        beneath = _words(access & handled[0]) + descriptor.to_bytes(4, sys.byteorder)
         _checked(_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, beneath, 0))
-        posix.close(place)
+        posix.close(descriptor)
     _checked(_syscall(_RESTRICT_SELF, ruleset, 0))
     posix.close(ruleset)
 

@@ -82,8 +82,8 @@ class Confinement(msgspec.Struct, frozen=True):
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """The environment of the server, from the one that it would have without a sandbox."""
-        kept = {name: value for name, value in env.items() if name not in self.removed}
-        return {**kept, **self.variables}
+        inherited = {name: value for name, value in env.items() if name not in self.removed}
+        return {**inherited, **self.variables}
 
     def plan(self, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> bytes:
         """The plan for the confining program. `argv[0]` is an absolute path."""

@@ -94,9 +94,9 @@ class CallRate:
 
     def pause(self) -> float:
         """Seconds until there is a token."""
-        now = self._clock.now()
-        self._tokens = min(RATE, self._tokens + (now - self._filled) * RATE)
-        self._filled = now
+        time = self._clock.now()
+        self._tokens = min(RATE, self._tokens + (time - self._filled) * RATE)
+        self._filled = time
         return 0.0 if self._tokens >= 1 else (1 - self._tokens) / RATE
 
     def take(self) -> bool:

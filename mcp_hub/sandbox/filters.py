@@ -165,12 +165,12 @@ def seccomp_filter(machine: str, net: Net, abi: int, *, has_sockets: bool = Fals
     architecture = ARCHITECTURES[machine]
     code = _Code()
     code.load(_ARCHITECTURE)
-    other = _Code()
-    other.returns(_KILL)
+    foreign = _Code()
+    foreign.returns(_KILL)
     code.instructions.append((_JUMP_EQUAL, 1, 0, architecture.audit))
-    code.instructions += other.instructions
+    code.instructions += foreign.instructions
     code.load(_NUMBER)
-    code.when(_JUMP_GREATER_EQUAL, _X32, other)
+    code.when(_JUMP_GREATER_EQUAL, _X32, foreign)
     special = _special(net, abi, has_sockets=has_sockets)
     for name, number in sorted(architecture.numbers.items(), key=lambda entry: entry[1]):
         body = special.get(name)
@@ -282,9 +282,9 @@ def _only_own(argument: int, kind: int | None = None) -> _Code:
     """
     code = _Code()
     if kind is not None:
-        own = _only_own(argument)
+        process = _only_own(argument)
         code.argument(0)
-        code.when(_JUMP_EQUAL, kind, own)
+        code.when(_JUMP_EQUAL, kind, process)
         code.returns(_ERROR | EPERM)
         return code
     code.argument(argument)

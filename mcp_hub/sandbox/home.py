@@ -92,7 +92,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
         return {
             "HOME": self.home,
             **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self.temporary),
-            **{f"XDG_{name}_HOME": os.path.join(self.home, place) for name, place in below.items()},
+            **{f"XDG_{name}_HOME": os.path.join(self.home, folder) for name, folder in below.items()},
             "NPM_CONFIG_USERCONFIG": os.path.join(self.settings, "npmrc"),
             "NPM_CONFIG_UPDATE_NOTIFIER": "false",
             "UV_CONFIG_FILE": os.path.join(self.settings, "uv.toml"),

@@ -25,7 +25,7 @@ _PARTS: Final = ("bin", "lib", "lib64", "libexec", "include")
 _PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
 _SCRIPT: Final = re.compile(r".*\.(?:py|pyz|[cm]?js|[cm]?ts|tsx|sh|rb|php|pl|jar|dll|exe|wasm)", re.DOTALL)
 _PROGRAMS: Final = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""First bytes of programs: scripts, and machine code of Linux, Windows and macOS."""
+"""The first bytes of programs: scripts, and machine code of Linux, Windows and macOS."""
 _RUNTIMES: Final = ("node", "npx", "npm", "python3", "python", "uv", "uvx", "bun", "bunx", "deno", "pnpm", "git")
 MANAGERS: Final = {
     **{"VOLTA_HOME": ".volta", "ASDF_DATA_DIR": ".asdf", "PYENV_ROOT": ".pyenv", "NODENV_ROOT": ".nodenv"},
@@ -133,14 +133,14 @@ def _package(path: str, home: str) -> Iterator[str]:
     if "node_modules" in parts:
         yield os.sep.join(parts[: parts.index("node_modules") + 1])
         return
-    place = folder
+    ancestor = folder
     for _ in range(_ABOVE):
-        if _is_broad(place, home) or place == os.path.dirname(place):
+        if _is_broad(ancestor, home) or ancestor == os.path.dirname(ancestor):
             break
-        if any(os.path.lexists(os.path.join(place, name)) for name in _PROJECTS):
-            yield place
+        if any(os.path.lexists(os.path.join(ancestor, name)) for name in _PROJECTS):
+            yield ancestor
             return
-        place = os.path.dirname(place)
+        ancestor = os.path.dirname(ancestor)
     if not _is_broad(folder, home):
         yield folder
 

@@ -130,9 +130,9 @@ def secret_of(path: str, home: str) -> str | None:
         if ancestor in places:
             return ancestor
     below = path.rstrip("/") + "/"
-    for place in places:
-        if place.startswith(below) and os.path.lexists(place):
-            return place
+    for secret in places:
+        if secret.startswith(below) and os.path.lexists(secret):
+            return secret
     return path if os.path.basename(path) in _SECRET_NAMES else None
 
 

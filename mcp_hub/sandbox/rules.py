@@ -119,9 +119,9 @@ class _Resolver:
         self._private = private
         self._home = os.path.realpath(subject.around.home)
         self._hub = [os.path.realpath(folder) for folder in subject.around.hub]
-        own = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
-        self._own = [os.path.realpath(path) for path in own]
-        self._writable = [*own, *self._own]
+        folders = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
+        self._own = [os.path.realpath(path) for path in folders]
+        self._writable = [*folders, *self._own]
         self.remarks: list[str] = []
         self.variables: dict[str, str] = {}
 
@@ -182,7 +182,7 @@ class _Resolver:
         chosen: list[str] = []
         for path in sorted(paths.data(subject.args, subject.cwd, subject.around.home), key=len):
             real = os.path.realpath(path)
-            if self._is_writable(path) or any(is_inside(path, other) for other in chosen):
+            if self._is_writable(path) or any(is_inside(path, folder) for folder in chosen):
                 continue
             if (reason := why_too_broad(real, self._home, self._hub)) is not None:
                 raise RuleError("args", f"the argument {path} cannot be opened: {reason}. Name folders with write.")
@@ -215,13 +215,13 @@ class _Resolver:
     def _check_configuration(self, path: str) -> None:
         """The configuration decides what runs outside, and so does the program of the hub."""
         config = self._subject.around.config
-        places = {"configuration": config, "program": mcp_hub.__file__, "interpreter": sys.executable}
-        for name, place in places.items():
-            inner = place and {os.path.abspath(place), os.path.realpath(place)}
-            if any(is_inside(one, path) for one in inner or ()):
+        files = {"configuration": config, "program": mcp_hub.__file__, "interpreter": sys.executable}
+        for name, file in files.items():
+            forms = {os.path.abspath(file), os.path.realpath(file)} if file else set[str]()
+            if any(is_inside(form, path) for form in forms):
                 key = "args" if self._rule.write is None else "write"
-                said = f"{path} cannot be writable: the hub's {name} is in it. Name the folders with write."
-                raise RuleError(key, said)
+                message = f"{path} cannot be writable: the hub's {name} is in it. Name the folders with write."
+                raise RuleError(key, message)
 
     def _expanded(self, text: str) -> str:
         path = self._subject.around.home + text[1:] if text.startswith("~/") else text
@@ -233,7 +233,7 @@ def _reduced(grants: Iterable[PathRight]) -> list[PathRight]:
     chosen: dict[str, PathRight] = {}
     for grant in sorted(grants, key=lambda grant: (len(grant.path), -grant.access, not grant.is_needed)):
         covering = (chosen[path] for path in ancestors(grant.path) if path in chosen)
-        if not any(other.access & grant.access == grant.access for other in covering):
+        if not any(outer.access & grant.access == grant.access for outer in covering):
             access = grant.access | (chosen[grant.path].access if grant.path in chosen else 0)
             chosen[grant.path] = PathRight(grant.path, access, grant.is_needed)
     return list(chosen.values())

@@ -176,19 +176,21 @@ def _cause_of(problem: StepFailed, program: str) -> Cause:
     """The cause of a start that did not execute its command."""
     if problem.step == "exec" and problem.number == _ENOENT:
         if os.path.exists(program):
-            said = f"cannot start {program}: the interpreter that its first line (#!) names does not exist"
-            return Cause("interpreter_not_found", said)
+            message = f"cannot start {program}: the interpreter that its first line (#!) names does not exist"
+            return Cause("interpreter_not_found", message)
         return Cause("command_not_found", f"cannot start {program}: no such file")
     if problem.step == "exec" and problem.number == _EACCES:
         if not os.access(program, os.X_OK):
             return Cause("not_executable", f"cannot start {program}: no permission to execute it")
-        said = f"the sandbox refuses to execute {program} or its interpreter. Add their folder to read of its sandbox"
-        return Cause("sandbox_refused", said)
+        message = (
+            f"the sandbox refuses to execute {program} or its interpreter. Add their folder to read of its sandbox"
+        )
+        return Cause("sandbox_refused", message)
     if problem.step == "exec":
         return Cause("cannot_start", f"cannot start {program}: {os.strerror(problem.number)}")
     if problem.step == "path":
-        said = f"the sandbox cannot open {problem.path}: {os.strerror(problem.number)}. Start the server again."
-        return Cause("sandbox_refused", said)
+        message = f"the sandbox cannot open {problem.path}: {os.strerror(problem.number)}. Start the server again."
+        return Cause("sandbox_refused", message)
     return Cause("sandbox_unsupported", f"the sandbox could not be entered ({problem})")
 
 

@@ -22,8 +22,7 @@ _TEXT: Final = 100
 class SeenClient(msgspec.Struct):
     """A client by its name, version, era and caller; `first` and `last` in Unix seconds.
 
-    A client of a connection is one session, which is `connected` until it ends; None for a client of single requests.
-    `calls` are those that have ended.
+    A client of the handshake era is one session. `calls` are those that have ended.
     """
 
     name: str
@@ -39,11 +38,14 @@ class SeenClient(msgspec.Struct):
 
     @property
     def connected(self) -> bool | None:
-        """Whether its session is open."""
+        """Whether it has a connection open; None for a client that sends single requests.
+
+        Over HTTP that is the GET stream of a session: a client without one sends single requests, too.
+        """
         if self.session is None:
             return None
-        session = self.session()
-        return session is not None and not session.is_over
+        presence = "over" if (session := self.session()) is None else session.presence
+        return None if presence == "by request" else presence == "connected"
 
 
 class ClientsSeen:

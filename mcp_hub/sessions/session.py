@@ -1,7 +1,7 @@
 """Sessions: a handshake session lives as long as its connection or `Mcp-Session-Id`, a modern one a request."""
 
 from collections import OrderedDict
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -98,7 +98,7 @@ class Session(msgspec.Struct, weakref=True):
     client_info: JsonObject = msgspec.field(default_factory=dict)
     log_level: str | None = None
     subscriptions: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
-    is_over: bool = False
+    presence: Literal["connected", "away", "by request", "over"] = "connected"
     offer: ClientOffer = msgspec.field(default_factory=ClientOffer)
 
     def set_log_level(self, level: str) -> None:
@@ -110,9 +110,18 @@ class Session(msgspec.Struct, weakref=True):
         self.version, self.capabilities, self.client_info = version, capabilities, client_info
         self.offer.derive(None)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the client is gone."""
+        return self.presence == "over"
+
+    def be(self, presence: Literal["connected", "away", "by request"]) -> None:
+        """The client has a connection of its own, has it no longer, or sends single requests."""
+        self.presence = presence
+
     def end(self) -> None:
         """The client is gone."""
-        self.is_over = True
+        self.presence = "over"
 
 
 class _Entry(msgspec.Struct):

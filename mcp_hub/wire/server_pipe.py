@@ -1,24 +1,78 @@
 """A pipe to a server: it splits a line with several messages, and reports answers to unknown requests.
 
-A receiver must take an array of messages in 2025-03-26, and some servers write them in other versions.
+A receiver must take an array of messages in 2025-03-26, and some servers write them in other versions. A message over
+several lines, as pretty-printers write it, is put together: only lines that are not messages are looked at for that.
 """
 
 from typing import Final
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol.jsonrpc import batches, envelope
+from mcp_hub.protocol.jsonrpc import batches, envelope, framing
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.wire.pipe import Pipe
 
 _MOST: Final = 128
 """Messages of one array: nobody else has a turn meanwhile."""
+_OPENS: Final = (b"{", b"[")
+"""First lines of pretty-printers: other lines that end within a message are answers that were cut off."""
+
+
+class _Gathered:
+    """The lines so far of a JSON text over several, at most `limit` bytes; `depth` brackets are open."""
+
+    def __init__(self, limit: int) -> None:
+        self.lines: list[bytes] = []
+        self.depth = 0
+        self._limit = limit
+        self._size = 0
+
+    def take(self, line: bytes) -> bool:
+        """Whether the line is the next one; if it is not, there is nothing gathered any more."""
+        opened = framing.depth(line)
+        is_next = bool(self.lines) or line.strip() in _OPENS
+        if not is_next or opened is None or self.depth + opened < 0 or self._size + len(line) > self._limit:
+            self._clear()
+            return False
+        self.lines.append(line)
+        self.depth, self._size = self.depth + opened, self._size + len(line) + 1
+        return True
+
+    def whole(self) -> bytes | None:
+        """The text on one line, if it is complete."""
+        if self.depth:
+            return None
+        text = b" ".join(self.lines)
+        self._clear()
+        return text
+
+    def _clear(self) -> None:
+        self.lines, self.depth, self._size = [], 0, 0
 
 
 class ServerPipe(Pipe):
     """Reports answers to unknown requests as bad lines: a call may wait for one. A second answer is not one of them."""
 
+    _gathered: _Gathered | None = None
+
+    @property
+    def unfinished(self) -> str | None:
+        """The form of a message that has come without the line break that ends it; None if there is none."""
+        rest = self._framer.rest
+        if self._gathered is not None and self._gathered.lines:
+            rest = b" ".join([*self._gathered.lines, rest])
+        is_message = rest and isinstance(envelope.decode(rest.split(b"\r")[0].rstrip(b"\0")), Envelope)
+        if not is_message:
+            return None
+        end = " but a carriage return" if b"\r" in rest else " but a NUL character" if b"\0" in rest else ""
+        return f"messages with no line break{end} behind them"
+
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
+        before = [] if self._gathered is None else self._gathered.lines
+        if self._gather(line):
+            whole = None if self._gathered is None else self._gathered.whole()
+            return ([], None) if whole is None else ([whole], None)
+        line = b" ".join([*before, line])
         if bad.code != INVALID_REQUEST or not batches.is_array(line):
             return batches.several(line, bad)
         try:
@@ -26,6 +80,16 @@ class ServerPipe(Pipe):
         except RpcError:
             return [], (bad, line)
         return ([], (bad, line)) if any(map(batches.is_array, parts)) else (parts, None)
+
+    def _gather(self, line: bytes) -> bool:
+        if self._gathered is None:
+            self._gathered = _Gathered(self._line_limit)
+        return self._gathered.take(line)
+
+    def _take_nameless(self, message: Envelope, line: bytes, reason: str) -> None:
+        if self._gathered is not None and self._gathered.lines and self._gather(line):
+            return
+        super()._take_nameless(message, line, reason)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
         strays = self.counts["stray"]

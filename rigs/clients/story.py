@@ -198,7 +198,7 @@ async def leave(home: StoryHome) -> list[str]:
     expect(not hidden, "leave does not list what stays", [*map(str, hidden)])
     home.hub("install", "--undo")
     expect(all("mcp-hub" in home.servers(name) for name in FILES), "the leave is not taken back")
-    said = home.hub("leave", "--purge")
+    said = home.hub("leave", "--purge", "--yes")
     expect("take this back" not in said, "leave --purge offers a way back")
     expect(not home.files(), "leave --purge leaves files", [*map(str, home.files())])
     as_before(home)

@@ -20,6 +20,11 @@ def run(*command: str | Path) -> None:
     subprocess.run(list(map(str, command)), cwd=ROOT, check=True, stdout=sys.stderr)
 
 
+def succeeds(*command: str | Path) -> bool:
+    """Whether a program that may fail does not: its output, errors included, is for nobody."""
+    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True).returncode == 0
+
+
 def packages(facts: Facts, folder: Path) -> tuple[Path, Path]:
     """The wheel and the sdist; the build backend comes from a package index, or from uv's cache."""
     for old in folder.glob(f"{_file_name(facts)}-*"):
@@ -51,9 +56,7 @@ def wheels(wheel: Path, folder: Path) -> None:
     """A folder of wheels with the hub and all that it needs; asks a package index only for what is not there yet."""
     folder.mkdir(exist_ok=True)
     fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", str(folder)]
-    try:
-        run(*fetch, "--no-index", "--find-links", folder, wheel)
-    except subprocess.CalledProcessError:
+    if not succeeds(*fetch, "--no-index", "--find-links", folder, wheel):
         run(*fetch, "--prefer-binary", wheel)
 
 

@@ -158,19 +158,28 @@ async def test_overlay_of_a_project_decides_what_its_clients_get(
 ) -> None:
     a, db = entry(name="a", era="handshake"), entry(name="db", era="handshake")
     text = json.dumps({"servers": {"a": a, "db": {**db, "enabled": "project"}}})
-    for folder, overlay, offered, refused in (
-        ("x", "{disable: [a], enable: [db]}", "db", "a"),
-        ("y", "{enable: [db], command: evil}", "a", "db"),
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    monkeypatch.chdir(project / "src")
+    for overlay, offered, notice in (
+        ("", {"a"}, ""),
+        ("{disable: [a], enable: [db]}", {"db"}, ""),
+        ("{enable: [db], command: evil}", set(), "the file .mcp-hub.yaml of this project was refused (unknown_key"),
+        ("{profile: gone}", set(), "of this project names a profile that does not exist"),
+        (None, {"a"}, ""),
     ):
-        (tmp_path / folder / ".git").mkdir(parents=True)
-        (tmp_path / folder / "src").mkdir()
-        (tmp_path / folder / ".mcp-hub.yaml").write_text(overlay)
-        monkeypatch.chdir(tmp_path / folder / "src")
+        if overlay:
+            (project / ".git").mkdir(exist_ok=True)
+            (project / ".mcp-hub.yaml").write_text(overlay)
+        elif overlay is None:
+            (project / ".git").rmdir()
         async with hubs.client(text, attach=attach) as client:
-            await client.initialize()
-            assert "result" in await client.call(f"{offered}_echo", {"text": "hello"})
-            answer = await client.call(f"{refused}_echo", {"text": "hello"})
-            assert answer["error"]["data"]["code"] == "unknown_entry"
+            initialized = await client.initialize()
+            assert notice in initialized["result"].get("instructions", "")
+            for name in ("a", "db"):
+                answer = await client.call(f"{name}_echo", {"text": "hello"})
+                is_offered = answer.get("error", {}).get("data", {}).get("code") != "unknown_entry"
+                assert is_offered == (name in offered), (overlay, answer)
 
 
 async def test_clients_that_gave_the_hub_both_ends_of_their_pipes_are_seen_to_go(

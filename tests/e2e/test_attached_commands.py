@@ -114,9 +114,11 @@ async def test_calls_of_clients_are_listed_whatever_tokens_the_configuration_has
 async def test_open_has_the_hub_listen_on_loopback_and_it_wants_the_token(place: Place, client: StdioClient) -> None:
     address, _, token = (await place.command("open", "--print")).stdout.strip().partition("#token=")
     assert token
+    watched = await place.command("top")
+    assert watched.returncode == 2 and "[no_display]" in watched.stderr, "it reaches the hub, and has no terminal"
     async with httpx2.AsyncClient(trust_env=False) as http:
         assert (await http.get(address)).status_code == 200
-        assert (await http.get(f"{address}api/overview")).status_code == 401
+        assert (await http.get(f"{address}api/state")).status_code == 401
         assert "a_echo" not in (await http.get(f"{address}v1/tools")).text
         called = await http.post(f"{address}mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert called.status_code == 405, called.text

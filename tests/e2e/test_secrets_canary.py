@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 MARK = "c4n4ry"
 LEAKY = Path(__file__).with_name("leaky_server.py")
-PLACES = ("env", "file", "quote", "arg", "header", "bearer", "query", "path", "token", "shared", "client")
+PLACES = ("env", "file", "quote", "arg", "header", "bearer", "query", "path", "token", "shared", "client", "command")
 ISSUER = "https://auth.example.com"
 RESOURCE = "https://hub.example.com/mcp"
 PAGES = ("/v1/tools", "/v1/tokens", "/v1/streams", "/v1/openapi.json", "/v1/nothing", "/nothing", "/metrics", "/readyz")
@@ -103,6 +103,7 @@ def telltale() -> Iterator[str]:
 def leaky(mode: str, **more: Any) -> dict[str, Any]:
     env = {"LEAK_ENV": "${CANARY_ENV}", "LEAK_FILE": "${file:secret}", "LEAK_QUOTE": "${CANARY_QUOTE}"}
     env["LEAK_TOKEN"] = canary("literal")
+    env["LEAK_COMMAND"] = "${cmd:cat command-secret}"
     env["LEAK_DATABASE"] = f"postgres://hub:{canary('within')}@db.example/hub"
     restart = {"intensity": 1, "period": "60s"}
     return {"command": sys.executable, "args": [str(LEAKY), mode], "env": env, "restart": restart, **more}
@@ -110,7 +111,12 @@ def leaky(mode: str, **more: Any) -> dict[str, Any]:
 
 def remote(url: str, status: int, **more: Any) -> dict[str, Any]:
     place = f"{url}/{status}/${{CANARY_PATH}}/mcp?api_key=${{CANARY_QUERY}}&secret={canary('literal')}"
-    return {"url": place, "headers": {"X-Key": "${CANARY_HEADER}"}, "bearer": "${CANARY_BEARER}", **more}
+    return {
+        "url": place,
+        "headers": {"X-Key": "${CANARY_HEADER}", "X-Command": "k-${cmd:cat command-secret}"},
+        "bearer": "${CANARY_BEARER}",
+        **more,
+    }
 
 
 def configuration(url: str) -> str:
@@ -119,6 +125,10 @@ def configuration(url: str) -> str:
         **{mode: leaky(mode) for mode in ("start", "refuse", "list", "serve")},
         "args": leaky("serve", args=[str(LEAKY), "serve", "--key=${CANARY_ARG}"]),
         "missing": {"command": "/nowhere/${CANARY_ENV}"},
+        "locked": {
+            "command": sys.executable,
+            "env": {"A": "${cmd:sh -c 'cat command-secret | tee /dev/stderr; exit 3'}"},
+        },
         **{f"http{status}": remote(url, status) for status in (200, 302, 401, 404, 500)},
         "sse": remote(url, 500, type="sse"),
         "away": remote("http://127.0.0.1:9", 500),
@@ -151,6 +161,7 @@ class Scene:
 def secrets_of(root: Path) -> dict[str, Any]:
     (root / "secret").write_text(canary("file") + "\n")
     (root / "secret").chmod(0o600)
+    (root / "command-secret").write_text(canary("command") + "\n")
     return {f"CANARY_{place.upper()}": canary(place) for place in PLACES}
 
 
@@ -216,6 +227,7 @@ async def test_the_servers_did_tell_and_the_clients_did_ask(scene: Scene) -> Non
     """Otherwise the rest of this file would prove nothing."""
     for name in ("start", "refuse", "serve", "args"):
         assert f'"upstream": "{name}"' in scene.hub.stderr
+    assert 'servers.locked.env.A: program \\"sh\\" exited with code 3 and says: ***' in scene.hub.stderr
     assert scene.hub.stderr.count("leaking: ***") >= 4
     assert "***" in scene.said["call serve"] + scene.said["modern serve"] + scene.said["rest serve"]
     assert any("--key=" in line for line in scene.arguments.values()), "the server of the argument ran"
@@ -237,7 +249,7 @@ async def test_no_canary_is_an_argument_unless_the_configuration_makes_it_one(sc
 
 
 async def test_no_canary_is_in_a_file_of_the_hub(scene: Scene) -> None:
-    own = {scene.root / "servers.yaml", scene.root / "secret"}
+    own = {scene.root / "servers.yaml", scene.root / "secret", scene.root / "command-secret"}
     files = [path for path in scene.root.rglob("*") if path.is_file() and path not in own]
     assert files, "the hub keeps something"
     for path in files:
@@ -249,7 +261,7 @@ async def test_no_canary_is_in_a_file_of_the_hub(scene: Scene) -> None:
     [
         ("check", "--no-start"),
         ("check", "--no-start", "--json"),
-        ("doctor", "--wait", "4", "start", "refuse", "serve", "args", "missing", "http401", "away", "list"),
+        ("doctor", "--wait", "4", "start", "refuse", "serve", "args", "missing", "http401", "locked", "away", "list"),
         ("doctor", "--json", "--wait", "4", "-vv", "start", "refuse", "serve", "http302", "http500", "sse"),
         ("list", "--wait", "4"),
         ("call", "start_end"),

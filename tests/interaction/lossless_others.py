@@ -247,7 +247,7 @@ NOTIFICATIONS: dict[str, Row] = {
     ),
     "log: white space": log('{ "data" : 1 , "level" : "error" }'),
     "log: line breaks between tokens": over_http(log(f'{{"level":"error",\n"data":{BROKEN}}}')),
-    "log: unknown level": log('{"level":"loud","data":1}'),
+    "log: unknown level": log('{"level":"fatal","data":1}'),
     "log: lone surrogates": log(f'{{"level":"error","data":{LONE}}}'),
     "progress: value, total, message": progress(r'"progress":1,"total":2.5,"message":"\u0041✓"'),
     "progress: unknown members, `_meta`": progress(f'"progress":1,"x":{NUMBERS},"_meta":{META}'),

@@ -28,6 +28,7 @@ RELAY = (
     Reason("resource URIs", r'`uri` `"(test|hub)://[^`]*` → `"(test|hub)://[^`]*`'),
     Reason("reserved `_meta` keys", "made anew"),
     Reason("progress", r"`(progress|total)` `[^`]*` → `[^`]*`|not passed on"),
+    Reason("a level of a log message that the specification does not know", "`level` `[^`]*` → `[^`]*`"),
     Reason("tool definitions", "`execution` dropped", MODERN),
     Reason("tool definitions", r"`(outputSchema|execution\.taskSupport)` dropped", HANDSHAKE),
     Reason("errors, to a modern client", "`code` `-32002` → `-32602`|a result of type input_required", MODERN),

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mcp_hub.config.edit.entries import NotEditable, put, remove
+from mcp_hub.config.edit.entries import NotEditable, put, put_new, remove
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError
 
@@ -91,6 +91,21 @@ def test_entry_is_put_and_taken_out_and_every_other_byte_stays(file: tuple[str, 
         assert is_within(text, done)
         back = remove(done, NAME, ("servers", name))
         assert back in (text, text + "\n", text + "\r\n")
+
+
+@given(files() | json_files(), st.dictionaries(names, entries, min_size=2, max_size=4), st.booleans())
+def test_new_entries_at_once_are_those_one_after_another(file: tuple[str, Any], fresh: Any, is_json: bool) -> None:
+    text, data = file
+    assume(not fresh.keys() & data["servers"].keys())
+    name = "servers.json" if is_json else NAME
+    try:
+        together = put_new(text, name, ("servers",), fresh)
+    except (NotEditable, ConfigError):
+        return
+    single = text
+    for key, entry in fresh.items():
+        single = put(single, name, ("servers", key), entry)
+    assert together == single
 
 
 @given(files(), st.data())

@@ -4,6 +4,7 @@
 """
 
 import json
+import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -135,3 +136,8 @@ def test_the_container_listens_where_the_compose_file_expects_it() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text(json.dumps(made(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def test_wheels_that_are_not_there_yet_are_no_error(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pip = (sys.executable, "-m", "pip", "download", "--no-index", "--find-links", tmp_path)
+    assert not build.succeeds(*pip, "mcp-hub-that-is-not-there") and capfd.readouterr() == ("", "")

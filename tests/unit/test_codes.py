@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from mcp_hub import errors
 from mcp_hub.cli import _COMMANDS as COMMANDS
 from mcp_hub.codes import CODES, GROUPS, SERVERS
-from mcp_hub.codes.advice import with_extra
+from mcp_hub.codes.advice import keyring_command, lasting_install, with_extra
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import RpcError
@@ -219,4 +219,31 @@ def test_an_extra_is_added_in_the_way_in_which_the_hub_was_installed(
 
 def test_no_advice_names_a_way_of_installing_that_may_not_be_this_one() -> None:
     sources = {path: path.read_text() for path in (ROOT / "mcp_hub").rglob("*.py")}
-    assert not [str(path) for path, text in sources.items() if re.search(r"install .{0,3}mcp-hub\[", text)]
+    advice = re.compile(r"(pip|pipx|uv|tool) install|install .{0,3}mcp-hub\[")
+    assert [path.name for path, text in sources.items() if advice.search(text)] == ["advice.py"]
+    pages = {path: path.read_text() for path in (ROOT / "docs").glob("*.md")}
+    assert not [path.name for path, text in pages.items() if re.search(r"pip install .?mcp-hub\[", text)]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "command"),
+    [
+        ("/home/a/.cache/uv/archive-v0/x", "uv tool install mcp-hub"),
+        ("/x/uv/archive-v0/x", "uv tool install mcp-hub"),
+        ("/home/a/.local/share/pipx/.cache/0123", "pipx install mcp-hub"),
+        ("/home/a/.local/share/pipx/venvs/mcp-hub", None),
+    ],
+)
+def test_hub_in_a_cache_is_installed_to_stay_by_the_tool_of_the_cache(prefix: str, command: str | None) -> None:
+    assert lasting_install(prefix) == command
+    if command is not None:
+        assert re.match(rf"{command.removesuffix(' mcp-hub')} (--editable )?\S*\[.*top", with_extra("top", prefix))
+
+
+def test_keyring_is_named_by_its_path_where_no_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert keyring_command("mcp-hub", "a") == "keyring set mcp-hub a"
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/keyring").touch()
+    assert keyring_command("mcp-hub", "a") == f"{tmp_path}/bin/keyring set mcp-hub a"

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.load.load import load
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError
-from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, FileTooLarge, read_file
+from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, FileTooLarge, open_null, read_file
 from tests.fork_server import forked_command
 from tests.unit.cli.command import command_env
 
@@ -213,3 +214,19 @@ def test_file_of_a_client_is_read_up_to_its_bound(tmp_path: Path) -> None:
     assert LARGEST_OWN < place.stat().st_size < LARGEST_OF_CLIENTS
     (server,) = of_file(place, Where("linux", tmp_path / "home", {}), PLACES).servers
     assert (server.name, server.own) == ("a", {"command": "x", "cwd": str(tmp_path)})
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_null_device_can_be_missing(is_missing: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if is_missing:  # an empty /dev, as in some containers and build sandboxes
+        monkeypatch.setattr(os, "devnull", str(tmp_path / "null"))
+    nothing = open_null(os.O_RDONLY)
+    try:
+        assert os.read(nothing, 1) == b"", "whoever reads it is at the end, and does not wait"
+    finally:
+        os.close(nothing)
+    nowhere = open_null(os.O_WRONLY)
+    with suppress(BrokenPipeError):
+        os.write(nowhere, b"x" * 100_000)
+    os.close(nowhere)
+    assert list(tmp_path.iterdir()) == []

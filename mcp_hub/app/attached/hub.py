@@ -2,22 +2,21 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Final, Protocol
 
 import anyio
 from msgspec.structs import replace
 
-from mcp_hub.app.attached.askers import separate
 from mcp_hub.app.attached.claim import described
 from mcp_hub.app.attached.clients import AttachedClients, greeted
 from mcp_hub.app.attached.greeting import Hello, answer
-from mcp_hub.app.attached.isolation import ClientFolder
-from mcp_hub.app.attached.search_path import widen
+from mcp_hub.app.attached.isolation import ClientFolder, is_to_separate
 from mcp_hub.app.attached.sockets import PrivateSocket
 from mcp_hub.app.build import App
 from mcp_hub.attach.build import BUILD
+from mcp_hub.attach.environment import shared_folders
 from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
 from mcp_hub.attach.hello import encoded
 from mcp_hub.logs import get_logger
@@ -32,6 +31,12 @@ _MOST_LOG: Final = 4 << 20
 """Bytes of the hub's own log, which begins again then."""
 _LAST_WORDS: Final = 0.5
 """Seconds that clients have to read what has ended."""
+
+
+_MOST_FOLDERS: Final = 128
+"""Folders of the search path."""
+_NOT_FOUND: Final = frozenset(("command_not_found", "lookup_failed"))
+"""Codes of servers whose program, or that of a `${cmd:…}`, may be in another folder."""
 
 
 class HttpSide(Protocol):
@@ -186,3 +191,36 @@ async def _send(connection: socket.socket, data: bytes) -> None:
             data = data[connection.send(data) :]
     except OSError as problem:
         log.info("client_lost", reason=str(problem))
+
+
+def separate(app: App) -> None:
+    """Gives each client its own process of a shared server that was seen to ask: nobody waits for another's answers.
+
+    `scope` in the configuration wins. Clients that have called the shared one stay there, with what it keeps of them in
+    memory, until they end; calls of others that wait for their turn move. It is remembered for the next hubs.
+    """
+    for status in app.hub.statuses():
+        server = app.settings.servers.get(status.server)
+        if server is not None and is_to_separate(status, server):
+            log.info("server_separated", upstream=status.server, reason="it asks its callers")
+            app.operations.applier.isolate(status.server)
+
+
+def widened(path: str, more: str) -> str:
+    """The search path with the absolute folders that only `more` has at its end.
+
+    A desktop application knows few folders, a terminal many: a server that one client could start is found for all.
+    """
+    own = path.split(os.pathsep)
+    new = [folder for folder in dict.fromkeys(more.split(os.pathsep)) if os.path.isabs(folder) and folder not in own]
+    return os.pathsep.join([*own, *new[: max(0, _MOST_FOLDERS - len(own))]])
+
+
+async def widen(app: App, env: MutableMapping[str, str], more: str) -> None:
+    """Searches for programs of servers there, too, and starts those again that were not found before."""
+    path = widened(env.get("PATH", ""), os.pathsep.join(shared_folders(more)))
+    if path == env.get("PATH", ""):
+        return
+    env["PATH"] = path
+    if any(status.code in _NOT_FOUND for status in app.hub.statuses()):
+        await app.reloader.reload("search path")

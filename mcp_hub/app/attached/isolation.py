@@ -7,7 +7,6 @@ the folder, which holds with a background hub and without one.
 import os
 import re
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,6 +14,7 @@ import msgspec
 import platformdirs
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.config.load.interpolate import clients_in, fill_client
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.trust import is_of_project
 from mcp_hub.logs import get_logger
@@ -34,7 +34,6 @@ _RELATIVE: Final = re.compile(
 """Arguments that are paths relative to the working directory: with dots, or those of a script."""
 _BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE)
 """Servers that work on the project of their working directory."""
-_PLACEHOLDER: Final = re.compile(r"\$\{client\.(cwd|root)\}")
 _MOST_PARENTS: Final = 64
 """Folders above a client's in which the root of its project is looked for."""
 
@@ -90,9 +89,7 @@ class StartFolders(msgspec.Struct, frozen=True):
 
     def fill(self, name: str, server: ServerSettings, client: str | None) -> tuple[list[str], dict[str, str]]:
         """The arguments and variables of the server for that client."""
-        if not _named(server):
-            return server.args, dict(server.env)
-        folder = client or self._spare(name)
+        folder = client or (self._spare(name) if _named(server) else "")
         return [filled(word, folder) for word in server.args], {
             key: filled(value, folder) for key, value in server.env.items()
         }
@@ -116,6 +113,14 @@ class StartFolders(msgspec.Struct, frozen=True):
         return str(folder)
 
 
+def working_directory() -> str | None:
+    """The working directory of the hub; None if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 def folder_key(server: ServerSettings, client: str | None) -> str:
     """The same for all clients whose `${client.…}` have the same values in this server."""
     if client is None:
@@ -125,14 +130,14 @@ def folder_key(server: ServerSettings, client: str | None) -> str:
 
 def filled(text: str, client: str) -> str:
     """The text with the folder of a client, and the root of its project, in place of `${client.cwd}` and its like."""
-    return _PLACEHOLDER.sub(lambda match: client if match[1] == "cwd" else project_of(client), text)
+    return fill_client(text, lambda name: client if name == "cwd" else project_of(client))
 
 
-@lru_cache(maxsize=1024)
 def project_of(folder: str) -> str:
     """The nearest folder with `.git`, from this one upwards and below the home folder; without one, this folder.
 
-    A `.git` of another user does not count, unless the folder is that user's (`config.trust.is_of_project`).
+    It is looked up each time: a project may begin and end while a hub runs. A `.git` of another user does not count,
+    unless the folder is that user's (`config.trust.is_of_project`).
     """
     home, path = os.path.expanduser("~"), folder
     for _ in range(_MOST_PARENTS):
@@ -153,7 +158,7 @@ def names_client(server: ServerSettings) -> bool:
 def _named(server: ServerSettings) -> set[str]:
     """Which of `cwd` and `root` the server has placeholders for."""
     texts = [server.cwd or "", *server.args, *server.env.values()]
-    return {name for text in texts if "${client." in text for name in _PLACEHOLDER.findall(text)}
+    return {name for text in texts for name in clients_in(text)}
 
 
 def default_scope(

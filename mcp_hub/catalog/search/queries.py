@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,32 @@ from mcp_hub.catalog.search.words import clauses, is_bare, words
 Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 """By first word of what an alias is for: all its words, and the words that it may also mean."""
 
+_SAID = """
+current: time is it, day is it, date is it, year is it, month is it, week is it, hour is it, late is it
+current: what s the time, what s the date, what s the day, what is the time, what is the date, what is the day
+current: tell me the time, have the time, time in, today, right now, at the moment, currently, now
+list: what are the, which are, what do i have, show all, show me all, show my
+create add: set up, make a, make an, make me, start a new, open a new
+write create: write down, note down, jot down
+distance: how far
+convert: how much is
+delete remove = get rid of, throw away, throw out, take away, clear out
+write create = put down, take a note
+convert = turn into
+enable = turn on, switch on
+disable = turn off, switch off, shut off
+stop = shut down, call off
+send = drop a line
+"""
+"""Words in the names of tools, and phrases of people for them: beside the words of the phrase, or, with `=`, instead.
+
+Measured (docs/search.md): words for "get", "search", "update" and "count" made hits worse.
+"""
+
 # a long task description has 500 words; what comes later is no longer what it is about
 MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
-# guesses count less than words: one word from two, another spelling, another word, the kind of a value
-_JOINED, _MISSPELLED, _ALIAS, _KIND = 0.5, 0.7, 0.6, 0.7
+# guesses count less than words: one word from two, another spelling, another word, the kind of a value, a phrase
+_JOINED, _MISSPELLED, _ALIAS, _KIND, _PHRASE = 0.5, 0.7, 0.6, 0.7, 0.5
 _MAX_MISSPELLED = 8  # words that no document has for which other spellings are looked up
 _MAX_LIKENED = 100  # distinct words for which words of like use are looked up
 
@@ -47,6 +69,41 @@ def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
         if of and meant:
             read.setdefault(of[0], []).append((of, meant))
     return read
+
+
+_INSTEAD: Final[set[tuple[str, ...]]] = set()
+"""The phrases whose own words are not meant."""
+
+
+def _read_phrases() -> Aliases:
+    """The phrases, whose words stand side by side in this order."""
+    read: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    for line in _SAID.strip().splitlines():
+        meant, _, phrases = line.replace(" = ", ": ").partition(": ")
+        for phrase in phrases.split(", "):
+            first, *others = words(phrase, 8)
+            read.setdefault(first, []).append(((first, *others), tuple(words(meant, 8))))
+            if " = " in line:
+                _INSTEAD.add((first, *others))
+    return read
+
+
+_PHRASES: Final = _read_phrases()
+
+
+def _telling(row: Sequence[str]) -> Counter[str]:
+    """The words that say something, without those of phrases that stand for others."""
+    counts = Counter(word for word in row if not is_bare(word))
+    counts -= Counter(word for phrase, _ in _phrases(row) if phrase in _INSTEAD for word in phrase)
+    return counts
+
+
+def _phrases(row: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The phrases of the row, each with the words that it stands for."""
+    for place, word in enumerate(row):
+        for phrase, meant in _PHRASES.get(word, ()):
+            if tuple(row[place : place + len(phrase)]) == phrase:
+                yield phrase, meant
 
 
 def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
@@ -95,14 +152,16 @@ class _Reader:
         for pair in dict.fromkeys(pairs(row)):
             request.pairs.setdefault(pair, []).append((step, sum(map(rarity, pair.split(" "))) / 2))
         # of words that say nothing, only an alias can make something
-        sought = {word for word in row if not is_bare(word)} or weights
+        sought = _telling(row) or weights
         request.sought.append(math.fsum(map(rarity, sought)))
 
     def _weights(self, row: _Row) -> dict[str, float]:
         """By word that some document has; said twice counts more, but not double."""
         known = self._postings.weights
-        counts = Counter(word for word in row.words if not is_bare(word))
+        phrases = list(_phrases(row.words))
+        counts = _telling(row.words)
         weights = {kind: _KIND for kind in row.kinds if kind in known}
+        weights.update((word, _PHRASE) for _, meant in phrases for word in meant if word in known)
         weights.update((word, weight) for word, weight in self._guesses(row.words, counts) if word in known)
         weights.update((word, 1 + math.log(count)) for word, count in counts.items() if word in known)
         return weights

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +11,13 @@ from mcp_hub.attach.arguments import VARIABLE
 from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, fail, load_config
+from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import find_config
 from mcp_hub.errors import ConfigError
 
 _PATIENCE: Final = 10.0
+"""Seconds for background hubs to end."""
+_SHORTEST: Final = 1.0
 _LOOK: Final = 0.05
 
 
@@ -26,6 +29,20 @@ def asked(folder: str, wants: str) -> dict[str, str]:
         return request(folder, wants)
     except NotJoined as problem:
         fail("hub_not_answering", f"The background hub in {folder} does not answer: {problem}.", EXIT_UNAVAILABLE)
+
+
+def dashboard_of(hub: HubRecord) -> tuple[str, str]:
+    """The endpoint and the operator token of the hub's dashboard; a background hub opens a port for it.
+
+    Exits with 3 if it does not have one.
+    """
+    url, operator = hub.url, hub.operator if hub.has_dashboard else ""
+    if hub.folder and not url:
+        fields = asked(hub.folder, "dashboard")
+        url, operator = fields.get("url", ""), fields.get("operator", "")
+    if not operator:
+        fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
+    return url, operator
 
 
 def started_hub(config: str | None, advice: str) -> str:
@@ -52,14 +69,33 @@ def started_hub(config: str | None, advice: str) -> str:
 
 def end_hub(folder: str) -> None:
     """Ends the background hub in that folder. Exits with 3 if it does not end within ten seconds."""
-    from mcp_hub.attach.locks import is_alive  # not on Windows
+    for why in end_folders([folder]).values():
+        fail("hub_not_answering", f"The background hub in {folder} has not ended: {why}.", EXIT_UNAVAILABLE)
 
-    asked(folder, "stop")
-    for _ in range(int(_PATIENCE / _LOOK)):
-        if not os.path.isdir(folder) or not is_alive(folder):
-            return
+
+def end_folders(folders: Sequence[str]) -> dict[str, str]:
+    """Ends the background hubs in these folders; those that have not ended in time, each with the reason.
+
+    All together get ten seconds, and each of those that do not answer one more.
+    """
+    if not folders:
+        return {}
+    from mcp_hub.attach.join import NotJoined, request  # not on Windows
+    from mcp_hub.attach.locks import is_alive
+
+    clock = SystemClock()
+    until = clock.now() + _PATIENCE
+    alive = dict.fromkeys(folders, "it still works")
+    for folder in folders:
+        try:
+            request(folder, "stop", max(until - clock.now(), _SHORTEST))
+        except NotJoined as problem:
+            alive[folder] = str(problem)
+    while True:
+        alive = {folder: why for folder, why in alive.items() if os.path.isdir(folder) and is_alive(folder)}
+        if not alive or clock.now() >= until:
+            return alive
         time.sleep(_LOOK)
-    fail("hub_not_answering", f"The background hub in {folder} has not ended yet.", EXIT_UNAVAILABLE)
 
 
 def hubs_of(config: str | None) -> tuple[str, list[HubRecord]]:
@@ -77,9 +113,12 @@ def hubs_of(config: str | None) -> tuple[str, list[HubRecord]]:
 
 
 def end_hubs_of(configs: Iterable[str]) -> list[str]:
-    """Ends the background hubs of these configurations, which may be gone; the configurations that had one."""
+    """Ends the background hubs of these configurations, which may be gone; the configurations that had one.
+
+    Exits with 3 if one of them does not end, after the others have.
+    """
     paths = {os.path.realpath(config) for config in configs}
     hubs = [hub for hub in running_hubs(None, os.environ) if hub.folder and os.path.realpath(hub.place) in paths]
-    for hub in hubs:
-        end_hub(hub.folder)
+    for folder, why in end_folders([hub.folder for hub in hubs]).items():
+        fail("hub_not_answering", f"The background hub in {folder} has not ended: {why}.", EXIT_UNAVAILABLE)
     return list(dict.fromkeys(hub.place for hub in hubs))

@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 
 
 class ReachedHub(msgspec.Struct, frozen=True):
-    """The hub that a command asks. One that runs already is not waited for: it answers when it can.
+    """The hub that a command asks.
 
     `app` is a hub of the command's own. `loaded` is the configuration, if there is one that can be read; `has_all` of
     its servers, the hub.
@@ -81,9 +81,11 @@ class ReachedHub(msgspec.Struct, frozen=True):
         return self.client.url if self.app is None or self.loaded is None else str(self.loaded.path)
 
     async def settle(self) -> None:
-        """Waits until every server of our own is ready or has failed, with a spinner on a terminal."""
+        """Waits until every server is ready or has failed, with a spinner on a terminal; briefly if the hub runs."""
         if self.app is not None:
             await waiting.settle(self.app.hub, self.wait)
+        else:
+            await waiting.settle_running(self.client.servers)
 
     async def find(self, name: str, doing: Callable[[str], None], kind: Kind = Kind.TOOL) -> None:
         """Waits until a server of our own has it, or all have settled. `doing` is handed what it waits for.

@@ -24,6 +24,8 @@ from mcp_hub.stores.locks import is_at, lock_file, remove, take
 log = get_logger(__name__)
 
 _LARGEST: Final = 4096
+_LONGEST: Final = 1000
+"""Characters of a reason in a record."""
 _ATTEMPTS: Final = 100
 """To lock a record of our own that commands look at meanwhile, each for microseconds."""
 
@@ -33,7 +35,7 @@ class HubRecord(msgspec.Struct, frozen=True):
 
     `started` are Unix seconds. `operator` is the token of its user over HTTP, empty without that; `has_dashboard`:
     there is a page for it. `folder` is that of a background hub (`attach.folder`), which serves HTTP on a socket in it.
-    `place` is its configuration.
+    `place` is its configuration. `alone`: why it is a client's own and not in the background.
     """
 
     url: str
@@ -45,6 +47,7 @@ class HubRecord(msgspec.Struct, frozen=True):
     folder: str = ""
     has_dashboard: bool = True
     place: str = ""
+    alone: str = ""
 
     @property
     def endpoint(self) -> str:
@@ -69,7 +72,7 @@ def dashboard_address(url: str, operator: str = "") -> str:
 @contextmanager
 def recorded(
     place: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "", folder: str = "",
-    *, has_dashboard: bool = True,
+    *, has_dashboard: bool = True, alone: str = "",
 ) -> Iterator[None]:  # fmt: skip
     """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block.
 
@@ -81,7 +84,8 @@ def recorded(
         make_folder(path.parent)
         file = _locked(path)
         os.ftruncate(file, 0)
-        record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator, folder, has_dashboard, place)
+        about = (url, os.getpid(), wall_time(), __version__, client, operator, folder, has_dashboard, place)
+        record = HubRecord(*about, alone[:_LONGEST])
         os.write(file, msgspec.json.encode(record))
     except OSError as problem:  # the hub serves anyway, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))

@@ -1,17 +1,27 @@
-"""Waits for servers that a command has just started."""
+"""Waits for servers that a command has just started, and for those of a running hub that are on their way up."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import anyio
 
 from mcp_hub.app.readiness import all_settled, has_settled, wait_until
-from mcp_hub.types import UpstreamStatus
+from mcp_hub.types import UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
     from rich.status import Status
 
     from mcp_hub.hub import HubPort
+    from mcp_hub.protocol.rest.servers import ServerInfo
+
+_RUNNING: Final = 10.0
+"""Seconds: a hub that runs already is there to be looked at, also while a server hangs."""
+_SHORTEST: Final = 0.05
+_LONGEST: Final = 0.5
+_RESTARTED: Final = "restarted"
+"""The code of a server that is begun anew on purpose."""
 
 
 async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamStatus]], None] | None = None) -> None:
@@ -30,6 +40,30 @@ async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamSt
             return all_settled(hub)
 
         await wait_until(hub, is_enough, seconds)
+
+
+async def settle_running(servers: Callable[[], Awaitable[list["ServerInfo"]]]) -> None:
+    """Waits until no server of a running hub is on its way up, ten seconds at most; a terminal shows which ones are.
+
+    A hub restarts a server of both eras for its first client. `servers` asks the hub.
+    """
+    with anyio.move_on_after(_RUNNING):
+        names, pause = _on_way_up(await servers()), _SHORTEST
+        if not names:
+            return
+        with _spinner() as shown:
+            while names:
+                if shown is not None:
+                    shown.update(f"starting {', '.join(names)} …".replace("[", r"\["))
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _LONGEST)
+                names = _on_way_up(await servers())
+
+
+def _on_way_up(servers: Iterable["ServerInfo"]) -> list[str]:
+    """The servers that start for the first time, or again without having failed."""
+    starting = (own for own in servers if UpstreamState(own.state) is UpstreamState.STARTING)
+    return [own.server for own in starting if not own.reason or own.code == _RESTARTED]
 
 
 def starting_text(statuses: Iterable[UpstreamStatus]) -> str:

@@ -97,8 +97,8 @@ def exported(
 ) -> ExportedServer:
     """The entry for `own`, a server as `servers.yaml` writes it.
 
-    `secret` gives the value for a `${file:…}` or `${keyring:…}`, which no other client understands; without it they
-    stay, with a note.
+    `secret` gives the value for a `${file:…}`, `${keyring:…}` or `${cmd:…}`, which no other client understands;
+    without it they stay, with a note.
     """
     keys = _keys_of(client, layout)
     is_off = _is_off(own)

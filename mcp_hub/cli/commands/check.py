@@ -18,7 +18,7 @@ from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.upstream_factory import find_program, sandbox_findings
+from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.catalog.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
@@ -54,7 +54,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     is invalid; warnings do not change the exit code.
     """
     try:
-        loaded = read_config(reach.config, lenient=False)
+        loaded = _loaded(reach.config, runs_commands=not no_start)
     except ConfigError as exc:
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None
@@ -99,6 +99,18 @@ async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:
     return None
 
 
+def _loaded(config: str | None, *, runs_commands: bool) -> Loaded:
+    """The configuration. Raises `ConfigError`; if it `runs_commands`, also for each `${cmd:…}` without a value."""
+    loaded = read_config(config, lenient=False)
+    if runs_commands:
+        report, folder = report_of(loaded), str(loaded.path.absolute().parent)
+        for path, reason in anyio.run(failed_lookups, loaded.settings, os.environ, folder).items():
+            report.error(path, "lookup_failed", reason)
+        if report.errors:
+            raise report.failure()
+    return loaded
+
+
 def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:
     """The program of each enabled server, and warnings about programs that are not there and an unsafe HTTP front."""
     report = report_of(loaded)
@@ -115,8 +127,11 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
         try:
             program = find_program(server, os.environ, folder)
             found[name] = hide(program)
-            for key, code, said in sandbox_findings(loaded.settings, name, os.environ, folder, starts):
-                report.warn(("servers", name, key), code, said)
+            if server.command is not None and loaded.settings.effective(name).sandbox.mode != "off":
+                from mcp_hub.app.attached.sandboxes import sandbox_findings
+
+                for flaw in sandbox_findings(loaded.settings, name, os.environ, program, starts):
+                    report.warn(("servers", name, flaw.key), flaw.code, flaw.message)
         except StartFailed as problem:
             key = _kind(server)
             report.warn(("servers", name, key), problem.code, str(problem))

@@ -13,13 +13,14 @@ from msgspec import structs
 
 from mcp_hub.app import readiness
 from mcp_hub.app.upstream_factory import find_program
+from mcp_hub.attach.serve import why_alone
 from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_options, run_with_hub
 from mcp_hub.cli.commands.running.missing import missing_parts
 from mcp_hub.cli.commands.running.repairs import Repair, found_repairs
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
+from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
@@ -117,6 +118,8 @@ async def _doctor(
             tables.print_lines(_lines(one))
         counted = tables.plural(len(found), "server")
         put(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
+        if hub.loaded is not None and (why := why_alone(hub.loaded.place, os.environ)):
+            say(f"Each client of this shell has a hub of its own, because {why}")
         for repair, outcome in repairs:
             tables.print_lines(_repair_lines(repair, outcome))
         tables.print_warnings(warnings)
@@ -125,9 +128,10 @@ async def _doctor(
 
 
 def _repair_data(repair: Repair, outcome: str) -> JsonObject:
+    problem, advice = told_apart(repair.problem)
     fix = "" if outcome == "fixed" else CODES[repair.code].fix
     diff = [hide(line) for line in repair.diff]
-    about = {"code": repair.code, "problem": hide(repair.problem), "diff": diff}
+    about = {"code": repair.code, "problem": hide(problem), "advice": hide(advice), "diff": diff}
     return {**about, "fixed": outcome == "fixed", "reason": hide(outcome) if fix and outcome else None, "fix": fix}
 
 
@@ -135,10 +139,11 @@ def _repair_lines(repair: Repair, outcome: str) -> list[tuple[str, str]]:
     """Nothing for one that was fixed, which was said already."""
     if outcome == "fixed":
         return []
-    lines = [(f"{repair.code}: {repair.problem}", "red" if repair.is_problem else "yellow")]
+    problem, advice = told_apart(repair.problem)
+    lines = [(f"{repair.code}: {problem}", "red" if repair.is_problem else "yellow")]
     if outcome:
         lines.append((f"  problem: {outcome}", ""))
-    lines.append((f"  fix:     {CODES[repair.code].fix}", "bold"))
+    lines.append((f"  fix:     {advice or CODES[repair.code].fix}", "bold"))
     return [(visible(hide(text)), style) for text, style in lines]
 
 
@@ -168,8 +173,8 @@ def _diagnosis(own: ServerInfo, loaded: Loaded | None, seconds: float | None) ->
         program = find_program(server, os.environ, str(loaded.path.absolute().parent))
         return structs.replace(diagnosis, program=program, variables=_variables(diagnosis, server, os.environ))
     except StartFailed as missing:
-        problem = missing.brief if diagnosis.code == missing.code else diagnosis.problem
-        return structs.replace(diagnosis, problem=problem, searched=missing.searched)
+        verdict = diagnosis.about(missing.brief) if diagnosis.code == missing.code else diagnosis
+        return structs.replace(verdict, searched=missing.searched)
 
 
 def _variables(diagnosis: Diagnosis, server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -188,6 +193,7 @@ def _data(one: Diagnosis) -> JsonObject:
         "code": one.code,
         "ok": one.is_ok,
         "problem": hide(one.problem),
+        "advice": "" if one.is_ok else hide(one.advice),
         "fix": "" if one.is_ok else one.fix,
         "state": status.state.value,
         "command": hide(one.program) if one.program else None,
@@ -212,7 +218,7 @@ def _lines(one: Diagnosis) -> list[tuple[str, str]]:
         label = "url:    " if one.program.startswith("http") else "command:"
         lines.append((f"  {label} {one.program}", ""))
     if not one.is_ok:
-        lines += [(f"  problem: {one.problem}", ""), (f"  fix:     {one.fix}", "bold")]
+        lines += [(f"  problem: {one.problem}", ""), (f"  fix:     {one.advice or one.fix}", "bold")]
         if names := ", ".join(one.variables):
             lines.append(
                 (f"  hint:    It does not get {names} of this shell. If it needs them: pass_env: [{names}]", "")

@@ -8,8 +8,9 @@ import click
 
 from mcp_hub.addresses import host_rule
 from mcp_hub.app.attached.isolation import StartFolders
+from mcp_hub.app.attached.sandboxes import resolved_sandbox
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.upstream_factory import resolved_sandbox
+from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import put
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
@@ -62,15 +63,15 @@ def _resolved(loaded: Loaded, server: str) -> tuple[Confinement, tuple[str, ...]
         settings = settings.model_copy(update={"servers": {**settings.servers, server: changed}})
     starts = StartFolders.of(Path(loaded.place), state_dir(os.environ))
     try:
-        prepared = resolved_sandbox(settings, server, os.environ, folder, starts)
+        program = find_program(entry, os.environ, folder)
+        resolved = resolved_sandbox(settings, server, os.environ, program, starts)
     except StartFailed as problem:
         fail(problem.code, str(problem))
     except RuleError as problem:
         fail("sandbox_rule", f"sandbox of {server}: {problem.key}: {problem}")
     except Unsupported as problem:
         fail("sandbox_unsupported", str(problem))
-    assert prepared is not None
-    return prepared[1].confinement, prepared[1].remarks, rule.mode == "off"
+    return resolved.confinement, resolved.remarks, rule.mode == "off"
 
 
 def _rule(confinement: Confinement, remarks: tuple[str, ...]) -> Iterator[str]:
@@ -104,12 +105,12 @@ def _of_host(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]
     except ValueError as problem:
         raise click.BadParameter(str(problem), param_hint="HOST") from None
     for port in tested.ports:
-        place = f"{tested.host} port {port}"
+        target_port = f"{tested.host} port {port}"
         if confinement.net == "none":
-            yield False, f"{place}: refused, since net is none"
+            yield False, f"{target_port}: refused, since net is none"
         elif confinement.net == "any":
-            yield True, f"{place}: allowed, since net is any"
+            yield True, f"{target_port}: allowed, since net is any"
         elif any(rule.matches(tested.host, port) for rule in confinement.hosts):
-            yield True, f"{place}: allowed by net, unless its address is a private one that net does not list"
+            yield True, f"{target_port}: allowed by net, unless its address is a private one that net does not list"
         else:
-            yield False, f"{place}: refused. To allow it, add {target} to net of sandbox"
+            yield False, f"{target_port}: refused. To allow it, add {target} to net of sandbox"

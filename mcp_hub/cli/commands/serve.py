@@ -14,10 +14,10 @@ import anyio
 import click
 
 from mcp_hub import logs
+from mcp_hub.app.attached.isolation import working_directory
 from mcp_hub.app.build import App, open_app
-from mcp_hub.app.upstream_factory import working_directory
 from mcp_hub.attach.arguments import MODES, VARIABLE, HubWanted
-from mcp_hub.attach.serve import serve_attached
+from mcp_hub.attach.serve import reason, serve_attached
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import dashboard_address, recorded
 from mcp_hub.cli.access.warm import warm as fill_caches
@@ -102,8 +102,8 @@ def serve(
         listener = _listen(settings, host, port)
         run(lambda: _serve_http(loaded, listener, profile))
     else:
-        mode = _mode(loaded, attach, log_level)
-        if sys.platform != "win32" and serve_attached(_asked(loaded, profile, client), mode):
+        mode, why = _mode(loaded, attach, log_level)
+        if sys.platform != "win32" and serve_attached(_asked(loaded, profile, client), mode, why):
             return
         if sys.stdin.isatty():
             say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
@@ -111,14 +111,20 @@ def serve(
     leave()
 
 
-def _mode(loaded: Loaded, attach: str | None, log_level: str | None) -> str:
-    """Whether to join a background hub: not for somebody who sets a level, and wants to see the log.
+def _mode(loaded: Loaded, attach: str | None, log_level: str | None) -> tuple[str, str]:
+    """Whether to join a background hub: not for somebody who sets a level, and wants to see the log; and why not.
 
     Nor with a file that nobody has named: by its path the background hub would take it for one that somebody has.
     """
     if not loaded.is_named:
-        return "never"
-    return attach or ("never" if log_level else loaded.settings.hub.attach)
+        return "never", f"no option names {loaded.place}"
+    if attach is None and log_level:
+        return "never", "--log-level is given"
+    return attach or loaded.settings.hub.attach, "--attach is never" if _is_option("attach") else ""
+
+
+def _is_option(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def _asked(loaded: Loaded, profile: str | None, client: str | None) -> HubWanted:
@@ -128,6 +134,7 @@ def _asked(loaded: Loaded, profile: str | None, client: str | None) -> HubWanted
 
 
 async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
+    logs.get_logger(__name__).debug("not_attached", reason=reason())
     read, write = take_stdio()
     client = ClientEra(waits=True)
     async with received_signals() as signals, open_app(loaded, os.environ, client=client) as app:
@@ -207,7 +214,9 @@ def _recorded(
     """A record of the hub; one that only has a profile does not answer for the whole configuration."""
     if caller.profile is not None:
         return nullcontext()
-    return recorded(loaded.place, url, os.environ, caller.client or "", operator, has_dashboard=has_dashboard)
+    return recorded(
+        loaded.place, url, os.environ, caller.client or "", operator, has_dashboard=has_dashboard, alone=reason()
+    )
 
 
 async def _stop_when(event: anyio.Event, app: App, server: "HttpServer", front: "HttpFront") -> None:

@@ -18,10 +18,10 @@ from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.clients.files.written import ImportedServer, ImportedServers
 from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
-from mcp_hub.cli.servers_file.kept_secrets import FOLDER, KeptSecrets, without_secrets
-from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile
+from mcp_hub.cli.servers_file.kept_secrets import FOLDER, KEPT, KEPT_HERE, KeptSecrets, place_name, without_secrets
+from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile, findings_about
 from mcp_hub.config.load.imported import sources_of
-from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, resolve
+from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, is_keyring_closed, resolve
 from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
@@ -174,16 +174,15 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
     Raises `ConfigError` if the configuration cannot be read, and `EditRefused` if it cannot be edited.
     """
     servers = file.servers()
-    known = {identity(own): name for name, own in servers.items() if isinstance(own, dict)}
+    known = _KnownServers(servers, probe)
     ports = _ports(file)
-    taken: list[TakenServer] = []
     there: list[FoundServer] = []
     named: dict[str, list[FoundServer]] = {}
     skipped = list(found.skipped)
     every = merged(found.servers, servers)
+    fresh: list[TakenServer] = []
     for one in every:
-        same = (known.get(identity(without_secrets(name, one.own, probe.keep))) for name in servers)
-        if (name := next(filter(None, same), None)) is not None:
+        if (name := known.name_of(one.own)) is not None:
             there += one.found
             named.setdefault(name, []).extend(one.found)
             skipped += _skipped(one, f"the hub has it already, as {name}")
@@ -191,16 +190,16 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
             skipped += _skipped(one, "it is this hub")
         else:
             own = without_secrets(one.name, one.own, secrets.keep)
-            if (reason := _refusal(file, PutServer(one.name, own))) is not None:
-                skipped += _skipped(one, f"it has failed: {reason}")
-            else:
-                taken.append(TakenServer(one.name, own, tuple(one.found)))
+            fresh.append(TakenServer(one.name, own, tuple(one.found)))
+    refused = _refusals(file, [PutServer(one.name, one.own) for one in fresh])
+    for name, reason in refused.items():
+        skipped += [gone for one in fresh if one.name == name for gone in _skipped(one, f"it has failed: {reason}")]
     sources = dict.fromkeys(one.source for one in found.servers)
     doubles = sum(len(one.found) - 1 for one in every)
     return ImportPlan(
         file,
         secrets,
-        tuple(taken),
+        tuple(one for one in fresh if one.name not in refused),
         tuple(there),
         tuple(skipped),
         tuple(found.problems),
@@ -259,25 +258,67 @@ def _free(name: str, client: str, names: Collection[str]) -> str:
 def _has_value(name: str, env: Mapping[str, str], folder: Path) -> bool:
     if ":" not in name:
         return bool(env.get(name))
+    if is_keyring_closed() and name.startswith("keyring:"):
+        return True  # it may have one
     try:
         return bool(resolve(f"${{{name}}}", env, folder).text)
     except Unresolved:
         return False
 
 
-def _skipped(one: MergedServer, reason: str) -> list[SkippedServer]:
+def _skipped(one: MergedServer | TakenServer, reason: str) -> list[SkippedServer]:
     return [SkippedServer(found.name, found.source, reason) for found in one.found]
 
 
-def _refusal(file: ServersFile, change: PutServer) -> str | None:
-    """The mistakes for which the hub would not take the server."""
-    try:
-        file.changed_text([change])
-    except EditRefused:
-        raise
-    except ConfigError as error:
-        return "; ".join(f"{one.path}: {one.message} [{one.code}]" for one in error.findings)
-    return None
+def _refusals(file: ServersFile, changes: Sequence[PutServer]) -> dict[str, str]:
+    """The mistakes for which the hub would not take servers, by their names.
+
+    The file is read once for all that are right. Raises `EditRefused`.
+    """
+    refused: dict[str, str] = {}
+    while left := [change for change in changes if change.name not in refused]:
+        try:
+            file.changed_text(left)
+        except EditRefused:
+            raise
+        except ConfigError as error:
+            mistakes = {change.name: findings_about(change.name, error.findings) for change in left}
+            fresh = {name: _listed(findings) for name, findings in mistakes.items() if findings}
+            refused |= fresh or {left[0].name: _listed(error.findings)}
+        else:
+            break
+    return refused
+
+
+def _listed(findings: Iterable[ConfigFinding]) -> str:
+    return "; ".join(f"{one.path}: {one.message} [{one.code}]" for one in findings)
+
+
+class _KnownServers:
+    """The servers of the configuration, so that one that was found is known again with its secrets, by few looks."""
+
+    def __init__(self, servers: Mapping[str, object], probe: KeptSecrets) -> None:
+        self._probe = probe
+        self._servers = [*servers]
+        self._names = {identity(own): name for name, own in servers.items() if isinstance(own, dict)}
+        self._alike: dict[str, list[str]] = {}
+        for text in self._names:
+            self._alike.setdefault(KEPT.sub("", text), []).append(text)
+
+    def name_of(self, own: JsonObject) -> str | None:
+        """The name of the server that is this one; None if there is none.
+
+        Its secrets are kept under its name, or under the one that it had when they were moved.
+        """
+        alike = self._alike.get(KEPT.sub("", identity(without_secrets("", own, lambda *_: KEPT_HERE))), [])
+        places = {place for text in alike for place in KEPT.findall(text)}
+        starts = {name: place_name(f"{name}.x")[:-1] for name in self._servers} if places else {}
+        names = [name for name, start in starts.items() if any(place.startswith(start) for place in places)]
+        for name in names or self._servers[: 1 if alike else 0]:
+            same = self._names.get(identity(without_secrets(name, own, self._probe.keep)))
+            if same is not None:
+                return same
+        return None
 
 
 def _ports(file: ServersFile) -> tuple[int, ...]:

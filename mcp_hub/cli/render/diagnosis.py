@@ -14,14 +14,19 @@ from mcp_hub.types import UpstreamState, UpstreamStatus
 
 _NO_PACKAGE: Final = re.compile(r"npm (error|ERR!).*\bE?404\b|not found in the package registry", re.IGNORECASE)
 """Output of npx and uvx about a package that does not exist."""
-
-
+_SENTENCE: Final = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
+_VERBS: Final = frozenset({advice.fix.split()[0] for advice in CODES.values()} | {"Did", "Decorate"})
+"""The words with which advice begins."""
+_NO_ADVICE: Final = re.compile(r"Read (?!its|the|what)|(List|Call|Log|Name|Report) (is|was|has|of|not|to)\b")
+"""Errors of servers begin with them, too: "Read timed out"."""
+_INLINE: Final = re.compile(r': ((?:run|set) "[^()]*?")(?= \(HTTP|$)')
+"""Advice within a sentence of the hub: `requires a login: run "mcp-hub login team" (HTTP 401)`."""
 _OF_NEWER_HUBS: Final = CODES["start_failed"]
 """The advice for a code that this version does not know: that of a newer hub at --url."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """The verdict about one server: a code, the problem, and its last lines.
+    """The verdict about one server: a code, the problem, which says what is, and its last lines.
 
     `program` is what it runs or its URL; `seconds` until it was ready or had failed, None if it was neither in time,
     or ran already.
@@ -37,6 +42,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     """Folders without the program."""
     variables: tuple[str, ...] = ()
     """Variables of this shell that the server may lack: for `pass_env`."""
+    advice: str = ""
+    """The steps that the message of the failure names; empty for those of its code."""
 
     @property
     def is_ok(self) -> bool:
@@ -44,10 +51,26 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def fix(self) -> str:
-        """The advice for the code, or for a package that does not exist."""
+        """The advice for the code, or for a package that does not exist; that of the failure itself is `advice`."""
         if any(_NO_PACKAGE.search(line) for line in self.lines):
             return "The package does not exist: check the name in `args`."
         return CODES.get(self.code, _OF_NEWER_HUBS).fix
+
+    def about(self, message: str) -> "Diagnosis":
+        """The verdict with another message of the failure."""
+        problem, advice = told_apart(message)
+        return msgspec.structs.replace(self, problem=problem, advice=advice)
+
+
+def told_apart(message: str) -> tuple[str, str]:
+    """The facts in a message of the hub, and its advice, which may be empty."""
+    first, *others = _SENTENCE.split(message)
+    advice = [one for one in others if one.split(" ")[0].rstrip(",:") in _VERBS and _NO_ADVICE.match(one) is None]
+    problem = " ".join([first, *(one for one in others if one not in advice)])
+    if (inline := _INLINE.search(problem)) is not None:
+        problem = problem[: inline.start()] + problem[inline.end() :]
+        advice.append(f"{inline[1][0].upper()}{inline[1][1:]}.")
+    return problem, " ".join(advice)
 
 
 def diagnose(own: ServerInfo) -> Diagnosis:
@@ -61,7 +84,8 @@ def diagnose(own: ServerInfo) -> Diagnosis:
         case UpstreamState.STARTING if status.reason is None:
             return Diagnosis(status, "start_timeout", "It is still starting.", tuple(last_lines(status)))
         case _:
-            return Diagnosis(status, status.code or "start_failed", reason(status), tuple(last_lines(status)))
+            found = Diagnosis(status, status.code or "start_failed", lines=tuple(last_lines(status)))
+            return found.about(reason(status))
 
 
 def _of_lists(own: ServerInfo) -> tuple[str, str]:

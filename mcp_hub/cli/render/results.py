@@ -135,10 +135,19 @@ def _summary(kind: str, named: JsonObject, data: object) -> str:
     return f"[{' '.join([kind, *said])}]"
 
 
+_LISTINGS: Final = {"Unknown tool: ": "mcp-hub tools", "Unknown stream: ": "mcp-hub streams"}
+
+
 def with_code(error: RpcError, message: str | None = None) -> str:
-    """`message`, or that of the error, with the stable code if the error is the hub's own."""
+    """`message`, or that of the error, with the stable code if the error is the hub's own.
+
+    A name that does not exist, and that no other is like, gets the command that lists the names.
+    """
     said = error.message if message is None else message
     is_own = error.raw is None or type(error).symbol != RpcError.symbol
+    listing = next((command for begin, command in _LISTINGS.items() if error.message.startswith(begin)), None)
+    if is_own and listing is not None and "Did you mean" not in said and "state" not in error.about_upstream:
+        said = f"{said.rstrip('.')}. List them with: {listing}"
     return f"{said} [{error.symbol}]" if is_own else said
 
 

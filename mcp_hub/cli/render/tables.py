@@ -32,7 +32,9 @@ STYLES: Final = {
     UpstreamState.DISABLED: "dim",
     UpstreamState.STOPPED: "dim",
 }
-_WITHOUT_VALUE: Final = frozenset({"variable_not_set", "file_unreadable", "keyring_unavailable"})
+_WITHOUT_VALUE: Final = frozenset(
+    {"variable_not_set", "file_unreadable", "keyring_unavailable", "command_refused", "lookup_failed"}
+)
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 

@@ -6,12 +6,14 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.cli.servers_file.atomic import edit_file
-from mcp_hub.codes.advice import with_extra
+from mcp_hub.codes.advice import keyring_command, with_extra
+from mcp_hub.config.load.interpolate import is_keyring_closed
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secrets_of_url
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN, read_file
@@ -22,6 +24,14 @@ FOLDER: Final = "secrets"
 SERVICE: Final = "mcp-hub"
 """The name under which entries of the keyring belong to the hub."""
 
+KEPT: Final = re.compile(rf"\$\{{(?:file:{FOLDER}|keyring:{SERVICE})/([^}}]*)\}}")
+"""The `${…}` of a value that is kept, and the name of its place."""
+KEPT_HERE: Final = f"${{file:{FOLDER}/}}"
+
+_SERVICE: Final = "backends.SecretService."
+_SILENT: Final = re.compile(r"backends\.(SecretService|Windows|fail|null)\.|PlaintextKeyring")
+"""Kinds of keyrings that never open a dialog, or say whether they are locked."""
+
 Keep = Callable[[str, str, str], str]
 """Called with a server, the name of a value, and the value; returns the `${…}` for it."""
 
@@ -30,12 +40,13 @@ class KeptSecrets:
     """Values by the `${…}` that stands for them; `store` writes all of them, none before.
 
     They are kept in the folder `secrets` beside the configuration, each in a file with the mode 0600, or with `keyring`
-    in the keyring. Every value is masked from now on.
+    in the keyring. Every value is masked from now on. A keyring that would ask for its password is refused unless it
+    `asks`.
     """
 
-    def __init__(self, folder: Path, *, keyring: bool = False) -> None:
+    def __init__(self, folder: Path, *, keyring: bool = False, asks: bool = True) -> None:
         self._folder = folder / FOLDER
-        self._keyring = _keyring() if keyring else None
+        self._keyring = _keyring(asks=asks) if keyring else None
         self._kept: dict[str, str] = {}
 
     def keep(self, server: str, name: str, value: str) -> str:
@@ -45,7 +56,7 @@ class KeptSecrets:
     def keep_as(self, name: str, value: str) -> str:
         """The `${…}` for a value that several servers may use."""
         learn([value])
-        place = _place(name)
+        place = place_name(name)
         while self._found(place) not in (None, value):
             place += "_"
         self._kept[place] = value
@@ -56,20 +67,21 @@ class KeptSecrets:
 
         A file that is there wins; else the keyring if it can be used; else it is a file.
         """
-        place = _place(name)
+        place = place_name(name)
         file = f"${{file:{FOLDER}/{place}}}"
         if self._keyring is None and (self._folder / place).exists():
             return file, True
         keyring = _usable_keyring() if self._keyring is None else self._keyring
         if keyring is None:
             return file, False
-        return f"${{keyring:{SERVICE}/{place}}}", _get(keyring, place) is not None
+        has_value = not is_keyring_closed() and _get(keyring, place) is not None
+        return f"${{keyring:{SERVICE}/{place}}}", has_value
 
     def command(self, reference: str) -> str:
         """The command by which a person sets the value of such a `${…}`."""
         kind, _, place = reference[2:-1].partition(":")
         if kind == "keyring":
-            return f"keyring set {SERVICE} {place.rpartition('/')[2]}"
+            return keyring_command(SERVICE, place.rpartition("/")[2])
         file = self._folder / place.rpartition("/")[2]
         if os.name == "nt":
             return f"notepad {subprocess.list2cmdline([str(file)])}"
@@ -163,30 +175,64 @@ def _replaced(text: str, secrets: Collection[str], server: str, name: str, keep:
     return re.sub("|".join(map(re.escape, found)), lambda match: keep(server, names[match[0]], match[0]), text)
 
 
-def _place(name: str) -> str:
+def place_name(name: str) -> str:
     """The name of a file or of an entry for a value."""
     return re.sub(r"[^\w.-]", "_", name).lstrip(".") or "value"
 
 
 def _usable_keyring() -> Any:
-    """The keyring of the system; None if it is not installed, locked, or a stand-in that keeps nothing."""
+    """The keyring of the system; None if it is not installed, locked, or a stand-in that keeps nothing.
+
+    Where it must not be opened, nobody knows whether it is locked.
+    """
     try:
         keyring = importlib.import_module("keyring")
         backend = getattr(keyring, "get_keyring", None)
         if backend is not None and backend().priority <= 0:
             return None
-        keyring.get_password(SERVICE, SERVICE)
+        if not is_keyring_closed():
+            keyring.get_password(SERVICE, SERVICE)
     except Exception:  # each system's keyring has errors of its own
         return None
     return keyring
 
 
-def _keyring() -> Any:
+def _keyring(*, asks: bool) -> Any:
     try:
-        return importlib.import_module("keyring")
+        keyring = importlib.import_module("keyring")
     except ImportError:
         said = f"no keyring is installed. Install it with: {with_extra('keyring')}"
         raise ConfigError(ConfigFinding("keyring_unavailable", said)) from None
+    if not asks and may_open_dialog():
+        said = "the keyring may ask for its password, and --yes opens no dialog. Unlock it, or leave out --yes."
+        raise ConfigError(ConfigFinding("keyring_unavailable", said))
+    return keyring
+
+
+def may_open_dialog() -> bool:
+    """Whether a look into the keyring could ask a person for a password: it is locked, or of a kind that cannot say."""
+    try:
+        keyring: Any = importlib.import_module("keyring")
+        backend = keyring.get_keyring()
+    except Exception:  # there is none; each system's keyring has errors of its own
+        return False
+    for one in getattr(backend, "backends", [backend]):
+        kind = f"{type(one).__module__}.{type(one).__qualname__}"
+        if _SERVICE in kind and _is_service_locked(one) or _SILENT.search(kind) is None:
+            return True
+    return False
+
+
+def _is_service_locked(backend: Any) -> bool:
+    """Whether the collection of the Secret Service is locked, or not there; it is not made."""
+    try:
+        service = importlib.import_module("secretstorage")
+        with closing(service.dbus_init()) as bus:
+            name = getattr(backend, "preferred_collection", None)
+            found = service.Collection(bus, name) if name else service.get_collection_by_alias(bus, "default")
+            return bool(found.is_locked())
+    except Exception:  # of D-Bus, too
+        return True
 
 
 def _get(keyring: Any, name: str) -> str | None:

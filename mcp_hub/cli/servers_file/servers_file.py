@@ -9,10 +9,10 @@ import msgspec
 
 from mcp_hub.cli.servers_file.atomic import FileEdit, edit_file
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER
-from mcp_hub.config.edit.entries import NotEditable, put, remove
+from mcp_hub.config.edit.entries import NotEditable, put, put_new, remove
 from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
-from mcp_hub.config.load.load import find_config, load, parse, usual_place
+from mcp_hub.config.load.load import commands_refused, find_config, load, parse, usual_place
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, read_bytes
 from mcp_hub.config.quantities import as_flag
@@ -22,7 +22,7 @@ from mcp_hub.types import JsonObject
 
 HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
 """The first line of a new file."""
-UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable")
+UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable", "command_refused")
 """Codes of a `${…}` that has no value yet: the server is written anyway."""
 
 
@@ -108,7 +108,9 @@ class ServersFile(msgspec.Struct, frozen=True):
     def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
         """The `${…}` of these servers that have no value yet."""
         try:
-            loaded = parse(self._decoded(self._content() or b""), str(self.path), self.env, self.folder, lenient=True)
+            text = self._decoded(self._content() or b"")
+            refusal = commands_refused(self.path, self.path.stat(), is_named=True) if self.path.exists() else None
+            loaded = parse(text, str(self.path), self.env, self.folder, lenient=True, refusal=refusal)
         except ConfigError as error:
             findings: Sequence[ConfigFinding] = error.findings
         else:
@@ -131,10 +133,25 @@ class ServersFile(msgspec.Struct, frozen=True):
     def changed(self, before: bytes | None, changes: Sequence[Change]) -> bytes:
         """The bytes with the changes; nothing is read or written. Raises as `change`."""
         text = HEAD if before is None else self._decoded(before)
-        for change in changes:
+        fresh = self._fresh(text, changes)
+        text = text if fresh is None else fresh
+        for change in changes if fresh is None else ():
             text = self._with(text, change)
         self._check(text, [change.name for change in changes if isinstance(change, PutServer)])
         return text.encode()
+
+    def _fresh(self, text: str, changes: Sequence[Change]) -> str | None:
+        """The text with all changes at once, if each puts a server that is not there; else None: one after another."""
+        puts = {change.name: change.own for change in changes if isinstance(change, PutServer)}
+        if len(puts) < max(len(changes), 2):
+            return None
+        holder, servers = self._read(text)
+        if puts.keys() & servers.keys():
+            return None
+        try:
+            return put_new(text, self.path.name, (holder,), puts)
+        except NotEditable:
+            return None  # which names the server
 
     def _with(self, text: str, change: Change) -> str:
         holder, servers = self._read(text)
@@ -205,6 +222,11 @@ class ServersFile(msgspec.Struct, frozen=True):
             own = [one for one in error.findings if one.code not in UNRESOLVED and _is_about(one, names)]
             if own:
                 raise ConfigError(*own) from None
+
+
+def findings_about(name: str, findings: Sequence[ConfigFinding]) -> list[ConfigFinding]:
+    """Those of the findings that are about this server."""
+    return [one for one in findings if _is_about(one, [name])]
 
 
 def _is_about(finding: ConfigFinding, names: Sequence[str]) -> bool:

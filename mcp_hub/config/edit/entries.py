@@ -6,7 +6,7 @@ merge keys make uncertain is refused, never made.
 
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -47,17 +47,21 @@ def put(text: str, name: str, path: Keys, value: object) -> str:
     snippet = writing.flow(_nested(path, value), as_json=True) if is_json(text, name) else _block(path, value)
 
     def changed(data: object) -> object:
-        tree: JsonObject = copy.deepcopy(data) if isinstance(data, dict) else {}
-        at = tree
-        for key in above:
-            if at.get(key) is not None and not isinstance(at[key], dict):
-                raise NotEditable(f"{key} is not a mapping", snippet)
-            at[key] = at.get(key) or {}
-            at = at[key]
-        at[last] = value
-        return tree
+        return _with(data, above, {last: value}, snippet)
 
     return _edited(text, name, lambda doc: doc.put(path, value), changed, snippet)
+
+
+def put_new(text: str, name: str, above: Keys, members: Mapping[str, object]) -> str:
+    """The text with these members, which are not there yet, in the mapping at the path `above`: `put` of all at once.
+
+    The text is read twice, however many they are. Raises as `put`.
+    """
+    value = dict(members)
+    snippet = writing.flow(_nested(above, value), as_json=True) if is_json(text, name) else _block(above, value)
+    return _edited(
+        text, name, lambda doc: doc.put_new(above, value), lambda data: _with(data, above, value, snippet), snippet
+    )
 
 
 def remove(text: str, name: str, path: Keys) -> str:
@@ -76,6 +80,19 @@ def remove(text: str, name: str, path: Keys) -> str:
         return tree
 
     return _edited(text, name, lambda doc: doc.remove(path), changed, "")
+
+
+def _with(data: object, above: Sequence[str], members: Mapping[str, object], snippet: str) -> JsonObject:
+    """A copy of the data with these members in the mapping at the path."""
+    tree: JsonObject = copy.deepcopy(data) if isinstance(data, dict) else {}
+    at = tree
+    for key in above:
+        if at.get(key) is not None and not isinstance(at[key], dict):
+            raise NotEditable(f"{key} is not a mapping", snippet)
+        at[key] = at.get(key) or {}
+        at = at[key]
+    at.update(members)
+    return tree
 
 
 def _edited(
@@ -140,11 +157,20 @@ class _Text(msgspec.Struct, frozen=True):
                 raise _Uncertain
             pair = spans.find(node, key)
             if pair is None:
-                return self._inserted(node, found, key, inner)
+                return self._inserted(node, found, {key: inner})
             if depth == len(path) - 1 or not spans.pairs(pair.value):
                 return self._replaced(node, pair, inner)
             node = pair.value
         raise AssertionError("a path has a key")
+
+    def put_new(self, above: Keys, members: Mapping[str, object]) -> str:
+        holder = spans.walk(self.root, above)
+        found = None if holder is None else spans.pairs(holder.value)
+        if holder is None or not found:
+            return self.put(above, members)
+        if {pair.key.value for pair in found} & members.keys():
+            raise _Uncertain
+        return self._inserted(holder.value, found, members)
 
     def remove(self, path: Keys) -> str:
         node = self.root
@@ -161,9 +187,10 @@ class _Text(msgspec.Struct, frozen=True):
         begin = spans.line_start(self.text, pair.start)
         return self.text[:begin] + self.text[spans.line_end(self.text, spans.end(self.text, pair.value)) :]
 
-    def _inserted(self, node: yaml.Node, found: list[Pair], key: str, value: object) -> str:
+    def _inserted(self, node: yaml.Node, found: list[Pair], members: Mapping[str, object]) -> str:
         if spans.is_flow(node):
-            return self._with_item(node, found, f"{writing.flow(key, as_json=self.is_json)}: {self._flow(value)}")
+            items = [f"{writing.flow(key, as_json=self.is_json)}: {self._flow(own)}" for key, own in members.items()]
+            return self._with_items(node, found, items)
         own_lines = (spans.indent(self.text, pair.start) for pair in found)
         blanks = next((blanks for blanks in own_lines if blanks is not None), None)
         if blanks is None:  # every key is an explicit one: "? key"
@@ -173,7 +200,8 @@ class _Text(msgspec.Struct, frozen=True):
             if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) < len(blanks):
                 break
             at += len(line)
-        return self._with_lines(at, writing.entry(key, value, len(blanks), self.step))
+        entries = (writing.entry(key, own, len(blanks), self.step) for key, own in members.items())
+        return self._with_lines(at, [line for lines in entries for line in lines])
 
     def _replaced(self, node: yaml.Node, pair: Pair, value: object) -> str:
         old, text = pair.value, self.text
@@ -208,24 +236,25 @@ class _Text(msgspec.Struct, frozen=True):
             before += self.line_break
         return before + "".join(line + self.line_break for line in lines) + after
 
-    def _with_item(self, node: yaml.Node, found: list[Pair], item: str) -> str:
-        """The text with one more pair in brackets, on a line of its own if its neighbour has one."""
-        text, close = self.text, spans.end(self.text, node) - 1
+    def _with_items(self, node: yaml.Node, found: list[Pair], items: Sequence[str]) -> str:
+        """The text with more pairs in brackets, each on a line of its own if their neighbour has one."""
+        text, close, line = self.text, spans.end(self.text, node) - 1, ", ".join(items)
         if not found:
-            return text[: spans.start(node)] + text[spans.start(node) : close].rstrip(" ") + item + text[close:]
+            return text[: spans.start(node)] + text[spans.start(node) : close].rstrip(" ") + line + text[close:]
         last = spans.end(text, found[-1].value)
         comma = self._comma(last, close)
         behind = comma or last
         blanks = text[spans.line_start(text, found[-1].start) : found[-1].start]
         if blanks.strip():  # not on a line of its own
-            return text[:behind] + ("" if comma else ",") + f" {item}" + ("," if comma else "") + text[behind:]
+            return text[:behind] + ("" if comma else ",") + f" {line}" + ("," if comma else "") + text[behind:]
         line_end = text.find("\n", behind, close)
         if line_end < 0:
             line_end = behind
         elif text[line_end - 1] == "\r":
             line_end -= 1
         first = text[:last] + ("" if comma else ",") + text[last:line_end]
-        return first + self.line_break + blanks + item + ("," if comma else "") + text[line_end:]
+        lines = f",{self.line_break}{blanks}".join(items)
+        return first + self.line_break + blanks + lines + ("," if comma else "") + text[line_end:]
 
     def _without_item(self, node: yaml.Node, pair: Pair) -> str:
         """The text without a pair in brackets and the comma between it and a neighbour."""

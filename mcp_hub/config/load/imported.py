@@ -224,9 +224,9 @@ class Translator(msgspec.Struct, frozen=True):
 
 
 def _is_lookup(reference: str) -> bool:
-    """Whether a reference stands for a file or an entry of the keyring."""
+    """Whether a reference stands for a file, an entry of the keyring or the output of a command."""
     kind, colon, _ = reference.partition(":")
-    return bool(colon) and kind in ("file", "keyring")
+    return bool(colon) and kind in ("file", "keyring", "cmd")
 
 
 def _names(origin: ForeignFile, env: Mapping[str, str]) -> dict[str, str]:
@@ -302,7 +302,8 @@ def values_in_place(env: Mapping[str, str], learn: Callable[[str, str, str], Non
 
 
 def sources_of(entry: object) -> tuple[str, ...]:
-    """All that a server of our form takes from outside, in order: names of variables, `file PATH`, `keyring NAME`."""
+    """All that a server of our form takes from outside, in order: names of variables, `file PATH`, `keyring NAME`,
+    `cmd PROGRAM`."""
     passed = entry.get("pass_env") if isinstance(entry, dict) else None
     names = [f"${name}" for name in (passed if isinstance(passed, list) else ())]
     for reference in _references(entry):

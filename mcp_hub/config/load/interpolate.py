@@ -3,24 +3,30 @@
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
 contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
 literal `${`. `${client.cwd}` and `${client.root}` stay in `cwd`, `args` and `env` of a server, where each client has
-values of its own. Nothing nests, and inserted text is not searched again. Files of other clients are brought into
-this notation first (`load.notations`).
+values of its own (`fill_client`). `${cmd:program argument}` is the output of a program, which is not run here but when
+the server starts. Nothing nests, and inserted text is not searched again. Files of other clients are brought into this
+notation first (`load.notations`).
 """
 
 import errno
 import importlib
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mcp_hub.codes.advice import with_extra
+from mcp_hub.codes.advice import keyring_command, with_extra
 from mcp_hub.config.findings import DataPath, Finding
 from mcp_hub.config.load.secrets import is_secret
+from mcp_hub.config.schema.servers import COMMAND_OUTPUT, CommandLookup
 from mcp_hub.config.trust import problem_of_secret
 from mcp_hub.files import read_file
+from mcp_hub.types import Cause
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
@@ -29,7 +35,37 @@ CLIENTS_FOLDER: Final = "${client.cwd}"
 OF_CLIENTS: Final = frozenset({"client.cwd", "client.root"})
 """References that stand for a folder of the client, and are filled in when a process starts for it."""
 _FOR_CLIENTS: Final = frozenset({"cwd", "args", "env"})
+_OF_CLIENT: Final = re.compile(r"(\$+)\{client\.(cwd|root)\}")
+"""In a text that is filled in but for the folders of a client, an odd number of `$` makes a reference of the last one;
+each pair of them is one `$`."""
+_BEFORE_CLIENT: Final = re.compile(r"\$+(?=\{client\.(?:cwd|root)\})|\$+\Z")
+_is_closed: Final[ContextVar[bool]] = ContextVar("keyring_closed", default=False)
+_COMMAND: Final = "cmd:"
+_OF_COMMANDS: Final = frozenset({"env", "args", "headers", "bearer"})
+"""Keys of a server that may have outputs of commands: they are needed only when it starts."""
+NO_COMMANDS: Final = Cause("command_refused", "only a configuration file of your own runs the commands of ${cmd:…}")
+_NOT_HERE: Final = Cause(
+    "invalid_placeholder",
+    "${cmd:…} belongs into env, args, headers or bearer of a server. Write ${file:…} or ${VAR} here",
+)
+_ANY_SECRET: Final = "some value"
+"""A value that is a secret only by its name."""
 _SHORTEST_SECRET = 4  # what is shorter cannot be masked
+
+
+@contextmanager
+def closed_keyring() -> Iterator[None]:
+    """Nothing in this block looks into the keyring, which could open a dialog for its password."""
+    token = _is_closed.set(True)
+    try:
+        yield
+    finally:
+        _is_closed.reset(token)
+
+
+def is_keyring_closed() -> bool:
+    """Whether this is in such a block."""
+    return _is_closed.get()
 
 
 class Unresolved(ValueError):
@@ -41,11 +77,15 @@ class Unresolved(ValueError):
 
 
 class Resolved(NamedTuple):
-    """A text with every `${…}` filled in, the values that may be secret, and warnings about their sources."""
+    """A text with every `${…}` filled in, the values that may be secret, and warnings about their sources.
+
+    `parts` are those of a text with outputs of commands, for which `COMMAND_OUTPUT` stands in `text`; else empty.
+    """
 
     text: str
     secrets: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
+    parts: tuple[str | CommandLookup, ...] = ()
 
 
 class Reference(NamedTuple):
@@ -90,18 +130,76 @@ def is_variable_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def resolve(text: str, env: Mapping[str, str], base: Path, *, for_clients: bool = False) -> Resolved:
-    """Fills in a text. Files are relative to `base`. `for_clients`: its folders of clients stay. Raises: Unresolved."""
+def resolve(
+    text: str, env: Mapping[str, str], base: Path, *, for_clients: bool = False, refusal: Cause | None = _NOT_HERE
+) -> Resolved:
+    """Fills in a text. Files are relative to `base`. `for_clients`: its folders of clients stay, for `fill_client`.
+
+    `refusal` is the reason why a `${cmd:…}` has no value here. None: it is one of the `parts`, and nothing is run.
+    Raises: Unresolved.
+    """
     parts: list[Resolved] = []
-    for literal, reference in _split(text):
-        parts.append(Resolved(literal))
+    pieces: list[str | CommandLookup] = []
+    complete, literal = "", ""
+    for written, reference in _split(text):
+        literal += written
+        pieces.append(written)
         if for_clients and reference in OF_CLIENTS:
-            parts.append(Resolved(f"${{{reference}}}"))
+            complete, literal = f"{complete}{_beside_client(literal, is_before=True)}${{{reference}}}", ""
+        elif reference is not None and reference.startswith(_COMMAND):
+            if refusal is not None:
+                raise Unresolved(*refusal)
+            literal += COMMAND_OUTPUT
+            pieces.append(parsed_command(reference))
         elif reference is not None:
             parts.append(_look_up(reference, env, base))
+            literal += parts[-1].text
+            pieces.append(parts[-1].text)
+    complete += _beside_client(literal, is_before=False) if for_clients else literal
     secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= _SHORTEST_SECRET)
     warnings = tuple(warning for part in parts for warning in part.warnings)
-    return Resolved("".join(part.text for part in parts), secrets, warnings)
+    if all(isinstance(piece, str) for piece in pieces):
+        return Resolved(complete, secrets, warnings)
+    if for_clients and clients_in(complete):
+        raise Unresolved("invalid_placeholder", "${cmd:…} and the folder of a client cannot stand in one text")
+    return Resolved(complete, secrets, warnings, tuple(pieces))
+
+
+def parsed_command(reference: str) -> CommandLookup:
+    """The program and its arguments in `cmd:PROGRAM ARG…`, split as a shell does (`shlex`). Raises: Unresolved."""
+    if "${" in reference:
+        said = '"${" inside "${cmd:…}" is not supported, and there is no shell. Run a script that has it'
+        raise Unresolved("invalid_placeholder", said)
+    try:
+        argv = shlex.split(reference.removeprefix(_COMMAND))
+    except ValueError as problem:
+        said = f'the command of ${{cmd:…}} cannot be split: {str(problem).lower()}. It ends at the first "}}"'
+        raise Unresolved("invalid_placeholder", f"{said}, also within quotes") from None
+    if not argv or not argv[0] or "\0" in reference:
+        raise Unresolved("invalid_placeholder", "expected ${cmd:PROGRAM ARG…}")
+    return CommandLookup(tuple(argv))
+
+
+def _beside_client(literal: str, *, is_before: bool) -> str:
+    """The literal as it stands beside references to folders of a client; `is_before`: right before one."""
+    return _BEFORE_CLIENT.sub(
+        lambda match: match[0] if match.end() == len(literal) and not is_before else match[0] * 2, literal
+    )
+
+
+def clients_in(text: str) -> set[str]:
+    """The folders of a client, `cwd` and `root`, that a text which is filled in otherwise refers to."""
+    return {match[2] for match in _OF_CLIENT.finditer(text) if len(match[1]) % 2}
+
+
+def fill_client(text: str, folder: Callable[[str], str]) -> str:
+    """The complete text for a client, with `folder("cwd")` or `folder("root")` in place of its references."""
+
+    def text_of(match: re.Match[str]) -> str:
+        dollars, is_reference = divmod(len(match[1]), 2)
+        return "$" * dollars + (folder(match[2]) if is_reference else f"{{client.{match[2]}}}")
+
+    return _OF_CLIENT.sub(text_of, text) if "{client." in text else text
 
 
 def _split(text: str) -> Iterator[tuple[str, str | None]]:
@@ -135,13 +233,15 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
         raise Unresolved("invalid_placeholder", f"${{{reference}}} belongs into cwd, args or env of a server")
     name, has_default, default = reference.removeprefix("env:").partition(":-")
     if not _NAME.fullmatch(name):
-        forms = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:path} or ${keyring:service/name}"
+        forms = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:path}, ${keyring:service/name} or ${cmd:PROGRAM ARG…}"
         raise Unresolved("invalid_placeholder", f"expected {forms}; $${{ is a literal ${{")
     if has_default and not env.get(name):
         return Resolved(default)
     if name not in env:
-        said = f"environment variable {name} is not set. Set it, or write ${{{name}:-default}}"
-        raise Unresolved("variable_not_set", said)
+        advice = f"write ${{{name}:-default}}"
+        if is_secret(name, _ANY_SECRET, is_from_outside=False):  # no default helps
+            advice = f"keep its value in a file of yours: ${{file:secrets/{name}}}"
+        raise Unresolved("variable_not_set", f"environment variable {name} is not set. Set it, or {advice}")
     return _secret(env[name]) if is_secret(name, env[name], is_from_outside=True) else Resolved(env[name])
 
 
@@ -154,6 +254,8 @@ def _entry(text: str) -> Resolved:
     service, slash, name = text.rpartition("/")
     if not (service and slash and name):
         raise Unresolved("invalid_placeholder", "expected ${keyring:service/name}")
+    if _is_closed.get():
+        raise Unresolved("keyring_unavailable", f"{service}/{name} is not looked up: the keyring could open a dialog")
     try:
         keyring: Any = importlib.import_module("keyring")
     except ImportError:
@@ -164,7 +266,7 @@ def _entry(text: str) -> Resolved:
     except Exception as problem:  # each system's keyring has errors of its own
         raise Unresolved("keyring_unavailable", f"the keyring cannot be read: {type(problem).__name__}") from None
     if not isinstance(found, str):
-        said = f"the keyring has no {service}/{name}. Store it with: keyring set {service} {name}"
+        said = f"the keyring has no {service}/{name}. Store it with: {keyring_command(service, name)}"
         raise Unresolved("keyring_unavailable", said)
     return _secret(found)
 
@@ -207,10 +309,17 @@ OnFailure = Callable[[DataPath, str, Unresolved], object]
 
 
 class Interpolation(msgspec.Struct):
-    """Fills in trees of plain data. Remembers the paths that changed, secret values and their paths, and warnings."""
+    """Fills in trees of plain data. Remembers the paths that changed, secret values and their paths, and warnings.
+
+    `refusal` is the reason why no command is run for the data; None if they may be. `commands` are texts with outputs
+    of commands, by server; `refused` if there was one that is not run.
+    """
 
     env: Mapping[str, str]
     base: Path
+    refusal: Cause | None = NO_COMMANDS
+    commands: dict[str, dict[DataPath, tuple[str | CommandLookup, ...]]] = msgspec.field(default_factory=dict)
+    refused: bool = False
     secrets: set[str] = msgspec.field(default_factory=set)
     changed: set[DataPath] = msgspec.field(default_factory=set)
     secret_at: set[DataPath] = msgspec.field(default_factory=set)
@@ -228,10 +337,15 @@ class Interpolation(msgspec.Struct):
 
     def _text(self, text: str, path: DataPath, on_failure: OnFailure) -> object:
         try:
-            for_clients = path[0] == "servers" and len(path) > 2 and path[2] in _FOR_CLIENTS
-            filled = resolve(text, self.env, self.base, for_clients=for_clients)
+            key = path[2] if path[0] == "servers" and len(path) > 2 else ""
+            refusal = self.refusal if key in _OF_COMMANDS else _NOT_HERE
+            filled = resolve(text, self.env, self.base, for_clients=key in _FOR_CLIENTS, refusal=refusal)
         except Unresolved as problem:
+            self.refused = self.refused or problem.code == NO_COMMANDS.code
             return on_failure(path, text, problem)
+        if filled.parts:
+            self.commands.setdefault(str(path[1]), {})[path[2:]] = filled.parts
+            self.secret_at.add(path)
         if filled.text != text:
             self.changed.add(path)
         self.take(path, filled.secrets, filled.warnings)

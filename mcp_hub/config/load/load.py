@@ -13,13 +13,16 @@ from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
 from mcp_hub.config.load.imported import in_our_form
 from mcp_hub.config.load.interpolate import (
     LEFT_OUT,
+    NO_COMMANDS,
     Interpolation,
     OnFailure,
     Unresolved,
+    clients_in,
     expand_home,
     resolve,
 )
 from mcp_hub.config.load.locate import LocatedData, half_findings, read_document
+from mcp_hub.config.load.notations import code_in
 from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secret_texts
 from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
@@ -29,7 +32,7 @@ from mcp_hub.config.schema.overrides import OverrideSettings
 from mcp_hub.config.schema.remote import is_cleartext
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.telemetry import PLACES
-from mcp_hub.config.trust import problem_of_config
+from mcp_hub.config.trust import problem_of_commands, problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import learn
@@ -131,9 +134,18 @@ def read(
     text, state = read_text_file(path, LARGEST_OWN, create=f"Create it with: mcp-hub init --config {path}")
     if (problem := problem_of_config(state, env)) is not None:
         raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
-    base = path.absolute().parent
-    parsed = parse(text, str(path), env, base, partly=partly, lenient=lenient, is_named=is_named)
+    base, refusal = path.absolute().parent, commands_refused(path, state, is_named=is_named)
+    parsed = parse(text, str(path), env, base, partly=partly, lenient=lenient, is_named=is_named, refusal=refusal)
     return replace(_with_overrides(parsed, overrides_of(path), env), stamp=FileStamp.of(state))
+
+
+def commands_refused(path: Path, state: os.stat_result, *, is_named: bool) -> Cause | None:
+    """Why no `${cmd:…}` of this file is run; None if they are. `state` is that of the file."""
+    if not is_named and path.absolute() != usual_place():
+        said = "nobody has named this file, so no command in it is run. Name it by --config"
+        return Cause("command_refused", said)
+    problem = problem_of_commands(state, path)
+    return None if problem is None else Cause("command_refused", problem)
 
 
 def _with_overrides(loaded: Loaded, place: Path, env: Mapping[str, str]) -> Loaded:
@@ -158,8 +170,10 @@ def parse(
     partly: bool = False,
     lenient: bool = False,
     is_named: bool = True,
+    refusal: Cause | None = NO_COMMANDS,
 ) -> Loaded:
-    """Checks the text of a file called `name`. Files are relative to `base`. Raises as `load`."""
+    """Checks the text of a file called `name`. Files are relative to `base`. Raises as `load`. `refusal` says why no
+    `${cmd:…}` in it is run; None if they may be."""
     if len(text) > LARGEST_OWN:
         raise ConfigError(ConfigFinding("config_too_large", f"larger than {LARGEST_OWN} characters", name))
     if any("\ud800" <= char <= "\udfff" for char in text):
@@ -170,7 +184,7 @@ def parse(
     if findings := half_findings(tree, (), text):  # it could not be shown or written to a file
         report.errors.extend(findings)
         raise report.failure()
-    interpolation = Interpolation(env, base)
+    interpolation = Interpolation(env, base, refusal)
     sources: Mapping[str, tuple[str, ...]] = {}
     data = document.data
     if is_theirs := isinstance(data, dict) and is_foreign(data, name, is_yaml=document.is_yaml):
@@ -178,14 +192,22 @@ def parse(
     failed: dict[str, Cause] | None = {} if lenient else None
     tree = _filled(tree, interpolation, report, failed)
     check_references(tree, interpolation.changed, report)
-    settings = validated(tree, report, partly=partly or is_theirs).failing(failed or {})
+    settings = _with_commands(validated(tree, report, partly=partly or is_theirs), failed or {}, interpolation)
     _check(settings, env, report)
     report.warnings += interpolation.warnings
     outside = interpolation.secrets | _passed_secrets(settings, env)
     secrets = frozenset(outside | secret_texts(settings, outside))
-    notes, is_named = report.located(_notes(settings, interpolation.secret_at)), is_named or not is_theirs
-    warnings = report.located(report.warnings)
+    notes, warnings = (report.located(found) for found in (_notes(settings, interpolation.secret_at), report.warnings))
+    is_named = is_named or not (is_theirs or interpolation.refused)
     return Loaded(settings, Path(name), secrets, warnings, notes=notes, sources=sources, is_named=is_named)
+
+
+def _with_commands(settings: Settings, failed: Mapping[str, Cause], interpolation: Interpolation) -> Settings:
+    """The settings in which the `failed` servers cannot start, with the commands of the others."""
+    settings = settings.failing(failed)
+    texts = {name: own for name, own in interpolation.commands.items() if settings.failure(name) is None}
+    servers = {name: own.with_commands(texts.get(name, {})) for name, own in settings.servers.items()}
+    return settings.model_copy(update={"servers": servers}) if texts else settings
 
 
 def _passed_secrets(settings: Settings, env: Mapping[str, str]) -> set[str]:
@@ -204,14 +226,8 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         report.warn(
             (), "no_servers", "there are no servers. Add one, for example: mcp-hub add time -- uvx mcp-server-time"
         )
-    for server, own in settings.servers.items():
-        if own.url is not None and own.enabled and is_cleartext(own.url):
-            said = "others on the network can read http://. Use https://."
-            report.warn(("servers", server, "url"), "cleartext_url", said)
-        general = settings.effective(server)
-        if general.hints == "approved" and general.approval == "off":
-            said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
-            report.warn(("servers", server, "hints" if own.hints else "approval"), "conflicting_keys", said)
+    for server in settings.servers:
+        _check_server(settings, server, report)
     if settings.hub.store.is_cleartext:
         said = "others on the network can read redis:// and its password. Use rediss:// or a private network."
         report.warn(("hub", "store", "url"), "cleartext_url", said)
@@ -221,6 +237,20 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
             said = f"less than the {_OWN_TOOLS} tokens of find_tools, read_tool, run_tool and read_result"
             said += '. To list no other tools, write "expose: search".'
             report.warn((*path, "budget"), "budget_too_small", said)
+
+
+def _check_server(settings: Settings, server: str, report: Findings) -> None:
+    entry, general = settings.servers[server], settings.effective(server)
+    if entry.url is not None and entry.enabled and is_cleartext(entry.url):
+        said = "others on the network can read http://. Use https://."
+        report.warn(("servers", server, "url"), "cleartext_url", said)
+    for index in code_in(entry.command or "", entry.args):
+        if clients_in(entry.args[index]):
+            said = "a folder's name can hold code. Set a variable by env, and use that in the code."
+            report.warn(("servers", server, "args", index), "client_in_code", said)
+    if general.hints == "approved" and general.approval == "off":
+        said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
+        report.warn(("servers", server, "hints" if entry.hints else "approval"), "conflicting_keys", said)
 
 
 def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Finding]:

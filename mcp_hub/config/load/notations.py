@@ -5,7 +5,7 @@ but whether a variable is set.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -34,7 +34,7 @@ _EXPANDS_ENV: Final = frozenset("cline cursor devin kilo roo vscode vscode-insid
 _EXPANDS_NAMES: Final = frozenset("amp claude-code copilot factory gemini librechat qwen".split())
 """Clients that fill in `${env:VAR}`, or `${VAR}`, in arguments; others pass it on as it is written."""
 _WORKSPACE: Final = frozenset(("workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "CLAUDE_PROJECT_DIR"))
-_LOOKUPS: Final = ("file:", "keyring:")
+_LOOKUPS: Final = ("file:", "keyring:", "cmd:")
 _ASKED_OF_EDITOR: Final = ("command:", "config:", "workspaceFolder:")
 _OF_EDITOR: Final = re.compile(
     r"(relative)?[fF]ile([A-Z]\w*)?|relativeFileDirname|cwd|execPath|lineNumber|columnNumber|selectedText"
@@ -46,6 +46,21 @@ _READS_FILES: Final = frozenset(("devin",))
 """Clients that fill in `${file:path}`."""
 _SHELLS: Final = frozenset("sh bash dash zsh ksh ash fish pwsh powershell".split())
 _SCRIPT: Final = re.compile(r"-[A-Za-z]*c|-Command", re.IGNORECASE)
+_PYTHONS: Final = re.compile(r"(?:python|pypy)[\d.]*w?")
+_CODE: Final[Mapping[str, re.Pattern[str]]] = {
+    "cmd": re.compile(r"/[ck]", re.IGNORECASE),
+    "python": re.compile(r"-[A-Za-z]*c"),
+    "deno": re.compile("eval"),
+    "php": re.compile("-r|--run"),
+    **dict.fromkeys(_SHELLS, _SCRIPT),
+    **dict.fromkeys(
+        ("node", "bun", "tsx", "perl", "ruby", "osascript", "lua"), re.compile("-[A-Za-z]*[epE]|--eval|--print")
+    ),
+    **dict.fromkeys(("npx", "npm", "su", "script", "flock"), re.compile("-c|--call|--command")),
+}
+"""The option right before code, by program."""
+_JOINS: Final = frozenset(("cmd", "pwsh", "powershell"))
+"""Programs that take all that follows for code."""
 _NAMES: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ALWAYS: Final = frozenset("PATH HOME USER LOGNAME SHELL LANG PWD TERM TZ TMPDIR".split())
 """Variables that every server has."""
@@ -205,6 +220,21 @@ def script_of(entry: JsonObject) -> int | None:
             return index  # of the next word, among the arguments
         is_shell = is_shell and word.startswith("-") or _program(word) in _SHELLS
     return None
+
+
+def code_in(command: str, args: Sequence[str]) -> Iterator[int]:
+    """The indices of the arguments that a shell or another interpreter of this server reads as code."""
+    program, is_code, is_rest = "", False, False
+    for index, word in enumerate((command, *args)):
+        option, equals, _ = word.partition("=")
+        before = _CODE.get(program)
+        if is_code or is_rest or equals and before is not None and before.fullmatch(option):
+            yield index - 1
+        is_code = before is not None and before.fullmatch(word) is not None
+        is_rest |= is_code and program in _JOINS
+        name = _program(word)
+        name = "python" if _PYTHONS.fullmatch(name) else name
+        program = name if name in _CODE else program
 
 
 def _program(word: str) -> str:

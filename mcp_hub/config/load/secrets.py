@@ -19,7 +19,7 @@ from mcp_hub.config.load.public import (
     says_secret,
     secret_forms,
 )
-from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.servers import COMMAND_OUTPUT, ServerSettings
 from mcp_hub.config.schema.settings import Settings
 
 _SHORTEST: Final = 4
@@ -63,13 +63,13 @@ def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[st
     for name, value in hub.telemetry.headers.items():
         found.update(_value(name, value.get_secret_value()))
     for server in servers:
-        found |= _of_server(server)
+        found |= secrets_of_server(server)
     for url in (*(issuer.jwks_url for issuer in issuers), *from_outside):
         found.update(_parts(url or ""))
     return found - {""}
 
 
-def _of_server(server: ServerSettings) -> set[str]:
+def secrets_of_server(server: ServerSettings) -> set[str]:
     """The secrets of a server. In one that is off, `${…}` may stand for values that it does not have: names only."""
     literal = _REFERENCE if not server.enabled else _NOTHING
     found = server.oauth.secrets() if server.oauth else set()
@@ -79,7 +79,7 @@ def _of_server(server: ServerSettings) -> set[str]:
     sent = [(name, value.get_secret_value()) for name, value in server.headers.items()]
     for name, value in (*sent, *server.env.items()):
         found.update(_value(name, literal.sub("", value)))
-    return found | set(_parts(literal.sub("", server.url or "")))
+    return (found | set(_parts(literal.sub("", server.url or "")))) - {COMMAND_OUTPUT}
 
 
 def secret_arguments(args: list[str]) -> dict[int, set[str]]:

@@ -1,8 +1,10 @@
 """One entry under `servers`: its keys, which of them belong together, and the keys of other clients."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, model_validator
+import msgspec
+from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_validator
 
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.quantities import as_flag
@@ -41,6 +43,20 @@ _NOT_FOR_FUNCTIONS = {
     "logs": "each log message goes to the call that it belongs to",
 }
 _NOT_FOR_FOLDERS = dict.fromkeys(("start", "idle_stop", "logs"), "nothing is started for it")
+
+
+COMMAND_OUTPUT: Final = "${cmd}"
+"""Stands in a text of the settings for the output of a command, which the hub does not have yet."""
+
+
+class CommandLookup(msgspec.Struct, frozen=True):
+    """A program and its arguments, whose output is a value: `${cmd:PROGRAM ARG…}`."""
+
+    argv: tuple[str, ...]
+
+
+CommandTexts = Mapping[tuple[str | int, ...], tuple[str | CommandLookup, ...]]
+"""Texts of a server with outputs of commands, in parts, by their place: `("env", "TOKEN")`, `("args", 0)`."""
 
 
 class TlsSettings(Section):
@@ -116,6 +132,7 @@ class ServerSettings(Section):
     hints: AtOnce[HintRule | None] = None
     per_tool: AtOnce[dict[Text, ToolSettings]] = {}
     description: AtOnce[str | None] = None
+    _command_texts: CommandTexts = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -198,6 +215,33 @@ class ServerSettings(Section):
         """The headers that a remote server is sent with every request, credentials included."""
         sent = {name: value.get_secret_value() for name, value in self.headers.items()}
         return sent if self.bearer is None else {**sent, "Authorization": f"Bearer {self.bearer.get_secret_value()}"}
+
+    @property
+    def command_texts(self) -> CommandTexts:
+        """Texts that are whole only with outputs of commands, for which `COMMAND_OUTPUT` stands in the settings."""
+        return self._command_texts
+
+    def with_commands(self, texts: CommandTexts) -> Self:
+        """A copy with these texts."""
+        copied = self.model_copy()
+        copied._command_texts = texts
+        return copied
+
+    def filled(self, outputs: Mapping[CommandLookup, str]) -> Self:
+        """A copy with the outputs of its commands. No `${…}` in them is looked up."""
+        args, env, headers, bearer = list(self.args), dict(self.env), dict(self.headers), self.bearer
+        for key, parts in self._command_texts.items():
+            text = "".join(part if isinstance(part, str) else outputs[part] for part in parts)
+            match key:
+                case ("args", int(index)):
+                    args[index] = text
+                case ("env", str(name)):
+                    env[name] = text
+                case ("headers", str(name)):
+                    headers[name] = SecretStr(text.strip())
+                case _:
+                    bearer = SecretStr(text.strip())
+        return self.model_copy(update={"args": args, "env": env, "headers": headers, "bearer": bearer})
 
 
 def _opposite(disabled: object, enabled: object) -> bool:

@@ -20,9 +20,9 @@ from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds
 from mcp_hub.fronts.dashboard.login import MOST_LOGINS, send_login
 from mcp_hub.fronts.dashboard.ports import HubOperator, HubView
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
-from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Send
+from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
-from mcp_hub.fronts.rest.api import RestApi
+from mcp_hub.fronts.rest.api import RestApi, refusal_of
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, refusal
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
@@ -94,6 +94,17 @@ class DashboardApi:
         """Ends the feeds, so that the server can stop."""
         self._closing.close()
 
+    def missing(self, scope: Scope) -> Refusal | None:
+        """The refusal of a path that no route has; None if there is one, or while the dashboard is off."""
+        path = scope["path"].removeprefix(self.prefix)
+        if self._mode() == "off" or path in self.routes:
+            return None
+        if not path.startswith(_REST):
+            return refusal_of(_nothing())
+        if not _is_open(path):
+            return refusal_of(_not_open())
+        return self._rest.missing(self._of_rest(scope, path))
+
     def refused(self, denied: Refusal) -> Response:
         """The answer to a request that was not let in."""
         return _private(self._rest.refused(denied))
@@ -131,6 +142,8 @@ class DashboardApi:
     async def _answered(self, http: HttpExchange) -> Response | None:
         method, path = http.scope["method"], http.scope["path"].removeprefix(self.prefix)
         if method not in ("GET", "HEAD") and self._mode() != "full":
+            if (nothing := self.missing(http.scope)) is not None:
+                return self.refused(nothing)
             raise Problem(403, "read_only", "The dashboard is read-only (hub.http.dashboard: read).")
         if path.startswith(_REST):
             await self._passed_on(http, path)
@@ -162,22 +175,25 @@ class DashboardApi:
         """Raises `Problem` 404 and 405."""
         methods = self.routes.get(path)
         if methods is None:
-            raise Problem(404, "not_found", "There is nothing at this path of the dashboard.")
+            raise _nothing()
         if method not in methods:
             raise Problem(405, "method_not_allowed", f"Allowed: {', '.join(methods)}.")
         return methods[method]
 
     async def _passed_on(self, http: HttpExchange, path: str) -> None:
         """Lets the REST API answer; a stream in the name of its owner, for callers that see everybody's."""
-        if path.removeprefix(_REST).partition("/")[0] not in OPEN:
-            raise Problem(404, "not_found", "This part of the REST API is not for the dashboard.")
+        if not _is_open(path):
+            raise _not_open()
         caller = http.caller
         if path.startswith(_STREAMS) and caller.operates:
             owner = await self._watched.owner(path.removeprefix(_STREAMS).partition("/")[0])
             caller = caller if owner is None else Caller(owner)
-        raw = http.scope.get("raw_path") or path.encode()
-        scope = {**http.scope, "path": path, "raw_path": raw.removeprefix(self.prefix.encode())}
-        await self._rest.serve(replace(http, scope=scope, caller=caller))
+        await self._rest.serve(replace(http, scope=self._of_rest(http.scope, path), caller=caller))
+
+    def _of_rest(self, scope: Scope, path: str) -> Scope:
+        """As the REST API would have got the request."""
+        raw = scope.get("raw_path") or scope["path"].encode()
+        return {**scope, "path": path, "raw_path": raw.removeprefix(self.prefix.encode())}
 
     async def _state(self, request: RestRequest) -> Response:
         return answer(await self._watched.state(request.caller, self._mode()))
@@ -236,6 +252,19 @@ class DashboardApi:
         check_operator(request.caller, _ALL)
         await self._curated.override((await request.shaped(OverridesBody, _MOST_OVERRIDES)).servers)
         return Response(status_code=204)
+
+
+def _nothing() -> Problem:
+    return Problem(404, "not_found", "There is nothing at this path of the dashboard.")
+
+
+def _not_open() -> Problem:
+    return Problem(404, "not_found", "This part of the REST API is not for the dashboard.")
+
+
+def _is_open(path: str) -> bool:
+    """Whether this path of the REST API is in a part for the page."""
+    return path.removeprefix(_REST).partition("/")[0] in OPEN
 
 
 def _private(response: Response) -> Response:

@@ -57,8 +57,11 @@ class Mount(Protocol):
     async def serve(self, http: HttpExchange) -> None:
         """Serves one request; raises nothing for the caller to read."""
 
+    def missing(self, scope: Scope) -> Refusal | None:
+        """The refusal of a path that no route has, the same for everybody; None if there is a route."""
+
     def refused(self, refusal: Refusal) -> Response:
-        """The answer to one that has not."""
+        """The answer to one that was not let in."""
 
     def failed(self, error: RpcError) -> Response:
         """The answer to one that is too much."""
@@ -215,6 +218,7 @@ class Endpoints:
             return
         caller = await self._identified(guarded, headers, profile)
         if isinstance(caller, Refusal):
+            caller = (mount.missing(scope) if mount is not None else None) or caller
             await self._refuse(caller, mount, scope, receive, send)
             return
         try:

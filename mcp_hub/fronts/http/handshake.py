@@ -163,6 +163,7 @@ class HandshakeHttp:
     def _welcome(self, stored: StoredSession) -> ClientCalls:
         """Takes a session in; the one unused for longest may have to make room. Raises `Busy`."""
         session = stored.session
+        session.be("by request")
         for gone in self._sessions.add(session):
             self._end(gone)
         client = self._clients[session.id] = ClientCalls(stored)
@@ -178,6 +179,8 @@ class HandshakeHttp:
         id_ = named.decode("latin-1").strip(" \t")
         session = self._sessions.find(id_, http.caller)
         if session is not None:
+            if session.presence == "away":
+                session.be("by request")
             return self._clients[session.id]
         try:
             client = await self._accepted_again(id_, http.caller)
@@ -254,6 +257,7 @@ class HandshakeHttp:
             older.cancel()
         scope = self._streams[id_] = anyio.CancelScope()
         lapsed = self._lapsed[id_] = Bell()
+        client.session.be("connected")
         try:
             async with anyio.create_task_group() as tasks:
                 if client.stored.lapsed or self._hub.durable.is_shared:
@@ -263,6 +267,8 @@ class HandshakeHttp:
         finally:
             if self._streams.get(id_) is scope:
                 del self._streams[id_], self._lapsed[id_]
+                if not client.session.is_over:
+                    client.session.be("away")
 
     async def _keep_subscribed(self, stored: StoredSession, lapsed: Bell) -> None:
         while True:

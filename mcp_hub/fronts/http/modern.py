@@ -47,7 +47,7 @@ class ModernSessions:
         if (known := self._known.get(key)) is not None:
             if known.offer.mode is not None:
                 known = self._known[key] = replace(known, offer=ClientOffer())
-            return replace(known, id=id_, subscriptions={}, is_over=False)
+            return replace(known, id=id_, subscriptions={}, presence="connected")
         session = modern_session(caller, meta, id_)
         if sum(map(len, parts)) <= _ENVELOPE:
             if len(self._known) >= _CLIENTS:

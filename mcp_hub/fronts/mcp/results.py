@@ -13,7 +13,7 @@ from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.shape import results
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import MODERN, RawJson
+from mcp_hub.types import HANDSHAKE, MODERN, RawJson
 
 _ASKS: Final = msgspec.Raw(b'"input_required"')
 
@@ -26,6 +26,8 @@ def result_for(
     `cursor` is how far its client has the call's durable stream, if there is one; `shared` as in `results.call_result`.
     Raises `RpcError` for a result that the client's era has no form for.
     """
+    if done.is_plain and cursor is None and done.era is session.era is HANDSHAKE:
+        return (done.result,)
     result = hub.exported(session, call, done.result)
     if result is not done.result:
         done = Completed(result, done.era)

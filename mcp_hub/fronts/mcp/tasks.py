@@ -8,6 +8,7 @@ extension `io.modelcontextprotocol/tasks` (SEP-2663).
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+import anyio
 import msgspec
 
 from mcp_hub.call import Call, StreamInfo
@@ -87,18 +88,26 @@ def _for_declared(method: str, answer: Answer) -> Answer:
     return answered
 
 
-def task_of(row: StreamInfo) -> TaskState:
-    """The members that every task has. A call that runs is kept from its end on, whenever that will be."""
-    kept = row.expires - row.created if row.expires is not None else max(wall_time() - row.created, 0) + row.ttl
+def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
+    """The members that every task has; `age` in seconds. A call that runs is kept from its end on, whenever that is."""
+    kept = age + row.ttl if row.expires is None else max(row.expires - row.created, row.ttl)
     message = None if row.has_ended else row.message
     status: Status = "completed" if row.status == "tool_error" else row.status
     return TaskState(row.id, status, row.created, row.updated, kept, message)
 
 
+def _age(stream: StreamHandle) -> float:
+    """Seconds since the stream began: by the clock that does not jump, if its call began here."""
+    row, record = stream.info, stream.record
+    if record is None or row.epoch > 1:
+        return max(wall_time() - row.created, 0.0)
+    return anyio.current_time() - record.times.started
+
+
 async def detailed_task(hub: HubPort, session: Session, stream: StreamHandle) -> JsonObject:
     """`DetailedTask` of the extension, for this client. Raises `UnknownStream`, `StoreError`."""
     row = stream.info
-    task = task_of(row)
+    task = task_of(row, _age(stream))
     if row.status == "input_required":
         return await _asking(session, stream, task)
     if not row.has_ended:

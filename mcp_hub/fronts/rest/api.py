@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import anyio
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubError, RpcError
@@ -87,6 +87,15 @@ class RestApi:
         """Ends the responses that would not end by themselves, so that the server can stop."""
         self._closing.close()
 
+    def missing(self, scope: Scope) -> Refusal | None:
+        """The refusal of a path that no route has; None if there is one."""
+        try:
+            target = {**scope, "path": _path(scope["raw_path"])}
+        except Problem as problem:
+            return refusal_of(problem)
+        has_route = any(route.matches(target)[0] is not Match.NONE for route in self._router.routes)
+        return None if has_route else refusal_of(_not_found())
+
     def refused(self, denied: Refusal) -> Response:
         """The answer to a request that authentication refused."""
         return refusal(Problem(denied.status, denied.code, denied.reason, headers=denied.headers))
@@ -143,6 +152,11 @@ def _handlers(
         "restartServer": servers.restart,
         "reload": servers.reload,
     }
+
+
+def refusal_of(problem: Problem) -> Refusal:
+    """The problem as a refusal at the entrance."""
+    return Refusal(problem.status, problem.code, str(problem), problem.headers)
 
 
 def _path(raw: bytes) -> str:

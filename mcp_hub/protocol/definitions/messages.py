@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Raw
 
+from mcp_hub.protocol import eras
 from mcp_hub.protocol.definitions.models import (
     MOST_COMPLETIONS,
     Size,
@@ -128,6 +129,12 @@ def _text_block(text: Raw) -> Raw:
 def _as_text(raw: Raw) -> Raw:
     """A text; of another value its JSON."""
     return raw if bytes(memoryview(raw)[:1]) == b'"' else encoded(bytes(raw).decode())
+
+
+def _level(raw: Raw) -> Raw:
+    """A level for log messages; another one becomes the nearest."""
+    level = read_as(raw, str)
+    return raw if level in eras.LOG_LEVELS else encoded(eras.log_level(level or read_as(raw, float)))
 
 
 def _block(raw: Raw, *, is_inner: bool = False) -> Raw:
@@ -258,7 +265,11 @@ _FIELD: Final = Shape(
 _PREFERENCES: Final = dict.fromkeys(("costPriority", "speedPriority", "intelligencePriority"), PLAIN)
 _ONLY_META: Final = {"_meta": Shape(empty=OBJECT)}
 _PARAMS: Final[Mapping[str, Mapping[str, Shape]]] = {
-    "notifications/message": {"logger": Shape(form=_as_text), **_ONLY_META},
+    "notifications/message": {
+        "level": Shape(form=_level, default=Raw(b'"info"')),
+        "logger": Shape(form=_as_text),
+        **_ONLY_META,
+    },
     **dict.fromkeys(
         ("notifications/elicitation/complete", "notifications/resources/updated", "roots/list"), _ONLY_META
     ),

@@ -27,6 +27,8 @@ Timestamp = Annotated[str, Meta(pattern=rf"\A{_DAY}T{_TIME}(?::[0-5]\d(?:\.\d+)?
 Size = Annotated[float, Meta(multiple_of=1, ge=-(2**63), le=2**63)]
 Theme = Literal["light", "dark"]
 _SHORT: Final = 4096
+_PORTION: Final = 1 << 16
+_DATA: Final = b"data:"
 _LONGEST: Final = 8 << 20
 """Bytes of a result that is looked at."""
 MOST_COMPLETIONS: Final = 100
@@ -214,13 +216,12 @@ class _ToolResult(_ModernToolResult, kw_only=True):
     structured_content: _Property | UnsetType = UNSET
 
 
-class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    type: Literal["text"]
+class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text"):
     text: str
 
 
-class _ShortTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
-    """The usual result of a tool, without a look at each part in Python."""
+class ShortTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
+    """The usual result of a tool, without a look at each part in Python. It has no `_meta`."""
 
     content: list[_ShortText]
     is_error: bool | UnsetType = UNSET
@@ -266,7 +267,14 @@ def _is_text(raw: Raw | UnsetType) -> bool:
 
 def is_base64(raw: Raw | UnsetType) -> bool:
     """Whether it is a text in the alphabet of base64 that all clients read, as far as a look at it shows."""
-    return raw is not UNSET and _is_text(raw) and not any(sign in bytes(raw) for sign in (b"-", b"_", b"data:"))
+    if raw is UNSET or not _is_text(raw):
+        return False
+    text = memoryview(raw)
+    for start in range(0, len(text), _PORTION):  # an image has megabytes, which are not copied as a whole
+        portion = bytes(text[start : start + _PORTION + len(_DATA) - 1])
+        if b"-" in portion or b"_" in portion or _DATA in portion:
+            return False
+    return True
 
 
 _RESULTS: Final = {
@@ -275,8 +283,18 @@ _RESULTS: Final = {
     "resources/read": msgspec.json.Decoder(_ResourceResult).decode,
     "completion/complete": msgspec.json.Decoder(_CompletionResult).decode,
 }
-_short_texts: Final = msgspec.json.Decoder(_ShortTexts).decode
+_short_texts: Final = msgspec.json.Decoder(ShortTexts).decode
 _MODERN_RESULTS: Final = {**_RESULTS, "tools/call": msgspec.json.Decoder(_ModernToolResult).decode}
+
+
+def short_texts(method: str, result: RawJson) -> ShortTexts | None:
+    """A short result of a tool that is texts without `_meta`, in a form that every client reads; None of others."""
+    if method != "tools/call" or len(result) >= _SHORT:
+        return None
+    try:
+        return _short_texts(result)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def is_readable(method: str, result: RawJson, era: Era) -> bool:
@@ -284,13 +302,6 @@ def is_readable(method: str, result: RawJson, era: Era) -> bool:
     decode = (_MODERN_RESULTS if era is MODERN else _RESULTS).get(method)
     if decode is None or len(result) > _LONGEST:
         return True
-    if method == "tools/call" and len(result) < _SHORT:
-        try:
-            _short_texts(result)
-        except msgspec.DecodeError:
-            pass
-        else:
-            return True
     try:
         for part in decode(result).parts:
             if not part.is_readable:

@@ -79,6 +79,10 @@ def one_line(text: bytes) -> bytes:
     return text.translate(_BREAKS) if b"\n" in text or b"\r" in text else text
 
 
+_COLOURS = re.compile(rb"\x1b\[[\d;?]*[ -/]*[@-~]")
+"""Escape sequences, whose first byte is not part of any JSON text."""
+
+
 def decode(line: bytes) -> Envelope | BadMessage:
     """The message of one line."""
     if not line.isascii():
@@ -109,9 +113,9 @@ def _without_method(line: bytes) -> Envelope | None:
 
 
 def _decode_repaired(line: bytes, reason: str) -> Envelope | BadMessage:
-    """Second try, without lone surrogates and without stray text before the object."""
+    """Second try, without lone surrogates, colours of a terminal, and stray text before the object."""
     if len(line) <= _MAX_REPAIRED:
-        repaired = without_lone_surrogates(line)
+        repaired = without_lone_surrogates(_COLOURS.sub(b"", line))
         if repaired != line:
             try:
                 return _decode(repaired)

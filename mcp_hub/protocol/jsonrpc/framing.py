@@ -5,6 +5,7 @@ Source: specification, transports/stdio ("messages are delimited by newlines").
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -12,14 +13,35 @@ _HEAD = 4096
 """Bytes kept of a line that is too long: enough to read its id, which every writer we know puts first."""
 
 
+_SHORT: Final = 1 << 20
 _LENGTH = re.compile(rb"\s*Content-(?:Length|Type)\s*:", re.IGNORECASE)
 
 
+_WIDE, _WIDER, _QUOTED = "UTF-16 text", "UTF-32 text", "JSON with single quotes, as Python prints a dict"
+UNREADABLE: Final = frozenset((_WIDE, _WIDER, _QUOTED))
+"""Forms of lines that were surely meant for messages."""
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_PART: Final = re.compile(rb'(?:"[^"\\]*(?:\\.[^"\\]*)*"|[\s{}\[\]:,]|-?\d[\d.eE+-]*|true|false|null)*')
+
+
+def depth(line: bytes) -> int | None:
+    """The brackets that a line opens, less those that it closes; None if it is not a part of a JSON text."""
+    if _PART.fullmatch(line) is None:
+        return None
+    bare = _STRING.sub(b"", line)
+    return bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
+
+
 def foreign(line: bytes) -> str | None:
-    """The framing that a line which is not a message belongs to, if it is one that other protocols use."""
+    """The form of a line which is not a message, if it is one that other programs and protocols use."""
+    head = line[:_HEAD]
+    if b"\0" in head and b"jsonrpc" in (bare := head.replace(b"\0", b"")) and 3 * len(bare) < 2 * len(head):
+        return _WIDE if 3 * len(bare) > len(head) else _WIDER
+    if b"'jsonrpc'" in head:
+        return _QUOTED
     if _LENGTH.match(line):
         return "Content-Length before each message, as language servers do"
-    if line[:_HEAD].lstrip()[:1] in (b"{", b'"') and line[-_HEAD:].rstrip()[-1:] in (b"{", b"[", b",", b":"):
+    if head.lstrip()[:1] in (b"{", b'"') and line[-_HEAD:].rstrip()[-1:] in (b"{", b"[", b",", b":"):
         return "JSON over several lines"
     return None
 
@@ -72,6 +94,11 @@ class Framer:
                     frames.append(line)
             frames += self._keep(last)
         return frames
+
+    @property
+    def rest(self) -> bytes:
+        """The line that has not ended yet; empty for one of more than 1 MiB."""
+        return b"".join(self._parts) if self._size <= _SHORT else b""
 
     def finish(self) -> list[bytes | TooLong]:
         """The unterminated rest at the end of the stream, if there is one."""

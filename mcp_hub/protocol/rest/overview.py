@@ -37,7 +37,7 @@ class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ClientSummary(Struct, frozen=True, omit_defaults=True):
-    """A client that was seen. `connected` has a value for sessions of a connection only, `tokens` for its tool list."""
+    """A client that was seen. `connected` is null for one of single requests; `tokens` are those of its tool list."""
 
     name: str
     version: str

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from mcp_hub.events import Delta, InputRequired, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.protocol.definitions.messages import repaired_params
 from mcp_hub.protocol.extensions import STREAMS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object, read_as
 from mcp_hub.types import RawJson, RawObject
@@ -113,7 +114,9 @@ def of_server(meta: RawJson) -> list[Produced] | None:
     for event in part.events:
         if event.type in _OF_SERVERS:
             try:
-                found.append(produced(event.type, {k: msgspec.Raw(one_line(bytes(v))) for k, v in event.data.items()}))
+                data = {name: msgspec.Raw(one_line(bytes(value))) for name, value in event.data.items()}
+                is_log = event.type == "log"
+                found.append(produced(event.type, repaired_params("notifications/message", data) if is_log else data))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
     return found

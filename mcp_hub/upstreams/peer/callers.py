@@ -16,7 +16,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.events import Completed, Log
 from mcp_hub.protocol.definitions.messages import repaired_result
-from mcp_hub.protocol.definitions.models import is_readable
+from mcp_hub.protocol.definitions.models import is_readable, short_texts
 from mcp_hub.protocol.eras import level_admits
 from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
@@ -235,6 +235,9 @@ def context(pending: Pending) -> Asker:
 
 def completed(call: Call, result: RawJson, era: Era) -> Completed:
     """The result of a call to a server of this era, without a mark of the server's, in a form that clients read."""
+    if (texts := short_texts(call.method, result)) is not None:
+        has_more = texts.is_error is True or texts.result_type is not Unset or texts.structured_content is not Unset
+        return Completed(result, era, not has_more)
     unmarked = result if has_mark(result) is None else without_mark(result)
     if not is_readable(call.method, unmarked, era):
         is_modern = call.era is Era.MODERN

@@ -19,7 +19,7 @@ from mcp_hub.events import Completed, Log, Progressed, reason_of_client
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import to_modern
-from mcp_hub.protocol.definitions.messages import repaired_notice
+from mcp_hub.protocol.definitions.messages import repaired_notice, repaired_params
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
@@ -202,7 +202,7 @@ class Peer(WireHandler):
             self.wire.send(envelope.notification_frame(ROOTS_CHANGED))
         return self.wire.request(call.method, partial(self._params, call), (call, channel), headers)
 
-    def result(self, pending: Pending) -> Completed | None:
+    def result(self, call: Call, pending: Pending) -> Completed | None:
         """The result of a call that was begun, if it is certainly the end of it."""
         message, era = pending.answer, self.info.era
         if message is None or message.error is not Unset or message.result is Unset:
@@ -212,7 +212,7 @@ class Peer(WireHandler):
         self.said += 1
         if self.signs.failures:
             self.signs.answered()
-        return completed(context(pending)[0], message.result, era)
+        return completed(call, message.result, era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
         """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
@@ -357,11 +357,11 @@ class Peer(WireHandler):
         found[1].send(Progressed(progress, _number(total) if total is not None else None, params or None))
 
     def _log_message(self, message: Envelope, source: Pending | None) -> None:
-        params = raw_object(message.params)
-        if not params or "level" not in params or message.params is Unset:
+        if message.params is Unset or not (sent := raw_object(message.params)):
             return
-        level = envelope.read_as(params["level"], str)
-        read = repaired_notice(str(message.method), message.params)
+        params = repaired_params(str(message.method), sent)
+        read = message.params if params is sent else msgspec.Raw(envelope.object_bytes(params))
+        level = envelope.read_as(params["level"], str) if "level" in params else None
         if level is None or self.callers.log(level, msgspec.structs.replace(message, params=read), source):
             return
         session = self.callers.late_listener(level) if source is None else None

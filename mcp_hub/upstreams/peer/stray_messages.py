@@ -59,6 +59,10 @@ class StrayMessages:
         self._keep(f"a message ({bad.reason})" if is_message else hide_head(line, _STRAY))
         return is_message and b'"method"' not in head and _NO_METHOD not in head
 
+    def take_form(self, form: str) -> None:
+        """The server writes in this form, unless a line has shown another."""
+        self.framing = self.framing or form
+
     def nameless(self, method: str) -> RpcError | None:
         """Keeps a request whose id no answer can name; returns the error to answer it with (JSON-RPC 2.0 §5).
 

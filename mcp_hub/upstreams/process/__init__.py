@@ -9,6 +9,8 @@ room for its files. `child` starts it
 in a process group of its own and ends the group before its leader is reaped, so that a signal never reaches a
 stranger.
 
+`lookups` runs the programs whose outputs are secret values of servers.
+
 No process outlives its server, and no server outlives the hub: `watchdog` finds descendants by their environment and
 session, `reaper` adopts and collects orphans, and `watchdog_process` with `watchdog_program` does the same from a
 small separate process when the hub itself is killed.

@@ -147,6 +147,6 @@ def _split_up(command: str) -> str:
 
 
 def _usual_places(home: str, env: Mapping[str, str]) -> list[str]:
-    """The hub's own interpreter first: `pip install mcp-hub uv` in one environment makes `uvx` work."""
+    """The hub's own interpreter first: uv in the same environment makes `uvx` work."""
     places = [os.path.dirname(sys.executable), *SYSTEM_PLACES]
     return [*places, *moved_places(env), *home_places(home)]

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ from mcp_hub.aio import Turn
 from mcp_hub.errors import StartFailed
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.framing import UNREADABLE
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, ProbeKilled, ProbeTime, Terms
@@ -45,6 +46,10 @@ _GRACE_TERM: Final = 0.5
 """Seconds for a child to obey end of file, then SIGTERM: the hub itself must be gone within 2 s."""
 _LOOK: Final = 0.05
 """Seconds between two looks whether a process runs already."""
+_LOOK_AT_FORM: Final = 0.5
+"""Seconds between two looks at output that is not a message yet: two alike, and there is no more to come."""
+_FIRST_ANSWERS: Final = 60.0
+_RULE: Final = "MCP over stdio is UTF-8 text with each message on one line. Change how the server writes"
 _LOADED: Final = 10.0
 """Seconds after which a silent process counts as running where the system does not show what it has read."""
 _WRITE_LIMIT: Final = 64 << 20
@@ -81,7 +86,7 @@ class StdioConnection:
     """A child process and the session with it; a `Connection`. `make_spec` resolves the command when it is opened."""
 
     name: str
-    make_spec: Callable[[], StdioSpec]
+    make_spec: Callable[[], StdioSpec | Awaitable[StdioSpec]]
     eras: ServerEras
     watchdog: Watchdog
     turn: Turn | None = None
@@ -111,7 +116,8 @@ class StdioConnection:
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Starts the process and settles the era."""
-        self.spec = self.make_spec()
+        spec = self.make_spec()
+        self.spec = spec if isinstance(spec, StdioSpec) else await spec
         if self.spec.sandbox is not None:
             await self.spec.sandbox.tidy()
         terms = await self.eras.terms(self.wish, self.spec.era)
@@ -152,6 +158,8 @@ class StdioConnection:
         tasks.start_soon(self._watch, child, peer, pipe, drained)
         if start is not None:
             await start.begin(tasks)
+        is_settled = anyio.Event()
+        tasks.start_soon(self._watch_form, peer, pipe, is_settled)
         probe = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin))
         try:
             await negotiation.negotiate(peer, replace(terms, probe=probe))
@@ -159,6 +167,7 @@ class StdioConnection:
             raise
         except StartFailed as exc:
             raise type(exc)(*await self.last_words(exc.cause)) from None
+        is_settled.set()
         return peer
 
     def _spawn(self) -> "tuple[Child, SandboxedStart | None]":
@@ -185,6 +194,24 @@ class StdioConnection:
                     break
         peer.ending.explain(Cause(code, self._with_output(reason)))
         pipe.close(reason, code)
+
+    async def _watch_form(self, peer: Peer, pipe: ServerPipe, is_settled: anyio.Event) -> None:
+        """Ends the session of a server whose messages nobody can read, while its first answers are waited for."""
+        form: str | None = None
+        size = -1
+        with anyio.move_on_after(_FIRST_ANSWERS):
+            while not pipe.is_closed:
+                await anyio.sleep(_LOOK_AT_FORM)
+                if not pipe.requests.pending or pipe.bytes_read != size:
+                    form, size = None, pipe.bytes_read
+                    continue
+                known, before = peer.strays.framing, form
+                form = known if known in UNREADABLE and not is_settled.is_set() else pipe.unfinished
+                if form is not None and before == form:
+                    peer.strays.take_form(form)
+                    said = "nothing that it writes can be read"
+                    peer.ending.explain(Cause("not_mcp", self._with_output(said)))
+                    pipe.close(said, "not_mcp")
 
     async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
         """Keeps the last lines: bounded however much is written, whatever the bytes are."""
@@ -236,7 +263,7 @@ class StdioConnection:
     def _with_output(self, reason: str) -> str:
         framing = self.peer.strays.framing if self.peer is not None else None
         if framing is not None:
-            reason = f"{reason}: it writes {framing}, but MCP over stdio has each message on one line"
+            reason = f"{reason}: it writes {framing}, but {_RULE}"
         return with_output(reason, [*(self.peer.strays.lines if self.peer else ()), *self.stderr])
 
     async def close(self) -> None:

@@ -68,9 +68,18 @@ class Watchdog:
         return self._process.has_given_up
 
     def spawn(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, descriptors: Sequence[int] = ()
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        descriptors: Sequence[int] = (),
+        *,
+        leaves_daemons: bool = False,
     ) -> Child:
-        """As `child.spawn`, with the two variables in `env`. The first child brings up the watchdog process."""
+        """As `child.spawn`, with the two variables in `env`. The first child brings up the watchdog process.
+
+        With `leaves_daemons` what has left its group outlives the hub, if the child is given to `release`.
+        """
         if not self._is_awake.is_set():
             self._adopts = self._may_adopt and reaper.adopt_orphans()
             self._is_awake.set()
@@ -79,7 +88,7 @@ class Watchdog:
         self._process.ensure()
         self._number += 1
         mark = f"{self.instance}.{self._number}"
-        marks = {INSTANCE: self.instance, CHILD: mark}
+        marks = {CHILD: mark} if leaves_daemons else {INSTANCE: self.instance, CHILD: mark}
         self._process.send("?\n")  # killed in here, we could not name the child, and it has our environment until exec
         try:
             child = spawn(argv, {**env, **marks}, cwd, partial(self._end_others, mark), descriptors)
@@ -90,6 +99,12 @@ class Watchdog:
         self._living[mark] = child.pid
         self._process.send(f"+{child.pid}\n")
         return child
+
+    def release(self, child: Child) -> None:
+        """Forgets a child that has ended, whose group was killed; what has left its group is not looked for."""
+        for mark in [mark for mark, pid in self._living.items() if pid == child.pid]:
+            del self._living[mark]
+        self._process.send(f"-{child.pid}\n")
 
     async def run(self) -> None:
         """Starts another watchdog process if one has ended, and reaps what was adopted, until cancelled."""

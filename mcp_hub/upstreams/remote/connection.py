@@ -62,7 +62,8 @@ class HttpSpec:
 
     `apps`: the server hears that its client shows apps. `begun`: a session with it that is open already.
     `ca` is a file of certificates to trust besides the usual ones. `renew` reads the headers again, whose secrets may
-    have changed: those are put into `headers`, so that later connections have them, too.
+    have changed: those are put into `headers`, so that later connections have them, too. `look_up` reads those of
+    the first connection, if there are none.
     """
 
     url: str = field(repr=False)
@@ -73,6 +74,7 @@ class HttpSpec:
     apps: bool = True
     ca: str | None = None
     renew: Callable[[], Awaitable[Mapping[str, str] | None]] | None = None
+    look_up: Callable[[], Awaitable[Mapping[str, str]]] | None = None
     begun: NewSession | None = None
 
 
@@ -128,6 +130,8 @@ class HttpConnection:
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Settles transport and era. Raises `StartFailed`."""
+        if self._spec.look_up is not None and not self._spec.headers:
+            self._spec.headers.update(await self._spec.look_up())
         try:
             self._http = _client(self._spec, self._spec.begun)
         except BadAuthority as exc:

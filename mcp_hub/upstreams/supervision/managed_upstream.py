@@ -172,7 +172,7 @@ class ManagedUpstream(Supervisor, Upstream):
 
     def _looked_at(self, call: Call, done: Completed) -> Completed:
         """The result of a call; one that says that the server does not know the tool has its list read again."""
-        if FAILED.search(memoryview(done.result)[:LONGEST_UNKNOWN]) and is_unknown_result(done.result):
+        if FAILED.search(done.result, 0, LONGEST_UNKNOWN) and is_unknown_result(done.result):
             self._reread(call)
         return done
 
@@ -335,8 +335,8 @@ class _Sent(msgspec.Struct, eq=False):
         self.pending.then(callback)
 
     def result(self) -> Completed | None:
-        done = self.peer.result(self.pending)
-        if done is not None and FAILED.search(memoryview(done.result)[:LONGEST_UNKNOWN]):
+        done = self.peer.result(self.call, self.pending)
+        if done is not None and not done.is_plain and FAILED.search(done.result, 0, LONGEST_UNKNOWN):
             return self._upstream._looked_at(self.call, done)
         return done
 

@@ -14,7 +14,7 @@ import msgspec
 
 from mcp_hub.call import Gate
 from mcp_hub.clock import Clock
-from mcp_hub.errors import StartFailed, UpstreamUnavailable
+from mcp_hub.errors import LookupFailed, StartFailed, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
@@ -311,6 +311,8 @@ class Supervisor:
                 ended = _Ended(exc.cause, UpstreamState.INCOMPATIBLE)
             except StartFailed as exc:
                 can_retry = self._connection is not None and self._connection.can_retry
+                if isinstance(exc, LookupFailed):
+                    can_retry = exc.can_retry
                 cause = Cause(_AT_START.get(exc.code, exc.code), str(exc))
                 ended = _Ended(cause, None if can_retry else UpstreamState.FAILED)
             except Exception as exc:

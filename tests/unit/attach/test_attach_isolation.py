@@ -1,5 +1,6 @@
 """Which servers have a process for each client of a background hub, unless the configuration says otherwise."""
 
+import json
 import stat
 from pathlib import Path
 
@@ -142,3 +143,35 @@ def test_placeholders_of_a_client_belong_into_cwd_args_and_env(entry: str, tmp_p
         parse(text % entry, "servers.yaml", {}, tmp_path)
     server = parse(text % "command: y", "servers.yaml", {}, tmp_path).settings.servers["a"]
     assert (server.cwd, server.args) == ("${client.root}", ["${client.cwd}"])
+
+
+def test_escaped_and_inserted_placeholders_of_a_client_stay_literal(home: Path) -> None:
+    here, env = str(home / "work/src"), {"V": "${client.cwd}", "D": "cost$"}
+    texts = {
+        "$${client.root}": "${client.root}",
+        "$$${client.root}": "$${client.root}",
+        "${client.root}": f"{home}/work",
+        "a $${client.cwd} ${client.cwd}": f"a ${{client.cwd}} {here}",
+        "${V}": "${client.cwd}",
+        "${D}${client.cwd}": f"cost${here}",
+        "${D}{client.cwd}": "cost${client.cwd}",
+        "${X:-$}{client.cwd} ${D}": "${client.cwd} cost$",
+        "$${client.cwd}${client.cwd}": f"${{client.cwd}}{here}",
+        "$${other} $$ $": "${other} $$ $",
+    }
+    entry = {"command": "x", "args": list(texts), "env": dict(zip("ABCDEFGHIJ", texts, strict=True))}
+    settings = parse(json.dumps({"servers": {"a": entry}}), "servers.json", env, home).settings
+    args, filled = StartFolders.of(home / "servers.yaml", home / "state").fill("a", settings.servers["a"], here)
+    assert args == list(filled.values()) == list(texts.values())
+    escaped = parse('servers: {a: {command: x, args: ["$${client.cwd}"]}}', "servers.yaml", {}, home).settings
+    assert default_scope(escaped.servers["a"], asks=False) is None, "it does not depend on its client"
+
+
+def test_root_of_a_project_is_seen_to_begin_and_to_end(home: Path) -> None:
+    folder = home / "plain/deep"
+    folder.mkdir()
+    assert project_of(str(folder)) == str(folder)
+    (home / "plain/.git").mkdir()
+    assert project_of(str(folder)) == str(home / "plain")
+    (home / "plain/.git").rmdir()
+    assert project_of(str(folder)) == str(folder)

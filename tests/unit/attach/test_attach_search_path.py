@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.app.attached.search_path import widened
+from mcp_hub.app.attached.hub import widened
 
 
 @pytest.mark.parametrize(

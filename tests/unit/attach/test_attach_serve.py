@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.attach import environment
+from mcp_hub.attach import environment, serve
 from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.environment import hub_environment, reaching, runtime_folder, shared_folders, why_not
 from mcp_hub.attach.serve import mode_in, serve_attached
@@ -37,6 +37,40 @@ def test_where_auto_is_not_to_attach_nothing_is_said(
     assert serve_attached(unclear, "auto") is False
     assert serve_attached(unclear, "never") is False
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "arguments", "env", "why"),
+    [
+        ("auto", ["serve"], {"container": "podman"}, "this is a container"),
+        ("never", ["serve"], {"MCP_HUB_ATTACH": "never"}, "$MCP_HUB_ATTACH is never"),
+        ("never", ["serve", "--attach", "never"], {}, "--attach is never"),
+        ("never", ["serve"], {}, "hub.attach is never"),
+        ("auto", ["serve"], {}, "are not certain"),
+    ],
+)
+def test_reason_for_a_hub_of_its_own_is_known_afterwards(
+    unclear: HubWanted,
+    mode: str,
+    arguments: list[str],
+    env: Mapping[str, str],
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("CI", "container", "KUBERNETES_SERVICE_HOST", "MCP_HUB_ATTACH"):
+        monkeypatch.delenv(name, raising=False)
+    if not env:
+        monkeypatch.setattr(environment, "why_not", lambda env: None)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(serve, "_reasons", [])
+    unclear.arguments = arguments
+    assert serve_attached(unclear, mode) is False and serve.reason().endswith(why)
+    assert serve_attached(unclear, "never") is False and serve.reason().endswith(why), "the first reason stays"
+    place = Path(unclear.config).with_name("other.yaml")
+    place.write_text(f"hub: {{attach: {mode}}}")
+    said = serve.why_alone(str(place), os.environ)
+    assert said == (why if env or "hub" in why else said)
 
 
 def test_always_ends_the_program_in_place_of_a_hub_of_its_own(

@@ -167,3 +167,40 @@ def test_a_description_stuffed_with_words_gains_little() -> None:
 @pytest.mark.parametrize("limit", [0, -1, 1, 3, 10**9])
 def test_no_more_than_the_limit(limit: int) -> None:
     assert len(found(HUB, "list files, issues and requests of the page", limit)) <= max(limit, 0)
+
+
+SPOKEN = [
+    tool("time", "get_current_time", "Get current time in a specific timezone", properties(timezone="IANA name")),
+    tool(
+        "time", "convert_time", "Convert time between timezones",
+        properties(
+            source_timezone="such as 'America/New_York'", time="Time in 24-hour format",
+            target_timezone="such as 'Asia/Tokyo'",
+        ),
+    ),
+    tool("notes", "create_note", "Create a note."),
+    tool("notes", "delete_note", "Delete a note."),
+    tool("notes", "list_notes", "List notes."),
+    tool("home", "enable_alarm", "Enable the alarm."),
+    tool("home", "disable_alarm", "Disable the alarm."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("what time is it in Tokyo", "time_get_current_time"),
+        ("What time is it?", "time_get_current_time"),
+        ("What's the time in Tokyo right now?", "time_get_current_time"),
+        ("tell me the time", "time_get_current_time"),
+        ("convert 9 am in New York to Tokyo time", "time_convert_time"),
+        ("get rid of that note", "notes_delete_note"),
+        ("throw away the note", "notes_delete_note"),
+        ("write down a note", "notes_create_note"),
+        ("what are the notes", "notes_list_notes"),
+        ("turn off the alarm", "home_disable_alarm"),
+        ("turn on the alarm", "home_enable_alarm"),
+    ],
+)
+def test_phrases_of_people_find_the_tool_that_is_named_otherwise(query: str, expected: str) -> None:
+    assert found(index(*SPOKEN), query)[0] == expected

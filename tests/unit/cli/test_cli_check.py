@@ -141,3 +141,33 @@ def test_check_names_the_overrides_file_and_what_it_changes(folder: Path) -> Non
     (folder / "servers.overrides.yaml").write_text("servers: {jobs: {command: x}}")
     done = hub(folder, "check", "--no-start")
     assert done.returncode == 2 and "servers.overrides.yaml:1: servers.jobs.command: unknown key" in done.stderr
+
+
+def test_check_runs_the_commands_of_values_and_names_those_that_give_none(tmp_path: Path) -> None:
+    file, ran = tmp_path / "servers.yaml", tmp_path / "ran"
+    file.write_text(f"""servers:
+  good: {{command: sh, env: {{A: "${{cmd:touch {ran}}}x${{cmd:echo a-s3cr3t}}"}}}}
+  far:
+    url: https://a.example/mcp
+    bearer: "${{cmd:echo two s3cr3t}}"
+  off: {{command: sh, enabled: false, env: {{A: "${{cmd:false}}"}}}}
+""")
+    file.chmod(0o600)
+    checked = hub(tmp_path, "check", "--no-start")
+    assert checked.returncode == 0 and not ran.exists()
+    checked = hub(tmp_path, "check", "--json")
+    assert checked.returncode == 2 and ran.exists() and "s3cr3t" not in checked.stdout + checked.stderr
+    findings = [(one["line"], one["path"], one["code"]) for one in json.loads(checked.stdout)["findings"]]
+    assert findings == [(2, "servers.good.env.A", "lookup_failed"), (3, "servers.far", "lookup_failed")]
+    file.chmod(0o620)
+    checked = hub(tmp_path, "check")
+    assert checked.returncode == 2 and f"chmod go-w {file}" in checked.stderr and "[command_refused]" in checked.stderr
+
+
+def test_command_that_a_person_adds_is_written_as_it_is_and_not_run(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    done = hub(tmp_path, "add", "git", "--env", f"GIT_TOKEN=${{cmd:touch {ran}}}", "--", "sh")
+    assert done.returncode == 0 and f"${{cmd:touch {ran}}}" in (tmp_path / "servers.yaml").read_text()
+    assert not ran.exists() and not (tmp_path / "secrets").exists()
+    hub(tmp_path, "paths")
+    assert not ran.exists()

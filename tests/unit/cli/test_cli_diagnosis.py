@@ -1,13 +1,18 @@
 """The verdicts of `mcp-hub doctor`, as a table over states, codes and lists."""
 
+import re
+
 import pytest
 from msgspec import UNSET
 
-from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
+from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.codes import CODES, SERVERS
+from mcp_hub.codes.commands import COMMANDS
+from mcp_hub.errors import StartFailed
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import UpstreamState
+from mcp_hub.upstreams.process.commands import resolve
 
 BAD = "tool u is left out: its inputSchema is not of type object"
 UNSTEADY = "tools: the list is another one at each reading"
@@ -68,3 +73,36 @@ def test_disabled_server_and_one_that_rests_are_no_problem() -> None:
 def test_last_lines_go_with_the_verdict() -> None:
     own = server(UpstreamState.FAILED, "exited with code 3. Last output: boom", "start_crashed", stderr=["a", "boom"])
     assert diagnose(own) == Diagnosis(status_of(own), "start_crashed", "exited with code 3", ("a", "boom"))
+
+
+def messages() -> list[tuple[str, str]]:
+    """Each code of a server with a message that the hub has for it."""
+    found = [(code, advice.meaning + " " + advice.fix) for code, advice in {**SERVERS, **COMMANDS}.items()]
+    for command in ("bunx", "denoo", "npx -y x", "./gone", "/tmp", "gone"):
+        with pytest.raises(StartFailed) as failure:
+            resolve(command, "/nowhere", "/nowhere", "/nowhere")
+        found += [(failure.value.code, str(failure.value)), (failure.value.code, failure.value.brief)]
+    for said in (
+        'https://a requires a login: run "mcp-hub login team" (HTTP 401)',
+        'https://a wants credentials: run "mcp-hub login team", or set "bearer" or "headers" (HTTP 403)',
+        'https://a wants credentials: set "bearer" or "headers" (HTTP 401)',
+    ):
+        found.append(("login_needed", said))
+    return [*found, ("login_missing", 'server "a" has no login on this machine. Run mcp-hub login a')]
+
+
+def test_problem_says_what_is_and_fix_what_to_do() -> None:
+    verbs = {advice.fix.split()[0].lower() for advice in CODES.values()}
+    for code, message in messages():
+        found = verdict(UpstreamState.FAILED, message, code)
+        sentences = re.split(r"[.:] ", found.problem)[1:]  # the first says what is
+        assert not [one for one in sentences if one.split()[0].lower() in verbs], (message, found.problem)
+        fix = found.advice or found.fix
+        assert fix and found.problem, message
+        assert fix not in found.problem and not {*sentences} & {*re.split(r"[.:] ", fix)}, message
+        assert len(found.problem + fix) > len(message) / 2, message
+    found = verdict(
+        UpstreamState.FAILED, 'https://a requires a login: run "mcp-hub login team" (HTTP 401)', "login_needed"
+    )
+    assert (found.problem, found.advice) == ("https://a requires a login (HTTP 401)", 'Run "mcp-hub login team".')
+    assert told_apart("Error: x. Read timed out.") == ("Error: x. Read timed out.", "")

@@ -226,6 +226,27 @@ def test_secrets_in_a_file_that_others_can_read_are_mentioned_and_half_a_server_
         assert "half: not exported, it has neither a command nor a URL" in done.stderr
 
 
+@pytest.mark.processes
+def test_output_of_a_command_is_written_if_the_configuration_may_run_it(home: Path) -> None:
+    (home / "key").write_text("s3cr3t-value-2\n")
+    (home / "servers.yaml").write_text("""servers:
+  works: {command: x, env: {TOKEN: "a-${cmd:cat key}"}}
+  locked: {command: x, env: {TOKEN: "${cmd:false}"}}
+""")
+    target = home / ".cursor/mcp.json"
+    target.parent.mkdir(exist_ok=True)
+    for mode, is_run in ((0o600, True), (0o660, False)):
+        (home / "servers.yaml").chmod(mode)
+        target.write_text("{}")
+        done = run("cursor", "--write", "--all")
+        assert ('"a-s3cr3t-value-2"' in target.read_text()) is is_run and "s3cr3t" not in done.output
+        assert ("works: not exported, these cannot be read: ${cmd:cat key}" in done.stderr) is not is_run
+        assert "locked: not exported, these cannot be read: ${cmd:false}" in done.stderr
+        assert ('program "false" exited with code 1' in done.stderr) is is_run
+    read = run("cursor")
+    assert "${cmd:cat key}" in read.stdout and "does not fill these in, set them yourself" in read.stderr
+
+
 def test_a_file_that_cannot_be_edited_is_left_alone(home: Path) -> None:
     file = home / ".cursor" / "mcp.json"
     file.parent.mkdir()

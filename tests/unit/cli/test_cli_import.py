@@ -159,6 +159,38 @@ def test_value_that_comes_later_is_for_a_keyring_only_if_it_can_be_used(
     assert ("keyring set mcp-hub api-key" in done.stderr) is (kind == "keyring")
 
 
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_yes_never_opens_the_dialog_of_a_keyring(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, is_locked: bool
+) -> None:
+    class Backend:
+        priority = 5
+
+    calls: list[str] = []
+
+    def get_password(_: str, name: str) -> None:
+        calls.append(name)
+
+    def set_password(_: str, name: str, __: str) -> None:
+        calls.append(name)
+
+    Backend.__module__ = "keyring.backends.SecretService"
+    module = SimpleNamespace(get_password=get_password, set_password=set_password, get_keyring=Backend)
+    collection = SimpleNamespace(is_locked=lambda: is_locked)
+    bus = SimpleNamespace(close=lambda: None)
+    service = SimpleNamespace(dbus_init=lambda: bus, get_collection_by_alias=lambda _, __: collection)
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    monkeypatch.setitem(sys.modules, "secretstorage", service)
+    (folder / "servers.yaml").write_text("servers: {old: {command: x, env: {T: '${keyring:mcp-hub/old.T}'}}}\n")
+    assert run(*["--count"] * is_locked).exit_code == 0 and (calls == []) is is_locked
+    assert written(folder)["git"]["env"]["KEY"] == "${keyring:mcp-hub/api-key}"
+    calls.clear()
+    servers = {"a": {"command": "x", "env": {"A_TOKEN": "ghp_0123456789012345678901234567890123456"}}}
+    (folder / ".vscode/mcp.json").write_text(json.dumps({"servers": servers}))
+    done = run("--keyring")
+    assert ("opens no dialog" in done.stderr, calls == [], done.exit_code) == (is_locked, is_locked, 2 * is_locked)
+
+
 def test_variable_that_is_set_is_not_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_KEY", "from the environment")
     done = ask(monkeypatch, answers="us\n")

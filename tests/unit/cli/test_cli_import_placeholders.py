@@ -12,7 +12,14 @@ from click.testing import CliRunner, Result
 from mcp_hub.cli import main
 from mcp_hub.config.load.interpolate import Reference, split_text
 
-LOOKUPS = ("file:~/.vault-token", "keyring:mcp-hub/github", "file:/etc/passwd", "env:file:/etc/passwd", "A:-x")
+LOOKUPS = (
+    "cmd:touch hit",
+    "file:~/.vault-token",
+    "keyring:mcp-hub/github",
+    "file:/etc/passwd",
+    "env:file:/etc/passwd",
+    "A:-x",
+)
 
 
 @pytest.fixture

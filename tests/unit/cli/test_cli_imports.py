@@ -9,14 +9,18 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.cli.clients.find import client_files
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients.install import Options, install_into
+from mcp_hub.cli.imports import plan
 from mcp_hub.cli.imports.found import FoundServer
 from mcp_hub.cli.imports.moves import moved_servers
 from mcp_hub.cli.imports.plan import merged
+from mcp_hub.cli.servers_file import kept_secrets, servers_file
+from mcp_hub.config.edit import entries
 from mcp_hub.config.load.load import load
 from tests.unit.cli.homes import CANARIES, FILES, make_home
 
@@ -303,3 +307,29 @@ def test_move_of_no_server_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "servers.yaml").write_text("servers: {a: {command: x}}")
     files = [*client_files(CLIENTS["cursor"], Where.here(os.environ))]
     assert moved_servers(files, tmp_path / "servers.yaml").lines[0].startswith(said)
+
+
+def test_many_servers_are_imported_with_a_few_reads(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    command = ("import", "mcp.json", "--yes", "--no-count")
+
+    def counted(name: str, function: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            done.append(name)
+            return function(*args, **options)
+
+        return call
+
+    for module, name in ((servers_file, "parse"), (entries, "read_document"), (masking, "Mask")):
+        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
+    tokens = {f"s{number}": f"ghp_{number:036d}" for number in range(60)}
+    entered = {name: {"command": "x", "args": [name], "env": {"TOKEN": token}} for name, token in tokens.items()}
+    (home / "mcp.json").write_text(json.dumps({"servers": {**entered, "bad": {"command": "x", "args": 1}}}))
+    assert "60 servers" in run(*command).stderr and len(done) < 30, done
+    done.clear()
+    assert len(servers(home)) == 60
+    without = kept_secrets.without_secrets
+    monkeypatch.setattr(plan, "without_secrets", counted("without_secrets", without))
+    assert "the hub has it already, as s59" in run(*command).output and len(done) < 4 * 60, (
+        "once more: all of them are there"
+    )

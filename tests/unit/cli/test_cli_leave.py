@@ -1,5 +1,6 @@
 """The way out by commands: `install --undo CLIENT`, `uninstall --restore`, `leave`; hubs without a configuration."""
 
+import fcntl
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from mcp_hub import masking
 from mcp_hub.cli import main
+from mcp_hub.cli.access import background
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.clients import running
 from mcp_hub.cli.clients.files import acts
@@ -62,6 +64,7 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setattr(paths_command, "base_folders", lambda env: [str(tmp_path / "run/mcp-hub")])
     monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state/mcp-hub"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
@@ -85,7 +88,7 @@ def test_leave_gives_every_file_its_bytes_and_lists_the_rest(moved: Moved) -> No
     assert "Still there" in moved.run("leave").stdout and moved.contents() == moved.before
     moved.run("install", "--undo")
     assert moved.contents() != moved.before
-    assert "take this back" not in moved.run("leave", "--purge").output
+    assert "take this back" not in moved.run("leave", "--purge", "--yes").output
     left = [path for path in moved.folder.rglob("*") if path.is_file()]
     assert (
         sorted(str(path.relative_to(moved.folder)) for path in left) == sorted(FILES)
@@ -114,7 +117,7 @@ def test_leave_after_more_acts_than_are_kept_and_after_changes_of_clients(
 def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> None:
     path = moved.folder / PATHS[2]
     path.write_text("[broken\n")
-    said = moved.run("leave", "--purge", code=1)
+    said = moved.run("leave", "--purge", "--yes", code=1)
     assert f"{path}: line 1" in said.output and "Nothing is removed" in said.output and moved.config.exists()
     assert "To take this back: mcp-hub install --undo" in said.output
     assert moved.contents() == {**moved.before, PATHS[2]: b"[broken\n"}
@@ -124,7 +127,7 @@ def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> No
         assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
 
 
-def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved) -> None:
     theirs, other = moved.folder / "work/.mcp.json", moved.folder / "src/mcp-hub/notes.txt"
     for path in (theirs, other):
         path.parent.mkdir(parents=True)
@@ -139,7 +142,6 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypa
     spare = moved.folder / "run/mcp-hub/state"
     for folder in (notes.parent, spare, spare.with_name("0123456789abcdef")):
         folder.mkdir(parents=True, mode=0o700)
-    monkeypatch.setattr(paths_command, "base_folders", lambda env: [str(spare.parent)])
     notes.touch()
     done = moved.run("leave", "--purge", "--yes")
     assert moved.contents() == moved.before and not moved.config.exists()
@@ -150,7 +152,67 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypa
     assert not spare.with_name("0123456789abcdef").exists(), "a background hub that has ended"
 
 
-@pytest.mark.parametrize("command", [("leave", "--purge"), ("uninstall", "cursor", "codex", "gemini", "--restore")])
+def test_purge_without_a_terminal_needs_yes_and_lists_what_it_would_remove(moved: Moved) -> None:
+    before = moved.contents()
+    refused = moved.run("leave", "--purge", code=2)
+    assert "needs --yes" in refused.stderr and "Would remove:" in refused.stdout
+    assert f"  {moved.config} (" in refused.stdout and moved.contents() == before and moved.config.exists()
+
+
+def test_leave_with_nothing_to_do_says_so_and_does_not_ask(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved.run("leave")
+    with monkeypatch.context() as terminal:
+        terminal.setattr(leave_command, "agrees", None)
+        terminal.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        again = moved.run("leave")
+    assert "Nothing to do" in again.stderr and "Still there" in again.stdout
+    moved.run("leave", "--purge", "--yes")
+    (moved.folder / PATHS[0]).unlink()  # which has an entry of the person's own
+    assert "Nothing to do" in moved.run("leave", "--purge").stderr
+
+
+def test_purge_knows_the_configurations_that_clients_had_and_no_folder_of_a_person(
+    moved: Moved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, chosen = moved.folder / "work/project", moved.folder / "chosen/state"
+    for folder in (project, chosen):
+        folder.mkdir(parents=True)
+    config = project / "servers.yaml"
+    config.write_text("servers: {time: {command: uvx, env: {K: '${file:secrets/time.K}'}}}\n")
+    (project / "secrets").mkdir()
+    (project / "secrets/time.K").write_text("x")
+    moved.run("uninstall", "--all", "--restore")
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(chosen))
+    moved.run("install", "gemini", "--config", str(config))
+    moved.run("leave")
+    said = moved.run("leave", "--purge", "--yes")
+    assert not config.exists() and not (project / "secrets").exists(), said.output
+    assert project.is_dir() and chosen.is_dir() and not [*project.iterdir(), *chosen.iterdir()]
+
+
+def test_purge_goes_on_when_a_hub_does_not_end(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_PATIENCE", 0.1)
+    config = moved.folder / "work/servers.yaml"
+    config.parent.mkdir()
+    config.write_text("servers: {time: {command: uvx}}\n")
+    moved.run("install", "gemini", "--config", str(config))
+    folder = moved.folder / "run/mcp-hub/0123456789abcdef"
+    folder.mkdir(parents=True, mode=0o700)
+    with open(folder / "lock", "w") as lock, recorded(str(config), "", os.environ, folder=str(folder)):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = moved.run("leave", "--purge", "--yes", code=1)
+    for path in (config, folder, moved.folder / "state/mcp-hub"):
+        assert path.exists() and f"{path} stays" in said.stderr, said.output
+    assert f"(process {os.getpid()}) has not ended" in said.stderr
+    assert moved.contents() == moved.before and not moved.config.exists()
+    assert not list(moved.folder.rglob("*.mcp-hub-backup"))
+    moved.run("leave", "--purge", "--yes")
+    assert not config.exists() and not folder.exists() and config.parent.is_dir()
+
+
+@pytest.mark.parametrize(
+    "command", [("leave", "--purge", "--yes"), ("uninstall", "cursor", "codex", "gemini", "--restore")]
+)
 def test_servers_that_were_exported_stay_in_the_file_of_their_client(moved: Moved, command: tuple[str, ...]) -> None:
     moved.config.write_text(moved.config.read_text() + "  added: {command: added-server}\n")
     for client in ("cursor", "codex", "gemini"):

@@ -2,20 +2,27 @@
 
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
+from mcp_hub.cli.clients.edit import entry, json_text, toml_text, yaml_text
 from mcp_hub.cli.clients.edit.entry import without_entry
 from mcp_hub.cli.clients.entries import Command
 from mcp_hub.cli.clients.files.restore import FileState, composed, restored, state_of
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.plan import KeyPath, Source, plan_install, plan_move
+from mcp_hub.cli.clients.reading import read_data
 from mcp_hub.cli.clients.table import CLIENTS
 
+FORMS: Final[dict[str, tuple[Callable[[Any], str], Any]]] = {
+    "json": (lambda data: json.dumps(data, indent=len(data)), json_text._scanned),
+    "toml": (lambda data: "".join(_toml(data)), toml_text._listed),
+    "yaml": (lambda data: yaml.safe_dump(data, sort_keys=False, indent=2 * len(data)), yaml_text._composed),
+}
 SOURCE: Final = Source(lambda kind: Command("/opt/mcp-hub", ("serve", "--client", kind)))
 CLAUDE: Final = json.dumps(
     {
@@ -211,3 +218,36 @@ def test_two_changes_are_turned_back_as_one_and_what_came_between_stays(tmp_path
     content = restored(second.content_after(), both).content or b""
     assert content.decode() == changed(('model = "a"', 'model = "b"'))(CODEX)
     assert tomllib.loads(content.decode())["mcp_servers"].keys() == {"one", "two"}
+
+
+@pytest.mark.parametrize(("name", "is_back"), [(f"a.{form}", back) for form in FORMS for back in (True, False)])
+def test_many_entries_of_a_rewritten_file_are_read_a_few_times(
+    name: str, is_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, places = FORMS[name[2:]]
+    reads: list[str] = []
+
+    def read(text: str, file: str) -> object:
+        reads.append(file)
+        return read_data(text, file)
+
+    monkeypatch.setattr(entry, "read_data", read)
+    places.cache_clear()
+    servers = {f"s{number}": {"command": f"c{number}", "args": ["x"] * 4} for number in range(60)}
+    hub = {"mcp-hub": {"command": "mcp-hub"}}
+    old, new = (servers, hub) if is_back else (hub, {**hub, **servers})
+    paths = [("servers", one) for one in {**servers, **hub}]
+    state = state_of(Path(f"/x/{name}"), write({"servers": old}).encode(), paths)
+    state.change_to(write({"servers": new}).encode())
+    result = restored(write({"more": 1, "servers": new}).replace("command =", "command  =").encode(), state)
+    assert not result.problems and result.content is not None
+    data: Any = read_data(result.content.decode(), name)
+    assert data == {"more": 1, "servers": old} and [*data["servers"]] == [*old]
+    assert len(reads) < 12 and places.cache_info().misses < 12, "however many servers there are"
+
+
+def _toml(data: Any) -> Iterator[str]:
+    yield "more = 1\n" if "more" in data else ""
+    for name, own in data["servers"].items():
+        yield f"[servers.{name}]\ncommand = {json.dumps(own['command'])}\n"
+        yield f"args = {json.dumps(own['args'])}\n" if "args" in own else ""

@@ -95,7 +95,7 @@ def test_text_of_a_stranger_is_never_looked_up() -> None:
     }  # fmt: skip
 
 
-SECRETS = ("file:~/.vault-token", "keyring:mcp-hub/github", "env:MY_VAR", "MY_VAR")
+SECRETS = ("cmd:touch hit", "file:~/.vault-token", "keyring:mcp-hub/github", "env:MY_VAR", "MY_VAR")
 """The insides of placeholders that would read something of this machine."""
 
 

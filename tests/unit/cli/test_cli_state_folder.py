@@ -100,3 +100,15 @@ async def test_a_hub_in_a_program_refuses_it_too(state: Path) -> None:
         async with Hub.from_config():
             pass
     assert caught.value.code == "state_untrusted" and str(state) in str(caught.value)
+
+
+@pytest.mark.processes
+def test_store_that_cannot_be_used_is_named_in_a_sentence(state: Path) -> None:
+    (state.parent / "streams/streams.db").mkdir()
+    (state.parent / "servers.yaml").write_text(
+        (state.parent / "servers.yaml").read_text().replace("{}", '{t: {local: "mcp_hub.examples.jobs:registry"}}', 1)
+    )
+    done = hub(state.parent, "list")
+    assert done.returncode == 0 and done.stderr.startswith("Calls of this command are not stored")
+    assert f"{state.parent}/streams/streams.db" in done.stderr and "Check the permissions" in done.stderr
+    assert "store_failed" not in done.stderr and "durable=" not in done.stderr and done.stderr.count("\n") == 1

@@ -16,6 +16,7 @@ from mcp_hub.protocol.rest.servers import ServerInfo
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("MCP_HUB_ATTACH", "never")
     monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
     (tmp_path / "servers.yaml").write_text("servers: {broken: ")
@@ -34,8 +35,10 @@ def test_without_a_hub_it_says_so_and_exits_with_3(place: str) -> None:
 
 
 def test_a_hub_over_stdio_is_shown_and_asked_by_no_other_command(place: str) -> None:
-    with recorded(place, "", os.environ, "claude-code"):
+    with recorded(place, "", os.environ, "claude-code", alone="this is a container"):
         shown = run("status")
+        assert "\n  alone:   this is a container\n" in shown.output
+        assert "clients: each has a hub of its own, because $MCP_HUB_ATTACH is never\n" in shown.output
         (hub,) = json.loads(run("status", "--json").output)["hubs"]
         assert running_hub(place, os.environ) is None
     assert shown.exit_code == 0 and "running over stdio for claude-code\n" in shown.output

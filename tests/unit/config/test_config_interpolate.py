@@ -36,6 +36,7 @@ def test_reference_is_filled_in_once(text: str, result: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("${UNSET_TOKEN}", r"Set it, or keep its value in a file of yours: \$\{file:secrets/UNSET_TOKEN\}"),
         ("${UNSET}", r"environment variable UNSET is not set. Set it, or write \$\{UNSET:-default\}"),
         ("${env:UNSET}", "environment variable UNSET is not set"),
         ("${TOKEN", "never closed"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.app.attached.isolation import StartFolders
-from mcp_hub.app.upstream_factory import server_sandbox
+from mcp_hub.app.attached.sandboxes import server_sandbox
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.plan import plan
 from mcp_hub.config.schema.settings import Settings
@@ -30,13 +30,6 @@ def test_an_own_sandbox_goes_before_that_of_defaults() -> None:
     assert settings("sandbox: off", default).effective("a").sandbox.mode == "off"
     assert settings("era: follow", default).effective("a").sandbox.net == "none"
     assert settings("era: follow").effective("a").sandbox.mode == "off"
-
-
-def test_defaults_apply_to_processes_alone() -> None:
-    text = "servers: {a: {url: 'https://mcp.example/mcp'}, b: {command: x}}\ndefaults: {sandbox: on}"
-    loaded = parse(text, "servers.yaml", {}, Path("/base")).settings
-    starts = StartFolders.of(Path("/base/servers.yaml"), Path("/state"))
-    assert [server_sandbox(loaded, name, {}, starts) is None for name in "ab"] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +70,6 @@ def test_hosts_are_taken_in_every_form() -> None:
     rule = settings("sandbox: {net: [A.example., '*.b.example', 'c.example:8443', '::1', '[::1]:80', 192.0.2.1]}")
     starts = StartFolders.of(Path("/base/servers.yaml"), Path("/state"))
     sandbox = server_sandbox(rule, "a", {}, starts)
-    assert sandbox is not None
     hosts = [(host.host, host.ports) for host in sandbox.rule.hosts]
     assert hosts == [
         ("a.example", (443, 80)), ("*.b.example", (443, 80)), ("c.example", (8443,)), ("::1", (443, 80)),

@@ -292,3 +292,29 @@ def test_a_keyring_that_fails_says_how_and_nothing_secret(monkeypatch: pytest.Mo
     with pytest.raises(Unresolved) as caught:
         resolve("${keyring:a/b}", {}, Path("/"))
     assert str(caught.value) == "the keyring cannot be read: RuntimeError"
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "places"),
+    [
+        ("sh", ["-c", "ls ${client.cwd}"], [1]),
+        ("/bin/bash", ["--norc", "-lc", "cd '${client.root}' && x", "${client.cwd}"], [2]),
+        ("docker", ["run", "-v", "${client.cwd}:/w", "image", "sh", "-c", "x /w"], []),
+        ("docker", ["exec", "c", "/bin/ash", "-ec", "x ${client.cwd}"], [4]),
+        ("cmd.exe", ["/d", "/C", "x", "${client.cwd}"], [3]),
+        ("pwsh", ["-NoLogo", "-Command", "x", "'${client.cwd}'"], [3]),
+        ("python3.12", ["-c", "open('${client.root}/x')"], [1]),
+        ("node", ["--eval=run('${client.root}')"], [0]),
+        ("npx", ["-y", "-c", "x ${client.cwd}"], [2]),
+        ("sh", ["-c", 'ls "$1"', "sh", "${client.cwd}"], []),
+        ("sh", ["-c", "ls $${client.cwd}"], []),
+        ("sh", ["${client.cwd}/start.sh"], []),
+        ("uvx", ["mcp-server-git", "-c", "${client.cwd}"], []),
+    ],
+)
+def test_folder_of_a_client_in_code_is_a_warning(command: str, args: list[str], places: list[int]) -> None:
+    entry = {"command": command, "args": args, "env": {"HERE": "${client.cwd}"}}
+    found = loaded(json.dumps({"servers": {"a": entry}}))
+    assert [shown(one) for one in found.warnings] == [
+        f"s:1: servers.a.args[{index}] [client_in_code]" for index in places
+    ]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from mcp_hub.fronts.dashboard import shell
+from mcp_hub.fronts.dashboard.api import OPEN
+from mcp_hub.fronts.rest.routes import by_path
 from tests.unit.fronts.dashboard_peer import BROWSER, DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, problem
 
@@ -186,3 +188,41 @@ async def test_other_tokens_see_their_own_calls_and_operate_nothing(
     assert listed == ["echo", "hold"] or token == ALICE
     assert (await shared.page("DELETE", f"/v1/streams/{own}", token=token).ended()).status == 202
     assert shared.tools.cancelled == [] or shared.tools.cancelled == ["a"]
+
+
+ROOMS = {"{name}": "echo", "{id}": "st_1"}
+"""Values for the parameters of routes."""
+
+
+def _existing() -> list[tuple[str, str]]:
+    """A method and path of each route that needs a token."""
+    routes = [("POST", "/mcp"), ("POST", "/mcp/p/none")]
+    for path, methods in by_path().items():
+        for name, value in ROOMS.items():
+            path = path.replace(name, value)
+        method = next(iter(methods))
+        routes.append((method, path))
+        if path.split("/")[2] in OPEN:
+            routes.append((method, f"/api{path}"))
+    return routes
+
+
+async def test_every_route_asks_for_a_token_and_what_no_route_has_is_the_same_for_everybody(
+    shared: DashboardPeer,
+) -> None:
+    """404 depends on the table of routes alone, which is public; what a hub has is seen with a token only."""
+    front = shared.front.dashboard
+    dashboard = [(next(iter(methods)), f"/api{path}") for path, methods in front.routes.items()]
+    existing = [*_existing(), *dashboard]
+    assert len(existing) > 45
+    for method, path in existing:
+        for token in (None, "wrong"):
+            answer = await shared.ask(method, path, {}, token=token)
+            assert (answer.status, "www-authenticate" in answer.headers) == (401, True), (method, path)
+    missing = {"/nothing", "/v1/chat/stream", "/api/v1/chat/stream", "/api/", "/api/nothing", "/v1/%ff"}
+    missing |= {f"{path}{end}" for _, path in existing for end in ("/no/such", "x/y/z/a/b")}
+    for path in missing - {"/mcp/p/none/no/such", "/mcp/p/nonex/y/z/a/b"}:
+        for method in ("GET", "POST", "DELETE", "OPTIONS"):
+            answers = [await shared.ask(method, path, token=token) for token in (None, "wrong", OPERATOR)]
+            assert [answer.status for answer in answers] == [404] * 3, (method, path)
+            assert len({answer.body for answer in answers}) == 1, path

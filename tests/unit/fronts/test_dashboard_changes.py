@@ -247,7 +247,21 @@ async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) 
     assert (await peer.ask("POST", "/mcp", call, headers=session, token=None)).status == 200
     (client,) = (await peer.get("/clients"))["clients"]
     assert (client["name"], client["version"], client["era"], client["calls"]) == ("editor", "3", "handshake", 1)
-    assert client["connected"] and client["tools"] >= 8 and client["tokens"] > 100
+    assert "connected" not in client and client["tools"] >= 8 and client["tokens"] > 100
+
+    async def connected() -> bool | None:
+        state = (await peer.get("/clients"))["clients"][0].get("connected")
+        assert state is None or isinstance(state, bool)
+        return state
+
+    stream = peer.start("GET", "/mcp", headers={"accept": "text/event-stream", **session}, token=None)
+    await until(lambda: stream.status == 200)
+    assert await connected() is True
+    stream.leave()
+    await stream.ended()
+    assert await connected() is False, "its client has left, though its session is kept"
+    await peer.ask("POST", "/mcp", {**call, "id": 3}, headers=session, token=None)
+    assert await connected() is None, "it is back, without a stream"
     assert (await peer.get("/state"))["calls"][0]["client"] == "editor"
     await peer.ask("DELETE", "/mcp", headers=session, token=None)
-    assert not (await peer.get("/clients"))["clients"][0]["connected"]
+    assert await connected() is False

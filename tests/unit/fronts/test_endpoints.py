@@ -13,7 +13,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.endpoints import Endpoints, Mount
-from mcp_hub.fronts.http.response import HttpExchange, respond
+from mcp_hub.fronts.http.response import HttpExchange, Scope, respond
 from mcp_hub.sessions.session import Caller
 
 pytestmark = pytest.mark.anyio
@@ -33,6 +33,9 @@ class Api(Mount):
 
     async def serve(self, http: HttpExchange) -> None:
         await serve(http)
+
+    def missing(self, scope: Scope) -> Refusal | None:
+        return None
 
     def refused(self, refusal: Refusal) -> Response:
         return JSONResponse(refusal.reason, refusal.status)

@@ -1,6 +1,7 @@
 """`tasks/get`, `tasks/update` and `tasks/cancel`: what a client is told of a task, and what it can do about it."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -86,6 +87,23 @@ async def test_a_task_is_kept_for_the_time_that_it_says(hub: TaskHub) -> None:
     row = (await hub.streams.open("me", id_)).row
     assert row.expires is not None
     assert (await hub.get(id_))["ttlMs"] == int((row.expires - row.created) * 1000)
+
+
+@on_each_front
+async def test_time_that_a_task_is_kept_grows_with_its_age_though_the_clock_jumps(hub: TaskHub) -> None:
+    id_ = await hub.task()
+    before = (await hub.get(id_))["ttlMs"]
+    for jump in (-400 * 86_400, 400 * 86_400):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("time.time", lambda by=jump, now=time.time: now() + by)
+            await sleep(30)
+            after = (await hub.get(id_))["ttlMs"]
+            assert 29_000 <= after - before <= 31_000
+            before = after
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.time", lambda now=time.time: now() - 400 * 86_400)
+        await hub.running.ends()
+        assert (await hub.get(id_))["ttlMs"] >= 86_400_000, "never less than it is kept from its end on"
 
 
 @on_each_front

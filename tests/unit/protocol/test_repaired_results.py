@@ -5,12 +5,14 @@ The verdicts are those of the TypeScript SDKs 1.32 and 2.4 and of the Python SDK
 
 import json
 import sys
+import tracemalloc
 from typing import Any
 
 import msgspec
 import pytest
 
 from mcp_hub.protocol.definitions.messages import repaired_params, repaired_result
+from mcp_hub.protocol.definitions.models import is_base64
 from mcp_hub.types import HANDSHAKE, MODERN
 
 TEXT = {"type": "text", "text": "x"}
@@ -200,6 +202,18 @@ def sample(content: Any = TEXT, **members: Any) -> dict[str, Any]:
 
 PARAMS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (LOG, {**SAID, "logger": None, "_meta": None, "x": None}, {**SAID, "x": None}),
+    *(
+        (LOG, {**SAID, "level": sent}, {**SAID, "level": read})
+        for sent, read in [
+            ("warn", "warning"), ("WARNING", "warning"), (" Warn ", "warning"), ("err", "error"), ("severe", "error"),
+            ("fatal", "critical"), ("panic", "emergency"), ("emerg", "emergency"), ("trace", "debug"),
+            ("verbose", "debug"), ("information", "info"), ("log", "info"), ("loud", "info"), ("", "info"),
+            ("success", "notice"), (30, "warning"), ("40", "error"), (10, "debug"), (60, "critical"), (0, "emergency"),
+            (3, "error"), (6.0, "info"), (-5, "debug"), (1e300, "critical"), (True, "info"), ({"a": 1}, "info"),
+            (None, "info"), ("9" * 5000, "info"),
+        ]
+    ),
+    (LOG, {"data": 1}, {"level": "info", "data": 1}),
     (LOG, {**SAID, "logger": 5, "_meta": []}, {**SAID, "logger": "5", "_meta": {}}),
     ("notifications/elicitation/complete", {"elicitationId": "e", "_meta": None}, {"elicitationId": "e"}),
     ("notifications/resources/updated", {"uri": "a:b", "_meta": None}, {"uri": "a:b"}),
@@ -249,3 +263,19 @@ def test_params_of_questions_and_notices_lose_nothing_and_are_read(
     repaired = repaired_params(method, members)
     assert json.loads(msgspec.json.encode(repaired)) == read
     assert repaired_params(method, repaired) is repaired
+
+
+def test_large_image_is_looked_at_without_a_copy_of_it() -> None:
+    text = b'"' + b"A" * (8 << 20)
+    for data, is_read in (
+        (text + b'"', True),
+        (text + b'-"', False),
+        (text[:65_533] + b"data:" + text[1:] + b'"', False),
+    ):
+        raw = msgspec.Raw(data)
+        tracemalloc.start()
+        try:
+            assert is_base64(raw) is is_read
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()

@@ -93,9 +93,9 @@ async def test_only_sessions_that_asked_for_the_level_share_a_message() -> None:
         scene = Scene(peer, server, tasks, "shared")
         for name, level in {"d": "debug", "i": "info", "e": "error", "n": None}.items():
             await scene.begin(name, session=name, log_level=level)
-        heard = {level: await scene.hear(level=level) for level in ("debug", "info", "warning", "error", "odd")}
-        assert heard == {"debug": "d", "info": "di", "warning": "di", "error": "die", "odd": "die"}
-        assert scene.logs.flow() == LogFlow("shared", sent=5)
+        heard = {level: await scene.hear(level=level) for level in ("debug", "info", "warning", "error", "odd", "WARN")}
+        assert heard == {"debug": "d", "info": "di", "warning": "di", "error": "die", "odd": "di", "WARN": "di"}
+        assert scene.logs.flow() == LogFlow("shared", sent=6)
 
 
 async def test_where_nobody_asked_it_stays_in_the_hubs_log() -> None:

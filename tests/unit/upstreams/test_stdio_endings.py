@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import UpstreamLost
+from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.events import Progressed
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
@@ -52,8 +52,8 @@ HELD = """
 """
 
 
-PRETTY = """
-        print(json.dumps({"jsonrpc": "2.0", "id": id_, "result": {"content": []}}, indent=2), flush=True)
+SPLIT = """
+        os.write(1, send(id=id_, result={"content": []}).replace(b", ", b",\\n"))
         os._exit(4)
 """
 LSP = """
@@ -100,7 +100,7 @@ async def test_what_holds_the_output_of_a_process_that_ended_does_not_hold_its_c
             await peer.call(request("x"), Recorder())
 
 
-@pytest.mark.parametrize(("last", "said"), [(PRETTY, "it writes JSON over several lines"), (LSP, "Content-Length")])
+@pytest.mark.parametrize(("last", "said"), [(SPLIT, "it writes JSON over several lines"), (LSP, "Content-Length")])
 async def test_reason_of_an_end_names_a_framing_that_is_not_that_of_mcp(last: str, said: str) -> None:
     async with session(last) as (connection, peer):
         with suppress(UpstreamLost):
@@ -108,3 +108,35 @@ async def test_reason_of_an_end_names_a_framing_that_is_not_that_of_mcp(last: st
         await peer.ending.explained.wait()
         cause = await connection.last_words(CONNECTION_LOST)
     assert cause.code == "crashed" and said in cause.reason and "each message on one line" in cause.reason
+
+
+UNREAD = """
+import json, sys
+for line in sys.stdin.buffer:
+    sent = json.loads(line)
+    text = json.dumps({"jsonrpc": "2.0", "id": sent["id"], "result": {"capabilities": {}}})
+    sys.stdout.buffer.write(FORM)
+    sys.stdout.buffer.flush()
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("text.encode()", "messages with no line break behind them"),
+        pytest.param("(text + chr(10)).encode('utf-16')", "UTF-16 text", marks=pytest.mark.proof),
+        pytest.param("text.encode() + b'\\r'", "a carriage return behind them", marks=pytest.mark.proof),
+        pytest.param("repr(json.loads(text)).encode() + b'\\n'", "single quotes", marks=pytest.mark.proof),
+        pytest.param("b'Content-Length: 9\\r\\n' + text.encode()", "Content-Length", marks=pytest.mark.proof),
+    ],
+)
+async def test_server_whose_messages_nobody_can_read_fails_at_once_with_their_form(form: str, said: str) -> None:
+    spec = StdioSpec([sys.executable, "-c", UNREAD.replace("FORM", form)], dict(os.environ), None, Era.HANDSHAKE)
+    with anyio.fail_after(WAIT):
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            connection = StdioConnection("git", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
+            with pytest.raises(StartFailed, match=said) as failed:
+                await connection.open(tasks)
+            assert failed.value.code == "not_mcp" and "Change how the server writes" in str(failed.value)
+            await connection.close()
+            tasks.cancel_scope.cancel()

@@ -1,16 +1,19 @@
 """Answers that cannot be read, while others are awaited too: each ends its own request at once, or is recovered."""
 
+import json
 from functools import partial
 
 import anyio
 import pytest
 
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.protocol.jsonrpc.framing import foreign
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe
 from tests.unit.wire.raw_lines import WAIT, connected
+from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +82,89 @@ async def test_messages_that_share_a_line_are_these_messages(line: bytes) -> Non
         assert bytes((await answer(pipe, first)).result) == b'{"n":1}'  # type: ignore[arg-type]  # set
         assert bytes((await answer(pipe, second)).result) == b'{"n":2}'  # type: ignore[arg-type]  # set
         assert len(told.notifications) == 2 and not told.bad
+
+
+TREE = {"jsonrpc": "2.0", "id": 1, "result": {"a": [1, -2.5e3, True, None, {}, [], {"b": '{"[\\'}], "é": ["x"]}}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("indent", [0, 1, 2, "\t"])
+async def test_a_message_over_several_lines_is_that_message(indent: int | str, end: str) -> None:
+    text = json.dumps(TREE, indent=indent, ensure_ascii=False)
+    listed = json.dumps([{"jsonrpc": "2.0", "method": "notifications/x"}], indent=indent)
+    async with connected(kind=ServerPipe) as (pipe, other, told):
+        pending = pipe.request("m", b"{}")
+        await other.write(f"starting{end}{text}{end}{listed}{end}".replace("\n", end).encode() + NOTE + b"\n")
+        assert json.loads(bytes((await answer(pipe, pending)).result)) == TREE["result"]  # type: ignore[arg-type]  # set
+        await told.until("notifications", 2)
+        assert len(told.bad) == 1 and isinstance(pipe, ServerPipe) and pipe.unfinished is None
+
+
+@pytest.mark.parametrize(
+    ("noise", "count"),
+    [
+        (b"{\nINFO ready\n", 1),
+        (b"{\n  name: 'x',\n}\n", 2),
+        (b'{\n"a": 1\n}\n', 1),
+        (b"[\n" + b"1,\n" * 600, 1),
+        (b"{\n]]\n", 1),
+        (b'{\n"half\n', 1),
+    ],
+)
+async def test_lines_that_only_begin_like_a_message_are_noise_and_bounded(noise: bytes, count: int) -> None:
+    async with connected(line_limit=1024, kind=ServerPipe) as (pipe, other, told):
+        pending = pipe.request("m", b"{}")
+        await other.write(noise + b"done\n" + ONE + b"\n")
+        assert bytes((await answer(pipe, pending)).result) == b'{"n":1}'  # type: ignore[arg-type]  # set
+        assert count <= len(told.bad) and sum(len(line) for _, line in told.bad) <= 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        (ONE, "messages with no line break behind them"),
+        (ONE + b"\r", "messages with no line break but a carriage return behind them"),
+        (ONE + b"\r" + TWO, "messages with no line break but a carriage return behind them"),
+        (ONE + b"\0", "messages with no line break but a NUL character behind them"),
+        (json.dumps(TREE, indent=2).encode(), "messages with no line break behind them"),
+        (ONE[:-1], None),
+        (b"ready", None),
+        (b"{", None),
+    ],
+)
+async def test_form_of_a_message_that_does_not_end_is_named(text: bytes, form: str | None) -> None:
+    async with connected(kind=ServerPipe) as (pipe, other, _):
+        await other.write(text)
+        await until(lambda: pipe.bytes_read == len(text))
+        assert isinstance(pipe, ServerPipe) and pipe.unfinished == form
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        (ONE.decode().encode("utf-16"), "UTF-16 text"),
+        (ONE.decode().encode("utf-16-be"), "UTF-16 text"),
+        (ONE.decode().encode("utf-32-le"), "UTF-32 text"),
+        (repr(TREE).encode(), "JSON with single quotes, as Python prints a dict"),
+        (b"content-length: 5\r", "Content-Length before each message, as language servers do"),
+        (b"{'a': 1}", None),
+        (b"a\0b\0c\0", None),
+    ],
+)
+def test_form_of_a_line_that_nobody_can_read_is_named(line: bytes, form: str | None) -> None:
+    assert foreign(line) == form
+
+
+COLOURED = (b"\x1b[32m%b\x1b[0m" % ONE, b"\x1b[2K\x1b[1;31mINFO\x1b[0m " + ONE, b"\xef\xbb\xbf" + ONE)
+
+
+@pytest.mark.parametrize("line", COLOURED)
+async def test_colours_and_a_mark_around_a_message_do_not_count(line: bytes) -> None:
+    async with connected(kind=ServerPipe) as (pipe, other, told):
+        pending = pipe.request("m", b"{}")
+        await other.write(line + b"\n")
+        assert bytes((await answer(pipe, pending)).result) == b'{"n":1}'  # type: ignore[arg-type]  # set
+        assert not told.bad
 
 
 async def test_very_many_messages_on_a_line_are_no_trap() -> None:

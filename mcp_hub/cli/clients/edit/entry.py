@@ -6,7 +6,7 @@ from copy import copy
 from typing import Any
 
 from mcp_hub.cli.clients.edit import json_text, toml_text, yaml_text
-from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, newline_of, spliced
+from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, joined, newline_of, spliced
 from mcp_hub.cli.clients.entries import HUB
 from mcp_hub.cli.clients.model import Layout, Place
 from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
@@ -122,6 +122,81 @@ def with_entry_of(text: str, file: str, path: Sequence[str], source: str) -> str
         return _proven(text, file, change, wanted)
     except CannotEdit:
         return with_entry(text, file, path, value)
+
+
+def with_entries_of(text: str, file: str, paths: Sequence[Sequence[str]], source: str) -> str:
+    """The text with these entries of one mapping or list, as `with_entry_of` puts one after another, but read once.
+
+    None of them is there. Raises `CannotEdit` where they cannot be put there at once.
+    """
+    before, old, above = _data(text, file), _data(source, file), tuple(paths[0][:-1])
+    holder, siblings = held_at(before, above), held_at(old, above)
+    names, listed = names_in(siblings), names_in(holder)
+    chosen, present = {path[-1] for path in paths}, {name: index for index, name in enumerate(listed)}
+    plain, plain_source, form = text.removeprefix(_MARK), source.removeprefix(_MARK), form_of(file)
+    is_list = isinstance(siblings, list)
+    edits: list[list[Splice]] = []
+    behind: list[tuple[int, Any]] = []
+    last: str | None = None
+    for index, name in enumerate(names):
+        if name not in chosen:
+            last = name if name in present else last
+            continue
+        path = (*above, name)
+        if form == "toml":
+            edits.append(toml_text.copy_table(plain, path, plain_source))
+        elif form == "json":
+            edits.append(json_text.copy_member(plain, path, plain_source, last))
+        else:
+            after = last if last is None or not is_list else present[last]
+            edits.append(yaml_text.copy_entry(plain, path, plain_source, (*above, index) if is_list else path, after))
+        behind.append((-1 if last is None else present[last], entry_at(old, path)))
+    wanted: Any = copy(before) if isinstance(before, dict) else {}
+    at = wanted
+    for key in above[:-1]:
+        at[key] = copy(at.get(key) or {})
+        at = at[key]
+    if is_list:
+        items = list(holder) if isinstance(holder, list) else []
+        ranked = [*((index, 0, item) for index, item in enumerate(items)), *((at, 1, item) for at, item in behind)]
+        at[above[-1]] = [item for _, _, item in sorted(ranked, key=lambda one: one[:2])]
+    else:
+        fresh = {name: entry_at(old, (*above, name)) for name in names if name in chosen}
+        at[above[-1]] = {**(holder if isinstance(holder, dict) else {}), **fresh}
+    return _proven(text, file, lambda _: joined(edits), wanted)
+
+
+def without_entries(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
+    """The text without these entries of one mapping or list, which are there, as `without_entry`, but read once.
+
+    At least one more entry stays. Raises `CannotEdit` where they cannot be taken out at once.
+    """
+    before, above = _data(text, file), tuple(paths[0][:-1])
+    chosen, plain, form = {path[-1] for path in paths}, text.removeprefix(_MARK), form_of(file)
+    wanted: Any = copy(before)
+    at = wanted
+    for key in above[:-1]:
+        at[key] = copy(at[key])
+        at = at[key]
+    holder, names = at[above[-1]], names_in(at[above[-1]])
+    if isinstance(holder, list):
+        at[above[-1]] = [item for name, item in zip(names, holder, strict=True) if name not in chosen]
+        places: list[tuple[str | int, ...]] = [(*above, index) for index, name in enumerate(names) if name in chosen]
+    else:
+        at[above[-1]] = {name: item for name, item in holder.items() if name not in chosen}
+        places = [(*above, name) for name in names if name in chosen]
+    if not at[above[-1]] or form != "yaml" and isinstance(holder, list):
+        raise CannotEdit("nothing would be left")
+    edits: list[list[Splice]] = []
+    for place in places:
+        keys = [key for key in place if isinstance(key, str)]
+        if form == "yaml":
+            edits.append(yaml_text.remove_entry(plain, place))
+        elif form == "toml":
+            edits.append(toml_text.remove_table(plain, keys))
+        else:
+            edits.append(json_text.remove_member(plain, keys, chosen))
+    return _proven(text, file, lambda _: joined(edits), wanted)
 
 
 def entry_at(data: object, path: Sequence[str]) -> Any:

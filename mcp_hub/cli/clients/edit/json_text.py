@@ -5,12 +5,13 @@ Accepts what clients call JSONC, which is less than JSON5: names in double quote
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, indent_of, line_start, newline_of
+from mcp_hub.cli.clients.edit.splices import KEPT_TEXTS, CannotEdit, Splice, indent_of, line_start, newline_of
 from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject
 
@@ -41,7 +42,7 @@ class Member(msgspec.Struct):
 
 def set_member(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]:
     """Sets the member at the path; objects above it are made. Raises `CannotEdit`."""
-    root = _scanned(text, path)
+    root = _scanned(text, tuple(path))
     if root is None:
         return [_new_document(text, path, value)]
     at, rest = root, list(path)
@@ -58,14 +59,15 @@ def set_member(text: str, path: Sequence[str], value: JsonObject) -> list[Splice
     return _inserted(text, at, lambda inner: f"{name}: {_rendered(inner_value, text, inner, flat)}")
 
 
-def remove_member(text: str, path: Sequence[str]) -> list[Splice]:
-    """Removes the member at the path, which exists. Raises `CannotEdit`."""
-    at = _scanned(text, path)
-    for key in path[:-1]:
-        at = at and _members(at)[key].value
-    assert at is not None
-    members = list(_members(at).values())
-    place = list(_members(at)).index(path[-1])
+def remove_member(text: str, path: Sequence[str], others: Collection[str] = ()) -> list[Splice]:
+    """Removes the member at the path, which exists. Raises `CannotEdit`.
+
+    `others` are members of the same object that go, too, by splices of their own.
+    """
+    at = _above(text, path)
+    names = [name for name in _members(at) if name == path[-1] or name not in others]
+    members = [_members(at)[name] for name in names]
+    place = names.index(path[-1])
     gone = members[place]
     if len(members) == 1 and _is_alone(text, at, gone):
         return [Splice(at.start, at.end, "{}")]
@@ -128,7 +130,7 @@ def line_of(text: str, path: Sequence[str]) -> int:
 
 def _above(text: str, path: Sequence[str]) -> Span:
     """The object that holds the member at the path."""
-    at = _scanned(text, path)
+    at = _scanned(text, (*path[:-1], ""))  # the members of the object are wanted, whatever the last name is
     for key in path[:-1]:
         if at is None or key not in _members(at):
             raise CannotEdit(f"it does not have {key}")
@@ -151,7 +153,8 @@ def _end_of_line(text: str, place: int) -> int:
     return found.end() if found is not None else place
 
 
-def _scanned(text: str, path: Sequence[str]) -> Span | None:
+@lru_cache(maxsize=KEPT_TEXTS)
+def _scanned(text: str, path: tuple[str, ...]) -> Span | None:
     """The whole text, with the members of the objects on the path; None if it is nothing but blanks and comments."""
     start = _skipped(text, 0)
     if start == len(text):

@@ -13,6 +13,10 @@ _MOST_LINES: Final = 20_000
 """Lines between the first and the last change: comparing takes a second for so many."""
 
 
+KEPT_TEXTS: Final = 2
+"""Texts whose places are remembered, while many entries go from one into the other."""
+
+
 class CannotEdit(Exception):
     """The text cannot be edited safely; the message is a sentence for people."""
 
@@ -30,6 +34,24 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
     for one in sorted(splices, reverse=True):
         text = text[: one.start] + one.text + text[one.end :]
     return text
+
+
+def joined(edits: Iterable[Sequence[Splice]]) -> list[Splice]:
+    """Several edits of one text as one: insertions at one place in their order, and removals that may overlap."""
+    inserted: dict[int, str] = {}
+    gone: list[tuple[int, int]] = []
+    for one in (one for edit in edits for one in edit):
+        if one.text:
+            inserted[one.start] = inserted.get(one.start, "") + one.text
+        if one.end > one.start:
+            gone.append((one.start, one.end))
+    done: list[Splice] = []
+    for start, end in sorted(gone):
+        if done and start <= done[-1].end:
+            done[-1] = Splice(done[-1].start, max(end, done[-1].end))
+        else:
+            done.append(Splice(start, end))
+    return [*done, *(Splice(place, place, text) for place, text in inserted.items())]
 
 
 def newline_of(text: str) -> str:

@@ -8,11 +8,12 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, newline_of
+from mcp_hub.cli.clients.edit.splices import KEPT_TEXTS, CannotEdit, Splice, newline_of
 from mcp_hub.types import JsonObject
 
 _TEXT: Final = r'"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*+\''
@@ -36,7 +37,7 @@ class TomlTable(msgspec.Struct):
 def set_table(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]:
     """Sets the table at the path. Raises `CannotEdit`."""
     newline = newline_of(text)
-    sections = list(_sections(text))
+    sections = list(_listed(text))
     table = rendered(path, value, newline)
     if own := _own(sections, path):
         ends_line = text[own[0].start : own[0].end].endswith("\n")
@@ -53,7 +54,7 @@ def set_table(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]
 
 def remove_table(text: str, path: Sequence[str]) -> list[Splice]:
     """Removes the table at the path, which exists, and the empty line above it. Raises `CannotEdit`."""
-    own = _own(list(_sections(text)), path)
+    own = _own(list(_listed(text)), path)
     if not own:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
     splices = []
@@ -75,7 +76,7 @@ def copy_table(text: str, path: Sequence[str], source: str) -> list[Splice]:
     Raises `CannotEdit`.
     """
     newline = newline_of(text)
-    listed, sections = list(_sections(source)), list(_sections(text))
+    listed, sections = list(_listed(source)), list(_listed(text))
     own = _own(listed, path)
     if not own:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
@@ -97,7 +98,7 @@ def copy_table(text: str, path: Sequence[str], source: str) -> list[Splice]:
 
 def line_of(text: str, path: Sequence[str]) -> int:
     """The line, from 1, on which the table at the path begins. Raises `CannotEdit`."""
-    own = _own(list(_sections(text)), path)
+    own = _own(list(_listed(text)), path)
     if not own:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
     return text.count("\n", 0, own[0].start) + 1
@@ -105,6 +106,11 @@ def line_of(text: str, path: Sequence[str]) -> int:
 
 def _own(sections: Sequence[TomlTable], path: Sequence[str]) -> list[TomlTable]:
     return [one for one in sections if one.path[: len(path)] == tuple(path)]
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _listed(text: str) -> tuple[TomlTable, ...]:
+    return tuple(_sections(text))
 
 
 def _sections(text: str) -> Iterator[TomlTable]:

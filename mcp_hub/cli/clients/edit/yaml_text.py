@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 import yaml
 
-from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, line_end, line_start, newline_of
+from mcp_hub.cli.clients.edit.splices import KEPT_TEXTS, CannotEdit, Splice, line_end, line_start, newline_of
 from mcp_hub.masking import visible
 from mcp_hub.types import JsonObject
 
@@ -165,6 +166,7 @@ def document(value: JsonObject, newline: str = "\n") -> str:
     return "".join(line + newline for line in lines)
 
 
+@lru_cache(maxsize=KEPT_TEXTS)
 def _composed(text: str) -> yaml.Node | None:
     try:
         root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)

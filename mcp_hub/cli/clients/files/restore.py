@@ -7,6 +7,7 @@ written. All else stays. What cannot be turned back is named with its line.
 
 import base64
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +21,9 @@ from mcp_hub.cli.clients.edit.entry import (
     names_in,
     place_of,
     same_data,
+    with_entries_of,
     with_entry_of,
+    without_entries,
     without_entry,
 )
 from mcp_hub.cli.clients.edit.splices import CannotEdit, merged
@@ -242,13 +245,35 @@ class _Change:
     def _by_entry(self, paths: Sequence[EntryPath]) -> str:
         """Each entry by itself: first those that come back, then those that go, so that no list is empty meanwhile."""
         text = self._present
-        order = {path: names_in(held_at(self._old, path[:-1])) for path in paths}
+        order = {path[:-1]: names_in(held_at(self._old, path[:-1])) for path in paths}
+        ranks = {above: {name: rank for rank, name in enumerate(names)} for above, names in order.items()}
         back = [path for path in paths if entry_at(self._old, path) is not None]
-        for path in sorted(back, key=lambda path: order[path].index(path[-1])):
-            text = self._edited(text, path, "is not put back")
-        for path in paths:
-            if path not in back:
-                text = self._edited(text, path, "is not taken out")
+        back.sort(key=lambda path: ranks[path[:-1]][path[-1]])
+        missing = [path for path in back if entry_at(self._now, path) is None]
+        for above in ranks:
+            text = self._at_once(text, [path for path in missing if path[:-1] == above], is_back=True)
+        for path in back:
+            text = text if path in {*missing} else self._edited(text, path, "is not put back")
+        gone = [path for path in paths if path not in {*back}]
+        for above in ranks:
+            text = self._at_once(text, [path for path in gone if path[:-1] == above], is_back=False)
+        return text
+
+    def _at_once(self, text: str, paths: Sequence[EntryPath], *, is_back: bool) -> str:
+        """Entries of one mapping or list together; if that cannot be, the first by itself, and then less of them."""
+        failure = "is not put back" if is_back else "is not taken out"
+        for size in (len(paths), len(paths) - 1):
+            chosen = paths[len(paths) - size :]
+            if size > 1:
+                with suppress(CannotEdit):
+                    if is_back:
+                        return with_entries_of(text, self._name, chosen, self._before)
+                    return without_entries(text, self._name, chosen)
+            if size == len(paths) and paths:
+                text = self._edited(text, paths[0], failure)
+        middle = (len(paths) + 1) // 2
+        for half in (paths[1:middle], paths[middle:]) if len(paths) > 1 else ():
+            text = self._at_once(text, half, is_back=is_back)
         return text
 
     def _edited(self, text: str, path: EntryPath, failure: str) -> str:

@@ -17,8 +17,11 @@ from mcp_hub.stores.keyed_files import KeyedFiles
 
 _KEY: Final = "written"
 _IMPORTED: Final = "imported"
+_CONFIGS: Final = "configurations"
 _MOST: Final = 2000
 """Imported servers that are remembered, the last ones."""
+_MOST_CONFIGS: Final = 200
+"""Configurations that are remembered, the last ones."""
 
 
 class WrittenEntry(msgspec.Struct, frozen=True):
@@ -52,8 +55,15 @@ class WrittenEntries:
         """All that were written and not removed by the hub."""
         return _decoded(self._files.read(_KEY))
 
+    def configs(self) -> list[str]:
+        """The configurations of all entries, also of those that were removed since."""
+        present = [entry.config for entry in self.all() if entry.config is not None]
+        return list(dict.fromkeys([*_paths(self._files.read(_CONFIGS)), *present]))
+
     def add(self, entry: WrittenEntry) -> None:
-        """Remembers an entry."""
+        """Remembers an entry, and its configuration for the way out."""
+        if (config := entry.config) is not None and config not in _paths(self._files.read(_CONFIGS)):
+            self._files.update(_CONFIGS, lambda text: msgspec.json.encode([*_paths(text), config][-_MOST_CONFIGS:]))
         self._files.update(_KEY, lambda text: _encoded([*_without(_decoded(text), entry.path), entry]))
 
     def remove(self, path: Path) -> None:
@@ -124,6 +134,13 @@ def _imported(text: bytes | None) -> list[ImportedServer]:
         return [] if text is None else msgspec.json.decode(text, type=list[ImportedServer])
     except (ValueError, RecursionError):
         return []  # the next import is written anew
+
+
+def _paths(text: bytes | None) -> list[str]:
+    try:
+        return [] if text is None else msgspec.json.decode(text, type=list[str])
+    except (ValueError, RecursionError):
+        return []  # the next entry begins it anew
 
 
 def _decoded(text: bytes | None) -> list[WrittenEntry]:

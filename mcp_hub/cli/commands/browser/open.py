@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from mcp_hub.app.limits import state_dir
-from mcp_hub.cli.access.background import asked, started_hub
-from mcp_hub.cli.access.running import dashboard_address, running_hub
+from mcp_hub.cli.access.background import dashboard_of, started_hub
+from mcp_hub.cli.access.running import HubRecord, dashboard_address, running_hub
 from mcp_hub.cli.render.output import put, say
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail
+from mcp_hub.cli.setup import config_option, config_path
 
 _PAGE = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={0}"><a href="{0}">mcp-hub</a>\n'
@@ -30,13 +30,9 @@ def open_dashboard(only_print: bool, config: str | None) -> None:
     printed. It contains the operator token of the hub's start: anyone who has it can operate the hub until it stops.
     """
     hub = running_hub(os.path.abspath(config_path(config)), os.environ)
-    folder = started_hub(config, "Start one with: mcp-hub serve --http") if hub is None else hub.folder
-    url, operator = ("", "") if hub is None else (hub.url, hub.operator if hub.has_dashboard else "")
-    if folder and not url:
-        fields = asked(folder, "dashboard")
-        url, operator = fields.get("url", ""), fields.get("operator", "")
-    if not operator:
-        fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
+    if hub is None:
+        hub = HubRecord("", 0, folder=started_hub(config, "Start one with: mcp-hub serve --http"))
+    url, operator = dashboard_of(hub)
     address = dashboard_address(url, operator)
     if only_print:
         put(address)

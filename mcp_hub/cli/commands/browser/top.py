@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import click
 
+from mcp_hub.cli.access.background import dashboard_of
 from mcp_hub.cli.access.running import dashboard_address, running_hub
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, fail_with
 from mcp_hub.codes.advice import with_extra
@@ -57,8 +58,7 @@ def _page(url: str | None, token: str | None, config: str | None) -> tuple[str, 
     path = config_path(config)
     hub = running_hub(os.path.abspath(path), os.environ)
     if hub is None:
-        said = f"No hub serves {path} over HTTP. Start one with: mcp-hub serve --http"
+        said = f"No hub serves {path}. Start one with: mcp-hub serve --http, or in the background: mcp-hub open"
         fail("no_running_hub", said, EXIT_UNAVAILABLE)
-    if not (hub.operator and hub.has_dashboard):
-        fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
-    return dashboard_address(hub.url), hub.operator
+    page, operator = dashboard_of(hub)
+    return dashboard_address(page), operator

@@ -33,6 +33,7 @@ from mcp_hub.cli.render.imports import print_costs
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, check_caller, config_option, fail, fail_with, load_config, quiet_logs, run_with
+from mcp_hub.codes.advice import lasting_install
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
@@ -213,7 +214,8 @@ def _command(config: Path, where: Where, profile: str | None, kind: str) -> Comm
     try:
         return hub_command(Installation.current(), where.env, serve_args(config, kind, profile))
     except NoCommand as problem:
-        fail("client_command_lost", f"{problem}. Install the hub, for example with: uv tool install mcp-hub")
+        advice = f": {lasting}" if (lasting := lasting_install()) else ""
+        fail("client_command_lost", f"{problem}. Put uvx on the PATH, or install the hub to stay{advice}")
 
 
 def _refuse_import_only(client: Client, source: Source, where: Where) -> None:

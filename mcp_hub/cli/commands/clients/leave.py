@@ -13,21 +13,22 @@ import click
 import platformdirs
 
 from mcp_hub.app.limits import state_dir
-from mcp_hub.cli.access.background import end_hub
-from mcp_hub.cli.access.running import running_hubs
+from mcp_hub.cli.access.background import end_folders
+from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.clients.files.acts import Acts
 from mcp_hub.cli.clients.files.replace import BACKUP, FileRefused
+from mcp_hub.cli.clients.files.written import WrittenEntries
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.commands.clients.uninstall import carry_out, planned
 from mcp_hub.cli.commands.running.paths import HubPath, hub_paths
-from mcp_hub.cli.commands.running.service import stop_service
+from mcp_hub.cli.commands.running.service import service_file, stop_service
 from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
-from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail_with
+from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with
 from mcp_hub.config.load.foreign import client_of
-from mcp_hub.config.load.load import USERS_FILE
+from mcp_hub.config.load.load import USERS_FILE, usual_place
 from mcp_hub.config.trust import STATE_FOLDERS
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, visible
@@ -53,7 +54,8 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
 
     Each client's file becomes what it was before the hub; in one that the client has changed since, the hub goes and
     the client's own servers come back. Then the background hubs and the service are stopped, and the files that stay
-    behind are listed. Exit code 1 if a client could not be restored; then --purge removes nothing.
+    behind are listed. Without a terminal --purge needs --yes. Exit code 1 if a client could not be restored, or if
+    something still runs or could not be removed.
     """
     where = Where.here(os.environ)
     clients = [client for client in CLIENTS.values() if client.is_written]
@@ -63,30 +65,65 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
         left = _left(config, [step.file.path for step in steps])
     except ConfigError as error:
         fail_with(error)
+    if not steps and not _runs() and not (purge and any(map(_has_parts, left))):
+        say("Nothing to do: no client has the hub, and nothing of it runs.")
+        raise SystemExit(0 if purge else _end(0, left))
     common.show(steps)
     _tell_servers(left, purge)
-    if dry_run:
+    if dry_run or purge:
         _list("Would remove" if purge else "Would stay", left)
+    if dry_run:
         raise SystemExit(common.tell_problems(steps))
-    if not yes and sys.stdin.isatty() and not agrees("Leave the hub?", default=True):
-        say("Nothing is changed.")
-        raise SystemExit(EXIT_TOOL)
+    if not yes:
+        _ask(purge)
     code = carry_out(steps, where, waits=waits, verb="leave", ends=purge) if steps else 0
-    _stop_all()
-    raise SystemExit(_purge(left) if purge and not code else _end(code, left, purge))
+    running, stop_code = _stop_all()
+    if purge and not code:
+        raise SystemExit(_purge(left, running) or stop_code)
+    if purge:
+        say("Nothing is removed, because a client could not be restored.")
+    raise SystemExit(_end(code or stop_code, left))
 
 
-def _stop_all() -> None:
-    """Stops the background hubs and the service, and names hubs that run otherwise."""
-    for hub in running_hubs(None, os.environ):
-        if hub.folder:
-            end_hub(hub.folder)
+def _ask(purge: bool) -> None:
+    """Exits unless the person at the terminal agrees. A script need not be asked, but for what cannot be undone."""
+    if sys.stdin.isatty():
+        question = "Leave the hub, and remove these files? It cannot be undone." if purge else "Leave the hub?"
+        if not agrees(question, default=not purge):
+            say("Nothing is changed.")
+            raise SystemExit(EXIT_TOOL)
+    elif purge:
+        fail("usage", "Nothing is changed: --purge cannot be undone, so without a terminal it needs --yes.")
+
+
+def _runs() -> bool:
+    """Whether the command has something to stop."""
+    return service_file() is not None or any(hub.folder for hub in running_hubs(None, os.environ))
+
+
+def _stop_all() -> tuple[list[HubRecord], int]:
+    """Stops the background hubs and the service, and names hubs that run otherwise.
+
+    The background hubs that have not ended, and the exit code.
+    """
+    hubs = [hub for hub in running_hubs(None, os.environ) if hub.folder]
+    alive = end_folders([hub.folder for hub in hubs])
+    for hub in hubs:
+        if hub.folder not in alive:
             put(f"Stopped the background hub of {visible(hub.place or hub.folder)}.")
-    if (unit := stop_service()) is not None:
-        put(f"Stopped the service and removed {visible(str(unit))}.")
+        else:
+            about = f"The background hub of {hub.place} (process {hub.pid}) has not ended: {alive[hub.folder]}"
+            say(visible(f"{about}. End that process, then run the command once more. [hub_not_answering]"))
+    code = EXIT_TOOL if alive else 0
+    try:
+        if (unit := stop_service()) is not None:
+            put(f"Stopped the service and removed {visible(str(unit))}.")
+    except SystemExit:  # it has said why; all else is still to be done
+        code = EXIT_TOOL
     for hub in running_hubs(None, os.environ):
         if hub.url:
             say(visible(f"A hub over HTTP runs for {hub.place} (process {hub.pid}). Stop it where it was started."))
+    return [hub for hub in hubs if hub.folder in alive], code
 
 
 def _is_dead(folder: Path) -> bool:
@@ -99,20 +136,26 @@ def _is_dead(folder: Path) -> bool:
     return False
 
 
-def _end(code: int, left: Sequence[HubPath], purge: bool) -> int:
-    if purge:
-        say("Nothing is removed, because a client could not be restored.")
+def _end(code: int, left: Sequence[HubPath]) -> int:
     _list("Still there", left)
-    if any(one.exists for one in left):
+    if any(map(_has_parts, left)):
         say("To remove these, too: mcp-hub leave --purge")
     return code
 
 
 def _left(config: str | None, steps_files: Sequence[Path]) -> list[HubPath]:
-    """The files and folders that stay behind. Of a configuration that nobody named, only the user's own."""
+    """The files and folders that stay behind. Of a configuration that nobody named, only the user's own.
+
+    The others are those that clients have now or had once, as far as the state folder still has the record of that.
+    """
     state = state_dir(os.environ)
     chosen = config if config is not None or "MCP_HUB_CONFIG" in os.environ else USERS_FILE
-    places = [chosen, *sorted(common.installed_configs(state))]
+    try:
+        configs = WrittenEntries(state).configs()
+    except OSError as problem:
+        say(visible(f"{state}: {problem.strerror}. Configurations outside of your configuration folder are not known."))
+        configs = []
+    places = [chosen, *sorted(configs)]
     found: dict[Path, HubPath] = {}
     for place in places:
         for one in hub_paths(place, os.environ):
@@ -154,7 +197,7 @@ def _is_of_client(path: Path) -> bool:
 
 
 def _list(title: str, left: Sequence[HubPath]) -> None:
-    there = [one for one in left if one.exists]
+    there = [one for one in left if _has_parts(one)]
     if there:
         put(f"{title}:")
     for one in there:
@@ -171,35 +214,60 @@ def _tell_servers(left: Sequence[HubPath], purge: bool) -> None:
                 say(visible(hide(f"{one.path} {end}: {names}")))
 
 
-def _purge(left: Sequence[HubPath]) -> int:
-    """Removes all of it; the exit code. Of a folder that a person has chosen only what the hub made there."""
+def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
+    """Removes all of it; the exit code. Of a folder that a person has chosen only what the hub made there.
+
+    What a hub that still runs uses stays. If anything does, the record of the configurations stays, too: the next purge
+    needs it.
+    """
     code = 0
-    for one in left:
+    used = {path for hub in running for one in hub_paths(hub.place, os.environ) for path in _parts(one, hub.place)}
+    folders = [_usual_state(), usual_place().parent]
+    for one in sorted(left, key=lambda one: one.name == "state"):
+        if one.path in used and one.name != "sockets":
+            if one.exists:
+                say(visible(f"{one.path} stays ({one.name}): a background hub that has not ended uses it."))
+            code = code or EXIT_TOOL
+            continue
         try:
-            for path in _pieces(one):
+            for path in _pieces(one, keeps_records=bool(code)):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 put(f"removed {visible(str(path))}")
+                folders += [path.parent] if one.name == "secrets" else []
         except OSError as problem:
             say(visible(f"{one.path} is not removed: {problem.strerror}. Remove it yourself."))
             code = EXIT_TOOL
         if one.name == "state" and (one.path / _FOLDERS).is_dir():
             say(visible(f"{one.path / _FOLDERS} stays: servers have written files there."))
-        if one.name == "sockets" and os.path.isdir(one.path) and os.listdir(one.path) == ["key"]:
-            one.path.joinpath("key").unlink(missing_ok=True)
-    for one in reversed(left):  # the folder of the secrets is in that of the configuration
-        for folder in (one.path, one.path.parent) if one.name != "backup" else ():
-            with suppress(OSError):  # not empty, or a file
-                folder.rmdir()
+        if one.name == "sockets":
+            _drop_key(one.path)
+            folders.append(one.path)
+    for folder in sorted(set(folders), key=lambda path: -len(path.parts)):  # those in others first
+        with suppress(OSError):  # not empty, or not there
+            folder.rmdir()
+    for hub in running:
+        say(visible(f"{hub.folder} stays (sockets): its hub has not ended."))
     return code
 
 
-def _pieces(one: HubPath) -> list[Path]:
+def _drop_key(folder: Path) -> None:
+    """Removes the key of background hubs where there are none any more."""
+    if os.path.isdir(folder) and os.listdir(folder) == ["key"]:
+        folder.joinpath("key").unlink(missing_ok=True)
+
+
+def _usual_state() -> Path:
+    """The state folder that nobody has chosen, so the hub has made it."""
+    return Path(platformdirs.user_state_dir("mcp-hub"))
+
+
+def _pieces(one: HubPath, *, keeps_records: bool = False) -> list[Path]:
     """The files and folders of it to remove, which exist; of sockets none whose hub lives or starts just now."""
     if one.name == "sockets":
         return [path for path in one.path.glob("*/") if _SCOPE.fullmatch(path.name) and _is_dead(path)]
     if one.name not in ("state", "store"):
         return [one.path] if one.exists else []
-    if one.path == Path(platformdirs.user_state_dir("mcp-hub")) and not one.path.is_symlink():
+    if one.path == _usual_state() and not one.path.is_symlink():
         made = sorted(one.path.glob("*"))
     else:
         names = {DOCUMENTS, "instances"}  # of a store
@@ -207,7 +275,15 @@ def _pieces(one: HubPath) -> list[Path]:
             names = {name.partition("/")[0] for name in STATE_FOLDERS} | {"attach", _FOLDERS}
         made = [one.path / name for name in sorted(names)] + sorted(one.path.glob("streams.db*"))
         made += sorted(one.path.glob("eras.json*"))
+    made = [path for path in made if not (keeps_records and one.name == "state" and path.name == "clients")]
     return [path for path in made if os.path.lexists(path) and not (path.name == _FOLDERS and _has_files(path))]
+
+
+def _has_parts(one: HubPath) -> bool:
+    """Whether there is something of the hub in it."""
+    if one.name == "sockets":
+        return any(_SCOPE.fullmatch(path.name) for path in one.path.glob("*/"))
+    return bool(_pieces(one)) or one.name == "state" and (one.path / _FOLDERS).is_dir()
 
 
 def _has_files(folder: Path) -> bool:

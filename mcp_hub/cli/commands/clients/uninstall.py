@@ -50,10 +50,13 @@ def uninstall(clients: tuple[str, ...], every: bool, restores: bool | None, dry_
     common.show(steps)
     if dry_run:
         raise SystemExit(common.tell_problems(steps))
+    state = state_dir(os.environ)
+    configs = common.installed_configs(state)
     code = carry_out(steps, where, waits=waits)
     for step in missing if restores is False else ():
         client = step.file.client
         say(f"{_missing(step)}. To put them there: mcp-hub export {client.name} --write")
+    common.end_unused(configs - common.installed_configs(state))
     raise SystemExit(code)
 
 
@@ -82,19 +85,16 @@ def carry_out(
     verb: str = "uninstall from",
     ends: bool = False,
 ) -> int:
-    """Makes the changes, and ends background hubs that no client uses any more; the exit code.
+    """Makes the changes; the exit code.
 
     `ends`: after a success the record of the change is removed, too.
     """
-    state = state_dir(os.environ)
-    configs = common.installed_configs(state)
     has_problems = any(step.problems for step in steps)
     todo = [common.unless_running(step, where, waits) for step in steps]
     code = common.do(verb, todo, (), ends=ends and not has_problems)
     for step in steps:
         if step.problems or step.problem is not None:
             _save(step)
-    common.end_unused(configs - common.installed_configs(state))
     return code or (EXIT_TOOL if has_problems else 0)
 
 

@@ -18,6 +18,7 @@ from mcp_hub.cli.setup import config_option, leave, load_config, run
 from mcp_hub.cli.signals import received_signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import UpstreamUnavailable
+from mcp_hub.files import open_null
 
 
 @click.command("attached-hub", hidden=True)
@@ -62,7 +63,7 @@ def _say(line: bytes) -> None:
     """The one line that the program which starts the hub waits for; it may be gone."""
     try:
         os.write(1, line)
-        nothing = os.open(os.devnull, os.O_WRONLY)
+        nothing = open_null(os.O_WRONLY)
         os.dup2(nothing, 1)
         os.close(nothing)
     except OSError:

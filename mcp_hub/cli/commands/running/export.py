@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import anyio
 import click
 
 from mcp_hub.app.limits import state_dir
+from mcp_hub.app.upstream_factory import commands_of
 from mcp_hub.cli import completion
 from mcp_hub.cli.clients.edit import yaml_text
 from mcp_hub.cli.clients.edit.entry import with_entry
@@ -30,9 +32,12 @@ from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config
 from mcp_hub.config.findings import nearest
 from mcp_hub.config.load.interpolate import Unresolved, expand_home, resolve
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.schema.servers import CommandLookup
 from mcp_hub.config.trust import problem_of_secret
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, learn, visible
+from mcp_hub.upstreams.process.lookups import outputs_once
 
 _WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_written]
 
@@ -52,7 +57,7 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
     if client is None:
         fail("usage", f"Name a CLIENT: {', '.join(_WRITTEN)}.")
     file = _file_of(client)
-    load_config(config, partly=True)  # its secrets are masked from here on
+    loaded = load_config(config, partly=True)  # its secrets are masked from here on
     try:
         source = ServersFile.find(config, os.environ)
         servers = source.servers()
@@ -62,7 +67,7 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
         fail_with(error)
     names = {name: name for name in servers} if every or not writes else _origins(file, source)
     values: set[str] = set()
-    secret = partial(_secret, source.folder, values) if writes else None
+    secret = partial(_secret, source.folder, values, _outputs(loaded, names) if writes else {}) if writes else None
     made = [
         exported(file.client, layout, names[name], _placed(own, source.folder), secret)
         for name, own in servers.items()
@@ -97,15 +102,28 @@ def _placed(own: Mapping[str, object], folder: Path) -> Mapping[str, object]:
     return own
 
 
-def _secret(folder: Path, values: set[str], reference: str) -> str | None:
+def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[CommandLookup, str]:
+    """The outputs of the commands of these servers, as far as the configuration may run them and they give a value."""
+    servers = {name: server for name, server in loaded.settings.servers.items() if name in names}
+    lookups = {lookup for name, server in servers.items() for lookup in commands_of(name, server)}
+    folder = str(loaded.path.absolute().parent)
+    outcomes = anyio.run(outputs_once, {lookup.argv for lookup in lookups}, os.environ, folder) if lookups else {}
+    for outcome in outcomes.values():
+        if not isinstance(outcome, str):
+            say(visible(hide(outcome.brief)))
+    return {CommandLookup(argv): outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
+
+
+def _secret(folder: Path, values: set[str], outputs: Mapping[CommandLookup, str], reference: str) -> str | None:
     """The value of a reference, which is entered into `values`; None if it cannot be read."""
     try:
-        resolved = resolve(reference, {}, folder)
-    except Unresolved:
+        resolved = resolve(reference, {}, folder, refusal=None)
+        text = "".join(part if isinstance(part, str) else outputs[part] for part in resolved.parts) or resolved.text
+    except (Unresolved, KeyError):
         return None
-    learn(resolved.secrets)
-    values.add(resolved.text)
-    return resolved.text
+    learn({*resolved.secrets, text})
+    values.add(text)
+    return text
 
 
 def _file_of(name: str) -> ClientFile:

@@ -15,11 +15,10 @@ from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.commands.running.units import MARK, HubService, ServicePlan, plan
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, load_config
+from mcp_hub.codes.advice import lasting_install
 from mcp_hub.files import LARGEST_OWN, read_file
 
 _SECONDS: Final = 30
-_CACHES: Final = ("/uv/archive-v", "/.cache/uv/", "/pipx/.cache/")
-"""Parts of paths that are emptied now and then."""
 
 
 @click.group()
@@ -42,10 +41,8 @@ def install(dry_run: bool, config: str | None) -> None:
     """
     place = os.path.abspath(config_path(config))
     load_config(config)
-    if any(part in sys.executable for part in _CACHES):
-        say(
-            f"warning: {sys.executable} lies in a cache, which may be emptied. Install the hub: uv tool install mcp-hub"
-        )
+    if (advice := lasting_install(sys.executable)) is not None:
+        say(f"warning: {sys.executable} lies in a cache, which may be emptied. Install the hub: {advice}")
     made = _plan(place)
     if dry_run:
         put(f"# {made.file}\n{made.text.decode()}")
@@ -73,11 +70,17 @@ def uninstall() -> None:
     say("There is no service of mcp-hub." if file is None else f"Removed {file}")
 
 
+def service_file() -> Path | None:
+    """The file of the service; None if there is none."""
+    made = _plan_here("")
+    return None if made is None or not os.path.exists(made.file) else made.file
+
+
 def stop_service() -> Path | None:
     """Stops the service and removes its file, which is the result; None if there is none. Exits as the command."""
-    made = None if sys.platform == "win32" else _plan("")
-    if made is None or not os.path.exists(made.file):
+    if service_file() is None:
         return None
+    made = _plan("")
     _check_ours(made.file)
     if _has(made) and _run(made.asks).returncode == 0:
         _run_all(made.stops)
@@ -102,14 +105,17 @@ def status() -> None:
 
 
 def _plan(config: str) -> ServicePlan:
-    own = HubService([sys.executable, "-m", "mcp_hub"], config, os.environ.get("PATH", os.defpath), str(Path.home()))
-    try:
-        made = plan(sys.platform, own, os.getuid() if sys.platform != "win32" else 0)
-    except ValueError as problem:
-        fail("output_unwritable", f"The service cannot be written: {problem}. Rename the folder or file.")
-    if made is None:
+    if (made := _plan_here(config)) is None:
         fail("no_service", "There is no service for this system. Run mcp-hub serve --http, for example at log-in.")
     return made
+
+
+def _plan_here(config: str) -> ServicePlan | None:
+    own = HubService([sys.executable, "-m", "mcp_hub"], config, os.environ.get("PATH", os.defpath), str(Path.home()))
+    try:
+        return plan(sys.platform, own, os.getuid() if sys.platform != "win32" else 0)
+    except ValueError as problem:
+        fail("output_unwritable", f"The service cannot be written: {problem}. Rename the folder or file.")
 
 
 def _check_ours(file: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from mcp_hub import __version__
 from mcp_hub.attach.folder import variables_of
+from mcp_hub.attach.serve import why_alone
 from mcp_hub.cli.access.background import end_hub, hubs_of
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord
@@ -34,7 +35,8 @@ _GIVEN_UP = ("failed", "incompatible")
 class HubReport(msgspec.Struct, frozen=True):
     """The hubs of the configuration at `place`, and the servers of the one that commands ask, or why not.
 
-    `variables`: by folder of a background hub, as `attach.folder.variables_of`.
+    `variables`: by folder of a background hub, as `attach.folder.variables_of`. `alone`: why clients of this shell do
+    not share a hub.
     """
 
     place: str
@@ -43,6 +45,7 @@ class HubReport(msgspec.Struct, frozen=True):
     problem: str = ""
     variables: Mapping[str, Mapping[str, bool]] = {}
     paths: Sequence[HubPath] = ()
+    alone: str = ""
 
 
 @click.command()
@@ -61,7 +64,7 @@ def status(as_json: bool, config: str | None) -> None:
     except ConfigError as error:
         fail_with(error)
     scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}
-    report = HubReport(place, hubs, variables=scopes, paths=paths)
+    report = HubReport(place, hubs, variables=scopes, paths=paths, alone=why_alone(place, os.environ))
     if place and os.path.isfile(place) and any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
         run_with_client(reach, lambda client: _ask(client, report, as_json), operates=True)
@@ -98,13 +101,14 @@ def report_data(found: HubReport, now: float) -> JsonObject:
             "folder": hub.folder or None,
             "config": hub.place or found.place or None,
             "variables": found.variables.get(hub.folder),
+            "alone": hide(hub.alone) or None,
         }
         for hub in found.hubs
     ]
     states = [{"server": own.server, "state": own.state, "code": own.code or None} for own in found.servers]
     problem = hide(found.problem) or None
     return {"running": bool(hubs), "config": found.place or None, "hubs": hubs, "servers": states, "problem": problem,
-            "paths": {one.name: str(one.path) for one in found.paths}}  # fmt: skip
+            "alone": found.alone or None, "paths": {one.name: str(one.path) for one in found.paths}}  # fmt: skip
 
 
 def _other(hub: HubRecord) -> str:
@@ -125,7 +129,7 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
     if not found.hubs:
         said = "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
         who = f" for {found.place}" if found.place else ""
-        return [(visible(f"No hub runs{who}. {said}"), "yellow"), *_paths(found)]
+        return [(visible(f"No hub runs{who}. {said}"), "yellow"), *_alone(found), *_paths(found)]
     lines: list[tuple[str, str]] = []
     for hub in found.hubs:
         who = f" for {hub.client}" if hub.client else ""
@@ -133,6 +137,7 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
         lines += [
             (f"running {how}", "green"),
             (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other(hub)}", ""),
+            *([(f"  alone:   {hub.alone}", "")] if hub.alone else []),
             *_variables(found.variables.get(hub.folder, {})),
         ]
         if not found.place:
@@ -151,7 +156,13 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
             for own in found.servers
             if own.state in _GIVEN_UP
         ]
-    return [*((visible(hide(text)), style) for text, style in lines), *_paths(found)]
+    return [*((visible(hide(text)), style) for text, style in lines), *_alone(found), *_paths(found)]
+
+
+def _alone(found: HubReport) -> list[tuple[str, str]]:
+    """Why clients of this shell do not share a hub."""
+    said = f"clients: each has a hub of its own, because {found.alone}"
+    return [(said, "")] if found.alone and found.place else []
 
 
 def _paths(found: HubReport) -> list[tuple[str, str]]:

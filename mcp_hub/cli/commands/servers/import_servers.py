@@ -21,11 +21,12 @@ from mcp_hub.cli.imports.plan import ImportPlan, planned
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import data_of, print_alerts, print_costs, print_plan
 from mcp_hub.cli.render.output import agrees, say
-from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
+from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets, may_open_dialog
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import config_option, fail, quiet_logs
 from mcp_hub.config.findings import nearest, on_one_line
 from mcp_hub.config.load.imported import ValuePlaces
+from mcp_hub.config.load.interpolate import closed_keyring
 from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide
@@ -121,15 +122,18 @@ def plan_of(
 ) -> tuple[ImportPlan, AskedInputs]:
     """The plan for these clients and files, or for all clients, and the values that it needs from a person.
 
-    Exits with 2 if there is something wrong with them.
+    Unless it `asks`, the command does not look into a keyring that could open a dialog. Exits with 2 if there is
+    something wrong with them.
     """
     where = Where.here(os.environ)
+    if not asks and may_open_dialog():
+        click.get_current_context().with_resource(closed_keyring())
     try:
-        secrets = KeptSecrets(file.folder, keyring=keyring)
+        secrets = KeptSecrets(file.folder, keyring=keyring, asks=asks)
         inputs = AskedInputs(secrets, asks=asks)
         places = ValuePlaces(inputs.ask, secrets.keep)
         found = _found(sources, where, places)
-        return planned(found, file, secrets, KeptSecrets(file.folder, keyring=keyring)), inputs
+        return planned(found, file, secrets, KeptSecrets(file.folder, keyring=keyring, asks=asks)), inputs
     except ConfigError as error:
         end_with(error)
 

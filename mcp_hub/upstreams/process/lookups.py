@@ -1,0 +1,237 @@
+"""Outputs of programs that stand for secret values, as of `op read op://…`: each program runs once for all that ask.
+
+There is no shell. A program gets the environment of the hub, an empty standard input and no terminal. It runs in a
+process group, which ends with it; at the time limit so does all else that it started (`watchdog`). A daemon that it
+leaves, as gpg does its agent, lives on.
+"""
+
+import math
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import IO, Final
+
+import anyio
+import msgspec
+
+from mcp_hub.clock import Clock, SystemClock
+from mcp_hub.errors import LookupFailed, StartFailed
+from mcp_hub.masking import Mask, hide_tail, learn
+from mcp_hub.upstreams.process import commands
+from mcp_hub.upstreams.process.child import Child, describe_exit
+from mcp_hub.upstreams.process.descriptors import room_for_server
+from mcp_hub.upstreams.process.watchdog import Watchdog
+
+Argv = tuple[str, ...]
+SECONDS: Final = 10.0
+"""Within which a program gives its value."""
+LARGEST: Final = 64 * 1024
+"""Bytes of a value, as of a file."""
+_SHARED: Final = 10.0
+"""Seconds in which servers that start after one another share the output of one run."""
+_REFUSALS, _PERIOD = 10, 60.0
+"""Runs of a command because a server refused its value, and the seconds within which: a server may refuse all."""
+_MOST: Final = 256
+"""Commands whose outputs are remembered."""
+_GRACE: Final = 0.2
+_ERRORS: Final = 3 * LARGEST
+"""Bytes of stderr that are kept, so that a value in it is there as a whole and is masked."""
+_SHOWN: Final = 300
+"""Characters of it that an error has."""
+_PORTION: Final = 1 << 16
+_ADVICE: Final = "Install it, or write its whole path; the hub searches the folders of its PATH and the usual ones"
+
+
+class _Command(msgspec.Struct):
+    """A program, and its last run: its value or failure, when it had it, and the servers that got it."""
+
+    turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    outcome: str | LookupFailed | None = None
+    at: float = 0.0
+    users: set[str] = msgspec.field(default_factory=set)
+    had_value: bool = False
+    refusals: deque[float] = msgspec.field(default_factory=partial(deque, maxlen=_REFUSALS))
+
+    def serves(self, server: str, arrived: float, since: float) -> bool:
+        """Whether the last run counts for a server that came at this time, and takes a value of `since` then on."""
+        if self.at >= arrived:
+            return self.outcome is not None
+        if since == math.inf and len(self.refusals) == _REFUSALS and arrived - self.refusals[0] < _PERIOD:
+            return isinstance(self.outcome, str)
+        is_recent = self.at >= max(since, arrived - _SHARED)
+        return is_recent and server not in self.users and isinstance(self.outcome, str)
+
+
+class CommandOutputs:
+    """The outputs of the commands of one configuration, whose folder is the programs' working directory."""
+
+    def __init__(
+        self, watchdog: Watchdog, clock: Clock, env: Mapping[str, str], folder: str, *, seconds: float = SECONDS
+    ) -> None:
+        self._watchdog = watchdog
+        self._clock = clock
+        self._env = env
+        self._folder = folder
+        self._seconds = seconds
+        self._commands: dict[Argv, _Command] = {}
+
+    async def read(self, argv: Argv, server: str, since: float = math.inf) -> str:
+        """The output for a start of the server: of a run that is under way, of one that ended a moment ago, but not
+        before `since`, and that the server has not had yet, or else of a new one. It is masked from then on.
+
+        Without `since` the server refused the value that it had; that runs a command ten times a minute at most.
+        Without a name it may get the output of one run several times. Raises `LookupFailed`.
+        """
+        arrived = self._clock.now()
+        command = self._commands.setdefault(argv, _Command())
+        async with command.turn:
+            if not command.serves(server, arrived, since):
+                if since == math.inf:
+                    command.refusals.append(arrived)
+                await self._run(command, argv)
+            command.users |= {server} - {""}
+            outcome = command.outcome
+        self._forget_oldest()
+        if isinstance(outcome, str):
+            return outcome
+        assert outcome is not None
+        raise LookupFailed(outcome.code, outcome.brief, can_retry=outcome.can_retry)
+
+    def _forget_oldest(self) -> None:
+        idle = (argv for argv, command in self._commands.items() if not command.turn.locked())
+        for argv in list(islice(idle, max(0, len(self._commands) - _MOST))):
+            del self._commands[argv]
+
+    async def _run(self, command: _Command, argv: Argv) -> None:
+        try:
+            output = await self._output(argv)
+            learn([output])
+            command.outcome, command.had_value = output, True
+        except StartFailed as exc:
+            command.outcome = LookupFailed(exc.code, exc.brief, can_retry=command.had_value)
+        command.at, command.users = self._clock.now(), set()
+
+    async def _output(self, argv: Argv) -> str:
+        """Raises `StartFailed`."""
+        name = f'program "{argv[0]}"'
+        try:
+            program = commands.resolve(argv[0], self._env.get("PATH"), str(Path.home()), self._folder, self._env)
+            with room_for_server():
+                child = self._watchdog.spawn((program, *argv[1:]), self._env, self._folder, leaves_daemons=True)
+        except StartFailed as exc:
+            if exc.code == "command_not_found":
+                raise StartFailed("lookup_failed", f"{name} was not found. {_ADVICE}") from None
+            raise StartFailed("lookup_failed", f"{name} cannot be run: {exc.brief}") from None
+        child.stdin.close()
+        stdout, stderr = _Output(child.stdout, LARGEST + 1), _Output(child.stderr, _ERRORS, is_tail=True)
+        try:
+            code = await _ended(child, (stdout, stderr), self._seconds)
+        finally:
+            await self._close(child)
+        errors = _last_words(bytes(stderr.data), bytes(stdout.data))
+        if len(stdout.data) > LARGEST:
+            raise StartFailed("lookup_failed", f"{name} writes more than {LARGEST} bytes, which are no value{errors}")
+        if code is None:
+            message = f"{name} gave no value within {self._seconds:g} s, and was ended{errors}"
+            raise StartFailed("lookup_failed", message)
+        if code:
+            raise StartFailed("lookup_failed", f"{name} {describe_exit(code)}{errors}")
+        try:
+            text = re.sub(r"\r?\n\Z", "", stdout.data.decode())
+        except UnicodeDecodeError:
+            raise StartFailed("lookup_failed", f"{name} writes no UTF-8 text") from None
+        if not text.strip():
+            raise StartFailed("lookup_failed", f"{name} writes nothing to its standard output{errors}")
+        if "\0" in text:
+            raise StartFailed("lookup_failed", f"{name} writes a NUL, which no value can have")
+        return text
+
+    async def _close(self, child: Child) -> None:
+        """Ends the processes of one that is not over. One that is over may leave a daemon."""
+        if child.returncode is None:
+            await child.close(0.0, _GRACE)
+            return
+        self._watchdog.release(child)
+        child.stdout.close()
+        child.stderr.close()
+
+
+class _Output:
+    """The output of a process on one pipe: the first `limit` bytes, with `is_tail` the last."""
+
+    def __init__(self, pipe: IO[bytes], limit: int, *, is_tail: bool = False) -> None:
+        self.data = bytearray()
+        self._pipe = pipe
+        self._limit = limit
+        self._is_tail = is_tail
+        os.set_blocking(pipe.fileno(), False)
+
+    async def follow(self, full: Callable[[], None]) -> None:
+        """Reads to the end; calls `full` at the limit, unless it reads the tail."""
+        while True:
+            await anyio.wait_readable(self._pipe)
+            if not self.take():
+                return
+            if not self._is_tail and len(self.data) >= self._limit:
+                full()
+                return
+
+    def take(self) -> bool:
+        """Takes what is there; False at the end, or for nothing."""
+        try:
+            portion = os.read(self._pipe.fileno(), _PORTION)
+        except BlockingIOError:
+            return False
+        self.data += portion
+        if len(self.data) > self._limit:
+            if self._is_tail:
+                del self.data[: -self._limit]
+            else:
+                del self.data[self._limit :]
+        return bool(portion)
+
+
+async def _ended(child: Child, outputs: Sequence[_Output], seconds: float) -> int | None:
+    """The exit code once the outputs are read, which something else may hold open; None at a limit."""
+    with anyio.move_on_after(seconds) as scope:
+        async with anyio.create_task_group() as tasks:
+            for output in outputs:
+                tasks.start_soon(output.follow, scope.cancel)
+            await child.wait()
+            tasks.cancel_scope.cancel()
+    for output in outputs:
+        for _ in range(_ERRORS // 4096):
+            if not output.take():
+                break
+    return None if scope.cancel_called else child.returncode
+
+
+def _last_words(errors: bytes, output: bytes) -> str:
+    """The end of stderr, without anything that the program wrote to stdout."""
+    text, value = errors.decode("utf-8", "replace").strip(), output.decode("utf-8", "replace")
+    lines = {value.strip(), *(line.strip() for line in value.splitlines()[:_MOST])}
+    tail = hide_tail(Mask({line for line in lines if line})(text), _SHOWN, "…") if text else ""
+    return f" and says: {' | '.join(tail.splitlines())}" if tail else ""
+
+
+async def outputs_once(argvs: Collection[Argv], env: Mapping[str, str], folder: str) -> dict[Argv, str | LookupFailed]:
+    """The output of each command, for a program that is not a hub; all run at the same time."""
+    outputs: dict[Argv, str | LookupFailed] = {}
+    clock = SystemClock()
+    async with Watchdog(clock, may_adopt=False) as watchdog:
+        reader = CommandOutputs(watchdog, clock, env, folder)
+
+        async def read(argv: Argv) -> None:
+            try:
+                outputs[argv] = await reader.read(argv, "")
+            except LookupFailed as exc:
+                outputs[argv] = exc
+
+        async with anyio.create_task_group() as tasks:
+            for argv in argvs:
+                tasks.start_soon(read, argv)
+    return outputs

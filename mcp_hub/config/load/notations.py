@@ -199,7 +199,8 @@ class Notation(msgspec.Struct, frozen=True):
         if key == "args" and name not in self.env and not has_default and not expands:
             self.note(key, f"{written} stays text: {name} is not set, and the client does not fill it in either")
             return [written]
-        return [Reference(reference)]
+        # ${env:cmd:-x} is a variable called cmd with a default; ${cmd:-x} would be a program
+        return [Reference(f"env:{reference}" if reference.startswith(_LOOKUPS) else reference)]
 
     def _file(self, written: str, text: str) -> list[Part]:
         if self.files is None:

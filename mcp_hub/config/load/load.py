@@ -200,10 +200,7 @@ def parse(
     secrets = frozenset(outside | secret_texts(settings, outside))
     notes, warnings = (report.located(found) for found in (_notes(settings, interpolation.secret_at), report.warnings))
     needs_name = not is_named and (is_theirs or interpolation.refused)
-    return Loaded(
-        settings, Path(name), secrets, warnings,
-        notes=notes, sources=sources, is_named=is_named, needs_name=needs_name,
-    )  # fmt: skip
+    return Loaded(settings, Path(name), secrets, warnings, None, notes, None, None, sources, is_named, needs_name)
 
 
 def _with_commands(settings: Settings, failed: Mapping[str, Cause], interpolation: Interpolation) -> Settings:

@@ -35,7 +35,7 @@ _RUNS: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
 """Runs that may be a token; each is looked at once, so that no text takes long."""
 _HEX: Final = "[0-9a-fA-F]"
 _NEXT: Final = f"%[89abAB]{_HEX}"
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = (
     rf"%(?:[0-7]{_HEX}|[cdCD]{_HEX}{_NEXT}|[eE]{_HEX}(?:{_NEXT}){{2}}|[fF][0-7](?:{_NEXT}){{3}})"
     rf"|\\(?:[\"'\\/bfnrt]|u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}|x{_HEX}{{2}}|U000{_HEX}{{5}})"
 )
@@ -52,7 +52,7 @@ _CONTROL: Final = re.compile(
 """Characters that a terminal obeys, those that turn the direction of a text or break its lines, halves of characters,
 which cannot be printed, and those that nobody sees (Unicode 16, `Default_Ignorable_Code_Point`)."""
 _PICTURE: Final = "\xa9\xae\u203c\u2049\u2122-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-_JOINED: Final = re.compile(
+_JOINED: Final = (
     f"[#*0-9]\ufe0f\u20e3|[{_PICTURE}][\ufe0e\ufe0f]|[{_PICTURE}\ufe0f]\u200d[{_PICTURE}]"
     "|[\u0620-\u06ff\u0750-\u077f\u08a0-\u0dff][\u200c\u200d][\u0620-\u06ff\u0750-\u077f\u08a0-\u0dff]"
 )
@@ -109,7 +109,7 @@ class Mask:
         """The forms of secrets in a text without its escapes; a secret that looks like an escape is lost with them."""
         forms = {*self._secrets}
         for _ in range(_LEVELS):
-            forms |= {_ESCAPE.sub(_unescaped, form) for form in forms}
+            forms |= {re.sub(_ESCAPE, _unescaped, form) for form in forms}
         forms = {form for form in forms if len(form) >= _SHORTEST}
         return _any_of(forms | {form.replace(" ", "+") for form in forms})
 
@@ -119,7 +119,7 @@ class Mask:
             return []
         found: list[tuple[int, int]] = []
         levels = [text]
-        while len(levels) <= _LEVELS and len(plain := _ESCAPE.sub(_unescaped, levels[-1])) < len(levels[-1]):
+        while len(levels) <= _LEVELS and len(plain := re.sub(_ESCAPE, _unescaped, levels[-1])) < len(levels[-1]):
             spans = [match.span() for match in self._plain.finditer(plain)]
             for level in reversed(levels) if spans else ():
                 place = _places(level)
@@ -161,7 +161,7 @@ def _character(escape: str) -> str:
 
 def _places(text: str) -> Callable[[int], int]:
     """Where in `text` a place is that was found in it without its escapes."""
-    escapes = [found.span() for found in _ESCAPE.finditer(text)]
+    escapes = [found.span() for found in re.finditer(_ESCAPE, text)]
     ends = [0, *(end for _, end in escapes)]
     saved = [0, *accumulate(end - start - 1 for start, end in escapes)]
     plain_ends = [end - less for end, less in zip(ends, saved, strict=True)]
@@ -356,7 +356,11 @@ def _spelled(spell: Callable[[str], str], text: str) -> str:
 
 
 def _is_joint(match: re.Match[str]) -> bool:
-    return match[0] in _JOINTS and match.start() > 0 and _JOINED.match(match.string, match.start() - 1) is not None
+    return (
+        match[0] in _JOINTS
+        and match.start() > 0
+        and re.match(_JOINED, match.string[match.start() - 1 : match.end() + 1]) is not None
+    )
 
 
 def _json_escape(char: str) -> str:

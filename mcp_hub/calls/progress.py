@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.events import Delta, Progressed
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_tail
 from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.types import PartialForm
@@ -23,15 +24,15 @@ _BYTES: Final = 1024
 """Of any other message, in UTF-8."""
 _HELD: Final = 8 * _BYTES
 """Characters that wait: more than any message shows, so that the end of it begins with no half escape sequence."""
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = late(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\`-~])|\x9b[0-?]*[ -/]*[@-~]"
 )
 """Escape sequences of a terminal (ECMA-48): control sequences, strings such as titles and links, others."""
-_UNFINISHED: Final = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*)\Z")
+_UNFINISHED: Final = late(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*)\Z")
 """The beginning of one, whose rest comes with the next text."""
-_OVERWRITTEN: Final = re.compile(r"^[^\n]*\r(?=[^\n])", re.MULTILINE)
+_OVERWRITTEN: Final = late(r"^[^\n]*\r(?=[^\n])", re.MULTILINE)
 """Text that a carriage return lets a terminal write over: the states of a progress bar."""
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL: Final = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class CallProgress:

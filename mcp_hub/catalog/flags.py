@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_head, hide_part, hide_tail
 from mcp_hub.types import RawObject
 
@@ -30,14 +31,14 @@ _INVISIBLE = (
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _TAGS = "\U000e0000-\U000e007f"
 _CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
-_UNSEEN = re.compile(
+_UNSEEN = late(
     rf"(?P<control>\x1b\[[0-9;?]*[ -/]*[@-~]|[{_CONTROL}]+)|(?P<bidi>[{_BIDI}]+)|(?P<tags>[{_TAGS}]+)"
     rf"|(?P<hidden>[{_INVISIBLE}]+)"
 )
-_SHOWN = re.compile(f"[{_CONTROL}{_BIDI}{_TAGS}{_INVISIBLE}]")
-_FLAG_EMOJI = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,8}\U000e007f")
+_SHOWN = late(f"[{_CONTROL}{_BIDI}{_TAGS}{_INVISIBLE}]")
+_FLAG_EMOJI = late("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,8}\U000e007f")
 """The flags of regions, such as England's (Unicode TR 51, "Emoji Tag Sequences")."""
-_ORDERS = re.compile(
+_ORDERS = late(
     r"<\s*/?\s*(important|system|secret|hidden|instructions?)\s*>"
     r"|\b(ignore|disregard|forget|override)\s+(all\s+|any\s+|the\s+|your\s+|my\s+)*"
     r"(previous|prior|above|earlier|other|system)\s+(instructions?|prompts?|rules|messages?|directions?)\b"
@@ -48,7 +49,7 @@ _ORDERS = re.compile(
     r"|\bwhatever\s+the\s+user\b|\bwhat\s+you\s+(were|have\s+been)\s+\w+\s+(before|earlier)\b|\bfrom\s+(now|then)\s+on\b",
     re.IGNORECASE,
 )
-_PLACES = re.compile(
+_PLACES = late(
     r"~/\.(ssh|aws|gnupg|kube|docker|netrc|npmrc|pypirc|bashrc|zshrc|profile)\b|\bid_(rsa|ed25519|ecdsa)\b"
     r"|\bauthorized_keys\b|/etc/(passwd|shadow|sudoers)\b|\b(curl|wget)\b[^\n|]{0,200}\|\s*(sudo\s+)?(ba|z|da)?sh\b",
     re.IGNORECASE,
@@ -58,7 +59,7 @@ _SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10))) | frozenset(map(chr, ran
 _SYMBOLS = frozenset({"So", "Sm", "Sc", "Sk", "Po", "Pd", "Nd", "Lo"})
 _JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk", "Sm", "Po"})
 _FIRST_JOINING_SCRIPT: Final = "\u0590"  # Latin, Greek and Cyrillic, below it, join nothing
-_PADDING: Final = re.compile(rf"[\s{_INVISIBLE}]{{40,}}")
+_PADDING: Final = late(rf"[\s{_INVISIBLE}]{{40,}}")
 """Blanks that only push what follows out of sight: indented code has fewer."""
 
 

@@ -16,10 +16,12 @@ _MOST: Final = 128
 """Messages of one array: nobody else has a turn meanwhile."""
 _OPENS: Final = (b"{", b"[")
 """First lines of pretty-printers: other lines that end within a message are answers that were cut off."""
+_EACH: Final = 48
+"""Bytes that a line takes besides its text."""
 
 
 class _Gathered:
-    """The lines so far of a JSON text over several, at most `limit` bytes; `depth` brackets are open."""
+    """The lines so far of a JSON text over several, at most `limit` bytes of memory; `depth` brackets are open."""
 
     def __init__(self, limit: int) -> None:
         self.lines: list[bytes] = []
@@ -29,13 +31,14 @@ class _Gathered:
 
     def take(self, line: bytes) -> bool:
         """Whether the line is the next one; if it is not, there is nothing gathered any more."""
-        opened = framing.depth(line)
+        size = self._size + len(line) + _EACH
         is_next = bool(self.lines) or line.strip() in _OPENS
-        if not is_next or opened is None or self.depth + opened < 0 or self._size + len(line) > self._limit:
+        opened = framing.depth(line) if is_next and size <= self._limit else None
+        if opened is None or self.depth + opened < 0:
             self._clear()
             return False
         self.lines.append(line)
-        self.depth, self._size = self.depth + opened, self._size + len(line) + 1
+        self.depth, self._size = self.depth + opened, size
         return True
 
     def whole(self) -> bytes | None:

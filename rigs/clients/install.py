@@ -7,14 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SIDE = ROOT / ".venv" / "clients"
-SECONDS = 180
+SECONDS = 600
+"""For one command; npm takes minutes beside other work."""
 # without the last two it tries for minutes where there is no network
 _NPM_OPTIONS = (
     *("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"),
@@ -34,7 +35,8 @@ def python_with(requirement: str, name: str) -> Path:
     with _alone(folder):
         if not _is_there(folder, requirement):
             _run([sys.executable, "-m", "venv", str(folder)])
-            _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement])
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
+            _twice(lambda: _run(pip))
             _mark(folder, requirement)
     return python
 
@@ -56,7 +58,7 @@ def node_package(requirement: str, folder_name: str = "") -> Path:
     with _alone(folder):
         if not _is_there(folder, requirement):
             folder.mkdir(parents=True)
-            npm("install", "--prefix", str(folder), requirement, *_NPM_OPTIONS, folder=folder)
+            _twice(lambda: npm("install", "--prefix", str(folder), requirement, *_NPM_OPTIONS, folder=folder))
             _mark(folder, requirement)
     return folder / "node_modules" / name
 
@@ -70,7 +72,7 @@ def node_project(source: Path) -> Path:
         if not _is_there(folder, needs):
             folder.mkdir(parents=True)
             (folder / "package.json").write_text(needs)
-            npm("install", "--no-package-lock", *_NPM_OPTIONS, folder=folder)
+            _twice(lambda: npm("install", "--no-package-lock", *_NPM_OPTIONS, folder=folder))
             _mark(folder, needs)
         for part in source.iterdir():
             if part.name in ("node_modules", "dist"):
@@ -122,6 +124,14 @@ def _is_there(folder: Path, requirement: str) -> bool:
 
 def _mark(folder: Path, requirement: str) -> None:
     (folder / ".installed").write_text(requirement)
+
+
+def _twice(install: Callable[[], str]) -> None:
+    """Installs, and tries again once if that fails: an index may be slow for a moment. Raises: `NotInstalled`."""
+    try:
+        install()
+    except NotInstalled:
+        install()
 
 
 def _run(argv: list[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:

@@ -50,11 +50,12 @@ class File:
 
 @asynccontextmanager
 async def running(file: File) -> AsyncIterator[StdioClient]:
-    """A hub over stdio that has listed all tools."""
+    """A hub over stdio that has listed all tools; how often it announced them until then depends on the machine."""
     async with stdio_hub(file.text, file.root) as client:
         await client.initialize()
         await until(lambda: client.stderr.count('"upstream_ready"') >= len(file.servers))
         await client.request("tools/list")
+        client.transcript.clear()
         yield client
         assert await client.close() == 0
 

@@ -78,7 +78,7 @@ async def test_added_and_removed_servers_are_announced_once_and_no_change_is_not
         assert refused["result"]["isError"] and said["text"].startswith("Tool b_echo is no longer offered")
         assert not is_alive(file.pids("b")[0])
         before = notices(client)
-        assert before <= 3  # b goes at once, c comes once it is ready, at a slow start once for each of its connections
+        assert before <= 2  # b goes at once, c comes once it is ready
         file.servers["a"]["timeout"] = "20m"
         file.hub["aliases"] = {"pr": ["pull request"]}
         file.write()

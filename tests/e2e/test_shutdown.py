@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.e2e.background import Background, background
 from tests.e2e.client import Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, children, connected, http_hub, is_alive, stdio_hub
 from tests.pace import paced
@@ -113,12 +114,12 @@ async def test_running_calls_over_stdio_get_exactly_one_error_each(way: str, era
 
 
 @pytest.mark.parametrize("attach", ["never", "always"])
-async def test_calls_of_a_killed_client_end_in_time(attach: str, tmp_path: Path) -> None:
+async def test_calls_of_a_killed_client_end_in_time(attach: str, hubs: Background, tmp_path: Path) -> None:
     """The system closes both pipes of a killed client; one that only closes its input still gets its answers."""
     log = tmp_path / "journal"
     hub = {"attach": attach, "attach_idle": "1s", **PATIENT}
     config = private_config(tmp_path, servers_yaml({"a": argv(name="a", journal=log)}, hub=hub))
-    with started(config, tmp_path) as client:
+    with started(config, hubs) as client:
         assert client.stdin is not None and client.stdout is not None
         requests = ("hello", "initialize", HELLO), ("w", *called("wait_cancel", nonce="w"))
         client.stdin.write(lines(*requests))
@@ -251,16 +252,23 @@ def serving_command(config: Path) -> list[str]:
     return [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config), "--client", "mcp-hub"]
 
 
-def started(config: Path, root: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(serving_command(config), stdin=PIPE, stdout=PIPE, env=clean_env(root))
+@pytest.fixture
+def hubs(tmp_path: Path) -> Iterator[Background]:
+    with background(tmp_path) as hubs:
+        yield hubs
+
+
+def started(config: Path, hubs: Background) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(serving_command(config), stdin=PIPE, stdout=PIPE, env=clean_env(hubs))
 
 
 PATIENT = {"first_list_wait": "60s"}
 """On a busy machine a server starts later than a client usually waits for."""
 
 
-def clean_env(root: Path) -> dict[str, str]:
-    return {"MCP_HUB_STATE_DIR": str(root / "state"), "PATH": "/usr/bin:/bin", "HOME": str(root)}
+def clean_env(hubs: Background) -> dict[str, str]:
+    root, runtime = str(hubs.root), str(hubs.runtime)
+    return {"MCP_HUB_STATE_DIR": f"{root}/state", "PATH": "/usr/bin:/bin", "HOME": root, "XDG_RUNTIME_DIR": runtime}
 
 
 def lines(*requests: Request) -> bytes:
@@ -268,10 +276,10 @@ def lines(*requests: Request) -> bytes:
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 
-def piped(root: Path, *requests: Request, **hub: str) -> dict[Any, dict[str, Any]]:
+def piped(hubs: Background, *requests: Request, **hub: str) -> dict[Any, dict[str, Any]]:
     """The answers of a hub to these lines and the end of its input, by id; each once. `hub`: settings of the hub."""
-    config = private_config(root, servers_yaml({"a": argv()}, hub={**PATIENT, **hub}))
-    line, env = serving_command(config), clean_env(root)
+    config = private_config(hubs.root, servers_yaml({"a": argv()}, hub={**PATIENT, **hub}))
+    line, env = serving_command(config), clean_env(hubs)
     done = subprocess.run(line, input=lines(*requests), capture_output=True, timeout=3 * WAIT, check=True, env=env)
     messages = [json.loads(line) for line in done.stdout.split(b"\n") if line]
     answers = [message for message in messages if "id" in message]
@@ -284,9 +292,9 @@ def called(tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("attach", ["never", "always"])
-def test_requests_before_the_end_of_input_are_answered(attach: str, tmp_path: Path) -> None:
+def test_requests_before_the_end_of_input_are_answered(attach: str, hubs: Background) -> None:
     answers = piped(
-        tmp_path,
+        hubs,
         ("hello", "initialize", HELLO),
         ("list", "tools/list", {}),
         ("echo", *called("echo", text="hi")),
@@ -301,8 +309,6 @@ def test_requests_before_the_end_of_input_are_answered(attach: str, tmp_path: Pa
     assert answers["nobody"]["error"]["code"] == -32602
 
 
-def test_call_beyond_the_drain_timeout_ends_with_the_reason_that_the_hub_shuts_down(tmp_path: Path) -> None:
-    answers = piped(
-        tmp_path, ("hello", "initialize", HELLO), ("long", *called("slow", seconds=60)), drain_timeout="500ms"
-    )
+def test_call_beyond_the_drain_timeout_ends_with_the_reason_that_the_hub_shuts_down(hubs: Background) -> None:
+    answers = piped(hubs, ("hello", "initialize", HELLO), ("long", *called("slow", seconds=60)), drain_timeout="500ms")
     assert answers["long"]["error"]["code"] == 1005

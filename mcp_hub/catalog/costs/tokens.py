@@ -9,8 +9,9 @@ and Chinese. Elsewhere it is worse: 0.8 for random letters as in Base64, 0.8-1.4
 Deterministic, linear in time (some 10 MB a second), and in constant space besides the text.
 """
 
-import re
 from typing import Final
+
+from mcp_hub.globs import late
 
 _MARK: Final = rb"[!-/:-@\[-`{-~]"
 _HAN: Final = rb"[\xe4-\xe9][\x80-\xbf]{2}"
@@ -44,7 +45,7 @@ _PIECES: Final = (
     rb"[\x80-\xff]{1,2}",
     rb"[\x00-\x1f\x7f]",
 )
-_pieces = re.compile(b"|".join(_PIECES)).findall
+_pieces = late(b"|".join(_PIECES)).findall
 _CHUNK: Final = 1 << 16  # bytes that are cut at a time: a token more or less at each border
 
 

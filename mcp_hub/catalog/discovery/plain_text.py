@@ -5,9 +5,10 @@ model reads: what breaks lines becomes a space, what cannot be seen goes.
 """
 
 import json
-import re
 from collections.abc import Iterable
 from typing import Final
+
+from mcp_hub.globs import late
 
 OPENING: Final = "One MCP server in front of several; a tool's name begins with its server."
 """The first sentence of the hub's own instructions."""
@@ -16,22 +17,20 @@ MAX_PURPOSE: Final = 120
 MAX_READ: Final = 8192  # characters of a text that are looked at: the longest of 611 descriptions has 7,000
 _MAX_FIRST: Final = 2048  # characters in which the first sentence is looked for
 
-_SEQUENCES: Final = re.compile("\x1b\\[[0-?]{0,64}[ -/]{0,16}[@-~]|\x1b\\][^\x07\x1b]{0,256}(?:\x07|\x1b\\\\)")
+_SEQUENCES: Final = late("\x1b\\[[0-?]{0,64}[ -/]{0,16}[@-~]|\x1b\\][^\x07\x1b]{0,256}(?:\x07|\x1b\\\\)")
 """Terminal control sequences (ECMA-48 §5.4) and operating system commands, which would leave letters behind."""
-_BREAKING: Final = re.compile("[\\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_BREAKING: Final = late("[\\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 # format characters (bidirectional controls, joiners, tags), fillers, variation selectors, surrogates, private use
 _FORMAT: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U0010ffff"
 )
-_UNSEEN: Final = re.compile(f"[{_FORMAT}]+")
-_UNSEEN_IN_JSON: Final = re.compile(f"[\x7f-\x9f\u2028\u2029{_FORMAT}]")
-_MARKUP: Final = re.compile(r"^(?:[#>*=~_`-]+\s+)+|^[#*`]+|\*\*|``+")
+_UNSEEN: Final = late(f"[{_FORMAT}]+")
+_UNSEEN_IN_JSON: Final = late(f"[\x7f-\x9f\u2028\u2029{_FORMAT}]")
+_MARKUP: Final = late(r"^(?:[#>*=~_`-]+\s+)+|^[#*`]+|\*\*|``+")
 # a line that continues in lower case was only wrapped; Chinese and Japanese put no space after a full stop
-_END: Final = re.compile(
-    r"\r?\n(?!\s{0,16}[a-z(`])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\bvs\.)(?<!etc\.)\s+|(?<=[。！？])"
-)
+_END: Final = late(r"\r?\n(?!\s{0,16}[a-z(`])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\bvs\.)(?<!etc\.)\s+|(?<=[。！？])")
 
 
 def one_line(text: str, limit: int = MAX_READ) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from mcp_hub.catalog.search.words import words
+from mcp_hub.globs import late
 
 _MONTH = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
@@ -14,7 +15,7 @@ _MONTH = (
 )
 _FILES = "txt|md|csv|tsv|json|xml|ya?ml|html?|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|wav|mp3|mp4|zip|log|py"
 # every value has one of these; most texts have none
-_ANY_VALUE = re.compile(r"[\d@]|://|\w\.\w", re.ASCII)
+_ANY_VALUE = late(r"[\d@]|://|\w\.\w", re.ASCII)
 _DATE = (
     r"\b\d{4}-\d\d?-\d\d?\b",
     r"\b\d\d?/\d\d?/(?:\d\d)?\d\d\b",
@@ -24,7 +25,7 @@ _DATE = (
 )
 # from any place, each pattern looks at few characters: the time is linear in the text
 _KINDS = [
-    (re.compile(pattern, re.IGNORECASE | re.ASCII), tuple(words(said, 2)))
+    (late(pattern, re.IGNORECASE | re.ASCII), tuple(words(said, 2)))
     for said, pattern in {
         "date": "|".join(_DATE),
         "time": r"\b\d\d?(?::\d\d)? ?[ap]\.?m\b|\b\d\d?:\d\d\b",

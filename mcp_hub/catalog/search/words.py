@@ -8,6 +8,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from mcp_hub.globs import late
+
 # word for word what English puts between the words that say something, and the ways to ask politely
 _STOP = """
 a about above after again against all also am an and any are as at be been before being below between both but by can
@@ -26,17 +28,17 @@ _DENSE = (
 )
 # no word is longer than 40 characters: the rest is another one
 _CASED = "[A-Z]{1,40}(?=[A-Z][a-z])|[A-Z]?[a-z]{1,40}|[A-Z]{1,40}"
-_ASCII = re.compile(rf"{_CASED}|[0-9]{{1,40}}")
+_ASCII = late(rf"{_CASED}|[0-9]{{1,40}}")
 # compiled when they are needed, since that takes long, and most tools are in ASCII;
 # Indic vowel signs are no letters to `re`, but belong to the word
 _ANY = rf"[{_DENSE}]+|\d{{1,40}}|(?:[^\W\d_{_DENSE}]|[\u0900-\u0dff]){{1,40}}"
 _IS_DENSE = f"[{_DENSE}]"
-_RUN = re.compile(r"[A-Za-z]+")
-_CASED_PIECE = re.compile(_CASED)
+_RUN = late(r"[A-Za-z]+")
+_CASED_PIECE = late(_CASED)
 # accents of Latin, Greek and Cyrillic, vowel points of Arabic
-_MARKS = re.compile("[\u0300-\u036f\u064b-\u0652]")
-_CLAUSE = re.compile(r"[.!?;:](?=\s|$)|\n|,\s|\b(?:and|then)\b|[()。！？；，、]", re.IGNORECASE)
-_VOWEL = re.compile("[aeiouy]")
+_MARKS = late("[\u0300-\u036f\u064b-\u0652]")
+_CLAUSE = late(r"[.!?;:](?=\s|$)|\n|,\s|\b(?:and|then)\b|[()。！？；，、]", re.IGNORECASE)
+_VOWEL = late("[aeiouy]")
 
 
 def words(text: str, limit: int) -> list[str]:

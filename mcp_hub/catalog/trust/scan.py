@@ -18,15 +18,16 @@ from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, flags_of, folded, hidden_in, orders_in, texts_of
 from mcp_hub.catalog.pins import INSTRUCTIONS, pin_name
 from mcp_hub.catalog.view import CatalogView
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_part
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import Kind
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_DISTINCT = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z0-9]+(?:[A-Z][a-z0-9]+)+")
+_WORD = late(r"[A-Za-z_][A-Za-z0-9_-]*")
+_DISTINCT = late(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z0-9]+(?:[A-Z][a-z0-9]+)+")
 _SHORTEST: Final = 6
 _MOST_INSTRUCTIONS: Final = 65_536  # characters that are looked through: models get the first 120 at most
-_ABOUT_USE = re.compile(
+_ABOUT_USE = late(
     r"\b(?:before|after|instead\s+of|prior\s+to|when(?:ever)?|while)\s+(?:you\s+)?(?:us(?:e|ing)|call(?:ing)?|"
     r"invok(?:e|ing)|run(?:ning)?)\s+(?:the\s+|any\s+)?[`'\"]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)",
     re.IGNORECASE,

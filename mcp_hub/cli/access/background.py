@@ -52,7 +52,7 @@ def started_hub(config: str | None, advice: str) -> str:
     """
     loaded = load_config(config, partly=True)
     why = "this system does not have background hubs" if sys.platform == "win32" else "no option names this file"
-    if sys.platform != "win32" and loaded.is_named:
+    if sys.platform != "win32" and not loaded.needs_name:
         from mcp_hub.attach.join import NotJoined  # sockets and locks that Windows does not have
         from mcp_hub.attach.serve import started_folder
 

@@ -116,7 +116,7 @@ def _mode(loaded: Loaded, attach: str | None, log_level: str | None) -> tuple[st
 
     Nor with a file that nobody has named: by its path the background hub would take it for one that somebody has.
     """
-    if not loaded.is_named:
+    if loaded.needs_name:
         return "never", f"no option names {loaded.place}"
     if attach is None and log_level:
         return "never", "--log-level is given"

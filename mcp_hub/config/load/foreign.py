@@ -19,6 +19,7 @@ from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
 from mcp_hub.config.load.foreign_limits import is_approval, is_list_of_tools
 from mcp_hub.config.load.foreign_server import SOURCES, flat
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
 
 _HOLDERS: Final[tuple[DataPath, ...]] = (
@@ -67,10 +68,10 @@ _USERS_FOLDERS: Final = (
 )
 """Variables that name a folder for the files of a user."""
 _SYSTEM: Final = frozenset(("Library", "AppData"))
-_OF_CLIENT: Final = re.compile(r"\.[a-z][a-z0-9_-]*")
+_OF_CLIENT: Final = late(r"\.[a-z][a-z0-9_-]*")
 """The folder in a project that is a client's: `.vscode`, `.cursor`."""
 _BUILT_IN: Final = frozenset(("builtin", "platform", "frontend", "inline_python"))
-_PROGRAM: Final = re.compile(r"(?:^|[/\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
+_PROGRAM: Final = late(r"(?:^|[/\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
 DOUBLED: Final = "duplicate key. Remove one of them."
 _APPROVES: Final = "the client asks before a call, not the hub. Set this in the client."
 _OF_OTHERS: Final = {
@@ -83,13 +84,13 @@ _OF_OTHERS: Final = {
 """Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
 
 
-_BOUND: Final = re.compile(
+_BOUND: Final = late(
     r"(?:^|[/@_-])(?:mcp-server-git|server-git|git-mcp(?:-server)?|mcp-git|task-master(?:-ai|-mcp)?|repomix|"
     r"ast-grep(?:-mcp)?|semgrep(?:-mcp)?|nx-mcp|eslint|biome|backlog)(?:$|[@=<>~.])",
     re.IGNORECASE,
 )
 """Servers that work on the folder they start in. Of their arguments only an absolute path names another one."""
-_ELSEWHERE: Final = re.compile(r"[/~$]|[A-Za-z]:[\\/]")
+_ELSEWHERE: Final = late(r"[/~$]|[A-Za-z]:[\\/]")
 
 
 def works_where_started(command: object, args: object) -> bool:

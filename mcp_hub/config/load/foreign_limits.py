@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from mcp_hub.config.quantities import as_flag
+from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
 
 Note = Callable[[str, str], None]
@@ -20,12 +21,12 @@ _SWITCHES: Final = {
 """Keys in small letters without `-` and `_` that say whether a server is on, and the value that switches it off."""
 _OFF: Final = frozenset(("disabled", "inactive", "off"))
 """The values of `status` and `state` that switch a server off."""
-_LISTED: Final = re.compile(r"(tool|prompt|resource)")
-_APPROVALS: Final = re.compile(r"always|auto|approv|trust|confirm")
+_LISTED: Final = late(r"(tool|prompt|resource)")
+_APPROVALS: Final = late(r"always|auto|approv|trust|confirm")
 """Keys that decide who asks before a call, not which tools there are."""
-_NO_LIMITS: Final = re.compile(r"time|parallel|prefix|output|choice|search|permission")
-_DENIES: Final = re.compile(r"disallow|disabl|exclud|deny|denied|block|forbid|blacklist|hidden|ignor")
-_ALLOWS: Final = re.compile(r"allow|enabl|includ|permit|whitelist|available|only|select")
+_NO_LIMITS: Final = late(r"time|parallel|prefix|output|choice|search|permission")
+_DENIES: Final = late(r"disallow|disabl|exclud|deny|denied|block|forbid|blacklist|hidden|ignor")
+_ALLOWS: Final = late(r"allow|enabl|includ|permit|whitelist|available|only|select")
 _UNREADABLE: Final = "cannot be read. It limits the server, so the server is disabled"
 _NO_SANDBOX: Final = frozenset(("", "none", "off", "false"))
 

@@ -62,7 +62,7 @@ class Loaded:
     from the environment (but no paths, flags and public names), files or the keyring. `stamp` differs between versions
     of the file. `overrides` are those of the file beside it, which `settings` contain, and `overrides_stamp` is its.
     `sources` are what each server of another client's file takes from outside (`sources_of`). `is_named`: somebody has
-    named the file, and it was not only found.
+    named the file, and it was not only found. `needs_name`: it was found, and would get more with a name.
     """
 
     settings: Settings = field(repr=False)
@@ -75,6 +75,7 @@ class Loaded:
     overrides_stamp: FileStamp | None = None
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_named: bool = True
+    needs_name: bool = False
 
     @property
     def place(self) -> str:
@@ -198,8 +199,8 @@ def parse(
     outside = interpolation.secrets | _passed_secrets(settings, env)
     secrets = frozenset(outside | secret_texts(settings, outside))
     notes, warnings = (report.located(found) for found in (_notes(settings, interpolation.secret_at), report.warnings))
-    is_named = is_named or not (is_theirs or interpolation.refused)
-    return Loaded(settings, Path(name), secrets, warnings, notes=notes, sources=sources, is_named=is_named)
+    needs_name = not is_named and (is_theirs or interpolation.refused)
+    return Loaded(settings, Path(name), secrets, warnings, None, notes, None, None, sources, is_named, needs_name)
 
 
 def _with_commands(settings: Settings, failed: Mapping[str, Cause], interpolation: Interpolation) -> Settings:

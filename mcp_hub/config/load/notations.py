@@ -13,6 +13,7 @@ import msgspec
 
 from mcp_hub.config.load.interpolate import Reference, Unresolved, escaped, is_variable_name, joined, split_text
 from mcp_hub.config.load.secrets import is_secret
+from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
 
 Part = str | Reference
@@ -22,13 +23,13 @@ _SHELL: Final = r"\$(?P<shell>[A-Za-z_]\w*)|%(?P<percent>[A-Za-z_]\w*)%"
 _CURLY: Final = r"\{(?P<kind>env|file):(?P<text>[^{}]+)\}"
 _DOUBLE: Final = r"\$\{\{\s*(?:secrets|inputs|env)\.(?P<double>[A-Za-z_]\w*)\s*\}\}"
 _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
-    **dict.fromkeys(("gemini", "qwen"), re.compile(f"{_BRACE}|{_SHELL}")),
-    "opencode": re.compile(f"{_BRACE}|{_CURLY}"),
-    "continue": re.compile(f"{_DOUBLE}|{_BRACE}"),
-    "": re.compile(_BRACE),
+    **dict.fromkeys(("gemini", "qwen"), late(f"{_BRACE}|{_SHELL}")),
+    "opencode": late(f"{_BRACE}|{_CURLY}"),
+    "continue": late(f"{_DOUBLE}|{_BRACE}"),
+    "": late(_BRACE),
 }
 """The notation of a client, by its name in the table of clients; empty for all others."""
-_WHOLE: Final = re.compile(r"\$(?P<shell>[A-Z_][A-Z0-9_]*)|%(?P<percent>[A-Z_][A-Z0-9_]*)%")
+_WHOLE: Final = late(r"\$(?P<shell>[A-Z_][A-Z0-9_]*)|%(?P<percent>[A-Z_][A-Z0-9_]*)%")
 """A variable or header that is the name of a variable and nothing else, which is meant for one in any client."""
 _EXPANDS_ENV: Final = frozenset("cline cursor devin kilo roo vscode vscode-insiders".split())
 _EXPANDS_NAMES: Final = frozenset("amp claude-code copilot factory gemini librechat qwen".split())
@@ -36,7 +37,7 @@ _EXPANDS_NAMES: Final = frozenset("amp claude-code copilot factory gemini librec
 _WORKSPACE: Final = frozenset(("workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "CLAUDE_PROJECT_DIR"))
 _LOOKUPS: Final = ("file:", "keyring:", "cmd:")
 _ASKED_OF_EDITOR: Final = ("command:", "config:", "workspaceFolder:")
-_OF_EDITOR: Final = re.compile(
+_OF_EDITOR: Final = late(
     r"(relative)?[fF]ile([A-Z]\w*)?|relativeFileDirname|cwd|execPath|lineNumber|columnNumber|selectedText"
     r"|defaultBuildTask|container\w+|localWorkspaceFolder\w*"
 )
@@ -45,23 +46,21 @@ _EDITORS: Final = frozenset(("vscode", "vscode-insiders"))
 _READS_FILES: Final = frozenset(("devin",))
 """Clients that fill in `${file:path}`."""
 _SHELLS: Final = frozenset("sh bash dash zsh ksh ash fish pwsh powershell".split())
-_SCRIPT: Final = re.compile(r"-[A-Za-z]*c|-Command", re.IGNORECASE)
-_PYTHONS: Final = re.compile(r"(?:python|pypy)[\d.]*w?")
+_SCRIPT: Final = late(r"-[A-Za-z]*c|-Command", re.IGNORECASE)
+_PYTHONS: Final = late(r"(?:python|pypy)[\d.]*w?")
 _CODE: Final[Mapping[str, re.Pattern[str]]] = {
-    "cmd": re.compile(r"/[ck]", re.IGNORECASE),
-    "python": re.compile(r"-[A-Za-z]*c"),
-    "deno": re.compile("eval"),
-    "php": re.compile("-r|--run"),
+    "cmd": late(r"/[ck]", re.IGNORECASE),
+    "python": late(r"-[A-Za-z]*c"),
+    "deno": late("eval"),
+    "php": late("-r|--run"),
     **dict.fromkeys(_SHELLS, _SCRIPT),
-    **dict.fromkeys(
-        ("node", "bun", "tsx", "perl", "ruby", "osascript", "lua"), re.compile("-[A-Za-z]*[epE]|--eval|--print")
-    ),
-    **dict.fromkeys(("npx", "npm", "su", "script", "flock"), re.compile("-c|--call|--command")),
+    **dict.fromkeys(("node", "bun", "tsx", "perl", "ruby", "osascript", "lua"), late("-[A-Za-z]*[epE]|--eval|--print")),
+    **dict.fromkeys(("npx", "npm", "su", "script", "flock"), late("-c|--call|--command")),
 }
 """The option right before code, by program."""
 _JOINS: Final = frozenset(("cmd", "pwsh", "powershell"))
 """Programs that take all that follows for code."""
-_NAMES: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_NAMES: Final = late(r"\$\{?([A-Za-z_]\w*)")
 _ALWAYS: Final = frozenset("PATH HOME USER LOGNAME SHELL LANG PWD TERM TZ TMPDIR".split())
 """Variables that every server has."""
 _NO_WORKSPACE: Final = (
@@ -199,7 +198,8 @@ class Notation(msgspec.Struct, frozen=True):
         if key == "args" and name not in self.env and not has_default and not expands:
             self.note(key, f"{written} stays text: {name} is not set, and the client does not fill it in either")
             return [written]
-        return [Reference(reference)]
+        # ${env:cmd:-x} is a variable called cmd with a default; ${cmd:-x} would be a program
+        return [Reference(f"env:{reference}" if reference.startswith(_LOOKUPS) else reference)]
 
     def _file(self, written: str, text: str) -> list[Part]:
         if self.files is None:

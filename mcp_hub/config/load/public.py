@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from mcp_hub.globs import late
+
 _SHORTEST: Final = 6
 """Characters: a shorter value is rarely a secret unless its name says so."""
 _SECRET, _LIKELY, _NEUTRAL, _IDENTIFIER, _PUBLIC = 2, 1, 0, -1, -2
@@ -17,29 +19,29 @@ _PLACE_NAMES: Final = frozenset(
     "HOME USER LOGNAME PWD OLDPWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split()
 )
 """Of places and people, which are part of most paths."""
-_PUBLIC_NAME: Final = re.compile(
+_PUBLIC_NAME: Final = late(
     r"LANG(UAGE)?|LC_[A-Z]+|TZ|TERM|EDITOR|PAGER|NO_COLOR|FORCE_COLOR|DISPLAY|XDG_\w+|no_proxy|NO_PROXY"
     r"|PYTHON[A-Z]+|VIRTUAL_ENV|NODE_(ENV|OPTIONS|PATH)|GO(PATH|ROOT|FLAGS)|JAVA_(HOME|OPTS)|RUST_(LOG|BACKTRACE)|DEBUG"
     r"|(?i:(\w+_)?(log_?level|region|locale|timezone))"
     r"|(?i:accept(-\w+)?|content-(type|language)|user-agent|cache-control|pragma|origin|referer|mcp-protocol-version)"
 )
-_WORDS: Final = re.compile(r"AUTH0|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SECRET_WORD: Final = re.compile(
+_WORDS: Final = late(r"AUTH0|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET_WORD: Final = late(
     r".*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSWORT|PASSPHRASE|PASSCODE|CREDENTIAL|COOKIE)S?|CREDS?|.*AUTH"
     r"|(?!.*(?:MON|TUR|HOT|DON|JOC|HOC|PUB|PUBLIC|PRIMARY|FOREIGN)KEY).*KEYS?|(?!BY|COM|TRES|SUR|ENCOM).*PASS|.*PWD|PSWD"
     r"|PW|PSK|PINS?|PATS?|OTP|TOTP|DSNS?|BEARER|JWTS?|AUTHORI[SZ]ATION|AUTHENTICATION|SIG|SAS|SALT|PEPPER|MNEMONIC|SEED"
     r"|HMAC|CSRF|XSRF|UNSEAL|ASSERTION"
 )
-_SECRET_NAME: Final = re.compile(
+_SECRET_NAME: Final = late(
     r"(.*_)?(ACCESS_?KEY_?ID|SECRET_ID|API_HASH|LI_AT|(RECOVERY|SEED|BACKUP)_(PHRASE|WORDS|CODES?)"
     r"|(ACCESS|SECURITY|UNLOCK|ALARM|VERIFICATION|PAIRING)_CODE)"
 )
 """Whole names of secrets whose words alone do not say so."""
-_LIKELY_WORD: Final = re.compile(
+_LIKELY_WORD: Final = late(
     r"SESSION(ID)?S?|SID|LOGINS?|(WEB)?HOOKS?|RPC|BASIC|SIGNATURE|REFRESH|LICEN[SC]E|CERT|PFX|KEYPAIR|ENCRYPTION|SIGNING"
     r"|NONCE|CRUMB|INVITE"
 )
-_SETTING: Final = re.compile(
+_SETTING: Final = late(
     r".*_(FILE(NAME)?|PATH|DIR(ECTORY)?|FOLDER|SOCK(ET)?|TYPE|METHOD|MODE|LEVEL|NAME|URL|URI|HOST|PORT|TIMEOUT|LIMIT|TTL"
     r"|SIZE|COUNT|HEADER|PREFIX|SUFFIX|LEN(GTH)?|EXPIR(Y|ES?|ATION)(_(IN|AT|AFTER))?|LIFETIME|S|SEC(OND)?S?|MS|MINUTES"
     r"|HOURS|DAYS|AGE|ENABLED|DISABLED|REQUIRED|ENDPOINT|DOMAIN|REALM|SCOPE|ISSUER|AUDIENCE|ALG(ORITHM)?|PROVIDER"
@@ -49,36 +51,36 @@ _SETTING: Final = re.compile(
     r"|HELPER|TENANT)S?"
 )
 """Names of settings around a secret (`TOKEN_FILE`, `AUTH_MODE`)."""
-_PLAIN_NAME: Final = re.compile(
+_PLAIN_NAME: Final = late(
     r"(.*_)?((PRIMARY|PUBLIC|PUBLISHABLE|FOREIGN|SORT|PARTITION|CACHE|PROJECT|SPACE|ISSUE|BOARD|OBJECT|ROW|INDEX|GROUP"
     r"|SITE|ROUTING|TRANSLATION|LANGUAGE|LOOKUP|UNIQUE|JOIN|FEATURE|METRIC|TAG|SHORTCUT)_KEYS?"
     r"|(MAX|MIN|NUM|TOTAL|INPUT|OUTPUT|CONTEXT|PROMPT|COMPLETION|THINKING|EOS|BOS|PAD|UNK|SEP|CLS|MASK|STOP)_TOKENS?)"
 )
 """Names of keys and tokens that open nothing."""
-_IDENTIFIER_NAME: Final = re.compile(
+_IDENTIFIER_NAME: Final = late(
     r"(.*_)?(IDS?|UUID|GUID|(ACCOUNT|SERVICE|WORKSPACE|PHONE)_SID|ADDRESS|FINGERPRINT|CHECKSUM|HASH|DIGEST|ARN|REF)"
 )
-_FLAG: Final = re.compile(r"true|false|yes|no|on|off|none|null|auto|default|enabled|disabled|required|optional", re.I)
-_SCHEME: Final = re.compile(
+_FLAG: Final = late(r"true|false|yes|no|on|off|none|null|auto|default|enabled|disabled|required|optional", re.I)
+_SCHEME: Final = late(
     r"anonymous|basic|bearer|digest|ntlm|kerberos|ldap|saml|oidc|oauth2?|jwt|token|api[-_ ]?key|password|pat|iam|adc"
     r"|sso|github|gitlab|google|azure|aws|okta|auth0|cli|local|env|interactive|browser",
     re.I,
 )
 """Ways to log in, as values of `AUTH`."""
-_SAYS_HOW: Final = re.compile(r"auth(ori[sz]ation|entication)?$", re.I)
-_PATH: Final = re.compile(
+_SAYS_HOW: Final = late(r"auth(ori[sz]ation|entication)?$", re.I)
+_PATH: Final = late(
     r"(?:(?:[a-z][a-z0-9+]*://)?/|~[/\\]|\.{1,2}[/\\]|[A-Za-z]:[/\\])[^+=?\n]*"
     r"|[\w.-]+(?:/[\w .-]+)*\.(?:json5?|ya?ml|toml|ini|env|pem|key|crt|cer|p12|pfx|jks|txt|db|sqlite3?|xml"
     r"|csv|log|conf|cfg)",
     re.I,
 )
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S*", re.I)
-_EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
-_HEX: Final = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
-_PIECES: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_URL: Final = late(r"[a-z][a-z0-9+.-]*://\S*", re.I)
+_EMAIL: Final = late(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
+_HEX: Final = late(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
+_PIECES: Final = late(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _SIGNS: Final = frozenset("!#$%^&*?")
 """Signs within passwords."""
-_TOKENS: Final = re.compile(
+_TOKENS: Final = late(
     r"(?<![A-Za-z0-9])(?:"
     r"(?:gh[opsur]|github_pat|gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)|xox[a-z]|xapp|ntn|hf|npm|pypi|lin_api"
     r"|lin_oauth|npg|napi|sbp|sb_secret|fig[dour]|tvly|pplx|gsk|xai|do[opr]_v1|nfp|sntry[su]|glsa|glc|whsec|shp(?:at|ca|pa|ss)"
@@ -90,13 +92,13 @@ _TOKENS: Final = re.compile(
     r"|eyJ[\w-]{8,2000}\.[\w-]{8,8000}\.[\w-]*|[0-9]{8,10}:AA[\w-]{30,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{32,})"
 )
 """Texts that have the form of a provider's token."""
-_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*(?:PRIVATE|SECRET|SEED|JWT)[A-Z0-9 ]*-----.*", re.S)
-_APP_PASSWORD: Final = re.compile(r"[a-z]{4}(?: [a-z]{4}){3}")
-_HOOK: Final = re.compile(
+_PRIVATE_KEY: Final = late(r"-----BEGIN [A-Z0-9 ]*(?:PRIVATE|SECRET|SEED|JWT)[A-Z0-9 ]*-----.*", re.S)
+_APP_PASSWORD: Final = late(r"[a-z]{4}(?: [a-z]{4}){3}")
+_HOOK: Final = late(
     r"://(?:[\w-]+\.)*(?:hooks?|webhooks?|maker)\.[\w.-]+(/[^\s?#]*[^\s?#/])|/(?:web)?hooks?[\w-]*(/[^\s?#]{6,})", re.I
 )
 """The path of a URL that whoever knows it may post to."""
-_PLAIN_FORMS: Final = re.compile(
+_PLAIN_FORMS: Final = late(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sha\d{1,3}[:-][\w+/=]+|\b(?:ssh|ecdsa)-\S{1,40} \S+|age1\w+"
     rf"|{_EMAIL.pattern}|\d{{1,20}}-\w{{1,64}}\.apps\.googleusercontent\.com|\b0[0-7][0-9A-HJKMNP-TV-Z]{{24}}\b"
     r"|\bpk[_-](?:lf|live|test)[_-]\S+"
@@ -104,7 +106,7 @@ _PLAIN_FORMS: Final = re.compile(
     re.S | re.I,
 )
 """UUIDs, hashes, public keys, addresses, hosts and documents' numbers."""
-_ITEMS: Final = re.compile(r"[^\s,;\"'`()\[\]{}<>|&?=:]+=*")
+_ITEMS: Final = late(r"[^\s,;\"'`()\[\]{}<>|&?=:]+=*")
 
 
 def is_public_name(name: str) -> bool:

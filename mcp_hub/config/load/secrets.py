@@ -21,33 +21,34 @@ from mcp_hub.config.load.public import (
 )
 from mcp_hub.config.schema.servers import COMMAND_OUTPUT, ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.globs import late
 
 _SHORTEST: Final = 4
 """Characters of a secret within a text; a whole value may be shorter."""
-_USER: Final = re.compile(r"//([^\s/?#:@]+)@")
-_USER_INFO: Final = re.compile(
+_USER: Final = late(r"//([^\s/?#:@]+)@")
+_USER_INFO: Final = late(
     r"(?:^(?!npm:|jsr:|mailto:|sip:|acct:)|//)([^\s/?#:@]*):(?:([^\s/?#]*)|(?!\d*[/?#])(\S{0,256}))@(?!sha256:)"
 )
-_QUERY: Final = re.compile(r"[?&]([\w.~%-]+)=([^&#\s]+)")
-_PAIR: Final = re.compile(
+_QUERY: Final = late(r"[?&]([\w.~%-]+)=([^&#\s]+)")
+_PAIR: Final = late(
     r"(?<![\w.-])([\w.-]++)[\"']?\s{0,9}[=:]\s{0,9}[\"']?((?:(?:basic|bearer|token)\s+)?)([^\s&;\"']+)", re.I
 )
-_SETTINGS: Final = re.compile(r"(?:^|;)\s{0,9}(\w[\w .-]{0,64}?)\s{0,9}=\s{0,9}([^;]+)")
+_SETTINGS: Final = late(r"(?:^|;)\s{0,9}(\w[\w .-]{0,64}?)\s{0,9}=\s{0,9}([^;]+)")
 """The settings of a connection string, in which a password may have blanks and signs."""
-_CREDENTIALS: Final = re.compile(r"^(basic|bearer|token)\s+(\S+)", re.I)
-_HEX_USER: Final = re.compile(r"(?=.*\d)[0-9a-f]{8,}")
-_ASSIGNED: Final = re.compile(r"(?:--?)?([A-Za-z_][\w.-]*)=(.+)", re.S)
-_ATTACHED: Final = re.compile(r"(-[pPuUeH])(?!-)(.+)", re.S)
+_CREDENTIALS: Final = late(r"^(basic|bearer|token)\s+(\S+)", re.I)
+_HEX_USER: Final = late(r"(?=.*\d)[0-9a-f]{8,}")
+_ASSIGNED: Final = late(r"(?:--?)?([A-Za-z_][\w.-]*)=(.+)", re.S)
+_ATTACHED: Final = late(r"(-[pPuUeH])(?!-)(.+)", re.S)
 """A short flag with its value in one argument, as `mysql -uroot -pX`."""
-_OPTION: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(?:=.*)?|--?", re.S)
-_USER_FLAG: Final = re.compile(r"-[uU](?![a-z]+-)|--(?:user|username|login)(?:=|$)")
-_NUMBERS: Final = re.compile(r"\d{1,5}|[\d.]*:[\d.:]+(?:/\w+)?")
+_OPTION: Final = late(r"--?[A-Za-z][A-Za-z0-9-]*(?:=.*)?|--?", re.S)
+_USER_FLAG: Final = late(r"-[uU](?![a-z]+-)|--(?:user|username|login)(?:=|$)")
+_NUMBERS: Final = late(r"\d{1,5}|[\d.]*:[\d.:]+(?:/\w+)?")
 """A port, a map of ports, or the numbers of a user and a group."""
-_LOGON: Final = re.compile(r"^[\w$#]+/([^\s/@]+)@(?://[\w.-]+|[\w.-]+:\d+/)")
+_LOGON: Final = late(r"^[\w$#]+/([^\s/@]+)@(?://[\w.-]+|[\w.-]+:\d+/)")
 """A connection string of Oracle: `user/password@host:port/service`."""
 _QUERY_SECRETS: Final = frozenset(("code", "k", "appid"))
-_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
-_NOTHING: Final = re.compile(r"(?!)")
+_REFERENCE: Final = late(r"\$\{[^{}]*\}")
+_NOTHING: Final = late(r"(?!)")
 
 
 def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[str]:

@@ -12,15 +12,16 @@ from typing import Final, NamedTuple
 from mcp_hub.config.load.interpolate import expand_home, read_text
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import FileTooLarge, read_file
+from mcp_hub.globs import late
 
 BYTE_ORDER_MARK: Final = "\ufeff"
 NOT_UTF8: Final = "the text is not UTF-8. Save the file as UTF-8."
 UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
-_NAME: Final = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*")
-_SINGLE: Final = re.compile(r"'([^']*)'|`([^`]*)`")
-_DOUBLE: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_END: Final = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
-_BLANK: Final = re.compile(r"[ \t]*(?:#[^\n]*)?")
+_NAME: Final = late(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*")
+_SINGLE: Final = late(r"'([^']*)'|`([^`]*)`")
+_DOUBLE: Final = late(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_END: Final = late(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+_BLANK: Final = late(r"[ \t]*(?:#[^\n]*)?")
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 

@@ -12,21 +12,23 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
+from mcp_hub.globs import late
+
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 _MOST_STEPS: Final = 100
 """References that lead to another one, and to another."""
 _META: Final = frozenset({"http://json-schema.org/draft-07/schema", "http://json-schema.org/schema"})
 MOST: Final = 10_000
 """Characters of an expression that is looked at; a longer one is refused."""
-_ESCAPE = re.compile(
+_ESCAPE = late(
     r"\\(?:[dDwWsSfnrtv^$\\.*+?()\[\]{}|/]|c[A-Za-z]|0(?!\d)|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}"
     r"|u\{0*(?:10|[0-9A-Fa-f])?[0-9A-Fa-f]{1,4}\}|[pP]\{(?P<property>[A-Za-z_]+(?:=[A-Za-z_]+)?)\})"
 )
-_CODE = re.compile(r"\\[xu]((?![dD][89a-fA-F])[0-9A-Fa-f]{2,4})")
+_CODE = late(r"\\[xu]((?![dD][89a-fA-F])[0-9A-Fa-f]{2,4})")
 """The escape of one character, but for halves of a pair."""
-_QUANTIFIER = re.compile(r"(?:[*+?]|\{(\d+)(?:(,)(\d*))?\})\??")
-_OPEN = re.compile(r"\((?:\?(?:[:=!]|<[=!]|<([A-Za-z_$][\w$]*)>))?", re.ASCII)
-_REFERENCE = re.compile(r"\\(?:([1-9]\d*)|k<([A-Za-z_$][\w$]*)>)", re.ASCII)
+_QUANTIFIER = late(r"(?:[*+?]|\{(\d+)(?:(,)(\d*))?\})\??")
+_OPEN = late(r"\((?:\?(?:[:=!]|<[=!]|<([A-Za-z_$][\w$]*)>))?", re.ASCII)
+_REFERENCE = late(r"\\(?:([1-9]\d*)|k<([A-Za-z_$][\w$]*)>)", re.ASCII)
 _CATEGORIES: Final = (
     "L Lu Ll Lt LC Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Co Cn"
 )
@@ -35,7 +37,7 @@ _LONG: Final = (
     "ASCII Alphabetic Any Assigned Emoji ID_Start ID_Continue Lowercase Uppercase White_Space XID_Start XID_Continue"
 )
 _PROPERTIES: Final = frozenset(f"{_CATEGORIES} {_LONG}".split())
-_KEYED = re.compile(r"(?:Script|sc|Script_Extensions|scx)=[A-Z][a-z]+(?:_[A-Z][a-z]+)*")
+_KEYED = late(r"(?:Script|sc|Script_Extensions|scx)=[A-Z][a-z]+(?:_[A-Z][a-z]+)*")
 _CLASS_SETS: Final = frozenset("dDwWsSpP")
 _ASSERTIONS: Final = frozenset({"(?=", "(?!", "(?<=", "(?<!"})
 

@@ -3,10 +3,11 @@
 Only its two ends are looked at. An id in a message's own place counts more than others, which its payload may hold.
 """
 
-import re
 from typing import Final
 
 import msgspec
+
+from mcp_hub.globs import late
 
 _LOOK: Final = 4096
 """Bytes that are looked at, at either end of a line."""
@@ -14,20 +15,20 @@ _WHOLE: Final = 1 << 20
 """Bytes of a line whose brackets are worth counting."""
 _JSONRPC: Final = rb'"jsonrpc"\s*:\s*"2\.0"'
 _ID: Final = rb'"id"\s*:\s*(-?\d{1,19}(?![\d.eE])|"(?:[^"\\\x00-\x1f]|\\.){0,256}")'
-_IDS: Final = re.compile(_ID)
-_FIRST: Final = re.compile(
+_IDS: Final = late(_ID)
+_FIRST: Final = late(
     rb"(?:\xef\xbb\xbf)?\s*\{\s*(?:%b\s*,\s*%b|%b\s*,\s*%b)\s*,\s*\"(?!id\")" % (_JSONRPC, _ID, _ID, _JSONRPC)
 )
 """A message that begins with its version and its id, and has no second id right behind them."""
-_FIRST_ID: Final = re.compile(rb"\s*\{\s*" + _ID)
-_LAST: Final = re.compile(rb",\s*(?:%b\s*,\s*%b|%b\s*,\s*%b|%b)\s*\}\s*\Z" % (_JSONRPC, _ID, _ID, _JSONRPC, _ID))
+_FIRST_ID: Final = late(rb"\s*\{\s*" + _ID)
+_LAST: Final = late(rb",\s*(?:%b\s*,\s*%b|%b\s*,\s*%b|%b)\s*\}\s*\Z" % (_JSONRPC, _ID, _ID, _JSONRPC, _ID))
 """A message that ends with its id; the third group is of one without the version beside it."""
-_STRINGS: Final = re.compile(rb'"[^"]*"?')
+_STRINGS: Final = late(rb'"[^"]*"?')
 """In text that is `flat`."""
-_KIND: Final = re.compile(rb'"(method|result|error)"(\s*:\s*")?')
-_RESULT: Final = re.compile(rb'"(?:result|error)"\s*:')
-_MEMBER: Final = re.compile(rb'"(method|params|result|error)"')
-_OWN_MEMBER: Final = re.compile(rb'"(?:method"\s*:\s*"|params"|(result|error)")')
+_KIND: Final = late(rb'"(method|result|error)"(\s*:\s*")?')
+_RESULT: Final = late(rb'"(?:result|error)"\s*:')
+_MEMBER: Final = late(rb'"(method|params|result|error)"')
+_OWN_MEMBER: Final = late(rb'"(?:method"\s*:\s*"|params"|(result|error)")')
 """A method that is none (`null`, a number) says nothing of what a message was to be."""
 
 

@@ -6,7 +6,6 @@ Posts of an earlier epoch (an earlier registration of the worker) are refused. T
 last. Every refusal is a `PostRefused`.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, TypeVar
@@ -16,6 +15,7 @@ import msgspec
 from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused, RpcError
 from mcp_hub.events import Completed, Delta, Failed, InputRequired
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line
 from mcp_hub.protocol.shape.produced import PRODUCED, Produced, produced
@@ -23,7 +23,7 @@ from mcp_hub.types import RawJson, RawObject
 
 T = TypeVar("T")
 
-_NAME: Final = re.compile("[^\x00-\x1f\x7f-\x9f]{1,1024}")
+_NAME: Final = late("[^\x00-\x1f\x7f-\x9f]{1,1024}")
 """Of a tool, as of one that a server lists."""
 _TEXT: Final = msgspec.Raw(b'"text"')
 

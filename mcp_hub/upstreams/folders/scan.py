@@ -9,15 +9,16 @@ from urllib.parse import quote
 import msgspec
 import yaml
 
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.skills import MAIN, MOST_BYTES, SkillEntry, mime_type
 from mcp_hub.types import FileStamp, JsonObject
 from mcp_hub.upstreams.folders.tree import files_in, read_file
 
 _SCHEME: Final = "skill://"
-_NAME: Final = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+_NAME: Final = late(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 """Names of skills (Agent Skills specification, "name")."""
-_HEAD: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?---\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_HEAD: Final = late(rb"\A(?:\xef\xbb\xbf)?---\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _LONGEST_HEAD: Final = 64 << 10
 _MOST_WARNINGS: Final = 20
 _UNKNOWN: Final = f"sha256:{'0' * 64}"
@@ -135,7 +136,7 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
         ("float", "-+.0123456789", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"),
     ):
         for first in firsts:
-            found.setdefault(first, []).append((f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z")))
+            found.setdefault(first, []).append((f"tag:yaml.org,2002:{tag}", late(rf"(?:{pattern})\Z")))
     return found
 
 

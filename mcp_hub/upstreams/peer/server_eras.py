@@ -61,6 +61,11 @@ class ServerEras(msgspec.Struct, frozen=True):
         known = self.cache.known(self.key)
         return KnownEras(known.speaks | self.guesses, known.refuses - self.guesses) if self.guesses else known
 
+    @property
+    def called(self) -> Era | None:
+        """The era in which this hub has called the server last."""
+        return self.cache.called(self.key)
+
     def see(self, info: PeerInfo) -> None:
         """The server names itself and its version."""
         self.cache.see(self.key, " ".join(str(info.server_info.get(key, "")) for key in ("name", "version")))
@@ -110,7 +115,7 @@ class ServerEras(msgspec.Struct, frozen=True):
         Where there is neither it is that of the last caller of an earlier hub, else the modern one, in which the server
         answers the probe: it costs no other process.
         """
-        return self.cache.called(self.key) or await self.client.known() or self.cache.needed(self.key) or MODERN
+        return self.called or await self.client.known() or self.cache.needed(self.key) or MODERN
 
 
 class EraWish(msgspec.Struct, frozen=True):

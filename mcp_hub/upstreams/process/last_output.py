@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from mcp_hub.globs import late
 from mcp_hub.types import LAST_OUTPUT
 
 _SHOWN: Final = 5
@@ -11,7 +12,7 @@ _SHOWN: Final = 5
 _FRAME: Final = " |+-\t"
 """Python draws these before the lines of an exception group."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
-_EXCEPTION: Final = re.compile(
+_EXCEPTION: Final = late(
     r"(?:Uncaught )?[a-z_][\w.$]*(?:error|exception)(?: \[\w+\])?: .+"
     r"|(?:error|fatal|panic|Exception in thread \"[^\"]*\"|thread '[^']*' panicked at).*: .+"
     r"|npm (?:error|ERR!) code \w+",

@@ -96,7 +96,7 @@ class BothEras(Divided):
             lists=lists, gate=gate,
         )  # fmt: skip
         self._eras = eras
-        self._last: Era | None = None  # of the last caller
+        self._last = eras.called  # of the last caller, also of one whose server this one replaces
         self._home: Era | None = None  # of the connection, or of the last one
         self._is_split = False  # whether some callers or requests may need the second connection
         self._with_skills: tuple[Snapshot, Snapshot, Snapshot] | None = None  # the lists, the others, and both
@@ -183,11 +183,15 @@ class BothEras(Divided):
             self._order(lifecycle.woken(lifecycle.resting(self._life, _OTHER_ERA)), _OTHER_ERA)
 
     async def _follow_client(self) -> None:
-        """Turns to the era of the hub's first client, if that came later than the connection."""
+        """Turns to the era of the hub's first client, if that came later than the connection.
+
+        A server that is begun later has the era of its last caller.
+        """
         era = await self._eras.client.first()
         while self._connected is None and not self._is_used:
             await self._changes.wait(self._changes.version)
-        self._turn_to(era)
+        if self._last in (None, era):
+            self._turn_to(era)
 
     # -- lists --------------------------------------------------------------------------------------------------
 

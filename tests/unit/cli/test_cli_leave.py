@@ -190,6 +190,35 @@ def test_purge_knows_the_configurations_that_clients_had_and_no_folder_of_a_pers
     assert project.is_dir() and chosen.is_dir() and not [*project.iterdir(), *chosen.iterdir()]
 
 
+@pytest.mark.parametrize("name", ["folder", "notes.txt", "compose.yaml"])
+def test_purge_removes_no_folder_and_no_file_without_servers_that_is_named_as_a_configuration(
+    moved: Moved, name: str
+) -> None:
+    (moved.folder / "folder").mkdir()
+    (moved.folder / "folder/precious").touch()
+    (moved.folder / "notes.txt").write_text("to do: [")
+    (moved.folder / "compose.yaml").write_text("services: {db: {image: postgres}}\n")
+    said = moved.run("leave", "--purge", "--yes", "--config", str(moved.folder / name))
+    assert (moved.folder / name).exists() and (moved.folder / "folder/precious").exists(), said.output
+
+
+def test_purge_leaves_folders_and_files_of_others_in_a_shared_state_folder(
+    moved: Moved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = moved.folder / "shared"
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(shared))
+    theirs = shared / "logs/app.log"
+    theirs.parent.mkdir(parents=True, mode=0o755)
+    theirs.parent.chmod(0o755)
+    theirs.touch()
+    (shared / "keys").touch()
+    (shared / "approvals").mkdir(mode=0o700)
+    (shared / "approvals/a.json").touch()
+    said = moved.run("leave", "--purge", "--yes")
+    assert {path.name for path in shared.iterdir()} == {"logs", "keys"} and theirs.exists(), said.output
+    assert f"{theirs.parent} stays" in said.stderr
+
+
 def test_purge_goes_on_when_a_hub_does_not_end(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "_PATIENCE", 0.1)
     config = moved.folder / "work/servers.yaml"

@@ -140,7 +140,10 @@ def test_commands_run_from_no_file_that_was_only_found_or_belongs_to_others_or_i
     found = load(file, {}, lenient=True, is_named=False)
     cause = found.settings.failure("a")
     assert cause is not None and "--config" in cause.reason
-    assert not found.is_named  # no background hub takes it for a file that somebody has named
+    assert found.needs_name  # no background hub takes it for a file that somebody has named
+    file.write_text("servers: {a: {command: x}}")
+    found = load(file, {}, lenient=True, is_named=False)
+    assert not found.is_named and not found.needs_name  # a reload is as careful as the first look
     cause = parse(OWN, "settings", {}, tmp_path, lenient=True).settings.failure("a")
     assert cause is not None and cause.code == NO_COMMANDS.code
     stranger = os.stat_result((0o100600, 1, 1, 1, os.geteuid() + 4321, 0, 0, 0, 0, 0))
@@ -161,16 +164,17 @@ def test_link_counts_as_the_file_and_the_folder_behind_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize("is_named", [True, False])
 def test_files_of_other_clients_run_no_command(tmp_path: Path, name: str, is_named: bool) -> None:
     texts = [TOUCH, "$" + TOUCH, "{cmd:touch hit}", "${env:cmd:touch hit}", "${A:-${cmd:touch hit}}", "${input:x}"]
+    names = ["${env:cmd:-touch hit}", "${localEnv:cmd:touch hit}", "${env:file:-touch hit}", "${env:keyring:-a/b}"]
     server = {
         "command": "x",
-        "args": texts,
+        "args": [*texts, *names],
         "env": {f"V{at}": text for at, text in enumerate(texts)},
         "envFile": "v.env",
     }
     file = tmp_path / name
     (tmp_path / "v.env").write_text(f"FROM_FILE='{TOUCH}'\n")
     if name.endswith(".toml"):
-        args = ", ".join(json.dumps(text) for text in texts[:-1])
+        args = ", ".join(json.dumps(text) for text in [*texts[:-1], *(names if is_named else ())])
         text = f'command = "x"\nargs = [{args}]\nenv = {{ V = {json.dumps(TOUCH)} }}\n'
         file.write_text(f'[mcp_servers.a]\n{text}[mcp_servers.b]\ncommand = "y"\n')
     else:
@@ -181,6 +185,7 @@ def test_files_of_other_clients_run_no_command(tmp_path: Path, name: str, is_nam
     assert not only(loaded).command_texts
     assert (loaded.settings.failure("a") is None) is (is_named or name.endswith(".toml"))  # of `envFile`
     assert not is_named or TOUCH in only(loaded).args
+    assert not is_named or only(loaded).args[-4:] == ["touch hit", "touch hit", "touch hit", "a/b"]  # the defaults
 
 
 def test_overrides_that_the_dashboard_writes_hold_no_commands(tmp_path: Path) -> None:

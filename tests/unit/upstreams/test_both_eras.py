@@ -141,6 +141,23 @@ async def test_the_next_connection_has_the_era_of_the_last_caller() -> None:
         assert far.toys.begun == [HANDSHAKE, MODERN]
 
 
+@pytest.mark.parametrize("last", list(Era))
+def test_a_server_that_replaces_another_one_has_the_era_of_the_last_caller_and_begins_once(last: Era) -> None:
+    @virtual
+    async def check() -> None:
+        toys, cache, client = EraToys(), EraCache(None), ClientEra(MODERN)
+        async with following(toys, cache, client) as far:
+            await far.call(MODERN)
+            await far.call(last)
+        async with following(toys, cache, client) as far:
+            await far.until(READY)
+            await anyio.sleep(10)
+            assert [await far.call(era) for era in Era] == [last, last]
+            assert toys.begun == [MODERN, last]
+
+    check()
+
+
 # -- questions
 
 

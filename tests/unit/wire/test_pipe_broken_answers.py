@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
-from mcp_hub.protocol.jsonrpc.framing import foreign
+from mcp_hub.protocol.jsonrpc.framing import depth, foreign
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
@@ -109,6 +109,7 @@ async def test_a_message_over_several_lines_is_that_message(indent: int | str, e
         (b"[\n" + b"1,\n" * 600, 1),
         (b"{\n]]\n", 1),
         (b'{\n"half\n', 1),
+        (b"[\n" + b"[]\n" * 60, 1),  # what short lines take besides their text counts
     ],
 )
 async def test_lines_that_only_begin_like_a_message_are_noise_and_bounded(noise: bytes, count: int) -> None:
@@ -117,6 +118,22 @@ async def test_lines_that_only_begin_like_a_message_are_noise_and_bounded(noise:
         await other.write(noise + b"done\n" + ONE + b"\n")
         assert bytes((await answer(pipe, pending)).result) == b'{"n":1}'  # type: ignore[arg-type]  # set
         assert count <= len(told.bad) and sum(len(line) for _, line in told.bad) <= 4096
+
+
+@pytest.mark.parametrize(
+    ("line", "opened"),
+    [
+        (b'{"a\\\\": [1, -2.5e+3, true, null, "{\\"[", {}', 2),
+        (b"}]", -2),
+        (b'"half', None),
+        (b"{'a': 1}", None),
+        (b"false start", None),
+        (b"1" * 64 + b" x", None),  # must not take 2**64 steps, nor a time stamp thousands
+        (b"2026-11-28 17:12:33.123456789 INFO", None),
+    ],
+)
+def test_brackets_of_a_line_are_counted_in_one_pass(line: bytes, opened: int | None) -> None:
+    assert depth(line) == opened
 
 
 @pytest.mark.parametrize(

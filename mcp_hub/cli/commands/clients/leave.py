@@ -37,6 +37,8 @@ from mcp_hub.stores.open import DOCUMENTS
 _ABOUT: Final = {"secrets": "a secret of the configuration"}
 _FOLDERS: Final = "folders"
 """The folder of the state folder with those that servers start in; servers may write there."""
+_NAMES: Final = ("servers.yaml", "servers.yml", "servers.json")
+"""Names of a configuration that is the hub's also if nobody can read it."""
 _SCOPE: Final = re.compile(r"[0-9a-f]{16}")
 """The name of the folder of a background hub (`attach.folder`)."""
 
@@ -176,9 +178,9 @@ def _left(config: str | None, steps_files: Sequence[Path]) -> list[HubPath]:
 def _parts(one: HubPath, config: str | None) -> list[Path]:
     """The files of secrets that the configuration names, and every other file or folder as a whole.
 
-    A configuration that is the file of another client is not the hub's.
+    A configuration that is the file of another client, or in which the hub finds no servers, is not the hub's.
     """
-    if one.name == "configuration" and _is_of_client(one.path):
+    if one.name == "configuration" and not _is_of_hub(one.path):
         return []
     if one.name != "secrets":
         return [one.path]
@@ -188,12 +190,16 @@ def _parts(one: HubPath, config: str | None) -> list[Path]:
         return []
 
 
-def _is_of_client(path: Path) -> bool:
+def _is_of_hub(path: Path) -> bool:
+    if os.path.isdir(path) or client_of(path, None):
+        return False
     try:
-        ServersFile(path, os.environ).servers()
+        has_servers = bool(ServersFile(path, os.environ).servers())
     except ConfigError as error:
-        return error.code == "foreign_file" or client_of(path, None) != ""
-    return False
+        has_servers = False
+        if error.code == "foreign_file":
+            return False
+    return has_servers or path.name in _NAMES
 
 
 def _list(title: str, left: Sequence[HubPath]) -> None:
@@ -237,8 +243,7 @@ def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
         except OSError as problem:
             say(visible(f"{one.path} is not removed: {problem.strerror}. Remove it yourself."))
             code = EXIT_TOOL
-        if one.name == "state" and (one.path / _FOLDERS).is_dir():
-            say(visible(f"{one.path / _FOLDERS} stays: servers have written files there."))
+        _say_what_stays(one)
         if one.name == "sockets":
             _drop_key(one.path)
             folders.append(one.path)
@@ -248,6 +253,14 @@ def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
     for hub in running:
         say(visible(f"{hub.folder} stays (sockets): its hub has not ended."))
     return code
+
+
+def _say_what_stays(one: HubPath) -> None:
+    if one.name == "state" and (one.path / _FOLDERS).is_dir():
+        say(visible(f"{one.path / _FOLDERS} stays: servers have written files there."))
+    for path in _uncertain(one):
+        said = "others than you can enter it, so the hub may not have made it. Look at it, and remove it yourself"
+        say(visible(f"{path} stays: {said}."))
 
 
 def _drop_key(folder: Path) -> None:
@@ -266,17 +279,36 @@ def _pieces(one: HubPath, *, keeps_records: bool = False) -> list[Path]:
     if one.name == "sockets":
         return [path for path in one.path.glob("*/") if _SCOPE.fullmatch(path.name) and _is_dead(path)]
     if one.name not in ("state", "store"):
-        return [one.path] if one.exists else []
-    if one.path == _usual_state() and not one.path.is_symlink():
+        return [one.path] if one.exists and not one.path.is_dir() else []  # the others are files
+    if _is_usual(one):
         made = sorted(one.path.glob("*"))
     else:
-        names = {DOCUMENTS, "instances"}  # of a store
-        if one.name == "state":
-            names = {name.partition("/")[0] for name in STATE_FOLDERS} | {"attach", _FOLDERS}
-        made = [one.path / name for name in sorted(names)] + sorted(one.path.glob("streams.db*"))
-        made += sorted(one.path.glob("eras.json*"))
+        uncertain = _uncertain(one)
+        made = [path for path in _folders(one) if path not in uncertain]
+        made += sorted(one.path.glob("streams.db*")) + sorted(one.path.glob("eras.json*"))
     made = [path for path in made if not (keeps_records and one.name == "state" and path.name == "clients")]
     return [path for path in made if os.path.lexists(path) and not (path.name == _FOLDERS and _has_files(path))]
+
+
+def _is_usual(one: HubPath) -> bool:
+    return one.path == _usual_state() and not one.path.is_symlink()
+
+
+def _folders(one: HubPath) -> list[Path]:
+    """The folders with the names of the hub's in a folder that a person has chosen, by name."""
+    names = {DOCUMENTS, "instances"}  # of a store
+    if one.name == "state":
+        names = {name.partition("/")[0] for name in STATE_FOLDERS} | {"attach", _FOLDERS}
+    return [path for name in sorted(names) if (path := one.path / name).is_dir()]
+
+
+def _uncertain(one: HubPath) -> list[Path]:
+    """Those of them with files which somebody else may have made: the hub lets nobody else enter its own."""
+    if one.name not in ("state", "store") or _is_usual(one) or sys.platform == "win32":
+        return []
+    return [
+        path for path in _folders(one) if path.stat().st_mode & 0o077 and not path.is_symlink() and _has_files(path)
+    ]
 
 
 def _has_parts(one: HubPath) -> bool:

@@ -38,8 +38,9 @@ def wanted(arguments: "Sequence[str]", env: "Mapping[str, str]") -> HubWanted | 
     attach = found.get("attach", env.get(VARIABLE) or None)
     if config is None or attach not in (None, *MODES):
         return None
-    if "config" not in found and not env.get("MCP_HUB_CONFIG") and os.path.basename(config) == NAMES[-1]:
-        return None  # it may be the file of another client, which nobody has named
+    is_named = found.get("config", USERS_FILE) != USERS_FILE or env.get("MCP_HUB_CONFIG")
+    if not is_named and os.path.dirname(config) == os.getcwd():
+        return None  # nobody has named it: the whole command looks at what it wants
     return HubWanted(arguments, config, found.get("profile"), found.get("client"), attach)
 
 

@@ -216,7 +216,8 @@ class _ToolResult(_ModernToolResult, kw_only=True):
     structured_content: _Property | UnsetType = UNSET
 
 
-class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text"):
+class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    type: Literal["text"]  # as a tag it could be missing
     text: str
 
 

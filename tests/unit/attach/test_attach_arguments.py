@@ -5,7 +5,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from mcp_hub.attach.arguments import find_config, state_folder, user_folder, wanted
+from mcp_hub.attach.arguments import NAMES, find_config, state_folder, user_folder, wanted
 from mcp_hub.config.load import load
 from mcp_hub.errors import ConfigError
 
@@ -66,6 +66,16 @@ def test_the_configuration_is_the_one_that_the_whole_command_finds(
     except ConfigError:
         theirs = Path("/missing")
     assert find_config(explicit, str(cwd), env) == (str(theirs) if theirs.is_file() else None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_file_that_is_only_found_is_for_the_whole_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).write_text("servers: {a: {command: x, env: {K: '${cmd:touch hit}'}}}")
+    monkeypatch.chdir(tmp_path)
+    assert wanted(["serve"], {**ENV, "XDG_CONFIG_HOME": "/missing"}) is None
+    assert wanted(["serve", "--config", name], ENV) is not None
 
 
 @pytest.mark.parametrize("kind", ["config", "state"])

@@ -78,6 +78,16 @@ def test_link_is_followed_and_stays(file: Path, done: Acts) -> None:
     assert link.is_symlink() and file.read_bytes() == b"before"
 
 
+def test_link_that_a_person_put_in_place_of_the_file_stays(file: Path, done: Acts) -> None:
+    done.do("test", [FileChange(file, to(b"after"))])
+    moved = file.with_name("moved.json")
+    file.rename(moved)
+    file.symlink_to(moved)
+    undone = done.undo()
+    assert undone is not None and undone.files[0].path == file
+    assert file.is_symlink() and moved.read_bytes() == b"before"
+
+
 def test_two_links_to_one_file_are_undone_together(file: Path, done: Acts) -> None:
     links = [file.with_name(name) for name in ("one.json", "two.json")]
     for link in links:

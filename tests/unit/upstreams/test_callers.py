@@ -13,7 +13,7 @@ from mcp_hub.call import Call
 from mcp_hub.events import Log
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era, JsonObject, LogFlow, LogRule, RawJson, RawObject
-from mcp_hub.upstreams.peer.callers import Callers, ServerLogs
+from mcp_hub.upstreams.peer.callers import Callers, ServerLogs, completed
 from mcp_hub.upstreams.peer.modern_tasks import ModernTask
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import Observer, SignsOfLife
@@ -282,3 +282,29 @@ async def test_log_messages_may_be_of_a_call_that_was_given_up_while_several_ses
     assert not callers.log("info", message, None)
     now[0] = 17.0
     assert callers.log("info", message, None) and len(channel.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("result", "is_plain", "changed"),
+    [
+        (b' {"content":[{"text":"a\\u00e9","type":"text"}],"isError":false}', True, None),
+        (b'{"content":[],"isError":true,"isError":false}', True, None),  # of members of one name the last counts
+        (b'{"content":[],"isError":false,"isError":true}', False, None),
+        (b'{"content":[],"\\u0069sError":true}', False, None),
+        (b'{"content":[],"_meta":{}}', False, None),
+        (b'{"content":[],"x":1}', False, None),
+        (b'{"content":[],"resultType":"complete"}', False, None),
+        (b'{"content":[],"structuredContent":{}}', False, None),
+        (b'{"content":[{"type":"text","text":"a","annotations":{}}]}', False, None),
+        (b'{"content":[{"text":"a"}]}', False, {"content": [{"type": "text", "text": "a"}]}),
+    ],
+)
+def test_plain_result_is_texts_that_every_client_reads_and_nothing_else(
+    result: bytes, is_plain: bool, changed: JsonObject | None
+) -> None:
+    done = completed(call(), result, Era.HANDSHAKE)
+    assert done.is_plain is is_plain
+    if changed is None:
+        assert bytes(done.result) == result
+    else:
+        assert json.loads(bytes(done.result)) == changed

@@ -200,8 +200,9 @@ class Acts:
         path = Path(state.path)
         is_open = False
         try:
-            with locked(path, self._locks):
-                present, result = self._swapped(path, state, refusal)
+            target = target_of(path)  # which may be another one since: a person has put a link in its place
+            with locked(target, self._locks):
+                present, result = self._swapped(target, state, refusal)
             is_open = result.is_open
         except FileRefused as problem:
             present, result, is_open = None, Restored(None, problems=[str(problem)]), True
@@ -214,17 +215,18 @@ class Acts:
         return UndoneFile(path, result, is_open)
 
     def _swapped(
-        self, path: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]
+        self, target: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]
     ) -> tuple[bytes | None, Restored]:
+        path = Path(state.path)
         for _ in range(2):
-            present = content_of(path)
+            present = content_of(target)
             result = restored(present, state)
             if result.content == present:
                 return present, result
             if (problem := refusal(path)) is not None:
                 raise problem
             try:
-                replace(path, present, result.content)
+                replace(target, present, result.content)
             except Changed:
                 continue
             return present, result

@@ -50,9 +50,8 @@ def _lines(plan: ImportPlan) -> list[str]:
     stays = [one for one in plan.skipped if (one.name, one.source) not in there]
     lines = [f"{counted} to {plan.file.path}, {plural(plan.doubles, 'double')} merged"]
     if not plan.taken:
-        why = "these clients start no servers of their own."
+        lines = ["Nothing can be moved." if stays else "Nothing to move: these clients start no servers of their own."]
         if plan.there:
-            why = f"the hub has {'the others' if stays else 'all of these servers'} ({plan.file.path})."
-        lines = ["Nothing can be moved." if stays and not plan.there else f"Nothing to move: {why}"]
+            lines = [f"No server is new to the hub: those that move are in {plan.file.path} already."]
     lines += [f"  + {one.name} ({', '.join(one.sources)})" for one in plan.taken]
     return [*lines, *(f"  not moved: {one.name} ({one.source}): {one.reason}" for one in stays)]

@@ -296,7 +296,7 @@ def test_server_of_the_user_gets_nothing_that_only_the_file_of_somebody_else_ask
     [
         ({}, "Nothing to move: these clients start no servers of their own."),
         ({"a": {"command": "x", "disabled": True}}, "Nothing can be moved."),
-        ({"a": {"command": "x"}}, "Nothing to move: the hub has all of these servers ("),
+        ({"a": {"command": "x"}}, "No server is new to the hub: those that move are in "),
     ],
 )
 def test_move_of_no_server_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Any, said: str) -> None:

@@ -127,6 +127,24 @@ def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> No
         assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
 
 
+@pytest.mark.parametrize("is_undone", [True, False])
+def test_purge_with_a_server_that_was_changed_since(moved: Moved, is_undone: bool) -> None:
+    moved.edit(2, "[mcp_servers.mcp-hub]", '[mcp_servers.db]\ncommand = "x"\n\n[mcp_servers.mcp-hub]')
+    dry = moved.run("leave", "--dry-run", code=1).output
+    assert "db has been changed since, and stays as it is. [undo_drift]" in dry
+    if is_undone:
+        moved.run("install", "--undo", code=1)
+    else:
+        refused = moved.run("leave", "--purge", "--yes", code=1).output
+        assert "another name" in refused and "mcp-hub leave --purge" not in refused and moved.config.exists()
+        moved.edit(2, "[mcp_servers.db]", "[mcp_servers.mine]")
+    moved.config.parent.joinpath("secrets").mkdir(parents=True, exist_ok=True)  # an undo keeps folders
+    moved.run("leave", "--purge", "--yes")
+    left = [str(path.relative_to(moved.folder)) for path in moved.folder.rglob("*") if path.is_file()]
+    assert sorted(left) == sorted(FILES) and not moved.config.parent.exists()
+    assert ("mine" in (moved.folder / PATHS[2]).read_text()) is not is_undone
+
+
 def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved) -> None:
     theirs, other = moved.folder / "work/.mcp.json", moved.folder / "src/mcp-hub/notes.txt"
     for path in (theirs, other):

@@ -18,6 +18,7 @@ from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.clients.files.acts import Acts
 from mcp_hub.cli.clients.files.replace import BACKUP, FileRefused
 from mcp_hub.cli.clients.files.written import WrittenEntries
+from mcp_hub.cli.clients.find import client_files
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients import steps as common
@@ -25,6 +26,7 @@ from mcp_hub.cli.commands.clients.uninstall import carry_out, planned
 from mcp_hub.cli.commands.running.paths import HubPath, hub_paths
 from mcp_hub.cli.commands.running.service import service_file, stop_service
 from mcp_hub.cli.render.output import agrees, put, say
+from mcp_hub.cli.servers_file.kept_secrets import FOLDER
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with
 from mcp_hub.config.load.foreign import client_of
@@ -64,7 +66,7 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     every = planned(clients, where, restores=True, leaves=True)
     steps = [step for step in every if step.is_needed or step.problem or step.problems]
     try:
-        left = _left(config, [step.file.path for step in steps])
+        left = _left(config, [file.path for client in clients for file in client_files(client, where)])
     except ConfigError as error:
         fail_with(error)
     if not steps and not _runs() and not (purge and any(map(_has_parts, left))):
@@ -83,8 +85,9 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     if purge and not code:
         raise SystemExit(_purge(left, running) or stop_code)
     if purge:
-        say("Nothing is removed, because a client could not be restored.")
-    raise SystemExit(_end(code or stop_code, left))
+        say("Nothing is removed, because a client could not be restored. Correct what the lines above name, and give a")
+        say("server that was changed since another name. Then run the command again: those from before come back.")
+    raise SystemExit(_end(code or stop_code, left, purge))
 
 
 def _ask(purge: bool) -> None:
@@ -138,14 +141,14 @@ def _is_dead(folder: Path) -> bool:
     return False
 
 
-def _end(code: int, left: Sequence[HubPath]) -> int:
+def _end(code: int, left: Sequence[HubPath], purge: bool = False) -> int:
     _list("Still there", left)
-    if any(map(_has_parts, left)):
+    if any(map(_has_parts, left)) and not purge:
         say("To remove these, too: mcp-hub leave --purge")
     return code
 
 
-def _left(config: str | None, steps_files: Sequence[Path]) -> list[HubPath]:
+def _left(config: str | None, client_paths: Sequence[Path]) -> list[HubPath]:
     """The files and folders that stay behind. Of a configuration that nobody named, only the user's own.
 
     The others are those that clients have now or had once, as far as the state folder still has the record of that.
@@ -168,7 +171,7 @@ def _left(config: str | None, steps_files: Sequence[Path]) -> list[HubPath]:
     except FileRefused as problem:
         say(str(problem))
         changed = []
-    for path in [*changed, *steps_files]:
+    for path in [*changed, *client_paths, *(one.path for one in found.values() if one.name == "configuration")]:
         backup = Path(os.path.realpath(path)).with_name(path.name + BACKUP)
         found.setdefault(backup, HubPath("backup", backup, "a client's file before the last change"))
     state_parts = [one for one in found.values() if one.name in ("cache", "logs")]
@@ -228,7 +231,7 @@ def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
     """
     code = 0
     used = {path for hub in running for one in hub_paths(hub.place, os.environ) for path in _parts(one, hub.place)}
-    folders = [_usual_state(), usual_place().parent]
+    folders = [_usual_state(), usual_place().parent, usual_place().parent / FOLDER]
     for one in sorted(left, key=lambda one: one.name == "state"):
         if one.path in used and one.name != "sockets":
             if one.exists:

@@ -193,10 +193,12 @@ def _tell_undone(file: UndoneFile, client: Client | None) -> None:
 
 
 def tell_problems(steps: Iterable[Step]) -> int:
-    """Prints the problems of steps that are only planned; the exit code."""
-    problems = [step for step in steps if step.problem is not None]
+    """Prints the problems of steps that are only planned; the exit code, that of the change."""
+    problems = [step for step in steps if step.problem is not None or step.problems]
     for step in problems:
-        _tell(step, step.problem)
+        if step.problem is not None:
+            say(f"{step.file.client.title}: {step.problem} [{step.problem.code}]")
+        _tell_drift(step)
     return EXIT_TOOL if problems else 0
 
 
@@ -242,5 +244,9 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
         if step.options and isinstance(step.before, dict):
             done += visible(hide(f"; it keeps {', '.join(step.options)}"))
         put(f"{client.title}: {done}{restart}.")
+    _tell_drift(step)
+
+
+def _tell_drift(step: Step) -> None:
     for line in step.problems:
-        say(visible(hide(f"{client.title}: {line} [{_DRIFT}]")))
+        say(visible(hide(f"{step.file.client.title}: {line} [{_DRIFT}]")))

@@ -64,6 +64,7 @@ async def test_crashed_server_says_why_and_comes_back(tmp_path: Path) -> None:
     async with http_hub(servers_yaml(servers), tmp_path) as running, connected(running, HANDSHAKE) as peer:
         await listed(peer, "bad", "good")
         await peer.call("bad_stderr", {"text": "the disk is full"})
+        before = len(events(tmp_path / "journal", "start"))  # that of the first era is replaced if it is quick
         with anyio.fail_after(AT_ONCE):
             error = (await peer.call("bad_env")).error
         assert error["code"] == LOST
@@ -72,7 +73,7 @@ async def test_crashed_server_says_why_and_comes_back(tmp_path: Path) -> None:
         assert error["data"]["upstream"]["server"] == "bad"
         await echoes(peer, "good")
         await echoes(peer, "bad")
-        assert len(events(tmp_path / "journal", "start")) == 2
+        assert len(events(tmp_path / "journal", "start")) == before + 1
 
 
 async def test_call_to_a_server_that_stays_down_names_state_and_reason(tmp_path: Path) -> None:

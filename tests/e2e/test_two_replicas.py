@@ -74,6 +74,11 @@ def cancelled(pair: Replicas, nonce: str) -> bool:
     return any(event.get("nonce") == nonce for event in events(journal_of(pair), "cancelled"))
 
 
+async def called(pair: Replicas, nonce: str) -> None:
+    """Returns once the server has such a call."""
+    await until(lambda: f'"{nonce}"' in json.dumps(received(journal_of(pair), "tools/call")))
+
+
 async def seen(client: RestClient, stream: str, after: int = 0) -> list[Any]:
     """The events of an ended stream."""
     async with client.events(f"/streams/{stream}/events?after={after}") as response:
@@ -104,7 +109,7 @@ async def test_a_stream_of_another_principal_is_unknown_on_every_replica(pair: R
 
 async def test_a_call_is_cancelled_through_the_other_replica(pair: Replicas, a: RestClient, b: RestClient) -> None:
     stream = await a.started("wait_cancel", {"nonce": "rest"})
-    await until(lambda: '"rest"' in json.dumps(received(journal_of(pair), "tools/call")))
+    await called(pair, "rest")
     assert (await b.ask("DELETE", f"/streams/{stream}")).status_code in (200, 202)
     assert (await b.until(stream, "cancelled"))["status"] == "cancelled"
     await until(lambda: cancelled(pair, "rest"))
@@ -221,6 +226,7 @@ async def test_a_client_s_cancellation_that_comes_to_the_other_replica_ends_the_
         message = at_a.message("tools/call", {"name": "wait_cancel", "arguments": {"nonce": "gone"}})
         async with at_a.stream(message) as stream:
             await stream.next_event()
+            await called(pair, "gone")  # one that waits for its server yet is not cancelled there
             assert (await at_b.notify("notifications/cancelled", {"requestId": message["id"]})).status == 202
             await until(lambda: cancelled(pair, "gone"))
 
@@ -239,6 +245,7 @@ async def test_a_replica_that_wakes_up_behind_its_lease_writes_nothing_more_and_
 ) -> None:
     running = await a.started("run_job", STEPS)
     waiting = await a.started("wait_cancel", {"nonce": "paused"})
+    await called(pair, "paused")
     with stopped(pair.hubs[0]):
         lost = await b.until(running, "failed")
         assert (lost["error"]["code"], lost["error"]["outcome"]) == ("owner_lost", "unknown")

@@ -145,6 +145,20 @@ class Stream:
             reader.failed = error
             reader.wake()
 
+    def lost(self, error: StoreError) -> None:
+        """Nothing more is written here, because another hub has the stream: its readers read on what that one writes.
+
+        They fail with `error` if no other hub has it.
+        """
+
+        def looked(page: EventPage | StoreError | None) -> None:
+            if isinstance(page, EventPage) and (page.row.has_ended or page.row.owner != self._store.instance):
+                self.committed(page.row)
+            else:
+                self.fail(page if isinstance(page, StoreError) else error)
+
+        self._store.fetch(self.row.id, self.row.last, 1, looked)
+
     async def begun(self) -> None:
         """Returns once the first event is committed, or never will be."""
         if self.row.last:

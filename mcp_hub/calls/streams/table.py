@@ -161,7 +161,7 @@ class StreamTable:
                 del self._detached[call.principal]
         if isinstance(writer.error, Fenced | KeyTaken):
             writer.record.cancel("its stream belongs to another hub now")
-        elif writer.error is None:  # with any other the call continues without being kept
+        if writer.error is None or isinstance(writer.error, Fenced):  # with any other it continues without being kept
             self._foreign[call.id] = writer.stream  # readers need no second one
 
     # -- streams of anybody ---------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class StreamTable:
         if writer is not None:
             return writer.stream
         stream = self._foreign.get(row.id)
-        if stream is None:
+        if stream is None or stream.failed is not None:
             stream = self._foreign[row.id] = Stream(row, self.store)
         else:
             stream.committed(row)

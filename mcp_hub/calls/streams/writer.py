@@ -25,7 +25,7 @@ from mcp_hub.calls.streams.orphans import Absence
 from mcp_hub.calls.streams.placeholders import UNWRITABLE, unwritable
 from mcp_hub.calls.streams.stream import Committed, Stream
 from mcp_hub.clock import Clock, wall_time
-from mcp_hub.errors import HubStopping, KeyTaken, StoreError
+from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
 from mcp_hub.events import CallEvent, Completed, Delta, Failed, Progressed, Reset, Started
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_errors import is_retryable
@@ -307,7 +307,10 @@ class StreamWriter:
             if not isinstance(error, KeyTaken):  # another hub was sooner: nothing is lost
                 log.error("stream_lost", stream=batch.row.id, reason=str(error))
             self.error = error
-            self.stream.fail(error)
+            if isinstance(error, Fenced):
+                self.stream.lost(error)
+            else:
+                self.stream.fail(error)
             self._end()
             return
         is_last = self._state is WriterState.LAST or batch.row.has_ended

@@ -252,19 +252,29 @@ async def test_progress_continues_from_the_last_value_however_much_was_said_sinc
     assert await last_progress(hub.store, row) == Progressed(39)
 
 
+@pytest.mark.parametrize("takes_up", [False, True])
 @virtual
-async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is_cancelled() -> None:
-    pair, call = await pair_with_call()
+async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_followers_read_what_the_other_one_writes(
+    takes_up: bool,
+) -> None:
+    pair, call = await pair_with_call(takes_up=takes_up)
     follower = await pair.one.follow(call.id)
+    if takes_up:
+        call.record.continuable(HOW)
+        await sleep(1)
     pair.shared.alive.discard(pair.one.store.instance)
-    await settle(lambda: pair.status(call.id) == "failed")
-    lines = pair.shared.lines(call.id)
+    await settle(lambda: bool(pair.two.taken_up) if takes_up else pair.status(call.id) == "failed")
     call.says(STEP)
     await settle(lambda: call.record.log.ended)
-    assert pair.shared.lines(call.id) == lines and follower.reader.failed is not None
-    again = await pair.one.follow(call.id)
-    await settle(lambda: again.at_end)
-    assert again.lines == lines
+    for again in pair.two.taken_up:
+        await sleep(1)
+        again.says(Progressed(6))
+        await sleep(1)
+        again.ends()
+    await settle(lambda: follower.at_end)
+    later = await pair.one.follow(call.id)
+    await settle(lambda: later.at_end)
+    assert follower.lines == later.lines == pair.shared.lines(call.id) and STEP not in pair.events(call.id)
 
 
 # -- real stores

@@ -199,7 +199,10 @@ CONFIGURATION: Final = table(
     cleartext_url=("Others on the network can read http://.", "Use https://."),
     invalid_placeholder=("A `${…}` cannot be understood.", "Write ${VAR}, ${VAR:-default} or ${file:path}."),
     variable_not_set=("An environment variable is not set.", "Set it, or give a default: ${VAR:-default}."),
-    file_unreadable=("The file of a `${file:…}` cannot be read.", "Check its path and permissions."),
+    file_unreadable=(
+        "The file of a `${file:…}` cannot be read.",
+        "Write the value into it, or check its path and permissions.",
+    ),
     file_untrusted=("Another user can write the file.", "Take away others' right to write."),
     secret_readable=("Other users can read the file of a secret.", "Take away their right: chmod go-rwx."),
     secret_in_arguments=("Arguments of processes show up in `ps`.", "Give secrets by `env`."),

@@ -63,6 +63,11 @@ _JOINS: Final = frozenset(("cmd", "pwsh", "powershell"))
 _NAMES: Final = late(r"\$\{?([A-Za-z_]\w*)")
 _ALWAYS: Final = frozenset("PATH HOME USER LOGNAME SHELL LANG PWD TERM TZ TMPDIR".split())
 """Variables that every server has."""
+_BUDGET: Final = 1 << 20
+"""Characters that variables of one server in one another may come to, each with `_EACH` more: they can double often."""
+_EACH: Final = 1024
+_DEEPEST: Final = 32
+"""Variables in one another."""
 _NO_WORKSPACE: Final = (
     "${{{}}} is the folder that is open in the client, and this file belongs to no project. Write the folder"
 )
@@ -84,6 +89,9 @@ class Notation(msgspec.Struct, frozen=True):
     ask: Callable[[str], str]
     keep: Callable[[str, str], str]
     note: Callable[[str, str], None]
+    spent: list[int] = msgspec.field(default_factory=list)
+    """What the variables that were put in cost, by `_BUDGET`."""
+    depth: int = 0
 
     def server(self, entry: JsonObject) -> JsonObject:
         """The server with all its texts in our notation.
@@ -129,7 +137,7 @@ class Notation(msgspec.Struct, frozen=True):
 
     def _without(self, name: str) -> "Notation":
         variables = {other: value for other, value in self.variables.items() if other != name}
-        return msgspec.structs.replace(self, variables=variables)
+        return msgspec.structs.replace(self, variables=variables, depth=self.depth + 1)
 
     def text(self, text: str, key: str) -> str:
         """A text under that key of the server. Raises: Unresolved."""
@@ -192,6 +200,9 @@ class Notation(msgspec.Struct, frozen=True):
         name, has_default, _ = reference.partition(":-")
         if name in self.variables:
             value = self.variables[name]
+            self.spent.append(_EACH + len(value))
+            if sum(self.spent) > _BUDGET or self.depth > _DEEPEST:
+                raise Unresolved("invalid_placeholder", "the variables of this server in one another are too many")
             if is_secret(name, value):
                 return split_text(self.keep(name, value))
             return split_text(self._without(name).text(value, "env"))

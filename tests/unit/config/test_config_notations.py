@@ -119,6 +119,14 @@ def test_variables_of_an_entry_may_refer_to_each_other_and_never_in_a_circle() -
     assert found.settings.servers["a"].env == {"A": "1/b/a", "B": "2/a/b", "PATH": "/x:/p"}
 
 
+@pytest.mark.parametrize(("count", "text"), [(600, "${A%d}"), (64, "${A%d}${A%d}"), (20, "${A%d}" * 8)])
+def test_variables_of_an_entry_in_one_another_have_a_bound(count: int, text: str) -> None:
+    own = {f"A{at}": text.replace("%d", str(at + 1)) for at in range(count)} | {f"A{count}": "x" * 999}
+    found = loaded(CODE, {**X, "env": own})
+    assert sum(map(len, found.settings.servers["a"].env.values())) <= 2 << 20
+    assert any("too many" in str(warning) for warning in found.warnings)
+
+
 @pytest.mark.parametrize(
     ("command", "before"), [("sh", []), ("/bin/bash", ["-l"]), ("env", ["zsh", "-e"]), ("pwsh", []), ("docker", ["sh"])]
 )

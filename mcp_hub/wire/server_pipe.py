@@ -90,7 +90,8 @@ class ServerPipe(Pipe):
         return self._gathered.take(line)
 
     def _take_nameless(self, message: Envelope, line: bytes, reason: str) -> None:
-        if self._gathered is not None and self._gathered.lines and self._gather(line):
+        is_part = message.jsonrpc is Unset and self._gathered is not None and bool(self._gathered.lines)
+        if is_part and self._gather(line):
             return
         super()._take_nameless(message, line, reason)
 

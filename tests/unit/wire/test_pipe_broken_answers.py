@@ -109,6 +109,7 @@ async def test_a_message_over_several_lines_is_that_message(indent: int | str, e
         (b"[\n" + b"1,\n" * 600, 1),
         (b"{\n]]\n", 1),
         (b'{\n"half\n', 1),
+        (b'{\n{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}\n', 2),  # which is a message itself
         (b"[\n" + b"[]\n" * 60, 1),  # what short lines take besides their text counts
     ],
 )

@@ -90,7 +90,7 @@ class Notation(msgspec.Struct, frozen=True):
     keep: Callable[[str, str], str]
     note: Callable[[str, str], None]
     spent: list[int] = msgspec.field(default_factory=list)
-    """What the variables that were put in cost, by `_BUDGET`."""
+    """The cost of each variable that was put in, of `_BUDGET`."""
     depth: int = 0
 
     def server(self, entry: JsonObject) -> JsonObject:

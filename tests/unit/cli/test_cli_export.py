@@ -224,6 +224,8 @@ def test_secrets_in_a_file_that_others_can_read_are_mentioned_and_half_a_server_
         assert "s3cr3t-value-1" in target.read_text() and "s3cr3t-value-1" not in done.output
         assert ("can be read by everybody" in done.stderr) is is_mentioned, done.stderr
         assert "half: not exported, it has neither a command nor a URL" in done.stderr
+        again = run("cursor", "--write", "--all").stderr
+        assert "0 servers added" in again and "can be read" not in again
 
 
 @pytest.mark.processes

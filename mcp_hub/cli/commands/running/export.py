@@ -77,8 +77,7 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
         for note in one.notes:
             say(hide(f"{one.name}: {'' if one.entry is not None else 'not exported, '}{note}"))
     if writes:
-        _write(file, layout, made)
-        if values:
+        if _write(file, layout, made) and values:
             _tell_readers(file.path)
     else:
         put(hide(_document(file.path.name, layout, made)))
@@ -164,7 +163,8 @@ def _refuse_running(file: ClientFile) -> None:
         raise refusal
 
 
-def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> None:
+def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> int:
+    """Puts those into the file that are not there yet; their number. Exits if it cannot be changed."""
     if layout.is_list:
         said = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste those above."
         fail("client_file_unclear", said, EXIT_TOOL)
@@ -198,6 +198,7 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
     say(visible(f"{file.path}: {plural(len(added), 'server')} added"))
+    return len(added)
 
 
 def _tell_readers(path: Path) -> None:

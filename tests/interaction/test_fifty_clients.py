@@ -26,6 +26,8 @@ pytestmark = pytest.mark.anyio
 CLIENTS, STEPS, TOKEN = 50, 3, "t"
 KINDS = (HANDSHAKE, MODERN, "sse", "rest")
 SERVERS = {"h": HANDSHAKE, "m": MODERN}
+WAITS = [f'waits until another session has finished at "{name}"' for name in SERVERS]
+"""What the hub itself says of a call that has to wait for long."""
 SECRET = re.compile(r"secret-\d+-of-client")
 
 
@@ -64,7 +66,8 @@ class Told:
         assert {params["progressToken"] for params in progress} <= {TOKEN}
         self.counts["logs"] += len(logs)
         if tool.endswith("progress"):
-            assert [params["message"] for params in progress] == [f"{self.secret} {n + 1}" for n in range(STEPS)]
+            said = [params["message"] for params in progress if params["message"] not in WAITS]
+            assert said == [f"{self.secret} {n + 1}" for n in range(STEPS)]
             self.counts["progress"] += STEPS
         elif tool.endswith("echo"):
             assert result["structuredContent"]["text"] == self.secret

@@ -123,6 +123,10 @@ attempt("memory", open, "/proc/{os.getpid()}/mem", "rb")
     assert (user / "canary").read_text() == "secret"
 
 
+_OF_LIBC = 0b11 << 31
+"""Signals 32 and 33, which the C library keeps for itself: no program can set them through it."""
+
+
 async def test_a_process_holds_nothing_of_the_hub(tmp_path: Path) -> None:
     code = "import os\nprint(sorted(os.listdir('/proc/self/fd'), key=int))\nprint(open('/proc/self/status').read())"
     low, high = os.open("/etc/passwd", os.O_RDONLY), fcntl.fcntl(0, fcntl.F_DUPFD, 700)
@@ -142,7 +146,8 @@ async def test_a_process_holds_nothing_of_the_hub(tmp_path: Path) -> None:
     assert first == "['0', '1', '2', '3']"  # the last one is that of the list itself
     assert {int(status[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {0}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-    assert settings.split() == ["0", "SigIgn:", "0000000000000000"]
+    core, _, ignored = settings.split()
+    assert (core, int(ignored, 16) & ~_OF_LIBC) == ("0", 0)
 
 
 async def test_calls_of_the_table_are_refused(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import Final
 
 COLLECTOR: Final = (20_000, 20, 20)
-"""Thresholds of the collector. What imports make stays: collections find nothing, and were a tenth of the start."""
+"""Thresholds of the collector in a hub that serves."""
 
-gc.set_threshold(*COLLECTOR)
+gc.set_threshold(500_000, 20, 20)  # what imports make stays: collections find nothing, and were a tenth of the start
 
 if "rich" not in sys.modules and "structlog" not in sys.modules:
     sys.modules["rich"] = None  # type: ignore[assignment]  # makes an import fail

@@ -10,6 +10,7 @@ import anyio
 from mcp_hub.app.attached.isolation import ClientFolder
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
+from mcp_hub.cli.lean import COLLECTOR
 from mcp_hub.cli.signals import Signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
@@ -22,6 +23,7 @@ def calm_collector() -> None:
     """Excludes the objects of the start from later collections: over HTTP a full one every 3,000 calls took 60 ms."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECTOR)
 
 
 async def keep_reloading(reloader: Reloader, signals: Signals) -> None:

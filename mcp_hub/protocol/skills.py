@@ -1,6 +1,7 @@
 """Skills (SEP-2640): entries of `skills/list` as servers must write them, and the directories that their files make."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from mimetypes import MimeTypes
 from typing import Annotated, Final, Literal
 from urllib.parse import unquote
@@ -19,7 +20,11 @@ DIRECTORY: Final = "inode/directory"
 SERVER: Final = "dev.mcp-hub/server"
 """`_meta` key of skills and of what is read of them: the server that they come from, by its name in the hub."""
 
-_TYPES: Final = MimeTypes()  # without the files of the system, so that every machine says the same
+
+@cache
+def _types() -> MimeTypes:
+    """Without the files of the system, so that every machine says the same."""
+    return MimeTypes()
 
 
 class SkillFile(msgspec.Struct, frozen=True):
@@ -92,7 +97,7 @@ def above(uri: str) -> Iterator[str]:
 
 def mime_type(name: str) -> str | None:
     """The media type of a file, by the end of its name."""
-    return "text/markdown" if name.lower().endswith(MARKDOWN) else _TYPES.guess_type(name)[0]
+    return "text/markdown" if name.lower().endswith(MARKDOWN) else _types().guess_type(name)[0]
 
 
 def children(files: Iterable[str], folder: str) -> list[JsonObject]:

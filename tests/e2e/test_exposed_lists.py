@@ -69,10 +69,10 @@ async def test_the_search_is_listed_while_a_server_is_unknown_and_no_longer_once
         peer = Peer(hub, HANDSHAKE)
         await peer.request("ping")
         await known_first(peer)
-        before = len(hub.transcript)
         assert await peer.names() == [*SEARCH, *own, *FAST]
         found = await peer.call("find_tools", {"query": "tool 3"})
         assert found.text.splitlines()[-1] == "Starting, tools not known yet: b."
+        before = len(hub.transcript)
         slow.let_go()
         await is_known(hub, before)
         lists = [(await peer.request("tools/list")).result["tools"] for _ in range(2)]

@@ -120,9 +120,8 @@ async def test_program_and_all_that_it_started_end_when_nobody_waits_for_it(tmp_
 
 
 async def test_daemon_of_a_program_outlives_it(tmp_path: Path) -> None:
-    daemon = (
-        f"{shlex.quote(sys.executable)} -c 'import os, time; os.setsid(); print(os.getpid()); time.sleep(60)' > pid"
-    )
+    code = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
+    daemon = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} > pid"
     async with reading(tmp_path) as outputs:
         await outputs.read(shell(f"{daemon} & while ! [ -s pid ]; do sleep 0.01; done 2>/dev/null; cat pid"), "git")
     pid = int((tmp_path / "pid").read_text())

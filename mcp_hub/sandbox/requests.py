@@ -109,11 +109,13 @@ def _check_length(lines: Sequence[bytes], request: h11.Request) -> None:
     """At most one length, in one notation. Raises `Denied`."""
     fields = [line.partition(b":") for line in lines[1:]]
     lengths = [value.strip(b" \t") for name, _, value in fields if name.lower() == b"content-length"]
-    codings = [name for name, _, _ in fields if name.lower() == b"transfer-encoding"]
+    codings = [value.lstrip(b" \t") for name, _, value in fields if name.lower() == b"transfer-encoding"]
     if len(lengths) + len(codings) > 1:
         raise bad_request("a request has two lengths")
     if codings and request.http_version == b"1.0":
         raise bad_request("a request of HTTP/1.0 has a transfer coding")
+    if any(coding.lower() != b"chunked" for coding in codings):
+        raise bad_request("the transfer coding of a request is not exactly chunked")
     if any(not _LENGTH.fullmatch(length) for length in lengths):
         raise bad_request("the length of a request is not a number")
     if request.method == b"CONNECT" and (codings or any(map(int, lengths))):

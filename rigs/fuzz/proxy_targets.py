@@ -88,7 +88,8 @@ class _RequestReader:
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value.strip(b" \t")))
+        name, value = name.lower(), value.strip(b" \t")
+        self.headers.append((name, value.lower() if name == b"transfer-encoding" else value))
 
 
 PROXY_TARGETS = (Target("proxy", from_corpus(REQUESTS, REQUEST_WORDS), check_proxy_request),)

@@ -21,6 +21,9 @@ pytestmark = pytest.mark.anyio
 CHUNKED = "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 MALFORMED = {
     "two lengths": "POST {url} HTTP/1.1\r\nHost: {name}\r\nContent-Length: 3\r\n{chunked}",
+    "coding with a tab behind it": (
+        "POST {url} HTTP/1.1\r\nHost: {name}\r\nTransfer-Encoding: chunked\t\r\n\r\n0\r\n\r\n"
+    ),
     "length twice": "POST {url} HTTP/1.1\r\nHost: {name}\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
     "list of lengths": "POST {url} HTTP/1.1\r\nHost: {name}\r\nContent-Length: 3, 3\r\n\r\nabc",
     "signed length": "POST {url} HTTP/1.1\r\nHost: {name}\r\nContent-Length: +3\r\n\r\nabc",

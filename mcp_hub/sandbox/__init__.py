@@ -7,9 +7,8 @@ Out: a `Confinement`, which the start of a child applies, and a record of what w
 Held together by `confinement.Confinement`. `paths` finds the interpreter and the packages of a command, `places` has
 the system folders and the table of secret places, `home` makes the private home folder. `launch` starts the confining
 program (`confine_program`), which limits itself by Landlock and the seccomp filter of `filters` and then executes the
-command. `connector` answers the `connect` calls of a server whose hosts are limited, and hands each connection to
-`proxy`, which reads its requests (`requests`) and connects to hosts (`dial`), behind the interface of `network`.
-`seatbelt` writes the profile for macOS.
+command. `connector` answers the `connect` calls of a server whose hosts are limited, and hands each connection to the
+proxy of `network`. `seatbelt` writes the profile for macOS.
 
 Not here: the keys of the configuration (`config.schema.defaults`) and the start of processes (`upstreams.process`). The
 hub itself is never confined.

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.sandbox.filters import ARCHITECTURES, SECCOMP, Net, has_listener, seccomp_filter
-from mcp_hub.sandbox.network import PROXY_URL, PROXY_VARIABLES, HostRule
+from mcp_hub.sandbox.network.interface import PROXY_URL, PROXY_VARIABLES, HostRule
 
 _EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(6))
 _MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM = (1 << bit for bit in range(6, 13))

@@ -25,7 +25,7 @@ from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import Confinement
 from mcp_hub.sandbox.filters import ARCHITECTURES, EACCES
-from mcp_hub.sandbox.network import Proxy, Refusals, loopback_pair
+from mcp_hub.sandbox.network.interface import Proxy, Refusals, loopback_pair
 
 log = get_logger(__name__)
 

@@ -12,7 +12,7 @@ from mcp_hub.sandbox import paths
 from mcp_hub.sandbox.confinement import DEVICE, READ, SHARED, WRITE, Confinement, PathRight, proxy_variables, support
 from mcp_hub.sandbox.filters import Net
 from mcp_hub.sandbox.home import PrivateHome
-from mcp_hub.sandbox.network import HostRule
+from mcp_hub.sandbox.network.interface import HostRule
 from mcp_hub.sandbox.places import (
     DEVICES,
     SHARED_MEMORY,

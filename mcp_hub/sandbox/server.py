@@ -20,7 +20,7 @@ from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confine
 from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
-from mcp_hub.sandbox.network import Proxy, Refusals
+from mcp_hub.sandbox.network.interface import Proxy, Refusals
 from mcp_hub.sandbox.places import secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch

@@ -3,8 +3,8 @@
 import httptools
 
 from mcp_hub.addresses import authority_of, normal_host
-from mcp_hub.sandbox.dial import Denied
-from mcp_hub.sandbox.requests import parse_head
+from mcp_hub.sandbox.network.dial import Denied
+from mcp_hub.sandbox.network.requests import parse_head
 from rigs.fuzz.target import Target, from_corpus
 
 _PLAIN = b"http://a.example:8080/p?q HTTP/1.1\r\nHost: a.example:8080\r\n"

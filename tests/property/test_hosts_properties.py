@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.addresses import authority_of, host_rule, normal_host
-from mcp_hub.sandbox.dial import Denied
-from mcp_hub.sandbox.requests import parse_head
+from mcp_hub.sandbox.network.dial import Denied
+from mcp_hub.sandbox.network.requests import parse_head
 
 PIECES = [
     "*",

@@ -16,7 +16,7 @@ from mcp_hub.attach.folder import base_folders
 from mcp_hub.config.findings import Flaw
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.sandbox.confinement import Unsupported
-from mcp_hub.sandbox.proxy import HostProxy
+from mcp_hub.sandbox.network.proxy import HostProxy
 from mcp_hub.sandbox.rules import ResolvedRule, RuleError, Surroundings
 from mcp_hub.sandbox.server import ServerSandbox, rule_of
 from mcp_hub.upstreams.process import commands

@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from mcp_hub.sandbox.confinement import Unsupported, support
-from mcp_hub.sandbox.network import Proxy
+from mcp_hub.sandbox.network.interface import Proxy
 from mcp_hub.sandbox.rules import Rule, Surroundings
 from mcp_hub.sandbox.server import SandboxedStart, ServerSandbox
 

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from mcp_hub.addresses import Address, HostRule
-from mcp_hub.sandbox.dial import Resolve, Via
-from mcp_hub.sandbox.network import Refusals, loopback_pair
-from mcp_hub.sandbox.proxy import HostProxy, ProxyLimits
+from mcp_hub.sandbox.network.dial import Resolve, Via
+from mcp_hub.sandbox.network.interface import Refusals, loopback_pair
+from mcp_hub.sandbox.network.proxy import HostProxy, ProxyLimits
 
 NAME = "api.example.com"
 SERVER = "scrape"

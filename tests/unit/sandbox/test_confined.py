@@ -17,7 +17,7 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.sandbox import confinement
 from mcp_hub.sandbox.confinement import ABI_LIMIT, landlock_abi
 from mcp_hub.sandbox.connector import CallRate
-from mcp_hub.sandbox.network import Refusals
+from mcp_hub.sandbox.network.interface import Refusals
 from mcp_hub.sandbox.rules import Rule
 from tests.unit.fakes import HandClock
 from tests.unit.sandbox.confined import PYTHON, SECONDS, needs_sandbox, output, python, sandbox_of, spawned

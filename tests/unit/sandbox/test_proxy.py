@@ -15,9 +15,9 @@ import httpx2
 import pytest
 
 from mcp_hub.addresses import Address, HostRule
-from mcp_hub.sandbox.dial import DialLimits
-from mcp_hub.sandbox.network import Refusals, loopback_pair
-from mcp_hub.sandbox.proxy import HostProxy, ProxyLimits
+from mcp_hub.sandbox.network.dial import DialLimits
+from mcp_hub.sandbox.network.interface import Refusals, loopback_pair
+from mcp_hub.sandbox.network.proxy import HostProxy, ProxyLimits
 from rigs.clients.install import node
 from tests.unit.sandbox.proxied import NAME, SERVER, answers, certificate, echo, everything, host, rules, sandboxed
 

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from mcp_hub.addresses import Address, HostRule
-from mcp_hub.sandbox.dial import Denied, HostPort, checked, judge_path
-from mcp_hub.sandbox.network import loopback_pair
-from mcp_hub.sandbox.proxy import ProxyLimits
+from mcp_hub.sandbox.network.dial import Denied, HostPort, checked, judge_path
+from mcp_hub.sandbox.network.interface import loopback_pair
+from mcp_hub.sandbox.network.proxy import ProxyLimits
 from tests.unit.sandbox.proxied import NAME, SERVER, Sandboxed, echo, host, rules, sandboxed
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ import msgspec
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_hub.addresses import Address, HostRule, address_of, authority_of, special_kind
-from mcp_hub.sandbox.network import Traffic
+from mcp_hub.sandbox.network.interface import Traffic
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
 """The addresses of a name, in the order in which they are tried. Raises `OSError` without any."""

@@ -22,9 +22,9 @@ from mcp_hub.addresses import HostRule
 from mcp_hub.aio import Bell
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, hide_head, visible
-from mcp_hub.sandbox.dial import Denied, Dialer, DialLimits, End, Resolve, Via, system_resolver
-from mcp_hub.sandbox.network import Refusals
-from mcp_hub.sandbox.requests import PlainExchange, ProxyRequest, parse_head, read_head
+from mcp_hub.sandbox.network.dial import Denied, Dialer, DialLimits, End, Resolve, Via, system_resolver
+from mcp_hub.sandbox.network.interface import Refusals
+from mcp_hub.sandbox.network.requests import PlainExchange, ProxyRequest, parse_head, read_head
 
 log = get_logger(__name__)
 

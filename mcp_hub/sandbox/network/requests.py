@@ -14,7 +14,7 @@ import h11
 import msgspec
 
 from mcp_hub.addresses import authority_of, normal_host
-from mcp_hub.sandbox.dial import Denied, End, HostPort
+from mcp_hub.sandbox.network.dial import Denied, End, HostPort
 
 _END: Final = b"\r\n\r\n"
 _TLS: Final = 0x16

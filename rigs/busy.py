@@ -1,18 +1,26 @@
 """`make busy`: the tests with processes, again and again beside a load; exit code 1 if any of them fails once.
 
 A test that fails here asserts what a slow machine may do otherwise, or shows a fault that only a slow machine shows.
+
+The output of pytest goes to a file as it comes. Behind each run the file has a line about it, such as
+`run 7: 0 failed, 512 s, head abc1234, load up to 11.2, slowest 9.3 s: tests/e2e/test_rest.py::test_name`. A later
+sitting with this file counts on from the last of these lines; a run that was interrupted does not have a line.
 """
 
 import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from rigs.report import reported, say
 
@@ -20,6 +28,10 @@ TESTS: Final = Path("tests")
 FOLDERS: Final = [str(TESTS / name) for name in ("e2e", "interaction", "rigs")]
 LIMIT: Final = 3600
 """Seconds that one run may take; the load ends by itself then, whatever becomes of this program."""
+_LOOK: Final = 5.0
+"""Seconds between two looks at the load average."""
+_RUN: Final = re.compile(r"^run (\d+): \d+ failed, \d+ s, head ", re.MULTILINE)
+_SLOWEST: Final = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(\S.*)$", re.MULTILINE)
 _BUSY: Final = """
 import os, signal, sys
 signal.alarm(int(sys.argv[1]))
@@ -53,45 +65,90 @@ def failures(report: str) -> list[str]:
     return [line.partition(" ")[2] for line in lines if line.startswith(("FAILED ", "ERROR "))]
 
 
-def run(tests: list[str], workers: int, limit: int = LIMIT) -> tuple[list[str], str]:
-    """One run: the tests that failed, and the report of pytest."""
-    line = [sys.executable, "-m", "pytest", "-q", "-rfE", f"--numprocesses={workers}", "--dist=loadfile", *tests]
-    try:
-        done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=limit)
-    except subprocess.TimeoutExpired:
-        return [f"the run: it took more than {limit} s"], ""
-    failed = failures(done.stdout)
-    if done.returncode and not failed:
-        failed.append(f"the run: pytest ended with {done.returncode}: {done.stderr[-500:]}")
-    return failed, done.stdout
+class Run(msgspec.Struct, frozen=True):
+    """One run: the tests that failed, its seconds, the highest load average of a minute, and the slowest test."""
+
+    failed: list[str]
+    seconds: float
+    load: float
+    slowest: str
+
+    def line(self, number: int, head: str) -> str:
+        """The line about run `number` in the file."""
+        parts = [f"{len(self.failed)} failed", f"{self.seconds:.0f} s", f"head {head}", f"load up to {self.load:.1f}"]
+        return f"run {number}: {', '.join([*parts, *([f'slowest {self.slowest}'] if self.slowest else [])])}"
+
+
+def run(tests: list[str], workers: int, output: Path, limit: float = LIMIT) -> Run:
+    """Runs the tests once. Pytest writes to the end of `output` as it goes; after `limit` seconds the run ends."""
+    options = ["-q", "-rfE", "--durations=1", "--durations-min=0", f"--numprocesses={workers}", "--dist=loadfile"]
+    began, highest = time.perf_counter(), 0.0
+    with output.open("a+b") as file:
+        before = file.seek(0, os.SEEK_END)
+        process = subprocess.Popen([sys.executable, "-u", "-m", "pytest", *options, *tests], stdout=file, stderr=file)
+        try:
+            while process.poll() is None and time.perf_counter() - began < limit:
+                highest = max(highest, os.getloadavg()[0])
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(min(_LOOK, limit))
+            is_late = process.poll() is None
+        finally:
+            process.kill()
+            process.wait()
+        file.seek(before)
+        report = file.read().decode(errors="replace")
+    failed = failures(report)
+    if is_late:
+        failed.append(f"the run: it took more than {limit} s")
+    elif process.returncode and not failed:
+        failed.append(f"the run: pytest ended with {process.returncode}: {report[-500:]}")
+    slowest = _SLOWEST.search(report)
+    name = f"{slowest[1]} s: {slowest[2]}" if slowest else ""
+    return Run(failed, time.perf_counter() - began, highest, name)
+
+
+def runs_in(output: Path) -> int:
+    """The number of the last run that has its line in the file; 0 without any."""
+    text = output.read_text("utf-8", "replace") if output.exists() else ""
+    return max(map(int, _RUN.findall(text)), default=0)
+
+
+def _head() -> str:
+    """The commit that is tested, with a `+` behind it if files were changed since."""
+    line = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    return subprocess.run(line, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
 def arguments() -> Namespace:
     parser = ArgumentParser(prog="busy", description=__doc__)
-    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=20, help="runs of this sitting at most")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after them no further run begins")
     parser.add_argument("--load", type=int, default=8, help="processes that keep the machine busy")
     parser.add_argument("--workers", type=int, default=3, help="test processes side by side")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="where the reports of runs with failures go")
+    default = Path(tempfile.gettempdir(), f"mcp-hub-busy-{os.getuid()}.log")
+    parser.add_argument("--write", type=Path, metavar="FILE", default=default, help=f"for the output; {default}")
     parser.add_argument("tests", nargs="*", help="tests of your own choice instead of all that start processes")
     return parser.parse_args()
 
 
 def main() -> int:
-    given = arguments()
+    given, began = arguments(), time.perf_counter()
     failed, tests = Counter[str](), given.tests or process_tests()
-    for number in range(1, given.runs + 1):
-        began = time.perf_counter()
+    before = done = runs_in(given.write)
+    say(f"the output goes to {given.write}" + (f", which has {before} runs" if before else ""))
+    while done < before + given.runs and time.perf_counter() - began < given.minutes * 60:
+        head = _head()
         with load(given.load, LIMIT):
-            names, report = run(tests, given.workers)
-        failed.update(names)
-        say(f"run {number} of {given.runs}: {len(names)} failed, {time.perf_counter() - began:.0f} s")
-        for name in names:
-            say(f"  {name}")
-        if names and given.write is not None:
-            with given.write.open("a") as file:
-                file.write(report)
-    faults = [f"{count} of {given.runs}: {name}" for name, count in failed.most_common()]
-    return reported([f"{given.runs} runs beside a load of {given.load}"], faults)
+            outcome = run(tests, given.workers, given.write)
+        failed.update(outcome.failed)
+        done += 1
+        with given.write.open("a") as file:
+            file.write(f"\n{outcome.line(done, head)}\n")
+        for line in (outcome.line(done, head), *(f"  {name}" for name in outcome.failed)):
+            say(line)
+    count = done - before
+    faults = [f"{number} of {count}: {name}" for name, number in failed.most_common()]
+    return reported([f"{count} runs beside a load of {given.load}; {done} in {given.write}"], faults)
 
 
 if __name__ == "__main__":

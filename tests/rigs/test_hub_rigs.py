@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from rigs.busy import load, process_tests, run
+from rigs.busy import main, process_tests, run, runs_in
 from rigs.chaos.chaos import chaos
 from rigs.chaos.replicas import Plan as ReplicaPlan
 from rigs.chaos.replicas import replicas
@@ -94,11 +94,26 @@ def test_a_fault_of_the_hub_is_found_and_a_server_that_crashed_is_not_one() -> N
     ]
 
 
-def test_a_test_that_fails_beside_a_load_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "test_of_two.py"
-    file.write_text("def test_good():\n    pass\n\ndef test_bad():\n    assert not 1\n")
-    with load(2, 60):
-        names, report = run([str(file), "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)], 0, 60)
-    assert [name.rpartition("/")[2] for name in names] == ["test_of_two.py::test_bad"], report
+def test_a_run_beside_a_load_names_its_failures_and_a_later_sitting_counts_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tests, output = tmp_path / "test_of_two.py", tmp_path / "busy.log"
+    tests.write_text("def test_good():\n    pass\n\ndef test_bad():\n    assert not 1\n")
+    output.write_text("run 6: 0 failed, 512 s, head abc1234, load up to 9.0\n  run 9: 1 failed, 2 s, head x\n")
+    line = ["busy", "--runs=1", "--load=1", "--workers=0", "--write", str(output)]
+    monkeypatch.setattr(sys, "argv", [*line, "--minutes=0"])
+    assert main() == 0 and runs_in(output) == 6
+    options = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [*line, "--", str(tests), *options])
+    assert main() == 1 and str(output) in capsys.readouterr().err.splitlines()[0]
+    before, failed = [text for text in output.read_text().splitlines() if text.startswith("run ")]
+    assert before.startswith("run 6: 0 failed") and failed.startswith("run 7: 1 failed, ") and runs_in(output) == 7
+    assert "head " in failed and "load up to " in failed and "test_of_two.py" in failed.partition("slowest")[2]
+    assert output.read_text().count(">       assert not 1") == 1
     assert {"tests/e2e", "tests/unit/stores/test_killed_hubs.py"} <= set(process_tests())
     assert not any(name.startswith("tests/unit/formats/") for name in process_tests())
+
+
+def test_a_run_that_takes_too_long_ends(tmp_path: Path) -> None:
+    outcome = run([str(tmp_path)], 0, tmp_path / "busy.log", 0.1)
+    assert outcome.failed == ["the run: it took more than 0.1 s"]

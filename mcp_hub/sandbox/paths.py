@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from mcp_hub.sandbox.places import BROAD, SYSTEM, ancestors, is_inside
+from mcp_hub.sandbox.places import BROAD, PROJECTS, SYSTEM, ancestors, is_inside
 
 _FIRST_LINE: Final = 512
 _CONFIG: Final = 4096
@@ -20,9 +20,9 @@ _DEPTH: Final = 5
 _ABOVE: Final = 8
 _MOST_ARGUMENTS: Final = 256
 _MOST_LINES: Final = 64
+_BINARIES: Final = ("bin", "sbin", "shims")
 _PARTS: Final = ("bin", "lib", "lib64", "libexec", "include")
 """The parts of an installation in a folder that has other things, too, such as `~/.local`."""
-_PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
 _SCRIPT: Final = re.compile(r".*\.(?:py|pyz|[cm]?js|[cm]?ts|tsx|sh|rb|php|pl|jar|dll|exe|wasm)", re.DOTALL)
 _PROGRAMS: Final = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """The first bytes of programs: scripts, and machine code of Linux, Windows and macOS."""
@@ -72,6 +72,27 @@ def managers(program: str, env: Mapping[str, str], home: str) -> tuple[list[str]
         if os.path.isdir(folder):
             folders.append(os.path.realpath(folder))
     return folders, variables
+
+
+def installations(program: str, env: Mapping[str, str], home: str) -> Iterator[str]:
+    """The folders of PATH, the environment of the program, version managers, and the prefixes of interpreters.
+
+    Without links. Of the program its folder counts only if it is one of binaries: data may be beside it.
+    """
+    folder = os.path.dirname(program)
+    environment = _environment(program)
+    candidates = [path for path in env.get("PATH", "").split(os.pathsep) if path != folder or _is_of_binaries(path)]
+    candidates += [*managers(program, env, home)[0], *([environment] if environment else [])]
+    for path in [path for path in candidates if _is_of_binaries(path)]:
+        if any(os.path.lexists(os.path.join(path, name)) for name in (*_RUNTIMES, "../pyvenv.cfg")):
+            candidates.append(os.path.dirname(path))
+    for path in map(os.path.realpath, filter(os.path.isabs, candidates)):
+        if not _is_broad(path, home):
+            yield path
+
+
+def _is_of_binaries(folder: str) -> bool:
+    return os.path.basename(folder) in _BINARIES
 
 
 def scripts(args: Sequence[str], cwd: str, home: str, writable: Sequence[str]) -> Iterator[str]:
@@ -137,7 +158,7 @@ def _package(path: str, home: str) -> Iterator[str]:
     for _ in range(_ABOVE):
         if _is_broad(ancestor, home) or ancestor == os.path.dirname(ancestor):
             break
-        if any(os.path.lexists(os.path.join(ancestor, name)) for name in _PROJECTS):
+        if any(os.path.lexists(os.path.join(ancestor, name)) for name in PROJECTS):
             yield ancestor
             return
         ancestor = os.path.dirname(ancestor)
@@ -168,7 +189,7 @@ def _chain(program: str, search: str, home: str, depth: int) -> Iterator[str]:
 def _installation(path: str, home: str) -> Iterator[str]:
     """The folder of an installation: that above `bin`, or its parts where it has other things, too."""
     folder = os.path.dirname(path)
-    prefix = os.path.dirname(folder) if os.path.basename(folder) in ("bin", "sbin", "shims") else folder
+    prefix = os.path.dirname(folder) if os.path.basename(folder) in _BINARIES else folder
     prefix = os.path.realpath(prefix)
     if _is_system(prefix):
         return

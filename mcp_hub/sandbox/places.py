@@ -29,6 +29,25 @@ _INNER_SECRETS: Final = {"/etc/ssl": ("private",), "/etc/pki": ("tls/private", "
 """Folders of `/etc` of which some parts are left out."""
 DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx"))
 SHARED_MEMORY: Final = "/dev/shm"
+_CHANGED_BY_THE_SYSTEM: Final = (
+    *(*SYSTEM, *_SYSTEM_OF_MACOS, "/etc", "/boot", "/dev", "/run", "/sys", "/nix", "/gnu", "/Applications"),
+    *("/var/lib", "/var/spool", "/var/cache", "/private/var/db", "/private/var/at"),
+)
+"""Folders that no argument opens for writing, which uid 0 could."""
+_PROGRAMS: Final = """
+    bin .local/bin .local/lib .local/share/uv .local/share/pipx .local/share/pnpm .local/share/mise .local/share/fnm
+    .local/pipx .local/share/bash-completion .cache/uv .cache/pip .cache/pypoetry .npm .npm-global .yarn .pnpm-store
+    .bun .deno .cargo .rustup go/bin .nvm .fnm .volta .asdf .pyenv .nodenv .rbenv .proto .rye .n n .conda .gem
+    .config/pip .config/uv .config/npm .config/mise .config/git .gitconfig .config/nvim .vim .vimrc .emacs .emacs.d
+    .config/nushell .tmux.conf .config/tmux .inputrc .bash_aliases .bash_logout .zlogin .zlogout .kshrc .pythonrc.py
+    .xprofile .xinitrc .xsession .xsessionrc .pam_environment .pythonrc .condarc .direnvrc .config/direnv
+    Library/Python Library/pnpm Library/Caches/pip Library/Caches/uv
+    """.split()
+"""Below the home folder: programs, packages that they load, and settings that name programs to start. Only `write`
+opens them for writing, too.
+"""
+PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
+"""Names in the folder of a project."""
 _SECRET: Final = """
     .ssh .aws .azure .gnupg .kube .docker .oci .aliyun .terraform.d .vault-token .config/gcloud .config/gh
     .config/glab-cli .config/hub .config/op .1password .config/1Password .config/doctl .config/rclone .config/sops
@@ -138,7 +157,32 @@ def secret_of(path: str, home: str) -> str | None:
 
 @lru_cache(maxsize=8)
 def _secret_places(home: str) -> frozenset[str]:
-    return frozenset(os.path.join(home, name) for name in _SECRET)
+    inner = (f"{folder}/{part}" for folder, parts in _INNER_SECRETS.items() for part in parts)
+    system = (f"{_SETTINGS}/{name}" for name in _SECRET_SETTINGS)
+    return frozenset((*(os.path.join(home, name) for name in _SECRET), *system, *inner))
+
+
+def programs_at(path: str, home: str, folders: Iterable[str]) -> str | None:
+    """The place with programs that a path is, is in, or contains; None if there is none.
+
+    `folders` are places besides those of the system and of the home folder. A project may contain them.
+    """
+    system = (place for place in _CHANGED_BY_THE_SYSTEM if not (is_inside(home, place) and is_inside(path, home)))
+    usual = (*system, *(os.path.join(home, name) for name in _PROGRAMS))
+    for place in usual:
+        if is_inside(path, place) or (is_inside(place, path) and os.path.lexists(place)):
+            return place
+    for folder in folders:
+        if is_inside(path, folder) or (is_inside(folder, path) and not _is_of_project(folder, path)):
+            return folder
+    return None
+
+
+def _is_of_project(path: str, outer: str) -> bool:
+    """Whether a project, a repository or a virtual environment begins between these two."""
+    between = (ancestor for ancestor in ancestors(path) if is_inside(ancestor, outer))
+    marks = (*PROJECTS, ".git", "pyvenv.cfg")
+    return any(os.path.lexists(os.path.join(ancestor, name)) for ancestor in between for name in marks)
 
 
 def ancestors(path: str) -> Iterator[str]:

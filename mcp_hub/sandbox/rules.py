@@ -18,6 +18,7 @@ from mcp_hub.sandbox.places import (
     SHARED_MEMORY,
     ancestors,
     is_inside,
+    programs_at,
     secret_of,
     system_paths,
     why_closed,
@@ -30,6 +31,10 @@ _TRUST: Final = (
     *("NODE_EXTRA_CA_CERTS", "DENO_CERT", "CARGO_HTTP_CAINFO", "PIP_CERT", "NPM_CONFIG_CAFILE"),
 )
 """Variables that name files of certificates."""
+_OF_THE_HUB: Final = tuple(
+    os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, os.path.dirname(mcp_hub.__file__))
+)
+"""Its environment, its interpreter, its package."""
 
 
 class RuleError(Exception):
@@ -122,12 +127,13 @@ class _Resolver:
         folders = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
         self._own = [os.path.realpath(path) for path in folders]
         self._writable = [*folders, *self._own]
+        self._only_readable: list[str] = []
         self.remarks: list[str] = []
         self.variables: dict[str, str] = {}
 
     def grants(self) -> list[PathRight]:
         """Each path once; those inside of another with the same rights are left out."""
-        self._write(self._named("write") if self._rule.write is not None else self._arguments())
+        self._write(self._named("write") if self._rule.write is not None else self._changeable())
         readable = [*map(os.path.realpath, self._closed_in(self._named("read"))), *system_paths(), *self._usual()]
         grants = [PathRight(path, READ | WRITE, is_needed=True) for path in self._own]
         grants.append(PathRight(os.path.realpath(self._private.settings), READ, is_needed=True))
@@ -192,6 +198,20 @@ class _Resolver:
             chosen += (path, real)
             yield path
 
+    def _changeable(self) -> Iterator[str]:
+        """The paths among the arguments without programs of the user or the system; the others are only read."""
+        subject = self._subject
+        folders = [*paths.installations(subject.program, subject.env, self._home), *_OF_THE_HUB]
+        for path in self._arguments():
+            place = programs_at(os.path.realpath(path), self._home, folders)
+            if place is None:
+                yield path
+                continue
+            self._only_readable.append(path)
+            if os.access(path, os.W_OK):
+                reason = f"since {place} has programs or settings of others. To open it, add it to write."
+                self.remarks.append(f"args: {path} stays closed for writing, {reason}")
+
     def _usual(self) -> Iterator[str]:
         """Paths that this command needs, and its folder unless `read` says otherwise; without links."""
         subject = self._subject
@@ -205,6 +225,7 @@ class _Resolver:
             candidates.append(subject.cwd)
         if self._rule.read is None and self._rule.write is not None:
             candidates += self._arguments()
+        candidates += self._only_readable
         candidates += self._private.trusted()
         for path in self._closed_in(candidates):
             real = os.path.realpath(path)

@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 
 import mcp_hub
+from rigs.sandbox.spaces import give
 from tests.e2e.rest_client import RestClient
 from tests.upstreams.child import WAIT
 
@@ -203,6 +204,27 @@ async def binary_argument(stage: Stage, start: Start) -> bool:
     return await _program(stage, start, "python3", "\x7fELF")
 
 
+async def folder_on_path(stage: Stage, start: Start) -> bool:
+    """A folder of programs is an argument, and a program that the user starts without a path is in it."""
+    tool = stage.folder / "bin" / "tool"
+    tool.parent.mkdir()
+    tool.write_text("a table of data, by its first bytes")
+    world = {**stage.world, "argument": str(tool)}
+    env = {"PATH": f"{tool.parent}:{os.environ['PATH']}"}
+    async with start({"tool": stage.entry([*stage.commands["Python"], str(tool.parent)], env=env)}) as rest:
+        await ready(rest, "tool")
+        return await tried(rest, "tool", "write-argument", world)
+
+
+async def system_folder(stage: Stage, start: Start) -> bool:
+    """A folder of the system is an argument, which uid 0 may write."""
+    folder = "/var/spool/cron"  # the rig's own
+    give(Path(folder), stage.world["user"])
+    async with start({"tool": stage.entry([*stage.commands["Python"], folder])}) as rest:
+        await ready(rest, "tool")
+        return await tried(rest, "tool", "write-crontab", stage.world)
+
+
 async def hub_in_reach(stage: Stage, start: Start) -> bool:
     """The folder of the hub's own program is one that the server may write to."""
     package = Path(mcp_hub.__file__).parents[1]
@@ -306,6 +328,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "an entry of `write` becomes a link before the second start": swapped_write,
     "a script of the user that is an argument": program_argument,
     "a program of the user that is an argument": binary_argument,
+    "a folder on PATH that is an argument": folder_on_path,
+    "a folder of the system that is an argument": system_folder,
     "the program of the hub in a folder that is an argument": hub_in_reach,
     "links in the private home, which the hub follows": planted_links,
     "the install script of a package of npm": node_package,

@@ -11,6 +11,7 @@ import mcp_hub
 from mcp_hub.sandbox import rules as module
 from mcp_hub.sandbox.confinement import READ, SHARED, WRITE, WRITE_FILE, Confinement
 from mcp_hub.sandbox.home import PrivateHome
+from mcp_hub.sandbox.places import programs_at
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.server import refused_path
 
@@ -67,6 +68,46 @@ def test_a_program_among_the_arguments_is_only_read(home: Path) -> None:
     assert [rights(confinement, home / "work" / name) for name in ("binary", "tool", "notes")] == ["r", "r", "rw"]
 
 
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("/usr/share", "r"), ("/opt", "r"), ("/etc/hostname", "r"), ("/etc", ""), ("/var", "r"), ("/dev/null", "rw"),
+        ("/dev", "r"), ("/etc/ssh", ""), ("~/.local/bin/tool", "r"), ("~/.local/bin", "r"), ("~/.local", "r"),
+        ("~/.local/share/app", "rw"), ("~/.npm/_npx", "r"), ("~/.gitconfig", "r"), ("~/link-to-bin", "r"),
+        ("~/tools", "r"), ("~/tools/data", "rw"), ("~/conda/pkgs", "r"), ("~/env/data", "r"), ("~/work/data", "rw"),
+        ("~/repository", "rw"), ("~/repository/.venv/lib", "r"), ("~/package/data.db", "rw"),
+        (os.path.dirname(mcp_hub.__file__), "r"), (sys.prefix, "r"),
+    ],
+)  # fmt: skip
+def test_an_argument_with_programs_is_only_read_unless_write_names_it(home: Path, argument: str, expected: str) -> None:
+    folders = (
+        ".local/bin .local/share/app .npm/_npx tools/inner tools/data conda/bin conda/pkgs env/bin env/data work/data "
+        "repository/.git repository/.venv/bin repository/.venv/lib package"
+    )
+    for name in folders.split():
+        (home / name).mkdir(parents=True, exist_ok=True)
+    for name in (".local/bin/tool", ".gitconfig", "conda/bin/python3", "env/pyvenv.cfg", "repository/.venv/pyvenv.cfg"):
+        (home / name).touch()
+    (home / "package/data.db").touch()
+    (home / "link-to-bin").symlink_to(home / ".local/bin")
+    on_path = ("tools/inner", "conda/bin", "repository/.venv/bin")
+    path = ":".join([*(str(home / name) for name in on_path), str(home / "package"), "/usr/bin"])
+    program = str(home / "package/server") if "package" in argument else str(home / "env/bin/server")
+    (home / program).touch()
+    rule = resolved(home, args=[argument], program=program, env={"PATH": path})
+    place = Path(str(home) + argument[1:] if argument.startswith("~") else argument)
+    assert rights(rule.confinement, place) == expected
+    assert [remark for remark in rule.remarks if "add it to" in remark] or "w" in expected or os.geteuid() != 0
+    if argument.startswith("~") or argument in ("/opt", "/var"):
+        assert rights(resolved(home, Rule(write=(argument,)), program=program).confinement, place) == "rw"
+
+
+def test_a_home_folder_among_those_of_the_system_has_data(home: Path) -> None:
+    assert programs_at("/var/lib/hub/data", "/var/lib/hub", []) is None
+    assert programs_at("/var/lib/hub/bin", "/var/lib/hub", []) == "/var/lib/hub/bin"
+    assert programs_at("/var/lib/dpkg", "/var/lib/hub", []) == "/var/lib"
+
+
 def test_shared_memory_takes_new_files(home: Path) -> None:
     (shared,) = [grant for grant in resolved(home).confinement.grants if grant.path == "/dev/shm"]
     assert shared.access == SHARED
@@ -103,7 +144,6 @@ def test_own_parts_of_a_rule_replace_the_usual_ones(home: Path) -> None:
         (Rule(), ["~/project"], "args"),
         (Rule(write=("~/project",)), [], "write"),
         (Rule(write=(str(Path(mcp_hub.__file__).parent),)), [], "write"),
-        (Rule(), [str(Path(sys.executable).parent)], "args"),
         (Rule(sockets=("/run/docker.sock",)), [], "sockets"),
         (Rule(sockets=("/run/user/1000/bus",)), [], "sockets"),
         (Rule(sockets=("~/agent",)), [], "sockets"),  # a link to one

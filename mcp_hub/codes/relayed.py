@@ -230,6 +230,10 @@ CONFIGURATION: Final = table(
         "A path of a sandbox does not exist, or stays closed because it is a secret place.",
         "Correct the path, create it, or name it under `read` of `sandbox`.",
     ),
+    sandbox_narrowed=(
+        "A part of another client's sandbox has no counterpart here. The server may do less.",
+        "Add what it needs to `sandbox` of the server.",
+    ),
     sandbox_variable=(
         "`env` has a variable that the sandbox sets itself.",
         "Remove it. A proxy for limited hosts belongs into the environment of the hub.",

@@ -5,6 +5,7 @@ of tools and whether a server is on get the keys that the client has for them. W
 with the reason.
 """
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -120,10 +121,26 @@ def exported(
     made |= limits.entry | (dict([keys.off]) if is_off and keys.off is not None else {})
     if fill.lost:
         return ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.lost))}",))
-    left = sorted(own.keys() - _KEPT - limits.keys)
+    box = own.get("sandbox")
+    if client.kind == "vscode" and isinstance(box, dict) and box.get("net", "any") != "any":
+        made["sandboxEnabled"] = True
+        limits.keys.add("sandbox")
+    left = sorted(own.keys() - _KEPT - limits.keys - ({"sandbox"} if as_flag(box) is False else set()))
     notes = [f"left out: {', '.join(left)}"] if left else []
+    notes += [_note_of_sandbox(box)] if "sandboxEnabled" in made and isinstance(box, dict) else []
     notes += [f"{client.title} takes no headers in its file: the server will refuse it"] if fill.lost_headers else []
     return ExportedServer(name, made, (*notes, *fill.notes()))
+
+
+def _note_of_sandbox(box: Mapping[str, object]) -> str:
+    """The rule that VS Code has beside its servers, once for all of a file that run in a sandbox."""
+    written, hosts = box.get("write") or [], box.get("net")
+    rule = {
+        "filesystem": {"allowWrite": written} if written else {},
+        "network": {"allowedDomains": hosts} if isinstance(hosts, list) else {},
+    }
+    shown = json.dumps({key: value for key, value in rule.items() if value}, ensure_ascii=False)
+    return f'it runs in the sandbox of VS Code, which reads all files. Beside "servers" it needs "sandbox": {shown}'
 
 
 def _keys_of(client: Client, layout: Layout) -> _Keys:

@@ -4,15 +4,13 @@ A limit is read however its key is spelled. One that cannot be read leaves the s
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from mcp_hub.config.load.foreign_sandbox import RULE_OF_FILE, UNREADABLE, Note, readable_sandbox
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
-
-Note = Callable[[str, str], None]
-"""Called with a key of the server, and why it is not used, or not as it is written."""
 
 _SWITCHES: Final = {
     **dict.fromkeys(("enabled", "enable", "isenabled", "active", "isactive"), False),
@@ -27,7 +25,7 @@ _APPROVALS: Final = late(r"always|auto|approv|trust|confirm")
 _NO_LIMITS: Final = late(r"time|parallel|prefix|output|choice|search|permission")
 _DENIES: Final = late(r"disallow|disabl|exclud|deny|denied|block|forbid|blacklist|hidden|ignor")
 _ALLOWS: Final = late(r"allow|enabl|includ|permit|whitelist|available|only|select")
-_UNREADABLE: Final = "cannot be read. It limits the server, so the server is disabled"
+_SWITCH: Final = "sandboxenabled"
 _NO_SANDBOX: Final = frozenset(("", "none", "off", "false"))
 
 
@@ -81,7 +79,7 @@ def _limit(entry: JsonObject, key: str, filters: JsonObject | None, note: Note, 
     """Sets filters; if there are none, because they cannot be read, the server is disabled."""
     if filters is None:
         entry["enabled"] = False
-        note(written or key, f"{_UNREADABLE}. Set {key}.allow or {key}.deny")
+        note(written or key, f"{UNREADABLE}. Set {key}.allow or {key}.deny")
     elif filters:
         entry[key] = filters
 
@@ -157,26 +155,32 @@ def _is_on(entry: JsonObject, note: Note) -> bool:
         flag = _flag(value)
         is_on = is_on and flag is not None and flag is not off
         if flag is None:
-            note(key, f"{_UNREADABLE}. Expected true or false")
+            note(key, f"{UNREADABLE}. Expected true or false")
     for key in ("status", "state"):
         is_on = is_on and not (isinstance(value := entry.get(key), str) and value.lower() in _OFF)
     if entry.get("experimental_environment", "local") != "local":
         note("experimental_environment", "the hub runs servers on this machine only, so the server is disabled")
         return False
-    if box := _sandbox(entry):
-        note(box, "the hub has no sandbox, so the server is disabled")
-        return False
-    return is_on
+    return _takes_sandbox(entry, note) and is_on
 
 
-def _sandbox(entry: JsonObject) -> str | None:
-    """The key by which the server is to run in a sandbox, all of which are taken out; None without one."""
+def _takes_sandbox(entry: JsonObject, note: Note) -> bool:
+    """Puts the lists of a sandbox of VS Code under `sandbox`; False if there is one that cannot be read.
+
+    VS Code has a sandbox for processes only, not for a server with a URL.
+    """
     boxes = {key: entry.pop(key) for key in [*entry] if "sandbox" in plain_key(key)}
-    switches = [key for key in boxes if plain_key(key) == "sandboxenabled"]
-    if any(_flag(boxes[key]) is False for key in switches):
-        return None
-    boxed = [key for key, value in boxes.items() if value and str(value).strip().lower() not in _NO_SANDBOX]
-    return next(iter([*switches, *boxed]), None)
+    switches = {key: _flag(boxes.pop(key)) for key in [*boxes] if plain_key(key) == _SWITCH}
+    rules = {key: box for key, box in boxes.items() if box and str(box).strip().lower() not in _NO_SANDBOX}
+    if "url" in entry or False in switches.values() or not (switches or rules):
+        return True
+    unclear = [key for key, flag in switches.items() if flag is None]
+    lists = {key: readable_sandbox(box) for key, box in rules.items()}
+    unclear += [key for key, found in lists.items() if found is None] or [*lists][1:]
+    for key in unclear:
+        note(key, UNREADABLE)
+    entry["sandbox"] = next(iter(lists.values()), {})
+    return not unclear
 
 
 def switched_off(data: Mapping[str, object], servers: Iterable[str]) -> dict[str, str]:
@@ -207,11 +211,23 @@ def switched_off(data: Mapping[str, object], servers: Iterable[str]) -> dict[str
 
 
 def narrowed(data: Mapping[str, object], servers: JsonObject, client: str) -> JsonObject:
-    """The servers with the limits that rules beside the list of servers set to their tools: OpenCode, Amp, Kiro."""
+    """The servers with the limits that rules beside the list of servers set to their tools: OpenCode, Amp, Kiro.
+
+    Those that VS Code runs in a sandbox get the rule of the file.
+    """
+    rules = (data.get("sandbox"), _mapping(data.get("mcp")).get("sandbox"), data.get("mcp.sandbox"))
+    rule = next((rule for rule in rules if rule is not None), None)
+    beside: JsonObject = {} if rule is None else {RULE_OF_FILE: rule}
     return {
-        name: server if not isinstance(server, dict) else {**server, **_beside(data, name, client)}
+        name: server
+        if not isinstance(server, dict)
+        else {**server, **_beside(data, name, client), **(beside if _names_sandbox(server) else {})}
         for name, server in servers.items()
     }
+
+
+def _names_sandbox(server: JsonObject) -> bool:
+    return any(plain_key(key) == _SWITCH for key in server)
 
 
 def _beside(data: Mapping[str, object], name: str, client: str) -> JsonObject:

@@ -10,7 +10,8 @@ from base64 import b64encode
 from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from mcp_hub.config.load.foreign_limits import Note, limited, plain_key
+from mcp_hub.config.load.foreign_limits import limited, plain_key
+from mcp_hub.config.load.foreign_sandbox import Note
 from mcp_hub.config.load.interpolate import is_variable_name
 from mcp_hub.config.quantities import LONGEST, as_flag, parse_duration
 from mcp_hub.config.schema.remote import TRANSPORTS, is_transport_header

@@ -20,6 +20,7 @@ from mcp_hub.config.load.foreign import (
     works_where_started,
 )
 from mcp_hub.config.load.foreign_limits import narrowed, switched_off
+from mcp_hub.config.load.foreign_sandbox import UNREADABLE, SandboxedEntry, sandbox_rule
 from mcp_hub.config.load.foreign_server import flat, translated
 from mcp_hub.config.load.interpolate import (
     CLIENTS_FOLDER,
@@ -39,13 +40,11 @@ from mcp_hub.config.load.texts import variables_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.types import JsonObject
 
-_LIMITS = frozenset(("tools", "prompts", "resources", "enabled"))
+_LIMITS = frozenset(("tools", "prompts", "resources", "enabled", "sandbox"))
 _ORDER = {key: index for index, key in enumerate(("command", "args", *ServerSettings.model_fields))}
 _ANYWHERE = "https://mcp.example/mcp"
 """An address for one that is not clear yet."""
-_OWN_RIGHTS = frozenset(
-    ("approval", "hints", "idempotent", "orphan", "pass_env", "per_tool", "retry", "sandbox", "tls")
-)
+_OWN_RIGHTS = frozenset(("approval", "hints", "idempotent", "orphan", "pass_env", "per_tool", "retry", "tls"))
 """Keys of `servers.yaml` that no other client has, by which a server gets more or is asked for less."""
 _NOT_TAKEN = "not taken from the file of another client: it decides about rights. Set it in servers.yaml yourself."
 
@@ -112,7 +111,10 @@ class Translator(msgspec.Struct, frozen=True):
             known.add("envFile")
         entry = own_keys(entry, path, known, self.report)
         entry = self._notation(name, entry, path).server(entry)
+        has_folder = bool(entry.get("cwd"))
         self._place(entry)
+        if isinstance(lists := entry.pop("sandbox", None), dict):
+            self._limit(entry, lists, has_folder, path)
         if "envFile" in entry:
             self._take_variables(name, entry, path)
         entry = self._without_refused(entry, path)
@@ -159,6 +161,36 @@ class Translator(msgspec.Struct, frozen=True):
             entry["cwd"] = escaped(str(self.origin.project))
         elif works_where_started(entry["command"], entry.get("args")):
             entry["cwd"] = CLIENTS_FOLDER
+
+    def _limit(self, entry: JsonObject, lists: JsonObject, has_folder: bool, path: DataPath) -> None:
+        """Gives the server the rule for a sandbox of VS Code, or disables it. `has_folder`: the entry has a `cwd`."""
+        note = partial(self._note, path, "sandbox_narrowed")
+        values: dict[str, list[str]] = {}
+        for key, texts in lists.items():
+            values[key] = [value for text in texts if isinstance(value := self._value(text, key), str)]
+            if len(values[key]) < len(texts):
+                is_limit = ".deny" in key or ".denied" in key
+                note(f"sandbox.{key}", UNREADABLE if is_limit else "holds a variable that is not set: left out")
+                entry |= {"enabled": False} if is_limit else {}
+        rule = sandbox_rule(values, self._entry_of(entry, has_folder), note)
+        entry |= {"enabled": False} if rule is None else {"sandbox": rule}
+
+    def _entry_of(self, entry: JsonObject, has_folder: bool) -> SandboxedEntry:
+        home = self.env.get("HOME") or os.path.expanduser("~")
+        folder, args = self._value(entry.get("cwd", ""), "cwd"), entry.get("args")
+        folder = f"{home}{folder[1:]}" if isinstance(folder, str) and folder.startswith("~/") else folder
+        base = folder if isinstance(folder, str) and os.path.isabs(folder) else None
+        words = [self._value(word, "args") for word in args] if isinstance(args, list) else []
+        is_elsewhere = base is None and "cwd" in entry  # in a folder that is not known now
+        return SandboxedEntry(
+            program=str(entry.get("command")),
+            args=[*(word if isinstance(word, str) else None for word in words), *([None] if is_elsewhere else [])],
+            base=base or str(self.origin.base),
+            home=home,
+            path=self.env.get("PATH", ""),
+            starts_in_base=base is not None,
+            writes_base=base is not None and has_folder,
+        )
 
     def _take_variables(self, name: str, entry: JsonObject, path: DataPath) -> None:
         base = self.origin.base

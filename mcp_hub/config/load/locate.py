@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from mcp_hub.config.findings import DataPath, Finding, on_one_line
-from mcp_hub.config.load.toml_data import TomlError, toml_data
+from mcp_hub.config.load.texts import TomlError, toml_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -130,6 +130,32 @@ def test_limits_come_back_as_they_were_when_the_client_has_them(name: str, carri
     )
 
 
+@pytest.mark.parametrize(
+    ("box", "is_boxed", "note"),
+    [
+        (
+            {"write": ["/data/a"], "net": ["a.example"]},
+            True,
+            '"allowWrite": ["/data/a"]}, "network": {"allowedDomains": ["a',
+        ),
+        ({"net": "none"}, True, '"sandbox": {}'),
+        ({"read": ["/data/a"]}, False, "left out: sandbox"),
+        ("on", False, "left out: sandbox"),
+        (True, False, "left out: sandbox"),
+        ("off", False, ""),
+        (False, False, ""),
+    ],
+)
+def test_a_sandbox_comes_back_to_vs_code_where_it_is_not_narrower_there(box: object, is_boxed: bool, note: str) -> None:
+    own: dict[str, object] = {"command": "x", "sandbox": box}
+    made = exported(CLIENTS["vscode"], CLIENTS["vscode"].places[-1].layouts[-1], "a", own)
+    assert made.entry is not None and made.entry.get("sandboxEnabled", False) is is_boxed
+    assert note in " ".join(made.notes) and bool(made.notes) is bool(note)
+    other = exported(CLIENTS["cursor"], CLIENTS["cursor"].places[-1].layouts[-1], "a", own)
+    assert other.entry is not None and "sandboxEnabled" not in other.entry
+    assert ("left out: sandbox" in other.notes) is bool(note)
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_server_without_limits_gets_none_of_the_hubs_own(name: str) -> None:
     client = CLIENTS[name]

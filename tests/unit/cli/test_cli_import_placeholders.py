@@ -236,7 +236,7 @@ def test_import_and_check_read_the_form_of_the_file_and_say_one_word(home: Path,
 def test_double_key_is_not_taken_and_a_limit_that_cannot_be_read_neither(home: Path) -> None:
     text = (
         '{"mcpServers": {"a": {"command": "x", "command": "y"}, "b": {"command": "x"}, "b": {"command": "y"},'
-        ' "c": {"command": "c", "sandboxEnabled": true}, "d": {"command": "d", "enabledTools": "x"},'
+        ' "c": {"command": "c", "sandboxEnabled": "perhaps"}, "d": {"command": "d", "enabledTools": "x"},'
         ' "e": {"command": "e"}}}'
     )
     for source in (".cursor/mcp.json", "work/any.json"):

@@ -1,12 +1,14 @@
 """The `sandbox` of a server and of `defaults`: its words, its rules, and what is refused."""
 
+import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.app.attached.sandboxes import server_sandbox
-from mcp_hub.config.load.load import parse
+from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.config.plan import plan
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
@@ -94,3 +96,66 @@ def test_the_file_of_another_client_does_not_change_a_sandbox() -> None:
     text = '{"mcpServers": {"a": {"command": "x", "sandbox": "off"}}}'
     loaded = parse(text, ".mcp.json", {}, Path("/base"))
     assert loaded.settings.servers["a"].sandbox is None
+
+
+NPM: Final = "registry.npmjs.org"
+
+
+def boxed(rule: object = None, **server: object) -> Loaded:
+    """A server of VS Code in a sandbox, whose rule stands in the file."""
+    whole: dict[str, object] = {"servers": {"a": {"command": "x", "sandboxEnabled": True, **server}}}
+    whole |= {} if rule is None else {"sandbox": rule}
+    return parse(json.dumps(whole), "mcp.json", {"HOME": "/home/ann", "DIR": "/data/d", "PATH": "/usr/bin"}, Path("/b"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "server", "write", "net", "note"),
+    [
+        (None, {}, [], [NPM], ""),
+        ({}, {"cwd": "/data/c"}, ["/data/c"], [NPM], ""),
+        (
+            {"filesystem": {"allowWrite": ["~/out", "/data//x/", "rel", "${env:DIR}/y"]}},
+            {"cwd": "/data/c"},
+            ["/data/c", "/home/ann/out", "/data/x", "/data/c/rel", "/data/d/y"], [NPM], "",
+        ),
+        ({"filesystem": {"allowWrite": ["/data/**", "~", "/", "/home"]}}, {}, [], [NPM], "the hub takes no globs"),
+        ({"filesystem": {"allowWrite": ["${env:GONE}/x"]}}, {}, [], [NPM], "a variable that is not set"),
+        (
+            {"filesystem": {"allowWrite": ["/data/a", "/data/b/c"], "denyWrite": ["/data/a/.git", "/data/b"]}},
+            {}, [], [NPM], "denyWrite closes /data/a/.git in it",
+        ),
+        ({"filesystem": {"denyRead": ["~/.ssh", "/home/ann/work", "/data/z"]}}, {"args": ["/data/a"]}, [], [NPM], ""),
+        ({"filesystem": {"allowRead": ["~/notes"]}}, {}, [], [NPM], "only opens more"),
+        (
+            {"network": {"allowedDomains": ["a.example", "*.b.example", "c.example:8443"]}},
+            {}, [], [NPM, "a.example", "*.b.example", "c.example:8443"], "",
+        ),
+        ({"network": {"allowedDomains": ["*", "https://x.example/"]}}, {}, [], [NPM], "is left out: it"),
+        (
+            {"network": {"allowedDomains": ["a.example", "x.b.example", "*.c.example", "*.d.example"],
+                         "deniedDomains": ["A.example.", "*.b.example", "e.c.example"]}},
+            {}, [], [NPM, "*.d.example"], "deniedDomains closes e.c.example",
+        ),
+        ({"network": {"deniedDomains": [NPM]}}, {}, [], "none", ""),
+    ],
+)  # fmt: skip
+def test_a_sandbox_of_vs_code_is_one_here_and_never_wider(
+    rule: object, server: dict[str, object], write: list[str], net: object, note: str
+) -> None:
+    found = boxed(rule, **server)
+    a = found.settings.servers["a"]
+    assert a.enabled and found.settings.failure("a") is None, found.warnings
+    assert (a.sandbox.mode, a.sandbox.read, a.sandbox.write, a.sandbox.net) == ("on", None, write, net)  # type: ignore[union-attr]
+    texts = [one.message for one in found.warnings if one.code == "sandbox_narrowed"]
+    assert (bool(texts), note in " ".join(texts)) == (bool(note), True)
+
+
+def test_a_sandbox_of_vs_code_is_read_in_the_entry_too_but_only_one_and_not_for_a_url() -> None:
+    rule = {"network": {"allowedDomains": ["a.example"]}}
+    assert boxed(None, sandbox=rule).settings.servers["a"].sandbox.net == [NPM, "a.example"]  # type: ignore[union-attr]
+    assert not boxed(rule, sandbox=rule).settings.servers["a"].enabled
+    assert boxed(rule, sandboxEnabled=False).settings.servers["a"].sandbox is None
+    remote = boxed(rule, command=None, url="https://h.example/mcp").settings.servers["a"]
+    assert remote.enabled and remote.sandbox is None
+    linked = parse(json.dumps({"servers": {"a": {"command": "x"}}, "sandbox": rule}), "mcp.json", {}, Path("/b"))
+    assert linked.settings.servers["a"].sandbox is None, "VS Code starts a server without the switch outside"

@@ -1,0 +1,195 @@
+"""The sandbox of VS Code for a server (`sandboxEnabled`, `sandbox`) in the rule of ours: the same or narrower.
+
+VS Code lets such a server read all files, write into `allowWrite` and its `cwd`, and reach `allowedDomains` and the
+index of npm (`mcpSandboxService.ts`). Ours opens paths and hosts alone and cannot close a part of them again: what
+`denyRead`, `denyWrite` and `deniedDomains` close in an open folder or below a wildcard closes the whole.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from mcp_hub.addresses import HostRule, host_rule
+from mcp_hub.config.load.interpolate import escaped
+from mcp_hub.types import JsonObject
+
+Note = Callable[[str, str], None]
+"""Called with a key of the server, and why it is not used, or not as it is written."""
+UNREADABLE: Final = "cannot be read. It limits the server, so the server is disabled"
+RULE_OF_FILE: Final = "sandbox of the file"
+"""The key under which a server gets the rule that stands beside the servers."""
+_SANDBOX: Final = {
+    "filesystem": ("allowWrite", "denyWrite", "denyRead"),
+    "network": ("allowedDomains", "deniedDomains"),
+}
+"""The parts of a sandbox of VS Code, all of them lists of texts. Others that begin with `allow` only open more."""
+_INDEXES: Final = ("registry.npmjs.org", "pypi.org", "files.pythonhosted.org")
+"""Hosts that the hub's sandbox opens to programs that run packages; VS Code the first one to all."""
+_RUNNERS: Final = frozenset(("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun", "uvx", "uv", "pipx", "pip"))
+_OF_DATA: Final = ("/home", "/root", "/Users", "/mnt", "/media", "/srv", "/data", "/tmp")
+"""Folders of which the hub's sandbox opens nothing but what the server's own entry names, and programs."""
+_OF_PROGRAMS: Final = (
+    *(".local", ".nvm", ".fnm", ".n", "n", ".volta", ".asdf", ".pyenv", ".nodenv", ".rbenv", ".proto", ".rye"),
+    *(".config/mise", ".bun", ".deno"),
+)
+"""Folders of the home folder with programs that the hub's sandbox may open."""
+
+
+def readable_sandbox(box: object) -> JsonObject | None:
+    """The lists of a sandbox of VS Code by `section.part`; None if it limits by anything else, or is another thing.
+
+    What only opens more, and VS Code does not have, is an empty list.
+    """
+    if not isinstance(box, dict):
+        return None
+    lists: JsonObject = {}
+    for section, parts in box.items():
+        if section not in _SANDBOX or not isinstance(parts, dict):
+            return None
+        for part, values in parts.items():
+            if part.startswith("allow") and part not in _SANDBOX[section]:
+                lists[f"{section}.{part}"] = []
+            elif part in _SANDBOX[section] and isinstance(values, list) and all(map(_is_text, values)):
+                lists[f"{section}.{part}"] = values
+            else:
+                return None
+    return lists
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+class SandboxedEntry(msgspec.Struct, frozen=True):
+    """A server of VS Code, and the paths that it opens by itself: its program, its arguments, and its `cwd`.
+
+    `base` is the folder for relative paths, `home` that of the user; `path` is the variable. Texts that are not known
+    now are None. `starts_in_base`: the server starts there, so that it may read it. `writes_base`: VS Code lets it
+    write there, since the entry has a `cwd`.
+    """
+
+    program: str
+    args: Sequence[str | None]
+    base: str
+    home: str
+    path: str
+    starts_in_base: bool
+    writes_base: bool
+
+    def absolute(self, text: str) -> str:
+        """The path without `~` and `..`."""
+        text = self.home + text[1:] if text == "~" or text.startswith("~/") else text
+        return os.path.normpath(os.path.join(self.base, text))
+
+    def opened(self) -> Iterator[str]:
+        """The paths that the hub's sandbox may open for reading without a rule."""
+        if self.starts_in_base:
+            yield self.base
+        for word in self.args:
+            if word is None:  # it may be any
+                yield self.home
+                continue
+            for text in (word, word.rpartition("=")[2]):
+                if text.startswith((".", "/", "~")) or "/" in text:
+                    path = self.absolute(text)
+                    yield self._package(path) if os.path.splitext(path)[1] else path
+        programs = [os.path.join(self.home, name) for name in _OF_PROGRAMS]
+        programs += [folder for folder in self.path.split(os.pathsep) if os.path.isabs(folder)]
+        programs += [os.path.dirname(folder) for folder in programs if os.path.basename(folder) in ("bin", "shims")]
+        yield from (folder for folder in programs if not is_in(self.home, folder))
+
+    def why_open(self, path: str, written: Iterable[str]) -> str | None:
+        """The folder that the hub's sandbox opens at, in or around a path; None if it is closed."""
+        forms = {path, os.path.realpath(path)}
+        for folder in (*written, *self.opened()):
+            for form in forms:
+                if any(is_in(form, other) or is_in(other, form) for other in (folder, os.path.realpath(folder))):
+                    return folder
+        roots = (self.home, *_OF_DATA)
+        is_data = all(any(is_in(form, root) and form != root for root in roots) for form in forms)
+        return None if is_data else "folders of the system"
+
+    def _package(self, file: str) -> str:
+        """The outermost folder that a script may be a part of: that below the home folder, else its own."""
+        if not is_in(file, self.home):
+            return os.path.dirname(file)
+        return os.path.join(self.home, os.path.relpath(file, self.home).split(os.sep)[0])
+
+
+def sandbox_rule(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note: Note) -> JsonObject | None:
+    """The rule of ours for the lists of a sandbox of VS Code; None if it would be wider, with the reason as a note.
+
+    What the hub cannot leave out of a folder or a wildcard closes the whole, with a note.
+    """
+    for key in lists.keys() - {f"{section}.{part}" for section, parts in _SANDBOX.items() for part in parts}:
+        note(f"sandbox.{key}", "is left out: it only opens more")
+    written = _writable(lists, entry, note)
+    for text in lists.get("filesystem.denyRead", ()):
+        if (opened := entry.why_open(entry.absolute(text), written)) is not None:
+            said = f"{text} cannot be left out of {opened}, which the hub's sandbox opens, so the server is disabled"
+            note("sandbox.filesystem.denyRead", said)
+            return None
+    key, texts = "sandbox.network.deniedDomains", lists.get("network.deniedDomains", ())
+    try:
+        denied = [host_rule(text) for text in texts]
+    except ValueError as problem:
+        note(key, f"{UNREADABLE}: a host {problem}")
+        return None
+    hosts = _hosts([_INDEXES[0], *lists.get("network.allowedDomains", ())], denied, note)
+    index = next((host for host in _INDEXES if any(_covers(rule.host, host) for rule in denied)), None)
+    if hosts and index is not None and os.path.basename(entry.program).partition(".")[0] in _RUNNERS:
+        note(key, f"{index} cannot be left out, since {entry.program} downloads packages, so the server is disabled")
+        return None
+    system = {"mode": "prefer"} if os.name == "nt" else {}  # where VS Code has no sandbox either
+    return {**system, "write": [*map(escaped, written)], "net": hosts or "none"}
+
+
+def _writable(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note: Note) -> list[str]:
+    denied = [entry.absolute(text) for text in lists.get("filesystem.denyWrite", ())]
+    written: dict[str, None] = {}
+    for text in (*([entry.base] if entry.writes_base else []), *lists.get("filesystem.allowWrite", ())):
+        path = entry.absolute(text)
+        inner = next((folder for folder in denied if is_in(folder, path) and folder != path), None)
+        if any(char in text for char in "*?["):
+            said = f"{text} is left out: the hub takes no globs. Add a folder to write of sandbox"
+        elif path == os.sep or is_in(entry.home, path):
+            said = f"{text} is left out: it contains the home folder. Add folders to write of sandbox"
+        elif any(is_in(path, outer) for outer in denied):
+            continue
+        elif inner is not None:
+            said = f"{path} is left out: denyWrite closes {inner} in it, which the hub cannot leave out"
+        else:
+            written[path] = None
+            continue
+        note("sandbox.filesystem.allowWrite", said)
+    return [*written]
+
+
+def _hosts(names: Iterable[str], denied: Sequence[HostRule], note: Note) -> list[str]:
+    hosts: dict[str, None] = {}
+    for name in names:
+        try:
+            host = host_rule(name).host
+        except ValueError as problem:
+            note("sandbox.network.allowedDomains", f"{name} is left out: it {problem}")
+            continue
+        if any(_covers(rule.host, host) for rule in denied):
+            continue
+        if inner := next((rule.host for rule in denied if _covers(host, rule.host)), None):
+            said = f"{name} is left out: deniedDomains closes {inner} in it, which the hub cannot leave out"
+            note("sandbox.network.allowedDomains", said)
+            continue
+        hosts[name] = None
+    return [*hosts]
+
+
+def _covers(outer: str, host: str) -> bool:
+    """Whether a host, or all names below a wildcard, are among those of `outer`."""
+    return host == outer or outer.startswith("*.") and host.endswith(outer[1:])
+
+
+def is_in(path: str, folder: str) -> bool:
+    """Whether a path is this folder, or below it."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

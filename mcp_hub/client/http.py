@@ -13,8 +13,8 @@ import httpx2
 from mcp_hub import __version__
 from mcp_hub.client.hub_client import HubClient
 from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
-from mcp_hub.codes.advice import with_extra
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.extras import with_extra
 
 _CONNECT: Final = 5.0
 _TIMEOUT: Final = httpx2.Timeout(60.0, connect=_CONNECT, write=30.0)

@@ -58,18 +58,21 @@ def behind_proxy(application: Application, root_path: Callable[[], str]) -> Appl
     changes no decision about the request, only the paths that the response names.
     """
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (prefix := root_path() or _forwarded(scope)):
-            scope, receive, send = below({**scope, "root_path": prefix}, receive, send)
-        await application(scope, receive, send)
+    def serve(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http":
+            prefix = root_path()
+            for name, value in () if prefix else scope["headers"]:
+                if name == _FORWARDED:
+                    prefix = _plain(value)
+                    break
+            if prefix:
+                scope, receive, send = below({**scope, "root_path": prefix}, receive, send)
+        return application(scope, receive, send)
 
     return serve
 
 
-def _forwarded(scope: Scope) -> str:
-    """The prefix that a proxy names; of several the first, which is the outermost proxy's."""
-    for name, value in scope["headers"]:
-        if name == _FORWARDED:
-            prefix = value.decode("latin-1").partition(",")[0].strip().rstrip("/")
-            return prefix if is_prefix(prefix) else ""
-    return ""
+def _plain(forwarded: bytes) -> str:
+    """The prefix that a proxy names; of several the first, the outermost one. Empty unless it is a plain path."""
+    prefix = forwarded.decode("latin-1").partition(",")[0].strip().rstrip("/")
+    return prefix if is_prefix(prefix) else ""

@@ -18,8 +18,7 @@ CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 PROGRESS_TOKEN: Final = "progressToken"
-_NULL: Final = b"null"
-_ENVELOPE: Final = (VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL)
+_NULL: Final = msgspec.Raw(b"null")
 
 
 class RequestMeta(msgspec.Struct, frozen=True, gc=False):
@@ -83,18 +82,17 @@ def take_meta(params: RawObject) -> RequestMeta:
         if is_absent(raw):
             return _EMPTY
         raise InvalidParams("params._meta must be an object")
-    token = rest.pop(PROGRESS_TOKEN, None)
-    version, client_info, capabilities, log_level = (_member(rest, key) for key in _ENVELOPE)
-    text = bytes(token) if token is not None and bytes(token) != _NULL else None
+    pop = rest.pop
+    token = pop(PROGRESS_TOKEN, None)
+    version, client, capabilities, log_level = envelope = (
+        pop(VERSION, None), pop(CLIENT_INFO, None), pop(CAPABILITIES, None), pop(LOG_LEVEL, None),
+    )  # fmt: skip
+    if _NULL in envelope:
+        version, client, capabilities, log_level = (None if raw == _NULL else raw for raw in envelope)
+    text = None if token is None or token == _NULL else bytes(token)
     if text is not None and _TOKEN.fullmatch(text) is None:
         raise InvalidParams("params._meta.progressToken must be a string or an integer")
-    return RequestMeta(text, version, client_info, capabilities, log_level, rest)
-
-
-def _member(meta: RawObject, key: str) -> RawJson | None:
-    """Removes a member and returns it; null counts as absent."""
-    raw = meta.pop(key, None)
-    return None if raw is None or bytes(raw) == _NULL else raw
+    return RequestMeta(text, version, client, capabilities, log_level, rest)
 
 
 def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:

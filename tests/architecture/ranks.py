@@ -13,18 +13,18 @@ ORDER = [
     {"config", "events"},
     {"aio", "errors", "ids"},
     {"logs"},
-    {"addresses", "attach", "clock", "codes", "files", "globs", "masking", "notices", "types"},
+    {"addresses", "attach", "clock", "codes", "extras", "files", "globs", "masking", "notices", "types"},
 ]
 """Top imports bottom only; names of one rank never import each other."""
 
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
-CLIENT_MAY = {"types", "errors", "events", "protocol", "client", "codes"}
+CLIENT_MAY = {"types", "errors", "events", "protocol", "client", "extras"}
 """The client is a program of its own that happens to live here."""
 
 FRONTS_MAY = {
     *("fronts", "hub", "call", "events", "notices", "protocol", "sessions", "types", "errors", "clock", "ids", "aio"),
-    *("masking", "wire", "logs", "formats", "files", "codes"),
+    *("masking", "wire", "logs", "formats", "files", "extras"),
 }
 """Everything else that a front needs goes through the port, `hub`."""
 

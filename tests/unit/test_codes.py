@@ -16,10 +16,10 @@ from pydantic import BaseModel
 from mcp_hub import errors
 from mcp_hub.cli import _COMMANDS as COMMANDS
 from mcp_hub.codes import CODES, GROUPS, SERVERS
-from mcp_hub.codes.advice import keyring_command, lasting_install, with_extra
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import RpcError
+from mcp_hub.extras import keyring_command, lasting_install, with_extra
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "errors.md"
@@ -220,7 +220,7 @@ def test_an_extra_is_added_in_the_way_in_which_the_hub_was_installed(
 def test_no_advice_names_a_way_of_installing_that_may_not_be_this_one() -> None:
     sources = {path: path.read_text() for path in (ROOT / "mcp_hub").rglob("*.py")}
     advice = re.compile(r"(pip|pipx|uv|tool) install|install .{0,3}mcp-hub\[")
-    assert [path.name for path, text in sources.items() if advice.search(text)] == ["advice.py"]
+    assert [path.name for path, text in sources.items() if advice.search(text)] == ["extras.py"]
     pages = {path: path.read_text() for path in (ROOT / "docs").glob("*.md")}
     assert not [path.name for path, text in pages.items() if re.search(r"pip install .?mcp-hub\[", text)]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.cli.servers_file.atomic import edit_file
-from mcp_hub.codes.advice import keyring_command, with_extra
 from mcp_hub.config.load.interpolate import is_keyring_closed
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secrets_of_url
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.extras import keyring_command, with_extra
 from mcp_hub.files import LARGEST_OWN, read_file
 from mcp_hub.masking import learn
 from mcp_hub.types import JsonObject

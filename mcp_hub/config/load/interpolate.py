@@ -20,11 +20,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mcp_hub.codes.advice import keyring_command, with_extra
 from mcp_hub.config.findings import DataPath, Finding
 from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.config.schema.servers import COMMAND_OUTPUT, CommandLookup
 from mcp_hub.config.trust import problem_of_secret
+from mcp_hub.extras import keyring_command, with_extra
 from mcp_hub.files import read_file
 from mcp_hub.types import Cause
 

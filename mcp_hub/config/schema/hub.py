@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
 from mcp_hub.addresses import is_this_machine
-from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
 from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
@@ -31,6 +30,7 @@ from mcp_hub.config.schema.scalars import (
 )
 from mcp_hub.config.schema.section import AtOnce, Section, finding
 from mcp_hub.config.schema.telemetry import TelemetrySettings
+from mcp_hub.extras import with_extra
 
 _ROOT_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){0,8}")
 

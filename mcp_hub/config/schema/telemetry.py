@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, model_validator
 
-from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.findings import Flaw
 from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.config.schema.scalars import Text, TextLine
 from mcp_hub.config.schema.section import Section, finding, findings
+from mcp_hub.extras import with_extra
 
 PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")  # variables: where spans go
 

@@ -117,7 +117,7 @@ class HttpAuth:
         """Whose request it is, of one that was admitted."""
         verifier = self._verifier
         if not self.needs_token:
-            return self.operator(headers) or self._default
+            return (self.operator(headers) if b"authorization" in headers else None) or self._default
         token = _bearer(headers)
         digest = _digest(token)
         caller = (self._callers.get(digest) or self.operator(headers)) if token else None

@@ -69,7 +69,7 @@ async def read_text(http: HttpExchange, max_body: int) -> bytes:
     headers = http.headers
     if media_type(headers) != b"application/json":
         raise ErrorResponse(415, "unsupported_media_type", "Content-Type must be application/json")
-    if is_compressed(headers.get(b"content-encoding", b"").decode("latin-1")):
+    if b"content-encoding" in headers and is_compressed(headers[b"content-encoding"].decode("latin-1")):
         raise ErrorResponse(415, "unsupported_media_type", COMPRESSED)
     declared = headers.get(b"content-length", b"0")
     body = await read_body(http.receive, max_body) if len(declared) < _HUGE and int(declared) <= max_body else None

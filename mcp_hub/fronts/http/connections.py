@@ -76,7 +76,7 @@ class _Flow(FlowControl):
         self._is_writable_event: Any = None
 
     def resume_reading(self) -> None:
-        if not self.behind:
+        if self.read_paused and not self.behind:  # called twice for each request
             super().resume_reading()
 
     def pause_writing(self) -> None:
@@ -182,16 +182,21 @@ class Bounded(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self.flow.behind:
             self.flow.behind += data
-            return
-        start = 0
-        while start < len(data) and not self.transport.is_closing():
+        elif self.pipeline or data.count(_VERSION) > _PIPELINED:
+            self._parse_some(data)
+        else:
+            self._parse(data)
+
+    def _parse_some(self, data: bytes) -> None:
+        """Parses requests until too many wait."""
+        while data and not self.transport.is_closing():
             if len(self.pipeline) >= _PIPELINED:
-                self.flow.behind = data[start:]
+                self.flow.behind = data
                 self.flow.pause_reading()
                 return
-            end = _end_of_requests(data, start, _PIPELINED - len(self.pipeline))
-            self._parse(data[start:end])
-            start = end
+            end = _end_of_requests(data, _PIPELINED - len(self.pipeline))
+            self._parse(data[:end])
+            data = data[end:]
 
     def _parse(self, data: bytes) -> None:
         if self._part is None:
@@ -328,9 +333,8 @@ class Bounded(HttpToolsProtocol):
     def look(self, now: float) -> None:
         """Closes a connection that has taken too long with what it is in."""
         limits = self.limits
-        limit, seconds = "body_timeout", limits.body_timeout
-        if self._part == "head":
-            limit, seconds = "header_timeout", limits.header_timeout
+        limit = "header_timeout" if self._part == "head" else "body_timeout"
+        seconds: float = getattr(limits, limit)
         if self._part is not None and not self.flow.behind and now - self.since > seconds:
             said = f"the {self._part} of the request did not arrive within {seconds:g} s"
             self._refuse_over(408, "request_timeout", said, limit, seconds)
@@ -342,9 +346,9 @@ class Bounded(HttpToolsProtocol):
         self.refuse(status, code, f"{said} ({setting})", limit=limit, value=value, setting=setting)
 
 
-def _end_of_requests(data: bytes, start: int, most: int) -> int:
+def _end_of_requests(data: bytes, most: int) -> int:
     """The end of a part in which no more than so many requests begin, or one more that had begun before."""
-    end = start - 1
+    end = -1
     for _ in range(most + 1):
         end = data.find(_VERSION, end + 1)
         if end < 0:

@@ -126,7 +126,8 @@ class HandshakeHttp:
         known = len(offer.apps or ())
         client.requests[key] = None  # taken from here on, also while the call waits for its server to start
         try:
-            begun = await begin(self._binding, request, client.session, id_, changed)
+            params = request.params()
+            running = await begin(self._binding, request, client.session, id_, params, changed)
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
             return
@@ -134,9 +135,8 @@ class HandshakeHttp:
             del client.requests[key]
         if len(offer.apps or ()) > known:  # it asked for the first app of a server
             await self._resumption.sessions.update(client.stored)
-        if begun is not None:
-            running, meta = begun
-            await self._resumption.answer(client, request, id_, key, meta.token, running)
+        if running is not None:
+            await self._resumption.answer(client, request, id_, key, params[1].token, running)
 
     async def _pass_on(self, client: ClientCalls, answer: Envelope) -> None:
         """Raises `ErrorResponse` 503: another hub may have asked."""

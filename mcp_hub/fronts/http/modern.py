@@ -19,7 +19,7 @@ from mcp_hub.protocol.jsonrpc.envelope import Unset, raw_object
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
-from mcp_hub.types import Era, JsonObject, Kind
+from mcp_hub.types import Era, JsonObject, Kind, RawObject
 
 _CLIENTS: Final = 64
 """Clients whose last envelope is remembered; the one seen first makes room."""
@@ -78,8 +78,8 @@ class ModernHttp:
             return
         id_ = request.id()
         try:
-            session = self._agreed(request, headers)
-            await answer_call(self._hub, self._binding, self._housekeeper, request, session, id_)
+            session, params = self._agreed(request, headers)
+            await answer_call(self._hub, self._binding, self._housekeeper, request, session, id_, params)
         except RpcError as error:
             await request.refused(id_, error, Era.MODERN)
 
@@ -87,8 +87,10 @@ class ModernHttp:
         """Ends the streams that would not end by themselves."""
         self._binding.streams.complete()
 
-    def _agreed(self, request: HttpRequest, headers: Mapping[str, str]) -> Session:
-        """The request's session once headers and envelope agree. Raises `RpcError`."""
+    def _agreed(
+        self, request: HttpRequest, headers: Mapping[str, str]
+    ) -> tuple[Session, tuple[RawObject, RequestMeta]]:
+        """The request's session and params, once headers and envelope agree. Raises `RpcError`."""
         is_folded = len(request.scope["headers"]) != len(request.headers)
         twice = (
             repeated(name.decode("latin-1") for name, _ in request.scope["headers"]) if is_folded else frozenset[str]()
@@ -96,11 +98,11 @@ class ModernHttp:
         method = str(request.message.method)
         body = _outline(request, method)
         check_request(method, body, headers, twice)
-        _, meta = request.params()
-        session = self._sessions.begin(request.caller, meta)
+        params = request.params()
+        session = self._sessions.begin(request.caller, params[1])
         if method == "tools/call":
             self._check_arguments(session, request, body, headers, twice)
-        return session
+        return session, params
 
     def _check_arguments(
         self,

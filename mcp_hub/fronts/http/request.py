@@ -70,14 +70,18 @@ class HttpRequest(HttpExchange, frozen=True):
 
 
 async def begin(
-    binding: Binding, request: HttpRequest, session: Session, id_: bytes, changed: Callable[[], Awaitable[None]] | None
-) -> tuple[CallHandle, RequestMeta] | None:
+    binding: Binding,
+    request: HttpRequest,
+    session: Session,
+    id_: bytes,
+    params: tuple[RawObject, RequestMeta],
+    changed: Callable[[], Awaitable[None]] | None,
+) -> CallHandle | None:
     """Starts the call of a request; None after the response to a request that needs no call. Raises `RpcError`.
 
     `changed` stores what such a request has changed, before the response.
     """
-    params, meta = request.params()
-    reply = binding.handle(session, str(request.message.method), params, meta)
+    reply = binding.handle(session, str(request.message.method), *params)
     if isinstance(reply, Listen):
         await _listen(binding.streams, request, session, id_, reply.wanted)
         return None
@@ -88,18 +92,18 @@ async def begin(
             await changed()
         await respond(request.send, 200, envelope.result_frame(id_, reply))
         return None
-    return reply, meta
+    return reply
 
 
 async def answer_call(
-    hub: HubPort, binding: Binding, housekeeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes
-) -> None:
+    hub: HubPort, binding: Binding, housekeeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes,
+    params: tuple[RawObject, RequestMeta],
+) -> None:  # fmt: skip
     """Handles one modern request to its end; a client that goes away earlier cancels its call. Raises `RpcError`."""
-    begun = await begin(binding, request, session, id_, None)
-    if begun is None:
+    call = await begin(binding, request, session, id_, params, None)
+    if call is None:
         return
-    call, meta = begun
-    quick = QuickWait(QuickCall(hub, id_, session, call, meta.token))
+    quick = QuickWait(QuickCall(hub, id_, session, call, params[1].token))
     continues = False
     try:
         answer = await quick.answer(housekeeper)

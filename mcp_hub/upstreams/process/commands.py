@@ -21,8 +21,8 @@ from mcp_hub.attach.environment import (
     moved_places,
     reaching,
 )
-from mcp_hub.codes.advice import with_extra
 from mcp_hub.errors import StartFailed
+from mcp_hub.extras import with_extra
 
 HINTS = {
     "npx": "Install Node.js, which has npx: https://nodejs.org/en/download",

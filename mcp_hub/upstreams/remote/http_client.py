@@ -16,7 +16,7 @@ import httpx2
 
 from mcp_hub import __version__
 from mcp_hub.addresses import is_this_machine
-from mcp_hub.codes.advice import with_extra
+from mcp_hub.extras import with_extra
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.wire.responses import WRONG_NAME

@@ -28,9 +28,11 @@ def test_a_busy_loop_gives_way_to_the_stores_thread_soon() -> None:
 
 
 @pytest.mark.processes
-def test_the_hub_starts_without_rich() -> None:
+def test_hub_starts_without_rich_plugins_of_pydantic_and_the_tables_of_codes() -> None:
+    names = ("rich", "importlib.metadata", "mcp_hub.codes")
     look = (
-        "import sys, mcp_hub.cli, mcp_hub.app.build; print([name for name in sys.modules if name.startswith('rich')])"
+        "import sys, mcp_hub.cli, mcp_hub.app.build, mcp_hub.cli.commands.serve; "
+        f"print([name for name in sys.modules if name.startswith({names!r})])"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

@@ -9,8 +9,8 @@ import click
 from mcp_hub.cli.access.background import dashboard_of
 from mcp_hub.cli.access.running import dashboard_address, running_hub
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, fail_with
-from mcp_hub.codes.advice import with_extra
 from mcp_hub.errors import ConfigError
+from mcp_hub.extras import with_extra
 
 
 @click.command()

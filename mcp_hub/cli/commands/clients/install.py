@@ -33,10 +33,10 @@ from mcp_hub.cli.render.imports import print_costs
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, check_caller, config_option, fail, fail_with, load_config, quiet_logs, run_with
-from mcp_hub.codes.advice import lasting_install
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
+from mcp_hub.extras import lasting_install
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.commands.running.units import MARK, HubService, ServicePlan, plan
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, load_config
-from mcp_hub.codes.advice import lasting_install
+from mcp_hub.extras import lasting_install
 from mcp_hub.files import LARGEST_OWN, read_file
 
 _SECONDS: Final = 30

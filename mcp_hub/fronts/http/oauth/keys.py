@@ -22,7 +22,7 @@ import jwt
 import msgspec
 
 from mcp_hub.clock import Clock
-from mcp_hub.codes.advice import with_extra
+from mcp_hub.extras import with_extra
 from mcp_hub.files import FileTooLarge, read_file
 from mcp_hub.logs import get_logger
 from mcp_hub.types import JsonObject

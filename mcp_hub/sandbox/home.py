@@ -6,12 +6,13 @@ index that the user has chosen, and for no other host: not one for publishing to
 """
 
 import configparser
+import fcntl
 import os
 import re
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -127,16 +128,36 @@ class PrivateHome(msgspec.Struct, frozen=True):
     def trim(self) -> bool:
         """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run.
 
-        Other data of the server stays, whatever its size is: False if it is still too large. Raises `OSError`.
+        Other data of the server stays, whatever its size is: False if it is still too large. Nothing happens while
+        another hub holds the folder (`hold`). Raises `OSError`.
         """
-        if _size(self.folder) > _MOST:
+        with suppress(FileNotFoundError, BlockingIOError), self.hold(fcntl.LOCK_EX):
+            return self._trimmed()
+        return True
+
+    @contextmanager
+    def hold(self, kind: int = fcntl.LOCK_SH) -> Iterator[None]:
+        """Keeps hubs from emptying caches that a process uses, for the time of the block. Raises `OSError`."""
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(folder, kind | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(folder)
+
+    def is_large(self) -> bool:
+        """Whether it is larger than its limit. Takes up to seconds; for a thread."""
+        return _size(self.folder) > _MOST
+
+    def _trimmed(self) -> bool:
+        if self.is_large():
             for cache in _CACHES:
                 path = os.path.join(self.folder, cache)
                 if os.path.islink(path):
                     os.unlink(path)
                 shutil.rmtree(path, ignore_errors=True)
             make_folder(self.temporary)
-            return _size(self.folder) <= _MOST
+            return not self.is_large()
         return True
 
     def _files(self, home: str, env: Mapping[str, str]) -> dict[str, str]:

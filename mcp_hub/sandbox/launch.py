@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 
 from mcp_hub.attach.machine import interpreter
+from mcp_hub.errors import StartFailed
 from mcp_hub.sandbox import confine_program
 from mcp_hub.sandbox.confine_program import MOST
 from mcp_hub.sandbox.confinement import Confinement
@@ -51,28 +52,21 @@ class Launch:
     """The program that is spawned in place of a command: `argv`, `env` and the inherited `descriptor`.
 
     A context manager: the hub's copy of the descriptor is closed behind the block, which spawns the process.
+    Descriptors are opened by entering it, so that a launch that is never entered leaves none.
     """
 
     def __init__(self, confinement: Confinement, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> None:
         """`argv[0]` is an absolute path. Raises `OSError`."""
-        plan = confinement.plan(argv, env)
+        self._messages = (_code(), confinement.plan(argv, env))
         self._has_listener = confinement.has_listener
-        self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self._near.setblocking(False)
-            self._near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-            if len(plan) > MOST:
-                raise OSError(7, "the rule has too many paths")
-            self._near.send(_code())
-            self._near.send(plan)
-        except BaseException:
-            self.close()
-            raise
+        self._sockets: tuple[socket.socket, ...] = ()
+        if len(self._messages[1]) > MOST:
+            raise OSError(7, "the rule has too many paths")
 
     @property
     def descriptor(self) -> int:
         """The end of the process."""
-        return self._far.fileno()
+        return self._sockets[1].fileno()
 
     @property
     def descriptors(self) -> list[int]:
@@ -90,11 +84,21 @@ class Launch:
         return {"LC_ALL": "C", **{name: os.environ[name] for name in (_LOADER,) if name in os.environ}}
 
     def __enter__(self) -> "Launch":
+        """Raises `StartFailed`."""
+        try:
+            self._sockets = (near, _) = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            near.setblocking(False)
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+            for message in self._messages:
+                near.send(message)
+        except OSError as problem:
+            self.close()
+            raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Without a process there will be no report."""
-        self._far.close()
+        self._sockets[1].close()
         if kind is not None:
             self.close()
 
@@ -106,9 +110,9 @@ class Launch:
         listener: int | None = None
         try:
             while True:
-                await anyio.wait_readable(self._near)
+                await anyio.wait_readable(self._sockets[0])
                 try:
-                    message, descriptors, _, _ = socket.recv_fds(self._near, _REPORT, 1)
+                    message, descriptors, _, _ = socket.recv_fds(self._sockets[0], _REPORT, 1)
                 except BlockingIOError:
                     continue
                 except ConnectionResetError:
@@ -116,7 +120,7 @@ class Launch:
                 if message == b"n" and descriptors and listener is None:
                     listener = descriptors[0]
                     os.set_inheritable(listener, False)
-                    self._near.send(b"y")
+                    self._sockets[0].send(b"y")
                 elif message.startswith(b"e"):
                     raise StepFailed(*marshal.loads(message[1:]))
                 elif self._has_listener and listener is None:
@@ -131,6 +135,6 @@ class Launch:
 
     def close(self) -> None:
         """Closes both ends. Idempotent."""
-        with suppress(OSError):
-            self._near.close()
-        self._far.close()
+        for end in self._sockets:
+            with suppress(OSError):
+                end.close()

@@ -118,8 +118,6 @@ class StdioConnection:
         """Starts the process and settles the era."""
         spec = self.make_spec()
         self.spec = spec if isinstance(spec, StdioSpec) else await spec
-        if self.spec.sandbox is not None:
-            await self.spec.sandbox.tidy()
         terms = await self.eras.terms(self.wish, self.spec.era)
         try:
             return await self._negotiated(tasks, terms)
@@ -142,9 +140,9 @@ class StdioConnection:
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
+        start = await self._sandboxed()
         with room_for_server(), ExitStack() as until_opened:
-            child, start = self._spawn()
-            self.child = child
+            self.child = child = self._spawn(start)
             if start is not None:
                 until_opened.callback(start.launch.close)
             stdin, stdout, stderr = child.hand_over()
@@ -170,14 +168,18 @@ class StdioConnection:
         is_settled.set()
         return peer
 
-    def _spawn(self) -> "tuple[Child, SandboxedStart | None]":
-        spec, start = self.spec, None
-        if spec.sandbox is not None:
-            start = spec.sandbox.prepare(spec.argv, spec.env, spec.cwd or os.sep, is_spare=spec.is_spare)
+    async def _sandboxed(self) -> "SandboxedStart | None":
+        spec = self.spec
+        if spec.sandbox is None:
+            return None
+        return await spec.sandbox.begin(spec.argv, spec.env, spec.cwd or os.sep, is_spare=spec.is_spare)
+
+    def _spawn(self, start: "SandboxedStart | None") -> Child:
+        spec = self.spec
         if start is None:
-            return self.watchdog.spawn(spec.argv, spec.env, spec.cwd), None
+            return self.watchdog.spawn(spec.argv, spec.env, spec.cwd)
         with start.launch as launch:
-            return self.watchdog.spawn(launch.argv, launch.env, spec.cwd, launch.descriptors), start
+            return self.watchdog.spawn(launch.argv, launch.env, spec.cwd, launch.descriptors)
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
         """Ends the session when the process has ended and its output is read, which another process may hold open."""
@@ -247,7 +249,7 @@ class StdioConnection:
     async def last_words(self, cause: Cause) -> Cause:
         """The cause with the last output of the process; waits a moment for an exit code that explains more."""
         cause = await self._last_words(cause)
-        return cause if self.spec.sandbox is None else self.spec.sandbox.explain(cause)
+        return cause if self.spec.sandbox is None else await self.spec.sandbox.explained(cause)
 
     async def _last_words(self, cause: Cause) -> Cause:
         peer = self.peer

@@ -7,20 +7,24 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import pytest
 
 from mcp_hub.addresses import HostRule
 from mcp_hub.errors import StartFailed
-from mcp_hub.sandbox import confinement
+from mcp_hub.sandbox import confinement, home, server
 from mcp_hub.sandbox.confinement import ABI_LIMIT, landlock_abi
 from mcp_hub.sandbox.connector import CallRate
 from mcp_hub.sandbox.network.interface import Refusals
 from mcp_hub.sandbox.rules import Rule
+from mcp_hub.types import Cause
 from tests.unit.fakes import HandClock
 from tests.unit.sandbox.confined import PYTHON, SECONDS, needs_sandbox, output, python, sandbox_of, spawned
+from tests.upstreams.child import until
 
 pytestmark = [needs_sandbox(), pytest.mark.anyio, pytest.mark.processes]
 
@@ -313,6 +317,64 @@ async def test_a_system_without_a_sandbox_starts_nothing_unless_it_is_only_prefe
     preferred = sandbox_of(tmp_path, Rule(is_preferred=True))
     assert preferred.prepare(["/bin/true"], {}, "/", is_spare=False) is None
     assert "without a sandbox" in preferred.notes[0]
+
+
+class SlowVariables(dict[str, str]):
+    """An environment whose readers wait: a thread of a start that looks at a file system which does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(PATH="/bin")
+        self.readers = 0
+        self.is_read = anyio.Event()
+        self.released = threading.Event()
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """Raises `TimeoutError` if nothing releases it."""
+        if not self.released.is_set():
+            self.readers += 1
+            anyio.from_thread.run_sync(self.is_read.set)
+            if not self.released.wait(SECONDS):
+                raise TimeoutError
+        return super().get(name, default)
+
+
+async def test_a_slow_file_system_holds_one_thread_of_one_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox, slow = sandbox_of(tmp_path), SlowVariables()
+    begin = partial(sandbox.begin, ["/bin/true"], slow, "/", is_spare=False)
+    try:
+        with anyio.fail_after(SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(begin)
+                await slow.is_read.wait()  # so the loop runs on
+                tasks.cancel_scope.cancel()
+            monkeypatch.setattr(server, "_LOOKING", 0.1)
+            with pytest.raises(StartFailed) as failed:
+                await begin()
+            assert (failed.value.code, slow.readers) == ("start_timeout", 1)
+            monkeypatch.setattr(server, "_EXPLAINING", 0.1)
+            assert await sandbox.explained(Cause("crashed", "x")) == Cause("crashed", "x")
+            slow.released.set()
+            monkeypatch.undo()
+            assert await begin() is not None
+    finally:
+        slow.released.set()
+
+
+async def test_a_private_home_that_grows_during_a_run_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = sandbox_of(tmp_path)
+    assert await sandbox.begin(["/bin/true"], {"PATH": "/bin"}, "/", is_spare=False) is not None
+    monkeypatch.setattr(server, "_MEASURING", 0.01)
+    monkeypatch.setattr(home, "_MOST", 10_000)
+    log = tmp_path / "state/private/home/log"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sandbox.attend)
+        log.write_bytes(b"x" * 20_000)
+        await until(lambda: "larger than" in "".join(sandbox.notes), SECONDS)
+        log.unlink()
+        await until(lambda: not sandbox.notes, SECONDS)
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_folder_that_became_a_link_stops_the_start(tmp_path: Path) -> None:

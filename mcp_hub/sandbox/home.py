@@ -11,17 +11,25 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from threading import Lock
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
+import anyio
+import anyio.to_thread
 import msgspec
 
 from mcp_hub.addresses import HostRule, host_rule
 from mcp_hub.attach.folder import make_folder, make_private
+from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.files import read_file
+from mcp_hub.logs import get_logger
+
+log = get_logger(__name__)
 
 _LONGEST: Final = 1 << 16
 _NPM_KEYS: Final = frozenset(
@@ -58,6 +66,11 @@ _INDEXES: Final = (
 """Programs that run packages; the variables and settings that name their indexes, and those that they use otherwise."""
 _MOST: Final = 4 << 30
 """Bytes of a private home, above which its caches are emptied."""
+_MEASURING: Final = 600.0
+"""Seconds between two looks at the size of a private home."""
+_LOOK: Final = 0.05
+"""Seconds between two looks whether a thread has ended."""
+_T = TypeVar("_T")
 _MOST_ENTRIES: Final = 500_000
 _CACHES: Final = ("home/.npm", "home/.cache", "tmp")
 
@@ -179,6 +192,72 @@ class PrivateHome(msgspec.Struct, frozen=True):
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
         os.replace(draft, path)
+
+
+class _Busy(Exception):
+    """A thread still works for this server."""
+
+
+class HomeCare:
+    """Work on the files of one server in one thread at a time, and the size of its private home."""
+
+    def __init__(self, server: str, private: PrivateHome, clock: Clock | None = None) -> None:
+        self.is_large = False
+        self._server = server
+        self._private = private
+        self._clock = clock or SystemClock()
+        self._is_tidy = False
+        self._measured = self._clock.now()
+        self._thread = Lock()
+        self._turns = anyio.CapacityLimiter(1)
+
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
+        """The result of work that may be abandoned: it then runs on, and later work waits for its end."""
+        while True:
+            try:
+                call = partial(self._alone, work)
+                return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._turns)
+            except _Busy:
+                await anyio.sleep(_LOOK)
+
+    async def tidy(self) -> None:
+        """Bounds the private home, before the first start in this hub."""
+        if not self._is_tidy:
+            await self.in_thread(self._tidy)
+
+    async def run(self) -> None:
+        """Holds the private home while a process uses it, and measures it now and then, until it is cancelled."""
+        with ExitStack() as stack:
+            with suppress(OSError):  # another hub empties the caches of an earlier process
+                stack.enter_context(self._private.hold())
+            while True:
+                await anyio.sleep(_MEASURING)
+                await self.in_thread(self._measure)
+
+    def _alone(self, work: Callable[[], _T]) -> _T:
+        if not self._thread.acquire(blocking=False):
+            raise _Busy
+        try:
+            return work()
+        finally:
+            self._thread.release()
+
+    def _tidy(self) -> None:
+        with suppress(OSError):
+            if not self._is_tidy:
+                self._note(not self._private.trim())
+        self._is_tidy = True
+
+    def _measure(self) -> None:
+        """Once for all processes of the server."""
+        if (now := self._clock.now()) - self._measured >= _MEASURING:
+            self._measured = now
+            self._note(self._private.is_large())
+
+    def _note(self, is_large: bool) -> None:
+        if is_large and not self.is_large:
+            log.warning("sandbox_home_large", upstream=self._server, folder=self._private.folder)
+        self.is_large = is_large
 
 
 def npm_settings(text: str) -> str:

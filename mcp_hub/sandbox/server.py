@@ -4,25 +4,21 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from functools import partial
-from threading import Lock
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from mcp_hub.addresses import host_rule
 from mcp_hub.attach.folder import Untrusted
-from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.config.findings import quoted
 from mcp_hub.errors import StartFailed
 from mcp_hub.files import encoded
 from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.connector import SocketConnector
-from mcp_hub.sandbox.home import PrivateHome
+from mcp_hub.sandbox.home import HomeCare, PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
 from mcp_hub.sandbox.network.interface import Proxy, Refusals
 from mcp_hub.sandbox.places import secret_of
@@ -38,18 +34,9 @@ _MOST_LINES: Final = 200
 _ENOENT, _EACCES = 2, 13
 _LOOKING: Final = 20.0
 """Seconds for looking at the paths of a rule, which takes milliseconds."""
-_MEASURING: Final = 600.0
-"""Seconds between two looks at the size of a private home."""
 _EXPLAINING: Final = 2.0
 """Seconds for looking at the paths in the output of a server that has failed."""
-_LOOK: Final = 0.05
-"""Seconds between two looks whether a thread has ended."""
-_T = TypeVar("_T")
 AnyLaunch = Launch | SeatbeltLaunch
-
-
-class _Busy(Exception):
-    """A thread still works for this server."""
 
 
 class ServerSandbox:
@@ -60,7 +47,7 @@ class ServerSandbox:
 
     def __init__(
         self, server: str, rule: Rule, private: str, around: Surroundings,
-        make_proxy: Callable[[], Proxy] | None = None, clock: Clock | None = None,
+        make_proxy: Callable[[], Proxy] | None = None,
     ) -> None:  # fmt: skip
         self.server = server
         self.rule = rule
@@ -71,18 +58,13 @@ class ServerSandbox:
         self._make_proxy = make_proxy
         self._latest: Confinement | None = None
         self._refused_before = 0
-        self._is_tidy = False
-        self._is_large = False
-        self._clock = clock or SystemClock()
-        self._measured = self._clock.now()
-        self._thread = Lock()
-        self._turns = anyio.CapacityLimiter(1)
+        self._care = HomeCare(server, self._private)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks for a list of servers."""
         absence = f"runs without a sandbox: {self.absence}" if self.absence else ""
-        large = f"its private home {self._private.folder} is larger than 4 GiB" if self._is_large else ""
+        large = f"its private home {self._private.folder} is larger than 4 GiB" if self._care.is_large else ""
         return tuple(filter(None, (absence, self._latest.shrinks if self._latest is not None else "", large)))
 
     async def begin(
@@ -93,58 +75,18 @@ class ServerSandbox:
         A file system that does not answer stops the starts of this server alone, and holds one thread however often
         they are tried. Raises `StartFailed`.
         """
-        if not self._is_tidy:
-            await self._in_thread(self._tidy)
+        await self._care.tidy()
         try:
             with anyio.fail_after(_LOOKING):
-                return await self._in_thread(partial(self.prepare, argv, env, cwd, is_spare=is_spare))
+                return await self._care.in_thread(partial(self.prepare, argv, env, cwd, is_spare=is_spare))
         except TimeoutError:
             reason = f"looking at the paths of its sandbox and of PATH takes more than {_LOOKING:g} s"
             advice = "Is one of them on a network file system that does not answer?"
             raise StartFailed("start_timeout", f"{reason}. {advice}") from None
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        """Waits for its turn after a call that was abandoned, too."""
-        while True:
-            try:
-                call = partial(self._alone, work)
-                return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._turns)
-            except _Busy:
-                await anyio.sleep(_LOOK)
-
-    def _alone(self, work: Callable[[], _T]) -> _T:
-        if not self._thread.acquire(blocking=False):
-            raise _Busy
-        try:
-            return work()
-        finally:
-            self._thread.release()
-
-    def _tidy(self) -> None:
-        with suppress(OSError):
-            if not self._is_tidy:
-                self._note_size(not self._private.trim())
-        self._is_tidy = True
-
     async def attend(self) -> None:
-        """Holds the private home while a process runs, and measures it now and then. Runs until it is cancelled."""
-        with ExitStack() as stack:
-            with suppress(OSError):  # another hub empties the caches of an earlier process
-                stack.enter_context(self._private.hold())
-            while True:
-                await anyio.sleep(_MEASURING)
-                await self._in_thread(self._measure)
-
-    def _measure(self) -> None:
-        """Once for all processes of the server."""
-        if (now := self._clock.now()) - self._measured >= _MEASURING:
-            self._measured = now
-            self._note_size(self._private.is_large())
-
-    def _note_size(self, is_large: bool) -> None:
-        if is_large and not self._is_large:
-            log.warning("sandbox_home_large", upstream=self.server, folder=self._private.folder)
-        self._is_large = is_large
+        """Holds and measures the private home while a process runs, until it is cancelled."""
+        await self._care.run()
 
     def prepare(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
@@ -181,7 +123,7 @@ class ServerSandbox:
     async def explained(self, cause: Cause) -> Cause:
         """As `explain`, off the event loop: a server names the paths. The cause itself if that takes long."""
         with anyio.move_on_after(_EXPLAINING):
-            return await self._in_thread(partial(self.explain, cause))
+            return await self._care.in_thread(partial(self.explain, cause))
         return cause
 
     def explain(self, cause: Cause) -> Cause:

@@ -365,7 +365,7 @@ async def test_a_slow_file_system_holds_one_thread_of_one_start(
 async def test_a_private_home_that_grows_during_a_run_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = sandbox_of(tmp_path)
     assert await sandbox.begin(["/bin/true"], {"PATH": "/bin"}, "/", is_spare=False) is not None
-    monkeypatch.setattr(server, "_MEASURING", 0.01)
+    monkeypatch.setattr(home, "_MEASURING", 0.01)
     monkeypatch.setattr(home, "_MOST", 10_000)
     log = tmp_path / "state/private/home/log"
     async with anyio.create_task_group() as tasks:

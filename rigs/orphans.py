@@ -18,7 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rigs.report import arguments, reported, say
+from rigs.report import arguments, reported, sandbox_option, sandboxed, say
+from tests.upstreams import family
 from tests.upstreams.family import start_time
 from tests.upstreams.launch import argv
 
@@ -77,14 +78,15 @@ class Life:
     def __init__(self, folder: Path, rng: random.Random, outcome: Outcome) -> None:
         self.folder, self._rng, self._outcome = folder, rng, outcome
         folder.mkdir()
-        family = [sys.executable, "-m", "tests.upstreams.family", str(folder), *argv()]
+        self._families = folder / "families"
+        command = [sys.executable, family.__file__, str(self._families), *argv()]
         restart = {"intensity": 1000, "period": "1s"}
         servers = {
-            f"s{number}": {"command": family[0], "args": family[1:], "restart": restart, "cwd": os.getcwd()}
+            f"s{number}": {"command": command[0], "args": command[1:], "restart": restart, "cwd": os.getcwd()}
             for number in range(_SERVERS)
         }
         config = folder / "servers.yaml"
-        config.write_text(json.dumps({"servers": servers}))
+        config.write_text(json.dumps(sandboxed({"servers": servers}, self._families)))
         self._log = (folder / "hub.log").open("wb")
         self.hub = subprocess.Popen(
             [sys.executable, "-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(config)],
@@ -104,18 +106,18 @@ class Life:
         for pipe in (self.hub.stdin, self.hub.stdout, self._log):
             assert pipe is not None
             pipe.close()
-        self._outcome.processes += len(list(self.folder.glob("*.json")))
+        self._outcome.processes += len(list(self._families.glob("*.json")))
 
     @property
     def is_running(self) -> bool:
         return self.hub.returncode is None
 
-    def families(self, wanted: int = 1, seconds: float = 4) -> list[dict[str, dict[str, int]]]:
+    def families(self, wanted: int = 1, seconds: float = 20) -> list[dict[str, dict[str, int]]]:
         """The records of those whose server runs, once there are so many, or after a while."""
         found: list[dict[str, dict[str, int]]] = []
 
         def enough() -> bool:
-            records = [json.loads(path.read_text()) for path in self.folder.glob("*.json")]
+            records = [json.loads(path.read_text()) for path in self._families.glob("*.json")]
             found[:] = [record for record in records if _runs(record["pids"]["server"], record["starts"]["server"])]
             return len(found) >= wanted
 
@@ -260,6 +262,7 @@ def main() -> int:
     parser = arguments("orphans", __doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    sandbox_option(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         outcome = orphans(given.kills, given.seed, Path(folder))

@@ -1,10 +1,14 @@
-"""The one form in which every rig reports: progress on stderr, the figures and each fault on stdout, an exit code."""
+"""What rigs share: how one reports (progress on stderr, figures and faults on stdout, an exit code), and a sandbox for
+the servers of its hubs.
+"""
 
 import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from mcp_hub.attach.machine import DUMPABLE
 
@@ -17,6 +21,33 @@ def arguments(rig: str, doc: str | None) -> argparse.ArgumentParser:
     """The parser of `python -m rigs.<rig>`, without its options. Hubs let the rig look into them from now on."""
     os.environ.setdefault(DUMPABLE, "1")
     return argparse.ArgumentParser(prog=f"rigs.{rig}", description=doc)
+
+
+NETS: Mapping[str, object] = {"any": "any", "none": "none", "hosts": ["allowed.example"]}
+"""The values of `--sandbox`: what the servers of a rig may reach in the network."""
+_RULE: dict[str, object] = {}
+"""The rule of all servers, without the folder of a hub; empty for none."""
+
+
+def sandbox_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--sandbox`, which puts every local server of the rig into one."""
+    parser.add_argument("--sandbox", choices=NETS, type=use_sandbox, help="all servers in a sandbox with this network")
+
+
+def use_sandbox(net: str) -> str:
+    """From now on `sandboxed` settings have a rule with this network; with an empty text they have none."""
+    _RULE.clear()
+    _RULE.update({"net": NETS[net]} if net in NETS else {})
+    return net
+
+
+def sandboxed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings with the sandbox of this run for all servers, which may write to this folder; it is made."""
+    folder.mkdir(exist_ok=True)
+    if not _RULE:
+        return dict(settings)
+    rule = {"sandbox": {**_RULE, "write": [str(folder)]}}
+    return {**settings, "defaults": {**rule, **settings.get("defaults", {})}}
 
 
 def say(line: str) -> None:

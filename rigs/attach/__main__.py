@@ -8,13 +8,14 @@ import sys
 import anyio
 
 from rigs.attach.cases import CASES, Outcome, run
-from rigs.report import arguments, reported, say
+from rigs.report import arguments, reported, sandbox_option, say
 
 
 def main() -> int:
     parser = arguments("attach", __doc__)
     parser.add_argument("--short", action="store_true", help="as `make test` runs them")
     parser.add_argument("--only", default="", help="cases with this in their names")
+    sandbox_option(parser)
     given = parser.parse_args()
     outcomes: list[Outcome] = []
     for name in (name for name in CASES if given.only in name):

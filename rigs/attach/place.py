@@ -15,6 +15,7 @@ from typing import Any, Self
 import anyio
 
 from rigs.attach.desktop import VARIABLES, on_desktop
+from rigs.report import sandboxed
 from tests.e2e.answers import hello
 from tests.upstreams.child import WAIT, PeerClosed, until
 from tests.upstreams.launch import SERVER, argv, events
@@ -83,9 +84,9 @@ class Place:
 
     def write(self, settings: Mapping[str, Any]) -> None:
         """A new configuration, in the place of the one that is there."""
-        self.settings = dict(settings)
+        self.settings = sandboxed(settings, self.root / "journals")
         draft = self.config.with_suffix(".new")
-        draft.write_text(json.dumps(settings, indent=1))
+        draft.write_text(json.dumps(self.settings, indent=1))
         draft.chmod(0o600)
         draft.rename(self.config)
 
@@ -95,7 +96,7 @@ class Place:
         self.write({**self.settings, "servers": {**servers, server: {**servers[server], **keys}}})
 
     def journal(self, server: str) -> Path:
-        return self.root / f"{server}.journal"
+        return self.root / "journals" / f"{server}.journal"
 
     def starts(self, server: str) -> int:
         """How often a process of the server began to serve."""

@@ -15,9 +15,11 @@ from random import Random
 from typing import Self
 
 from rigs.client import JudgingClient
+from rigs.report import sandboxed
 from rigs.soak.clients import answers
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
+from tests.upstreams import family
 from tests.upstreams.child import Child, until
 from tests.upstreams.launch import argv, free_port
 from tests.upstreams.messages import modern
@@ -51,12 +53,14 @@ class SoakHub:
     remote: subprocess.Popen[bytes]
     process: Child
 
-    def __init__(self, folder: Path, front: str, *, traces: bool = False) -> None:
+    def __init__(self, folder: Path, front: str, *, traces: bool = False, dials: bool = False) -> None:
+        """`dials`: each local server has a child that connects all the time."""
         self.folder = folder
         self.front = front
         self.url = ""
         self.pipe: JudgingClient | None = None
         self._traces = traces
+        self._dials = dials
         self._remote_port = free_port()
         self._probe = folder / "probe"
 
@@ -91,7 +95,10 @@ class SoakHub:
     def _config(self) -> dict[str, object]:
         eras = {SAFE: "both", "h": "handshake", "m": "modern", "q": "handshake"}
         commands = {name: argv(name=name, era=era) for name, era in eras.items()}
-        servers: dict[str, object] = {name: {"command": c[0], "args": c[1:]} for name, c in commands.items()}
+        dialing = [family.__file__, "--dial"] if self._dials else []
+        servers: dict[str, object] = {
+            name: {"command": c[0], "args": [*dialing, *(c if dialing else c[1:])]} for name, c in commands.items()
+        }
         servers["w"] = {
             "url": f"http://127.0.0.1:{self._remote_port}/mcp",
             "restart": {"intensity": 1_000_000, "period": "5s"},
@@ -105,7 +112,7 @@ class SoakHub:
             "http": {"session_rate": 0},
             "limits": {"detached_calls": 1000},
         }
-        return {"hub": hub, "defaults": defaults, "servers": servers}
+        return sandboxed({"hub": hub, "defaults": defaults, "servers": servers}, self.folder / "data")
 
     def _start_remote(self) -> None:
         quiet = subprocess.DEVNULL

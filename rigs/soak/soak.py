@@ -31,8 +31,6 @@ _FILLED = 20_000
 """Calls after which the caches of a hub are full, those of its store last; what it takes before says nothing."""
 _ENOUGH = 4
 """Samples that make a slope."""
-_KILLS = 100
-"""Calls to a kill."""
 _KINDS = {
     "echo": 66,
     "progress": 10,
@@ -52,6 +50,7 @@ class Plan:
     """How much of it. `slope` is how many kB the hub may grow in 10,000 calls in the second half of the rounds.
 
     The default is 40 bytes a call, less than the smallest object. `traces` says what was allocated and is still there.
+    `dials`: each local server connects all the time.
     """
 
     calls: int
@@ -61,6 +60,8 @@ class Plan:
     seed: int = 1
     slope: float = 400.0
     traces: bool = False
+    calls_to_kill: int = 100
+    dials: bool = False
 
 
 @dataclass
@@ -108,7 +109,7 @@ async def soak(plan: Plan, say: Callable[[str], None] = lambda line: None) -> Ou
     outcome = Outcome(plan)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        async with SoakHub(Path(folder), plan.front, traces=plan.traces) as hub:
+        async with SoakHub(Path(folder), plan.front, traces=plan.traces, dials=plan.dials) as hub:
             try:
                 await _Run(hub, plan, outcome, say).all()
             except (TimeoutError, OSError, AssertionError) as problem:
@@ -188,7 +189,7 @@ class _Run:
                 came = self._fault(f"{type(client).__name__}: {problem!r}")
                 await client.leave()
             self._outcome.answered[came if came.startswith("error") or came == "wrong" else f"{kind}: {came}"] += 1
-            if number % _KILLS == 0:
+            if number % self._plan.calls_to_kill == 0:
                 await killer.owe()
 
     def _fault(self, what: str) -> str:
@@ -241,7 +242,7 @@ class _Run:
             faults.append(f"memory grows by {slope:.0f} kB in 10,000 calls")
         if (pipe := self._hub.pipe) is not None:
             faults += pipe.wrongs + [f"never answered: {id_}" for id_ in pipe.unanswered()]
-        if killer.kills < plan.calls // _KILLS:
+        if killer.kills < plan.calls // plan.calls_to_kill:
             faults.append(f"only {killer.kills} kills")
         if sum(self._outcome.answered.values()) != self._begun:
             faults.append(f"{self._begun} calls begun, {sum(self._outcome.answered.values())} accounted for")

@@ -1,12 +1,14 @@
 """A server that leaves as much behind as it can: starts a family of processes, then becomes the program it is given.
 
-`python -m tests.upstreams.family FOLDER PROGRAM [ARGUMENT…]`. A file in the folder names all of them: `{"mark", "pids":
-{kind: pid}, "starts": {kind: start time}}`, mark being its `MCP_HUB_CHILD`. Needs the standard library and Linux.
+`python family.py FOLDER PROGRAM [ARGUMENT…]`. A file in the folder names all of them: `{"mark", "pids": {kind: pid},
+"starts": {kind: start time}}`, mark being its `MCP_HUB_CHILD`. With `--dial` in place of the folder the family is one
+process that connects all the time. Needs the standard library and Linux.
 """
 
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -67,6 +69,15 @@ def be_brief() -> None:
     os._exit(0)
 
 
+def dial() -> None:
+    """Connects 20 times a second to a closed port. In a sandbox with hosts the proxy of the hub takes its place."""
+    while True:
+        time.sleep(0.05)
+        with suppress(OSError), socket.create_connection(("127.0.0.1", 9), 5) as connection:
+            connection.sendall(b"CONNECT refused.example:443 HTTP/1.1\r\nHost: refused.example\r\n\r\n")
+            connection.recv(100)
+
+
 def run_away() -> None:
     """A new process in a new session ten times a second, each the child of one that has ended."""
     while True:
@@ -99,6 +110,9 @@ def daemon(work: Callable[[], None]) -> int:
 
 def main() -> None:
     folder, *argv = sys.argv[1:]
+    if folder == "--dial":
+        forked(dial)
+        os.execv(argv[0], argv)
     pids = {
         "server": os.getpid(),
         "child": forked(nothing),
@@ -106,6 +120,7 @@ def main() -> None:
         "daemon": daemon(nothing),
         "parent": forked(have_children),
         "wiped": forked(wipe),
+        "dialer": forked(dial),
     }
     starts = {kind: start_time(pid) for kind, pid in pids.items()}
     forked(be_brief)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -151,8 +152,9 @@ def read_config(path: str | None, *, partly: bool = False, lenient: bool = True)
     return loaded
 
 
-def load_config(path: str | None, *, partly: bool = False) -> "Loaded":
-    """The configuration; `partly` as in `load`.
+def load_config(path: str | None, *, partly: bool = False, reports_failures: bool = True) -> "Loaded":
+    """The configuration; `partly` as in `load`. Prints its warnings, without those about servers that have failed if it
+    does not report them: for a command that lists the servers.
 
     If it is invalid, or others may write the hub's folders, prints why and exits with 2.
     """
@@ -160,8 +162,10 @@ def load_config(path: str | None, *, partly: bool = False) -> "Loaded":
         loaded = read_config(path, partly=partly)
     except ConfigError as exc:
         fail_with(exc)
+    failures = [] if reports_failures else [*chain.from_iterable(loaded.failures.values())]
     for warning in loaded.warnings:
-        say(f"warning: {warning}")
+        if warning not in failures:
+            say(f"warning: {warning}")
     return loaded
 
 

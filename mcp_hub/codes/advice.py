@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """The meaning of a code and the advice for it."""
+    """The meaning of a code and the advice for it, in which SERVER stands for the name of a server."""
 
     meaning: str
     fix: str
+
+    def fix_of(self, server: str) -> str:
+        """The advice with the name of this server, as a shell takes it."""
+        return self.fix.replace(" SERVER`", f" {shlex.quote(server)}`")
 
 
 def table(**rows: tuple[str, str]) -> Mapping[str, Advice]:

@@ -14,7 +14,7 @@ SERVERS: Final = table(
     disabled=("The server is disabled in the configuration.", "Set `enabled: true` to use it."),
     not_started=("The server starts when it is needed (`start: lazy`).", "Nothing to do."),
     idle=("The server was stopped while idle (`idle_stop`).", "Nothing to do: it starts when needed."),
-    stopped=("The server was stopped on purpose.", "Restart it with `mcp-hub restart`."),
+    stopped=("The server was stopped on purpose.", "Restart it with `mcp-hub restart SERVER`."),
     restarted=("The server is restarted on request.", "Wait until it is ready."),
     command_not_found=("The program of `command` does not exist.", "Install it, or set `command` to its full path."),
     lookup_failed=(
@@ -146,11 +146,11 @@ SERVERS: Final = table(
     server_error=("The server at `url` answered with an error of its own.", "Read its log, and try again later."),
     rate_limited=("The server at `url` refuses more requests for now.", "Wait, or ask for a higher limit."),
     request_refused=("The server at `url` refused the request.", "Read its message and its log."),
-    login_needed=("The server requires a login.", "Log in with `mcp-hub login`, or set `bearer` or `headers`."),
+    login_needed=("The server requires a login.", "Log in with `mcp-hub login SERVER`, or set `bearer` or `headers`."),
     login_failed=("The login failed.", "Check `oauth` of the server, and that its authorization server runs."),
     rights_missing=(
         "The login does not have the rights that the server wants.",
-        "Log in again with `mcp-hub login`, with an account that has them; for a machine set `scopes`.",
+        "Log in again with `mcp-hub login SERVER`, with an account that has them; for a machine set `scopes`.",
     ),
     not_admitted=("The server does not accept the credentials.", "Set valid credentials in `bearer` or `headers`."),
     internal_error=("The hub made a mistake.", "Report it with the hub's log."),

@@ -17,12 +17,16 @@ DataPath = tuple[str | int, ...]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One mistake or warning; the line is looked up by path when it is not given."""
+    """One mistake or warning; the line is looked up by path when it is not given.
+
+    `is_failure`: it is the reason why a server has failed.
+    """
 
     path: DataPath
     code: str
     message: str
     line: int | None = None
+    is_failure: bool = False
 
 
 class Flaw(NamedTuple):
@@ -50,8 +54,8 @@ class Findings(msgspec.Struct):
     def error(self, path: DataPath, code: str, message: str) -> None:
         self.errors.append(Finding(path, code, message))
 
-    def warn(self, path: DataPath, code: str, message: str) -> None:
-        self.warnings.append(Finding(path, code, message))
+    def warn(self, path: DataPath, code: str, message: str, *, is_failure: bool = False) -> None:
+        self.warnings.append(Finding(path, code, message, is_failure=is_failure))
 
     def read_at(self, key: str, place: DataPath) -> None:
         """Notes that the file has the section `key` at `place`; errors that are there already get its path."""

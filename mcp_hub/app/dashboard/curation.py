@@ -104,7 +104,9 @@ class HubCuration(msgspec.Struct, frozen=True):
             found = await anyio.to_thread.run_sync(last_records, self.logs, server, _LINES)
             lines = [_line(record) for record in found] or lines
         advice = SERVERS.get(status.code or "")
-        return ServerDetails(server, lines, self.logins.is_possible(server), "" if advice is None else advice.fix)
+        return ServerDetails(
+            server, lines, self.logins.is_possible(server), "" if advice is None else advice.fix_of(server)
+        )
 
     def login(self, server: str) -> Login:
         """A login by a person, to be run. Raises `Problem` 404 and 409."""

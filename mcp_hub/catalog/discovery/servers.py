@@ -15,6 +15,8 @@ from mcp_hub.types import Kind, UpstreamState, UpstreamStatus
 _MAX_NAME: Final = 64
 _MOST_NAMED: Final = 4  # tools that are named for a server that says nothing of itself
 _DOWN: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
+FAILED: Final = "Failed: "
+"""The beginning of the line of servers that have failed."""
 
 
 class ServerAbout(msgspec.Struct, frozen=True):
@@ -75,7 +77,7 @@ def why_absent(statuses: Iterable[UpstreamStatus]) -> list[str]:
         else:
             failed.append(f"{name} ({status.code})" if status.code else name)
     lines = [f"Starting, tools not known yet: {', '.join(starting)}."] if starting else []
-    return [*lines, f"Failed: {', '.join(failed)}."] if failed else lines
+    return [*lines, f"{FAILED}{', '.join(failed)}."] if failed else lines
 
 
 def _some(names: list[str]) -> str:

@@ -203,11 +203,12 @@ def run_with_hub(
     loaded: "Loaded | None" = None,
     start: Callable[["Loaded"], "Loaded"] | None = None,
     operates: bool = False,
+    lists_servers: bool = False,
 ) -> NoReturn:
     """Runs `main` with the hub that `reach` means; exits with its code.
 
     If that is a hub of our own, it is one with the whole configuration, which may be `loaded` already, or with what
-    `start` makes of it. `operates`: as its operator.
+    `start` makes of it. `operates`: as its operator. `lists_servers`: `main` says which servers have failed.
     """
     if reach.url is not None:
         at = HubPlace(reach.url)
@@ -219,7 +220,7 @@ def run_with_hub(
         _run_with_client(
             reach, at, known, lambda client: main(ReachedHub(client, known)), profile=chosen.profile, operates=operates
         )
-    loaded = loaded or load_config(reach.config)
+    loaded = loaded or load_config(reach.config, reports_failures=not lists_servers)
     _check(loaded, chosen)
     quiet_logs(reach.verbose)
     started = loaded if start is None else start(loaded)

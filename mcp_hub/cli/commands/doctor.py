@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 import click
@@ -34,6 +35,8 @@ from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import JsonObject, UpstreamStatus
 from mcp_hub.upstreams.process.commands import proposed_variables
 
+_WIDTH: Final = 100
+"""Characters of a line of folders."""
 _SPARE: Final = 5.0
 """Seconds beyond the longest `start_timeout`, for a server to stop and its last lines to be read."""
 
@@ -62,7 +65,7 @@ def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixe
     repairs = [] if reach.url is not None else _repaired(config_path(reach.config), fixes)
     run_with_hub(
         reach, lambda hub: _doctor(hub, servers, patience, as_json, repairs), Selection(servers), start=chosen,
-        operates=True,
+        operates=True, lists_servers=True,
     )  # fmt: skip
 
 
@@ -108,6 +111,7 @@ async def _doctor(
     listed = await hub.client.lists.servers()
     servers = [own for own in listed.servers if not names or own.server in names]
     found = [_diagnosis(own, hub.loaded, seconds.get(own.server)) for own in servers]
+    repairs = [(repair, outcome) for repair, outcome in repairs if not any(_has_path(one, repair) for one in found)]
     warnings = [*hub.unmatched(listed), *notices(servers)]
     wrong = sum(not one.is_ok for one in found)
     if as_json:
@@ -125,6 +129,12 @@ async def _doctor(
         tables.print_warnings(warnings)
     is_left = any(repair.is_problem and outcome != "fixed" for repair, outcome in repairs)
     return EXIT_UNAVAILABLE if wrong or is_left else 0
+
+
+def _has_path(one: Diagnosis, repair: Repair) -> bool:
+    """Whether the verdict about the server says already that this path is missing."""
+    is_about = not one.is_ok and bool(repair.path) and one.status.server == repair.server
+    return is_about and any(repair.path in text for text in (one.problem, *one.places))
 
 
 def _repair_data(repair: Repair, outcome: str) -> JsonObject:
@@ -165,7 +175,7 @@ async def _settled(hub: ReachedHub, patience: float | None) -> Mapping[str, floa
 
 def _diagnosis(own: ServerInfo, loaded: Loaded | None, seconds: float | None) -> Diagnosis:
     """The verdict, with the program of a server that our configuration has."""
-    diagnosis = structs.replace(diagnose(own), seconds=seconds)
+    diagnosis = structs.replace(diagnose(own), seconds=seconds, places=_places(own.server, loaded))
     server = None if loaded is None else loaded.settings.servers.get(own.server)
     if loaded is None or server is None:
         return diagnosis
@@ -175,6 +185,30 @@ def _diagnosis(own: ServerInfo, loaded: Loaded | None, seconds: float | None) ->
     except StartFailed as missing:
         verdict = diagnosis.about(missing.brief) if diagnosis.code == missing.code else diagnosis
         return structs.replace(verdict, searched=missing.searched)
+
+
+def _places(server: str, loaded: Loaded | None) -> tuple[str, ...]:
+    """The places of the configuration that keep the server from starting; those behind the first with their reasons."""
+    findings = () if loaded is None else loaded.failures.get(server, ())
+    places = (f"{finding.file}:{finding.line}: {finding.path}" for finding in findings)
+    reasons = ("", *(f": {finding.message}" for finding in findings[1:]))
+    return tuple(map("".join, zip(places, reasons, strict=False)))
+
+
+def _searched(folders: Sequence[str]) -> list[str]:
+    """The folders without the program that exist, wrapped, and the number of those that do not."""
+    if not folders:
+        return []
+    home = str(Path.home())
+    there = [
+        f"~{folder.removeprefix(home)}" if folder.startswith(f"{home}/") else folder
+        for folder in folders
+        if os.path.isdir(folder)
+    ]
+    absent = len(folders) - len(there)
+    listed = [*there, *([f"{absent} that do not exist"] if absent else [])]
+    return wrap(", ".join(listed), _WIDTH, initial_indent="  searched: ", subsequent_indent=" " * 12,
+                break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
 
 def _variables(diagnosis: Diagnosis, server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -218,11 +252,12 @@ def _lines(one: Diagnosis) -> list[tuple[str, str]]:
         label = "url:    " if one.program.startswith("http") else "command:"
         lines.append((f"  {label} {one.program}", ""))
     if not one.is_ok:
-        lines += [(f"  problem: {one.problem}", ""), (f"  fix:     {one.advice or one.fix}", "bold")]
+        lines += [(f"  problem: {one.problem}", ""), *((f"  at:      {place}", "") for place in one.places)]
+        lines.append((f"  fix:     {one.advice or one.fix}", "bold"))
         if names := ", ".join(one.variables):
             lines.append(
                 (f"  hint:    It does not get {names} of this shell. If it needs them: pass_env: [{names}]", "")
             )
-        lines += [(f"  searched: {', '.join(one.searched)}", "dim")] if one.searched else []
+        lines += [(text, "dim") for text in _searched(one.searched)]
         lines += [(f"  | {line}", "dim") for line in one.lines]
     return [(visible(hide(text)), style) for text, style in lines]

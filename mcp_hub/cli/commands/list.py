@@ -23,7 +23,7 @@ def list_servers(as_json: bool, reach: Reach) -> None:
     Asks the running hub of the configuration; if none runs, starts the servers. Exit code 3 if an enabled server
     is not ready.
     """
-    run_with_hub(reach, lambda hub: _list(hub, as_json), operates=True)
+    run_with_hub(reach, lambda hub: _list(hub, as_json), operates=True, lists_servers=True)
 
 
 async def _list(hub: ReachedHub, as_json: bool) -> int:

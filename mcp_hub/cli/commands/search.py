@@ -9,6 +9,7 @@ import msgspec
 from mcp_hub.catalog.discovery.answers import WEAK
 from mcp_hub.catalog.discovery.definitions import FIND
 from mcp_hub.catalog.discovery.finding import MOST_HITS
+from mcp_hub.catalog.discovery.servers import FAILED
 from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _HITS: Final = 8
 _LONGEST: Final = 1 << 20
 """Characters of a query; the search itself looks at fewer."""
+_LEFT_OUT: Final = ("  ", FAILED)
 _SEARCHED: Final = 4000
 """Characters of a query that go into a URL."""
 
@@ -104,7 +106,7 @@ def search(
         tables.print_missing(absent, ends=hub.app is not None)
         return 0 if found.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 
-    run_with_hub(reach, searched, Selection([] if server is None else [server], profile))
+    run_with_hub(reach, searched, Selection([] if server is None else [server], profile), lists_servers=True)
 
 
 def _given(query: Sequence[str], server: str | None, limit: int, detail: str | None) -> JsonObject:
@@ -170,13 +172,16 @@ async def _events(hub: "HubPort", profile: str | None, given: JsonObject) -> Seq
 
 
 async def _print(hub: ReachedHub, found: SearchReport, *, full: bool, is_whole: bool) -> None:
-    """The `full` definitions of the hits, or the answer; unless `is_whole`, without the notes below its lines."""
+    """The `full` definitions of the hits, or the answer; unless `is_whole`, without the notes below its lines.
+
+    Nor with its line about servers that have failed: the command says more of them on stderr.
+    """
     if full and found.hits:
         await _print_pages(hub, found)
     elif is_whole:
         put(found.answer)
     else:
-        tables.print_short((line for line in found.answer.splitlines() if not line.startswith("  ")), WEAK)
+        tables.print_short((line for line in found.answer.splitlines() if not line.startswith(_LEFT_OUT)), WEAK)
 
 
 async def _print_pages(hub: ReachedHub, found: SearchReport) -> None:

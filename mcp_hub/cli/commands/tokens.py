@@ -77,7 +77,7 @@ def tokens(
         tables.print_warnings(hub.unmatched(listed))
         return EXIT_UNAVAILABLE if absent else 0
 
-    run_with_hub(reach, counted, Selection([] if server is None else [server], profile, client))
+    run_with_hub(reach, counted, Selection([] if server is None else [server], profile, client), lists_servers=True)
 
 
 def missing(servers: Sequence[ServerInfo], server: str | None) -> list[UpstreamStatus]:

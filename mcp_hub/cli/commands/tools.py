@@ -63,10 +63,10 @@ def tools(
         given |= {name: "1" for name in ("strict", "defer") if options[name]}
         given |= {"group": "server"} if options["group"] else {}
         params = {name: value for name, value in given.items() if value is not None}
-        run_with_hub(reach, lambda hub: _print_exported(hub, params), chosen)
+        run_with_hub(reach, lambda hub: _print_exported(hub, params), chosen, lists_servers=True)
     if profile is not None or any(options.values()):
         raise click.UsageError("--strict, --defer, --group, --tools, --public-url and --profile belong to --format.")
-    run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), chosen)
+    run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), chosen, lists_servers=True)
 
 
 async def _print_exported(hub: ReachedHub, params: Mapping[str, str]) -> int:

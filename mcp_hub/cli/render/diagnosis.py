@@ -42,6 +42,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     """Folders without the program."""
     variables: tuple[str, ...] = ()
     """Variables of this shell that the server may lack: for `pass_env`."""
+    places: tuple[str, ...] = ()
+    """Places in the configuration, each with what is wrong there."""
     advice: str = ""
     """The steps that the message of the failure names; empty for those of its code."""
 
@@ -54,7 +56,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
         """The advice for the code, or for a package that does not exist; that of the failure itself is `advice`."""
         if any(_NO_PACKAGE.search(line) for line in self.lines):
             return "The package does not exist: check the name in `args`."
-        return CODES.get(self.code, _OF_NEWER_HUBS).fix
+        return CODES.get(self.code, _OF_NEWER_HUBS).fix_of(self.status.server)
 
     def about(self, message: str) -> "Diagnosis":
         """The verdict with another message of the failure."""

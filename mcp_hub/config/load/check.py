@@ -84,7 +84,7 @@ def _causes(tree: JsonObject, report: Findings) -> dict[str, Cause] | None:
             return None
         place = f"{path_text(error.path[2:])}: " if error.path[2:] else ""
         causes.setdefault(str(error.path[1]), Cause(error.code, f"{place}{error.message.rstrip('.')}."))
-        report.warn(error.path, error.code, f"{error.message} (the server has failed)")
+        report.warn(error.path, error.code, f"{error.message} (the server has failed)", is_failure=True)
     if causes.keys() >= servers.keys():
         return None
     report.errors.clear()

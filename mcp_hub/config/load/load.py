@@ -62,7 +62,8 @@ class Loaded:
     from the environment (but no paths, flags and public names), files or the keyring. `stamp` differs between versions
     of the file. `overrides` are those of the file beside it, which `settings` contain, and `overrides_stamp` is its.
     `sources` are what each server of another client's file takes from outside (`sources_of`). `is_named`: somebody has
-    named the file, and it was not only found. `needs_name`: it was found, and would get more with a name.
+    named the file, and it was not only found. `needs_name`: it was found, and would get more with a name. `failures`
+    are the `warnings` that say why a server has failed, by server.
     """
 
     settings: Settings = field(repr=False)
@@ -76,6 +77,7 @@ class Loaded:
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_named: bool = True
     needs_name: bool = False
+    failures: Mapping[str, tuple[ConfigFinding, ...]] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
@@ -199,8 +201,15 @@ def parse(
     outside = interpolation.secrets | _passed_secrets(settings, env)
     secrets = frozenset(outside | secret_texts(settings, outside))
     notes, warnings = (report.located(found) for found in (_notes(settings, interpolation.secret_at), report.warnings))
+    fatal = [finding for finding in report.warnings if finding.is_failure]
+    failures = {
+        server: report.located(finding for finding in fatal if finding.path[1] == server)
+        for server in dict.fromkeys(str(finding.path[1]) for finding in fatal)
+    }
     needs_name = not is_named and (is_theirs or interpolation.refused)
-    return Loaded(settings, Path(name), secrets, warnings, None, notes, None, None, sources, is_named, needs_name)
+    return Loaded(
+        settings, Path(name), secrets, warnings, None, notes, None, None, sources, is_named, needs_name, failures
+    )
 
 
 def _with_commands(settings: Settings, failed: Mapping[str, Cause], interpolation: Interpolation) -> Settings:
@@ -351,7 +360,7 @@ def _server(
 
     def excuse(path: DataPath, text: str, problem: Unresolved) -> object:
         causes.append(Cause(problem.code, f"{problem}."))
-        report.warn(path, problem.code, f"{problem} (the server {state})")
+        report.warn(path, problem.code, f"{problem} (the server {state})", is_failure=not is_disabled)
         return text if len(path) < 3 or path[2] in _PLACEHOLDERS_STAY else LEFT_OUT
 
     on_failure = excuse if is_disabled or failed is not None else refuse

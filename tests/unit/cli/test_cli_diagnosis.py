@@ -1,10 +1,13 @@
 """The verdicts of `mcp-hub doctor`, as a table over states, codes and lists."""
 
 import re
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from msgspec import UNSET
 
+from mcp_hub.cli import main
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.codes import CODES, SERVERS
@@ -34,7 +37,7 @@ NOT_READY = (UpstreamState.FAILED, UpstreamState.BACKING_OFF, UpstreamState.STAR
 @pytest.mark.parametrize("code", SERVERS)
 def test_server_that_is_not_ready_keeps_its_code_and_gets_its_advice(state: UpstreamState, code: str) -> None:
     found = verdict(state, "any sentence", code)
-    assert (found.code, found.problem, found.fix) == (code, "any sentence", CODES[code].fix)
+    assert (found.code, found.problem, found.fix) == (code, "any sentence", CODES[code].fix_of("s"))
 
 
 def test_server_that_only_just_started_is_slow() -> None:
@@ -106,3 +109,39 @@ def test_problem_says_what_is_and_fix_what_to_do() -> None:
     )
     assert (found.problem, found.advice) == ("https://a requires a login (HTTP 401)", 'Run "mcp-hub login team".')
     assert told_apart("Error: x. Read timed out.") == ("Error: x. Read timed out.", "")
+
+
+BROKEN = """\
+servers:
+  jobs: {local: "mcp_hub.examples.jobs:registry"}
+  shop: {command: echo, args: ["${NOT_SET}"], env: {A: "${ALSO_NOT_SET}", B: "${file:/nope/secret}"}}
+  away: {command: /nope/program}
+  gone: {command: no-such-program}
+"""
+
+
+@pytest.mark.parametrize("words", ["list", "tools", "tokens", "search job", "doctor"])
+def test_command_that_lists_servers_names_each_failure_once(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "servers.yaml"
+    file.write_text(BROKEN)
+    for name in ("HOME", "MCP_HUB_STATE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "state"))
+    done = CliRunner().invoke(main, [*words.split(), "--config", str(file)])
+    assert done.exit_code == (0 if words.startswith("search") else 3), done.output
+    for failure in (" NOT_SET is not set", "command not found: /nope/program", "command not found: no-such-program"):
+        assert done.output.count(failure) == 1, done.output
+    assert "Failed:" not in done.output and "path_missing" not in done.output
+    if words == "doctor":
+        assert f"{file}:3: servers.shop.args[0]\n" in done.output
+        assert f"{file}:3: servers.shop.env.A: environment variable ALSO_NOT_SET is not set" in done.output
+        assert "that do not exist" in done.output and max(map(len, done.output.splitlines())) < 250
+    elif words == "list":
+        monkeypatch.setenv("MCP_HUB_CONFIG", str(file))
+        assert CliRunner().invoke(main, ["call", "jobs_wait", "seconds=0"]).output.count(" NOT_SET is not set") == 1
+
+
+def test_advice_has_the_name_of_the_server() -> None:
+    own = ServerInfo("two words", "failed", 0, code="lookup_failed", reason="gave no value")
+    assert "`mcp-hub restart 'two words'`" in diagnose(own).fix and "SERVER" not in diagnose(own).fix

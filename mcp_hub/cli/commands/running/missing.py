@@ -44,7 +44,7 @@ def _missing_paths(name: str, entry: JsonObject) -> Iterator[Repair]:
             if not os.path.lexists(candidate):
                 listed.setdefault(candidate, key)
     for candidate, key in listed.items():
-        yield by_hand("path_missing", f'server "{name}": {candidate} is not there ({key})')
+        yield by_hand("path_missing", f'server "{name}": {candidate} is not there ({key})', name, candidate)
 
 
 def _missing_logins(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
@@ -58,7 +58,8 @@ def _missing_logins(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
         except LoginFailed:
             is_there = False
         if not is_there:
-            yield by_hand("login_missing", f'server "{name}" has no login on this machine. Run mcp-hub login {name}')
+            said = f'server "{name}" has no login on this machine. Run mcp-hub login {name}'
+            yield by_hand("login_missing", said, name)
 
 
 def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:

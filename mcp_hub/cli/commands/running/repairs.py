@@ -42,6 +42,7 @@ class Repair(msgspec.Struct, frozen=True):
     """A problem with its change; `apply` makes it. Raises `ConfigError` and `OSError`.
 
     `is_problem`: something does not work now, so that the exit code says so. `is_fixable`: `doctor --fix` applies it.
+    `server` and `path`: the server that it is about, and the path that is missing.
     """
 
     code: str
@@ -50,11 +51,13 @@ class Repair(msgspec.Struct, frozen=True):
     apply: Callable[[], None]
     is_problem: bool = True
     is_fixable: bool = True
+    server: str = ""
+    path: str = ""
 
 
-def by_hand(code: str, problem: str) -> Repair:
+def by_hand(code: str, problem: str, server: str, path: str = "") -> Repair:
     """A problem that only a person can fix, such as a folder that is not on this machine."""
-    return Repair(code, problem, (), lambda: None, is_problem=False, is_fixable=False)
+    return Repair(code, problem, (), lambda: None, is_problem=False, is_fixable=False, server=server, path=path)
 
 
 def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:

@@ -78,6 +78,12 @@ class Findings(msgspec.Struct):
         found.sort(key=lambda finding: finding.line or 0)
         return tuple(dict.fromkeys(found))
 
+    def failures(self) -> dict[str, tuple[ConfigFinding, ...]]:
+        """The warnings that say why servers have failed, by server."""
+        fatal = [finding for finding in self.warnings if finding.is_failure]
+        names = dict.fromkeys(str(finding.path[1]) for finding in fatal)
+        return {name: self.located(one for one in fatal if one.path[1] == name) for name in names}
+
     def failure(self) -> ConfigError:
         """The error that carries all findings so far."""
         return ConfigError(*self.located([*self.errors, *self.slips]))

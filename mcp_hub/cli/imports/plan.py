@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from mcp_hub.addresses import is_this_machine
 from mcp_hub.app.limits import state_dir
-from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.clients.files.written import ImportedServer, ImportedServers
@@ -140,11 +139,8 @@ class ImportPlan(msgspec.Struct, frozen=True):
     def carry_out(self, env: Mapping[str, str]) -> None:
         """Writes the secrets, then the configuration, in one act that can be undone. Raises `ConfigError`."""
         self.secrets.store_in_keyring()
-        changes = self.changes()
         try:
-            for change in changes:
-                make_folder(change.path.parent)
-            Acts(state_dir(env)).do(f"import into {self.file.path}", (), first=changes)
+            Acts(state_dir(env)).do(f"import into {self.file.path}", (), first=self.changes())
             ImportedServers(state_dir(env)).add(self.origins())
         except FileRefused as refused:
             raise ConfigError(ConfigFinding(refused.code, str(refused))) from None

@@ -63,7 +63,7 @@ class Loaded:
     of the file. `overrides` are those of the file beside it, which `settings` contain, and `overrides_stamp` is its.
     `sources` are what each server of another client's file takes from outside (`sources_of`). `is_named`: somebody has
     named the file, and it was not only found. `needs_name`: it was found, and would get more with a name. `failures`
-    are the `warnings` that say why a server has failed, by server.
+    are the `warnings` about each server that has failed.
     """
 
     settings: Settings = field(repr=False)
@@ -201,15 +201,9 @@ def parse(
     outside = interpolation.secrets | _passed_secrets(settings, env)
     secrets = frozenset(outside | secret_texts(settings, outside))
     notes, warnings = (report.located(found) for found in (_notes(settings, interpolation.secret_at), report.warnings))
-    fatal = [finding for finding in report.warnings if finding.is_failure]
-    failures = {
-        server: report.located(finding for finding in fatal if finding.path[1] == server)
-        for server in dict.fromkeys(str(finding.path[1]) for finding in fatal)
-    }
     needs_name = not is_named and (is_theirs or interpolation.refused)
-    return Loaded(
-        settings, Path(name), secrets, warnings, None, notes, None, None, sources, is_named, needs_name, failures
-    )
+    own = (settings, Path(name), secrets, warnings, None, notes, None, None, sources, is_named, needs_name)
+    return Loaded(*own, report.failures())
 
 
 def _with_commands(settings: Settings, failed: Mapping[str, Cause], interpolation: Interpolation) -> Settings:

@@ -263,7 +263,7 @@ def test_servers_move_with_the_install_and_one_undo_brings_every_byte_back(
     run("install", "--undo")
     after = snapshot(home)
     assert {path: after.get(path) for path in before} == before
-    assert not list((home / "hub" / "secrets").iterdir())
+    assert not (home / "hub" / "secrets").exists()
 
 
 @pytest.mark.parametrize("text", [None, "# mine\nservers:\n  time: {command: uvx, args: [mcp-server-time]} # c\n"])

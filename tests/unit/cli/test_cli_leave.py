@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,40 @@ def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> No
     for output in (said.output, moved.run("leave", code=1).output):
         saved = re.search(r"from before is in (\S+)", output)
         assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
+
+
+def test_purge_after_the_folder_of_a_client_was_removed(moved: Moved) -> None:
+    folder = moved.folder / PATHS[1]
+    shutil.rmtree(folder.parent)
+    for words in (["--dry-run"], [], ["--purge", "--yes"]):
+        done = moved.run("leave", *words)
+        assert f"Cursor: {folder} is gone, and " in done.stderr and "nothing is restored" in done.stderr, done.output
+    assert moved.contents() == {**moved.before, PATHS[1]: None} and not moved.config.exists()
+    assert not folder.parent.exists()
+
+
+def test_purge_after_the_file_of_a_client_was_removed_needs_a_command_that_it_names(moved: Moved) -> None:
+    path = moved.folder / PATHS[1]
+    path.unlink()
+    refused = moved.run("leave", "--purge", "--yes", code=1).stderr
+    command = re.search(rf"Or leave without {path}: mcp-hub (.*)", refused)
+    assert command is not None and f"{path} is gone, and " in refused and moved.config.exists()
+    moved.run(*command[1].split(), code=1)
+    moved.run("leave", "--purge", "--yes")
+    assert moved.contents() == {**moved.before, PATHS[1]: None} and not moved.config.exists()
+
+
+@pytest.mark.parametrize("ways", [[("install", "--undo")], [("leave",)], [("leave",), ("leave", "--purge", "--yes")]])
+def test_folders_that_an_install_makes_go_again(moved: Moved, ways: list[tuple[str, ...]]) -> None:
+    moved.run("leave")
+    folders = [moved.folder / ".kiro/settings", moved.folder / ".copilot"]
+    (moved.folder / ".kiro").mkdir()
+    moved.run("install", "kiro", "copilot")
+    assert all(folder.is_dir() for folder in folders)
+    for way in ways:
+        moved.run(*way)
+    assert not any(folder.exists() for folder in folders) and (moved.folder / ".kiro").is_dir()
+    assert moved.contents() == moved.before
 
 
 @pytest.mark.parametrize("is_undone", [True, False])
@@ -261,7 +296,7 @@ def test_purge_goes_on_when_a_hub_does_not_end(moved: Moved, monkeypatch: pytest
     "command", [("leave", "--purge", "--yes"), ("uninstall", "cursor", "codex", "gemini", "--restore")]
 )
 def test_servers_that_were_exported_stay_in_the_file_of_their_client(moved: Moved, command: tuple[str, ...]) -> None:
-    moved.config.write_text(moved.config.read_text() + "  added: {command: added-server}\n")
+    moved.config.write_text(moved.config.read_text() + "  more: {command: x}\n  added: {command: added-server}\n")
     for client in ("cursor", "codex", "gemini"):
         moved.run("export", client, "--write", "--all")
     moved.edit(1, "// mine", "// my own")
@@ -272,6 +307,7 @@ def test_servers_that_were_exported_stay_in_the_file_of_their_client(moved: Move
         servers: Any = read_data(text, path)
         old: Any = read_data(before.decode(), path)
         assert servers[key].pop("added")["command"] == "added-server" and "mcp-hub" not in servers[key]
+        assert servers[key].pop("more")["command"] == "x"
         assert {name: servers[key][name] for name in old[key]} == old[key]
     assert "// my own" in (moved.folder / PATHS[1]).read_text()
 

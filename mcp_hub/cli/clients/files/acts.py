@@ -16,7 +16,9 @@ from mcp_hub.cli.clients.files.replace import (
     back_up,
     content_of,
     drop_backup,
+    drop_folders,
     locked,
+    missing_folders,
     replace,
     target_of,
     unreadable,
@@ -158,15 +160,10 @@ class Acts:
                     break
         return Undone(title, files) if title else None
 
-    def states(self, path: Path) -> list[FileState]:
-        """All changes of a file that `target_of` found, the last one first. Raises `FileRefused`."""
+    def states(self, path: Path | None = None) -> list[FileState]:
+        """All changes of a file that `target_of` found, or of all files; the last one first. Raises `FileRefused`."""
         acts = [act for record in [*self._records(), self._origin] if (act := self._read(record)) is not None]
-        return [state for act in acts for state in reversed(act.files) if state.path == str(path)]
-
-    def paths(self) -> list[Path]:
-        """All files that acts have changed. Raises `FileRefused`."""
-        acts = [act for record in [*self._records(), self._origin] if (act := self._read(record)) is not None]
-        return list(dict.fromkeys(Path(state.path) for act in acts for state in act.files))
+        return [state for act in acts for state in reversed(act.files) if path is None or state.path == str(path)]
 
     def save(self, name: str, content: bytes) -> Path:
         """Keeps a copy of what could not be restored, for nobody else's eyes; the last hundred are kept."""
@@ -176,6 +173,13 @@ class Acts:
         for old in sorted(self._copies.iterdir(), key=lambda one: one.stat().st_mtime)[:-_SAVED]:
             remove(old)
         return path
+
+    def _clean_up(self, target: Path, before: bytes | None, after: bytes | None) -> None:
+        """For a file that acts made and that is gone now, removes the copy beside it, and folders that acts made."""
+        states = self.states(target) if after is None else []
+        if states and states[-1].before is None:
+            drop_backup(target, before)
+            drop_folders(folder for state in states for folder in state.folders)
 
     def _undone(
         self, record: Path, act: Act, chosen: Sequence[FileState], refusal: Callable[[Path], FileRefused | None]
@@ -212,6 +216,7 @@ class Acts:
         if lost is not None:
             return UndoneFile(path, result, is_open, self.save(_copy_name(record, path), lost))
         drop_backup(path, state.content())
+        self._clean_up(target, present, result.content)
         return UndoneFile(path, result, is_open)
 
     def _swapped(
@@ -257,6 +262,7 @@ class Acts:
                 if is_last:
                     raise _busy(target) from None
             else:
+                self._clean_up(target, before, after)
                 return
 
     def _was_run(self, run: Callable[[], bool], target: Path, state: FileState, record: Callable[[], None]) -> bool:
@@ -322,6 +328,7 @@ def _planned(change: FileChange, *, is_first: bool) -> _Planned:
 
 def _state(change: FileChange, target: Path, before: bytes | None) -> FileState:
     state = state_of(target, before, change.entries)
+    state.folders = missing_folders(target) if before is None else []
     if change.run is None:
         state.change_to(change.edit(before))
     else:

@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES
 from hashlib import sha256
@@ -101,6 +101,18 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> None:
         _flush_folder(path.parent)
     except OSError as problem:
         raise unwritable(path, problem) from None
+
+
+def missing_folders(path: Path) -> list[str]:
+    """The folders around the file that do not exist, the innermost first."""
+    return [str(folder) for folder in path.parents if not os.path.lexists(folder)]
+
+
+def drop_folders(folders: Iterable[str]) -> None:
+    """Removes those of the folders that are empty."""
+    for folder in sorted(folders, key=len, reverse=True):
+        with suppress(OSError):
+            os.rmdir(folder)
 
 
 def back_up(path: Path, content: bytes) -> None:

@@ -60,6 +60,8 @@ class FileState(msgspec.Struct):
     delta: ChangedBytes | None = None
     """None if there is no file after the change, or if another program makes the change and has not yet."""
     entries: list[EntryPath] = []
+    folders: list[str] = []
+    """Those around the file that the change makes, the innermost first."""
 
     def content(self) -> bytes | None:
         """The content before."""
@@ -112,7 +114,7 @@ def restored(present: bytes | None, state: FileState) -> Restored:
         return Restored(before, names_back(state, present, before), is_exact=True)
     if present is None:
         lost = names_back(state, None, before)
-        said = f"{state.path} is gone, and {', '.join(lost)} with it. Start the client once, then put them back."
+        said = f"{state.path} is gone, and {', '.join(lost)} with it."
         return Restored(None, problems=[said] if lost or not state.entries else (), is_exact=not lost)
     if not state.entries:
         return Restored(present, problems=[f"{state.path} has been changed since, and stays as it is."])
@@ -133,6 +135,7 @@ def composed(older: FileState, newer: FileState) -> FileState:
     """Both changes of one file as one. Changes that the client made between them stay when it is turned back."""
     before = restored(newer.content(), older).content
     state = state_of(Path(newer.path), before, [*older.entries, *newer.entries])
+    state.folders = list(dict.fromkeys([*newer.folders, *older.folders]))
     state.change_to(newer.content_after())
     return state
 
@@ -146,21 +149,32 @@ def with_added(
     """
     problems: list[str] = []
     for state in states:
+        paths = [path for path in state.entries if path[-1] != HUB]
+        contents = (state.content(), state.content_after(), present, result) if paths else ()
         try:
-            before, after, now = (_data(one, state.path) for one in (state.content(), state.content_after(), present))
+            data = [_data(content, state.path) for content in contents]
         except (ConfigError, UnicodeDecodeError):  # which the step says
             continue
-        added = [path for path in state.entries if path[-1] != HUB and entry_at(before, path) is None]
-        for path in added:
-            if entry_at(after, path) is None or entry_at(now, path) is None:
-                continue
-            try:
-                if entry_at(_data(result, state.path), path) is None:
-                    name, text = Path(state.path).name, (result or b"").decode()
-                    result = with_entry_of(text, name, path, (present or b"").decode()).encode()
-            except (CannotEdit, ConfigError) as problem:
-                problems.append(f"{state.path}: {path[-1]} cannot stay: {problem}.")
+        added = [path for path in paths if [entry_at(one, path) is None for one in data] == [True, False, False, True]]
+        for holder in dict.fromkeys(path[:-1] for path in added):
+            chosen = [path for path in added if path[:-1] == holder]
+            result = _with_entries(result, present, state.path, chosen, problems)
     return result, problems
+
+
+def _with_entries(
+    result: bytes | None, present: bytes | None, file: str, paths: Sequence[EntryPath], problems: list[str]
+) -> bytes | None:
+    """The result with these entries of one mapping or list: at once, else one after another."""
+    name, text, source = Path(file).name, (result or b"").decode(), (present or b"").decode()
+    with suppress(CannotEdit, ConfigError):
+        return with_entries_of(text, name, paths, source).encode()
+    for path in paths:
+        try:
+            text = with_entry_of(text, name, path, source)
+        except (CannotEdit, ConfigError) as problem:
+            problems.append(f"{file}: {path[-1]} cannot stay: {problem}.")
+    return text.encode() if text else result
 
 
 def _delta(before: bytes, after: bytes) -> ChangedBytes:

@@ -20,6 +20,7 @@ from mcp_hub.cli.clients.files.replace import BACKUP, FileRefused
 from mcp_hub.cli.clients.files.written import WrittenEntries
 from mcp_hub.cli.clients.find import client_files
 from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.plan import Step
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.commands.clients.uninstall import carry_out, planned
@@ -65,6 +66,7 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     clients = [client for client in CLIENTS.values() if client.is_written]
     every = planned(clients, where, restores=True, leaves=True)
     steps = [step for step in every if step.is_needed or step.problem or step.problems]
+    steps = [step for step in steps if not _tell_removed(step)]
     try:
         left = _left(config, [file.path for client in clients for file in client_files(client, where)])
     except ConfigError as error:
@@ -87,7 +89,20 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     if purge:
         say("Nothing is removed, because a client could not be restored. Correct what the lines above name, and give a")
         say("server that was changed since another name. Then run the command again: those from before come back.")
+        for step in steps:
+            if step.problems and step.problem is None and not os.path.lexists(step.file.path):
+                say(visible(f"Or leave without {step.file.path}: mcp-hub install --undo {step.file.client.name}"))
     raise SystemExit(_end(code or stop_code, left, purge))
+
+
+def _tell_removed(step: Step) -> bool:
+    """Whether the client was removed with the folder of its file, so nothing is restored there; says so."""
+    folder = step.file.path.parent
+    is_removed = bool(step.problems) and not step.is_needed and step.problem is None and not os.path.lexists(folder)
+    for problem in step.problems if is_removed else ():
+        said = f"{step.file.client.title}: {problem} Its folder is gone, too, so nothing is restored there."
+        say(visible(hide(said)))
+    return is_removed
 
 
 def _ask(purge: bool) -> None:
@@ -167,7 +182,7 @@ def _left(config: str | None, client_paths: Sequence[Path]) -> list[HubPath]:
             for path in _parts(one, place):
                 found.setdefault(path, HubPath(one.name, path, _ABOUT.get(one.name, one.about)))
     try:
-        changed = Acts(state).paths()
+        changed = list(dict.fromkeys(Path(one.path) for one in Acts(state).states()))
     except FileRefused as problem:
         say(str(problem))
         changed = []
@@ -231,7 +246,7 @@ def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
     """
     code = 0
     used = {path for hub in running for one in hub_paths(hub.place, os.environ) for path in _parts(one, hub.place)}
-    folders = [_usual_state(), usual_place().parent, usual_place().parent / FOLDER]
+    folders = [_usual_state(), usual_place().parent, usual_place().parent / FOLDER, *_made_folders()]
     for one in sorted(left, key=lambda one: one.name == "state"):
         if one.path in used and one.name != "sockets":
             if one.exists:
@@ -256,6 +271,13 @@ def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
     for hub in running:
         say(visible(f"{hub.folder} stays (sockets): its hub has not ended."))
     return code
+
+
+def _made_folders() -> list[Path]:
+    """The folders that the hub has made for files of clients and its configuration."""
+    with suppress(FileRefused):
+        return [Path(folder) for state in Acts(state_dir(os.environ)).states() for folder in state.folders]
+    return []
 
 
 def _say_what_stays(one: HubPath) -> None:

@@ -22,7 +22,7 @@ from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.catalog.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import masked, notices, report_of, unmatched_patterns
+from mcp_hub.cli.render.notices import masked, notices, project_warnings, report_of, unmatched_patterns
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
@@ -60,6 +60,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _looked_up(loaded)
     warnings = [masked(own) for own in (*loaded.warnings, *loaded.notes, *missing)]
+    warnings += project_warnings(loaded.settings)
     report = {"ok": True, **_summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)

@@ -22,7 +22,7 @@ from mcp_hub.cli.commands.running.missing import missing_parts
 from mcp_hub.cli.commands.running.repairs import Repair, found_repairs
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
-from mcp_hub.cli.render.notices import notices
+from mcp_hub.cli.render.notices import notices, project_warnings
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
 from mcp_hub.clock import SystemClock
@@ -113,6 +113,7 @@ async def _doctor(
     found = [_diagnosis(own, hub.loaded, seconds.get(own.server)) for own in servers]
     repairs = [(repair, outcome) for repair, outcome in repairs if not any(_has_path(one, repair) for one in found)]
     warnings = [*hub.unmatched(listed), *notices(servers)]
+    warnings += project_warnings(hub.loaded.settings) if hub.loaded is not None else []
     wrong = sum(not one.is_ok for one in found)
     if as_json:
         around = [_repair_data(repair, outcome) for repair, outcome in repairs]

@@ -5,7 +5,7 @@ import click
 from mcp_hub.app.readiness import not_ready
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import notices
+from mcp_hub.cli.render.notices import notices, project_warnings
 from mcp_hub.cli.render.output import put
 from mcp_hub.cli.render.servers import server_data, server_table, status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
@@ -31,6 +31,8 @@ async def _list(hub: ReachedHub, as_json: bool) -> int:
     servers = await hub.client.servers()
     statuses = [status_of(own) for own in servers]
     missing = not_ready(statuses)
+    if hub.loaded is not None:
+        tables.print_warnings(project_warnings(hub.loaded.settings))
     if as_json:
         tables.print_json({"servers": [*map(server_data, servers)]})
     elif not servers:

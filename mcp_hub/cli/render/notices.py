@@ -1,20 +1,27 @@
 """Warnings for people: tools and other texts that are not approved or suspicious, and patterns that match nothing."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from mcp_hub.app.attached.isolation import project_of
+from mcp_hub.app.catalog_rules import overlay_problems
 from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.config.findings import Findings
 from mcp_hub.config.load.foreign import place_of_servers
 from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.load.overrides import OVERLAY, read_overlay
 from mcp_hub.config.load.texts import read_text_file
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.servers import ServerInfo, UnmatchedInfo
 
 if TYPE_CHECKING:
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
 
 _MOST: Final = 10
 """Lines about one server; `mcp-hub approve` and `--json` have all."""
+_LONGEST: Final = 1000
+"""Characters of a text from the file of a project, which a stranger may have written."""
 
 
 def notices(servers: Iterable[ServerInfo]) -> list[ConfigFinding]:
@@ -80,6 +89,33 @@ def unmatched_patterns(
         if has_all or found.path[0] == "servers":
             report.warn(tuple(found.path), "unmatched_pattern", found.reason)
     return [masked(own) for own in report.located(report.warnings)]
+
+
+def project_warnings(settings: Settings | None) -> list[ConfigFinding]:
+    """Warnings about the `.mcp-hub.yaml` of the project around the working directory: why it is refused, and the names
+    in it that these settings do not have. At most ten.
+    """
+    with suppress(OSError):
+        project = Path(project_of(os.getcwd()))
+        try:
+            overlay = read_overlay(project)
+        except ConfigError as refused:
+            is_strange = refused.code == "config_untrusted"
+            result = "It is not used" if is_strange else "Clients that start in this project get no tools"
+            return [
+                _of_overlay(replace(one, message=f"{one.message.rstrip('.')}. {result}"))
+                for one in refused.findings[:_MOST]
+            ]
+        problems = [] if overlay is None or settings is None else overlay_problems(settings, overlay)
+        file = str(project / OVERLAY)
+        return [_of_overlay(ConfigFinding("overlay_in_vain", problem, file)) for problem in problems[:_MOST]]
+    return []
+
+
+def _of_overlay(finding: ConfigFinding) -> ConfigFinding:
+    return masked(
+        replace(finding, message=hide_head(finding.message, _LONGEST), path=hide_head(finding.path, _LONGEST))
+    )
 
 
 def masked(finding: ConfigFinding) -> ConfigFinding:

@@ -145,3 +145,35 @@ def test_command_that_lists_servers_names_each_failure_once(
 def test_advice_has_the_name_of_the_server() -> None:
     own = ServerInfo("two words", "failed", 0, code="lookup_failed", reason="gave no value")
     assert "`mcp-hub restart 'two words'`" in diagnose(own).fix and "SERVER" not in diagnose(own).fix
+
+
+@pytest.mark.parametrize(
+    ("overlay", "where", "reason"),
+    [
+        ("disable: [a]\ndisabel: [b]\n", ":2", "disabel: "),
+        ("disable: [\n", ":2", "[invalid_yaml]"),
+        ("command: [" + "x" * 5000 + "]\n", ":1", "[unknown_key]"),
+        ("enable: [jobs, nope]\n", "", 'there is no server "nope" [overlay_in_vain]'),
+    ],
+)
+def test_refused_file_of_a_project_is_named_by_the_commands_that_a_person_looks_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlay: str, where: str, reason: str
+) -> None:
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / ".git").mkdir()
+    (project / ".mcp-hub.yaml").write_text(overlay)
+    monkeypatch.chdir(project / "src")
+    (tmp_path / "servers.yaml").write_text('servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}')
+    for name in ("HOME", "MCP_HUB_STATE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "state"))
+    for words in (["list"], ["doctor"], ["check", "--no-start"], ["status"]):
+        said = CliRunner().invoke(main, [*words, "--config", str(tmp_path / "servers.yaml")]).stderr
+        lines = [line for line in said.splitlines() if ".mcp-hub.yaml" in line]
+        if where:
+            assert len(lines) == 1 and f"warning: {project}/.mcp-hub.yaml{where}" in lines[0] and reason in lines[0], (
+                said
+            )
+            assert "start in this project get no tools" in lines[0] and len(lines[0]) < 2500
+        else:
+            assert any(reason in line for line in lines) is (words != ["status"]), said

@@ -327,8 +327,7 @@ def _planned(change: FileChange, *, is_first: bool) -> _Planned:
 
 
 def _state(change: FileChange, target: Path, before: bytes | None) -> FileState:
-    state = state_of(target, before, change.entries)
-    state.folders = missing_folders(target) if before is None else []
+    state = state_of(target, before, change.entries, missing_folders(target) if before is None else ())
     if change.run is None:
         state.change_to(change.edit(before))
     else:

@@ -101,10 +101,10 @@ class Restored(msgspec.Struct, frozen=True):
     is_open: bool = False
 
 
-def state_of(path: Path, before: bytes | None, entries: Iterable[EntryPath]) -> FileState:
-    """The state of a file that is not changed yet."""
+def state_of(path: Path, before: bytes | None, entries: Iterable[EntryPath], folders: Iterable[str] = ()) -> FileState:
+    """The state of a file that is not changed yet; `folders` are those around it that do not exist."""
     encoded = None if before is None else base64.b64encode(before).decode()
-    return FileState(str(path), encoded, None, entries=list(dict.fromkeys(entries)))
+    return FileState(str(path), encoded, None, entries=list(dict.fromkeys(entries)), folders=[*folders])
 
 
 def restored(present: bytes | None, state: FileState) -> Restored:
@@ -134,8 +134,8 @@ def restored(present: bytes | None, state: FileState) -> Restored:
 def composed(older: FileState, newer: FileState) -> FileState:
     """Both changes of one file as one. Changes that the client made between them stay when it is turned back."""
     before = restored(newer.content(), older).content
-    state = state_of(Path(newer.path), before, [*older.entries, *newer.entries])
-    state.folders = list(dict.fromkeys([*newer.folders, *older.folders]))
+    folders = dict.fromkeys([*newer.folders, *older.folders])
+    state = state_of(Path(newer.path), before, [*older.entries, *newer.entries], folders)
     state.change_to(newer.content_after())
     return state
 

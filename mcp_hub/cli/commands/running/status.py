@@ -17,6 +17,7 @@ from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord
 from mcp_hub.cli.commands.running.paths import HubPath, hub_paths, path_lines
 from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.notices import project_warnings
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import with_code
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, fail, fail_with
@@ -64,6 +65,7 @@ def status(as_json: bool, config: str | None) -> None:
     except ConfigError as error:
         fail_with(error)
     scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}
+    tables.print_warnings(project_warnings(None))
     report = HubReport(place, hubs, variables=scopes, paths=paths, alone=why_alone(place, os.environ))
     if place and os.path.isfile(place) and any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)

@@ -242,10 +242,7 @@ CONFIGURATION: Final = table(
         "Everybody who reaches the address could run your tools.",
         "Set `hub.tokens` or `hub.http.oauth`, or `hub.http.allow_public` if a proxy checks the clients.",
     ),
-    overlay_in_vain=(
-        "A name in the `.mcp-hub.yaml` of a project is not in your configuration, or not for projects.",
-        "Correct it there, add it to `servers.yaml`, or set `enabled: project` for the server.",
-    ),
+    overlay_in_vain=("`.mcp-hub.yaml` has a name that is not for projects.", "Correct it, or set `enabled: project`."),
     unmatched_pattern=("A pattern matches nothing that the servers list.", "Correct or remove it."),
     server_not_ready=("A server is not ready, so nothing was compared with it.", "See `mcp-hub doctor`."),
     tool_not_approved=(

@@ -4,6 +4,11 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from click.testing import CliRunner, Result
+
+from mcp_hub import masking
+from mcp_hub.cli import main
+
 CANARIES: Final = ("ghp_CANARYcanary1234567890", "CANARY.header.9876543210", "CANARYpassw0rd!")
 ODD_NAME: Final = "we\"ird' & ; \n $(x) é"
 DESKTOP: Final[Any] = {
@@ -58,3 +63,29 @@ def make_home(home: Path) -> None:
         path = home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+class Moved:
+    """A home whose four clients have moved into the hub, and the bytes of their files before."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = folder / ".config/mcp-hub/servers.yaml"
+        self.before = self.contents()
+
+    def contents(self) -> dict[str, bytes | None]:
+        files = {name: self.folder / name for name in FILES}
+        return {name: path.read_bytes() if path.exists() else None for name, path in files.items()}
+
+    def run(self, *args: str, code: int = 0, stdin: str | None = None) -> Result:
+        try:
+            done = CliRunner().invoke(main, args, input=stdin)
+        finally:
+            masking.forget()
+        assert done.exit_code == code and not any(canary in done.output for canary in CANARIES), done.output
+        return done
+
+    def edit(self, number: int, old: str, new: str) -> None:
+        path = self.folder / [*FILES][number]
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new, 1))

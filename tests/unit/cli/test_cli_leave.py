@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from mcp_hub import masking
-from mcp_hub.cli import main
 from mcp_hub.cli.access import background
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.clients import running
@@ -27,36 +24,10 @@ from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.cli.commands.clients import leave as leave_command
 from mcp_hub.cli.commands.clients import uninstall as uninstall_command
 from mcp_hub.cli.commands.running import paths as paths_command
-from tests.unit.cli.homes import CANARIES, FILES, make_home
+from tests.unit.cli.homes import FILES, Moved, make_home
 
 CLIENTS = {"claude-desktop": 0, "cursor": 1, "codex": 2, "gemini": 3}
 PATHS = [*FILES]
-
-
-class Moved:
-    """A home whose four clients have moved into the hub, and the bytes of their files before."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.config = folder / ".config/mcp-hub/servers.yaml"
-        self.before = self.contents()
-
-    def contents(self) -> dict[str, bytes | None]:
-        files = {name: self.folder / name for name in FILES}
-        return {name: path.read_bytes() if path.exists() else None for name, path in files.items()}
-
-    def run(self, *args: str, code: int = 0, stdin: str | None = None) -> Result:
-        try:
-            done = CliRunner().invoke(main, args, input=stdin)
-        finally:
-            masking.forget()
-        assert done.exit_code == code and not any(canary in done.output for canary in CANARIES), done.output
-        return done
-
-    def edit(self, number: int, old: str, new: str) -> None:
-        path = self.folder / PATHS[number]
-        assert old in path.read_text()
-        path.write_text(path.read_text().replace(old, new, 1))
 
 
 @pytest.fixture
@@ -128,25 +99,18 @@ def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> No
         assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
 
 
-def test_purge_after_the_folder_of_a_client_was_removed(moved: Moved) -> None:
-    folder = moved.folder / PATHS[1]
-    shutil.rmtree(folder.parent)
-    for words in (["--dry-run"], [], ["--purge", "--yes"]):
-        done = moved.run("leave", *words)
-        assert f"Cursor: {folder} is gone, and " in done.stderr and "nothing is restored" in done.stderr, done.output
-    assert moved.contents() == {**moved.before, PATHS[1]: None} and not moved.config.exists()
-    assert not folder.parent.exists()
-
-
-def test_purge_after_the_file_of_a_client_was_removed_needs_a_command_that_it_names(moved: Moved) -> None:
-    path = moved.folder / PATHS[1]
+def test_purge_after_the_folder_or_the_file_of_a_client_was_removed(moved: Moved) -> None:
+    removed, path = moved.folder / PATHS[1], moved.folder / PATHS[3]
+    shutil.rmtree(removed.parent)
     path.unlink()
-    refused = moved.run("leave", "--purge", "--yes", code=1).stderr
-    command = re.search(rf"Or leave without {path}: mcp-hub (.*)", refused)
-    assert command is not None and f"{path} is gone, and " in refused and moved.config.exists()
-    moved.run(*command[1].split(), code=1)
+    for words in (["--dry-run"], [], ["--purge", "--yes"]):
+        refused = moved.run("leave", *words, code=1).stderr
+        assert f"Cursor: {removed} is gone, and " in refused and "nothing is restored" in refused
+        assert f"{path} is gone, and " in refused and moved.config.exists()
+    (command,) = re.findall(rf"Or leave without {path}: mcp-hub (.*)", refused)
+    moved.run(*command.split(), code=1)
     moved.run("leave", "--purge", "--yes")
-    assert moved.contents() == {**moved.before, PATHS[1]: None} and not moved.config.exists()
+    assert moved.contents() == {**moved.before, PATHS[1]: None, PATHS[3]: None} and not moved.config.exists()
 
 
 @pytest.mark.parametrize("ways", [[("install", "--undo")], [("leave",)], [("leave",), ("leave", "--purge", "--yes")]])

@@ -1,5 +1,6 @@
 """A row of the tables of codes, and a table of them."""
 
+import shlex
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple

@@ -59,8 +59,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _looked_up(loaded)
-    warnings = [masked(own) for own in (*loaded.warnings, *loaded.notes, *missing)]
-    warnings += project_warnings(loaded.settings)
+    warnings = [*map(masked, (*loaded.warnings, *loaded.notes, *missing)), *project_warnings(loaded.settings)]
     report = {"ok": True, **_summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)

@@ -1,24 +1,31 @@
 """`python -m rigs.sandbox.real`: servers of public registries, each started without a sandbox and with `sandbox: on`.
 Of those that answer outside, three of four have to answer inside without any further setting; else the exit code is 1.
+With `--net` those that use the network are started under `net: [hosts]`, and a stand-in answers for their hosts: ten
+have to get its answer, and none of them from a host that is not in its rule.
 
-Every server is downloaded by npx or uvx, inside once more: the whole list takes long. `servers.toml` has the list.
+Every server is downloaded by npx or uvx, inside once more: the whole list takes an hour. `servers.toml` has the list.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from rigs.report import arguments, reported, say
+from rigs.sandbox.stand_in import StandIn, near_indexes, stand_in
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import WAIT
@@ -26,11 +33,30 @@ from tests.upstreams.child import WAIT
 LIST = Path(__file__).with_name("servers.toml")
 SHARE = 0.75
 """Of the servers that answer outside, those that have to answer inside."""
+NETWORKED = 10
+"""Servers that have to get the answer of the stand-in under `net: [hosts]`."""
 _START = 240.0
 """Seconds for a start with its download."""
 _SETTINGS = (".npmrc", ".config/pip", ".config/uv")
 """What names the package indexes of this machine."""
+_ELSEWHERE = "elsewhere.example"
+"""The only host of a rule under which no server of the list gets an answer."""
 _VALUES: Mapping[str, Any] = {"string": "note", "number": 1, "integer": 1, "boolean": False, "array": [], "object": {}}
+_REFUSED = re.compile(r'"event": ?"sandbox_refused"')
+
+
+@dataclass(frozen=True)
+class Network:
+    """A call that uses the network: the hosts that it reaches, the `client` library, and prepared answers of them.
+
+    `answers` are by the beginning of `host/path?query`.
+    """
+
+    hosts: Sequence[str]
+    client: str
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,6 +71,7 @@ class Entry:
     env: Mapping[str, str] | None = None
     tool: str = ""
     arguments: Mapping[str, Any] | None = None
+    net: Network | None = None
 
     def settings(self, places: Mapping[str, str]) -> dict[str, Any]:
         """Its entry in `servers.yaml`, without the key `sandbox`."""
@@ -54,16 +81,28 @@ class Entry:
         else:
             line = ["uvx", "--from", f"{package}=={self.version}", self.command or package]
         args = [*line[1:], *(str(filled(one, places)) for one in self.args)]
-        return {"command": line[0], "args": args, "env": dict(self.env or {}), "start_timeout": f"{_START:.0f}s"}
+        return {
+            "command": line[0],
+            "args": args,
+            "env": filled(self.env or {}, places),
+            "start_timeout": f"{_START:.0f}s",
+        }
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of one start: how many tools it listed, and whether a call had a result; else the error."""
+    """What came of one start: how many tools it listed, and whether a call had a result; else the error.
+
+    `text` is the result, or the error of the tool; `refusals` are the lines of the hub's log about refused hosts.
+    """
 
     tools: int = 0
     called: str = ""
     error: str = ""
+    is_error: bool = False
+    text: str = ""
+    refusals: Sequence[str] = ()
+    seconds: float = 0.0
 
     @property
     def is_good(self) -> bool:
@@ -72,7 +111,11 @@ class Answered:
 
 def entries(path: Path = LIST) -> list[Entry]:
     """The list, in its order."""
-    return [Entry(name, **fields) for name, fields in tomllib.loads(path.read_text("utf-8")).items()]
+    chosen = []
+    for name, fields in tomllib.loads(path.read_text("utf-8")).items():
+        network = fields.pop("net", None)
+        chosen.append(Entry(name, **fields, net=None if network is None else Network(**network)))
+    return chosen
 
 
 def filled(value: Any, places: Mapping[str, str]) -> Any:
@@ -107,35 +150,47 @@ def _value(schema: Mapping[str, Any]) -> Any:
     return _VALUES.get(schema.get("type", "string"), "note")
 
 
-async def answered(root: Path, entry: Entry, places: Mapping[str, str], sandbox: str | None) -> Answered:
-    """Starts a hub with this server alone, and calls one tool."""
+async def answered(
+    root: Path, entry: Entry, places: Mapping[str, str], sandbox: Any, env: Mapping[str, str] | None = None
+) -> Answered:
+    """Starts a hub with this server alone, and calls one tool. `sandbox` is the value of the key, None for none.
+
+    `env` is for the hub. A second hub with the same `root` has the state of the first one.
+    """
     settings = entry.settings(places) | ({} if sandbox is None else {"sandbox": sandbox})
     config = {"hub": {"prefix": "never", "expose": "full"}, "servers": {entry.name: settings}}
-    await anyio.Path(root).mkdir()
-    async with http_hub(json.dumps(config), root, HOME=places["home"]) as hub, RestClient(hub) as rest:
-        report = await _report(rest)
-        if report["state"] != "ready":
-            return Answered(
-                error=": ".join(str(report[key]) for key in ("state", "code", "reason") if report.get(key))[:300]
-            )
-        tools = (await rest.ask("GET", "/tools")).json()["tools"]
-        try:
-            name, given = chosen_call(entry, tools, places)
-        except LookupError as exc:
-            return Answered(error=str(exc))
-        with anyio.move_on_after(3 * WAIT):
-            response = await rest.call(name, given)
-            if response.status_code != 200:
-                return Answered(len(tools), name, response.text[:300])
-            result = response.json()["result"]
-            if result.get("isError"):
-                return Answered(len(tools), f"{name}: {str(result['content'])[:200]}", "")
-            return Answered(len(tools), name)
+    await anyio.Path(root).mkdir(exist_ok=True)
+    began = anyio.current_time()
+    variables: dict[str, Any] = {"HOME": places["home"], **(env or {})}
+    async with http_hub(json.dumps(config), root, **variables) as hub, RestClient(hub) as rest:
+        answer = await _answer(rest, entry, places)
+        refusals = [line for line in hub.stderr.splitlines() if _REFUSED.search(line)]
+    return replace(answer, refusals=refusals, seconds=anyio.current_time() - began)
+
+
+async def _answer(rest: RestClient, entry: Entry, places: Mapping[str, str]) -> Answered:
+    """The outcome of a call, once the server is up."""
+    report = await _report(rest)
+    if report["state"] != "ready":
+        return Answered(
+            error=": ".join(str(report[key]) for key in ("state", "code", "reason") if report.get(key))[:1000]
+        )
+    tools = (await rest.ask("GET", "/tools")).json()["tools"]
+    try:
+        name, values = chosen_call(entry, tools, places)
+    except LookupError as exc:
+        return Answered(error=str(exc))
+    with anyio.move_on_after(3 * WAIT):
+        response = await rest.call(name, values)
+        if response.status_code != 200:
+            return Answered(len(tools), name, response.text[:300], text=response.text)
+        result = response.json()["result"]
+        return Answered(len(tools), name, is_error=bool(result.get("isError")), text=json.dumps(result))
     return Answered(error="no answer to a call")
 
 
 async def _report(rest: RestClient) -> Mapping[str, Any]:
-    """What the hub reports of the server, once it is up or has failed."""
+    """The report of the server, once it is up or has failed."""
     with anyio.fail_after(_START + WAIT):
         while True:
             (report,) = (await rest.ask("GET", "/servers")).json()["servers"]
@@ -144,8 +199,8 @@ async def _report(rest: RestClient) -> Mapping[str, Any]:
             await anyio.sleep(0.5)
 
 
-def _home(root: Path) -> dict[str, str]:
-    """A home folder with the settings of package indexes, a folder and a repository."""
+def home_of(root: Path) -> dict[str, str]:
+    """A home folder below `root` with the settings of package indexes, a folder and a repository."""
     home, real = root / "home", Path.home()
     data, repo = home / "data", home / "repo"
     data.mkdir(parents=True)
@@ -159,60 +214,175 @@ def _home(root: Path) -> dict[str, str]:
     return {"home": str(home), "data": str(data), "repo": str(repo)}
 
 
-def _line(entry: Entry, outside: Answered, inside: Answered | None) -> str:
-    cells = [entry.name, f"{entry.package.partition(':')[2]} {entry.version}", _cell(outside), _cell(inside)]
-    return f"| {' | '.join(cells)} |"
+class Tally:
+    """The rows of a table, and the counts behind its last line."""
+
+    head: Sequence[str] = ("server", "package", "without a sandbox", "`sandbox: on`", "seconds")
+
+    def __init__(self) -> None:
+        self.rows: dict[str, str] = {}
+        self.outside = 0
+        self.inside = 0
+        self.faults: list[str] = []
+
+    async def try_server(self, folder: Path, entry: Entry) -> None:
+        """Outside first; inside only if it answers there."""
+        places = home_of(folder)
+        outside = await _tried(folder / "outside", entry, places, None)
+        inside = await _tried(folder / "inside", entry, places, "on") if outside.is_good else None
+        if inside is not None and inside.is_error and not outside.is_error:
+            inside = replace(inside, error=f"an error that is not there outside: {inside.text}")
+        self.outside += outside.is_good
+        self.inside += inside is not None and inside.is_good
+        seconds = "–" if inside is None else f"{outside.seconds:.0f} / {inside.seconds:.0f}"
+        package = f"{entry.package.partition(':')[2]} {entry.version}"
+        line = "" if inside is None or inside.is_good else await self._line(folder, entry, places)
+        self.add(entry, package, _cell(outside), line + _cell(inside), seconds)
+
+    async def _line(self, folder: Path, entry: Entry, places: Mapping[str, str]) -> str:
+        """The line by which a server answers that did not: with the folders of its call or environment. Else empty."""
+        named = json.dumps([entry.arguments, dict(entry.env or {})])
+        folders = [name for name in ("data", "repo") if f"{{{name}}}" in named]
+        retried = await _tried(folder / "inside", entry, places, {"write": [places[name] for name in folders]})
+        is_cured = folders and retried.is_good and not retried.is_error
+        return f"answers with `write: [{', '.join(f'~/{name}' for name in folders)}]`; else " if is_cured else ""
+
+    def add(self, entry: Entry, *cells: str) -> None:
+        """A row, which is shown at once, too."""
+        self.rows[entry.name] = f"| {entry.name} | {' | '.join(cells)} |"
+        say(self.rows[entry.name])
+
+    def summary(self, count: int) -> str:
+        """The last line; it adds a fault if too few answer."""
+        if self.inside < SHARE * self.outside:
+            self.faults.append(f"{self.inside} of {self.outside} servers answer in a sandbox, {SHARE:.0%} have to")
+        return f"{count} servers, {self.outside} answer outside of a sandbox, {self.inside} of them inside"
+
+
+class NetworkTally(Tally):
+    """Servers behind a stand-in: `outside` has those that it answered without a sandbox, by the proxy variables."""
+
+    head = ("server", "client", "hosts", "by a proxy, without a sandbox", "`net: [hosts]`", "another host in `net`")
+
+    async def try_server(self, folder: Path, entry: Entry) -> None:
+        """By the proxy variables outside; then with its hosts as the rule, and with another host."""
+        assert (network := entry.net) is not None
+        places = home_of(folder)
+        async with stand_in(folder, network.answers) as world:
+            settings = [Path(places["home"], name) for name in _SETTINGS]
+            proxies = world.proxies(settings)
+            env = {**(entry.env or {}), **world.trust}
+            entry = replace(entry, tool=network.tool, arguments=network.arguments, env=env)
+            outside = await _tried(folder / "outside", replace(entry, env={**env, **proxies}), places, None)
+            cells = [_net_cell(outside, world, network), "–", "–"]
+            if cells[0] == _BY_STAND_IN:
+                self.outside += 1
+                cells[1:] = await self._inside(folder, entry, places, world, proxies)
+            self.add(entry, network.client, ", ".join(network.hosts), *cells)
+
+    async def _inside(
+        self, folder: Path, entry: Entry, places: Mapping[str, str], world: StandIn, proxies: Mapping[str, str]
+    ) -> list[str]:
+        assert entry.net is not None
+        cells = []
+        for hosts in (entry.net.hosts, [_ELSEWHERE]):
+            world.requests.clear()
+            rule = {"net": [*hosts, *await anyio.to_thread.run_sync(near_indexes)]}
+            answer = await _tried(folder / "inside", entry, places, rule, proxies)
+            asked = {host for host, _ in world.requests}
+            if strangers := asked - set(hosts):
+                self.faults.append(f"{entry.name}: {', '.join(sorted(strangers))} answered, which its rule lacks")
+            if hosts == [_ELSEWHERE]:
+                cells.append(_refusal_cell(answer, entry.net))
+            else:
+                cells.append(_net_cell(answer, world, entry.net))
+        self.inside += cells[0] == _BY_STAND_IN
+        return cells
+
+    def summary(self, count: int) -> str:
+        """The last line; it adds a fault if too few answer."""
+        needed = min(NETWORKED, count)
+        if self.inside < needed:
+            self.faults.append(f"the stand-in answered {self.inside} servers under net, and {needed} have to get that")
+        return (
+            f"{count} servers, {self.outside} take a proxy of the environment, {self.inside} of them answer under net"
+        )
+
+
+_BY_STAND_IN = "answers"
+
+
+def _net_cell(answer: Answered, world: StandIn, network: Network) -> str:
+    """Whether the answer is that of the stand-in; else the reason, or that nothing asked it."""
+    if world.canary in answer.text:
+        return _BY_STAND_IN
+    asked = {host for host, _ in world.requests} & set(network.hosts)
+    return f"{'asked' if asked else 'takes no proxy'}: {_short(answer.error or answer.text)}"
+
+
+def _refusal_cell(answer: Answered, network: Network) -> str:
+    """The refusal of the host, with the line to add if the server shows it."""
+    named = [host for host in network.hosts if any(host in line for line in answer.refusals)]
+    lines = [host for host in network.hosts if re.search(rf'add \\*"{re.escape(host)}', answer.text + answer.error)]
+    if not named:
+        return f"no refusal: {_short(answer.error or answer.text)}"
+    return f"refuses {', '.join(named)}" + ("; the server shows the line" if lines else "")
 
 
 def _cell(one: Answered | None) -> str:
     if one is None:
         return "–"
-    text = f"{one.tools} tools, `{one.called}`" if one.is_good else one.error
-    return " ".join(text.replace("|", "/").split())[:160]
+    if not one.is_good:
+        return _short(one.error)
+    return f"{one.tools} tools, `{one.called}`" + (" (an error of the tool)" if one.is_error else "")
 
 
-async def _both(root: Path, entry: Entry, places: Mapping[str, str]) -> tuple[Answered, Answered | None]:
-    """Outside first; inside only if it answers there."""
-    outside = await _tried(root / f"{entry.name}-outside", entry, places, None)
-    if not outside.is_good:
-        return outside, None
-    inside = await _tried(root / f"{entry.name}-inside", entry, places, "on")
-    if inside.is_good and (": " in inside.called) and (": " not in outside.called):
-        inside = Answered(inside.tools, inside.called, f"an error that is not there outside: {inside.called}")
-    return outside, inside
+def _short(text: str) -> str:
+    return " ".join(text.replace("|", "/").split())[:240]
 
 
-async def _tried(root: Path, entry: Entry, places: Mapping[str, str], sandbox: str | None) -> Answered:
+async def _tried(
+    root: Path, entry: Entry, places: Mapping[str, str], sandbox: Any, env: Mapping[str, str] | None = None
+) -> Answered:
     try:
-        return await answered(root, entry, places, sandbox)
+        return await answered(root, entry, places, sandbox, env)
     except (AssertionError, TimeoutError, KeyError, ValueError) as exc:
         return Answered(error=f"{type(exc).__name__}: {exc}"[:300])
 
 
+async def _run(root: Path, chosen: Iterable[Entry], tally: Tally, together: int) -> None:
+    """Tries all servers, some at a time; their files are gone behind each."""
+    waiting = deque(chosen)
+
+    async def work() -> None:
+        while waiting:
+            entry = waiting.popleft()
+            folder = root / entry.name
+            folder.mkdir()
+            await tally.try_server(folder, entry)
+            await anyio.to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(together):
+            tasks.start_soon(work)
+
+
 def main() -> int:
     parser = arguments("sandbox.real", __doc__)
-    parser.add_argument("--only", default="", help="servers with this in their names or packages")
+    parser.add_argument("--only", default="", help="servers with one of these in their names or packages: A,B")
+    parser.add_argument("--net", action="store_true", help="those that use the network, under net: [hosts]")
+    parser.add_argument("--together", type=int, default=2, help="servers at a time")
     given = parser.parse_args()
-    chosen = [one for one in entries() if given.only in one.name or given.only in one.package]
-    lines = ["| server | package | without a sandbox | `sandbox: on` |", "| --- | --- | --- | --- |"]
-    counts = [0, 0]
-    faults = []
+    words = given.only.split(",")
+    chosen = [one for one in entries() if any(word in one.name or word in one.package for word in words)]
+    chosen = [one for one in chosen if one.net is not None or not given.net]
+    tally = NetworkTally() if given.net else Tally()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     with TemporaryDirectory(prefix="sandbox-real-", ignore_cleanup_errors=True) as folder:
-        root = Path(folder)
-        places = _home(root)
-        os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        for entry in chosen:
-            outside, inside = anyio.run(_both, root, entry, places)
-            lines.append(_line(entry, outside, inside))
-            say(lines[-1])
-            counts[0] += outside.is_good
-            counts[1] += inside is not None and inside.is_good
-            for name in (f"{entry.name}-outside", f"{entry.name}-inside"):
-                shutil.rmtree(root / name, ignore_errors=True)
-    if counts[1] < SHARE * counts[0]:
-        faults.append(f"{counts[1]} of {counts[0]} servers answer in a sandbox, {SHARE:.0%} have to")
-    summary = f"{len(chosen)} servers, {counts[0]} answer outside of a sandbox, {counts[1]} of them inside"
-    return reported([*lines, "", summary], faults)
+        anyio.run(_run, Path(folder), chosen, tally, given.together)
+    rows = [tally.rows[one.name] for one in chosen]
+    lines = [f"| {' | '.join(tally.head)} |", f"|{' --- |' * len(tally.head)}", *rows, ""]
+    return reported([*lines, tally.summary(len(chosen))], tally.faults)
 
 
 if __name__ == "__main__":

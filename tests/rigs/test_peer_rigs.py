@@ -1,6 +1,7 @@
 """One short case of each rig that puts other servers or clients around a hub; `make proof` runs them all."""
 
 import re
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import anyio
+import httpx2
 import pytest
 from msgspec.structs import replace
 
@@ -38,8 +40,9 @@ from rigs.hostile_clients.doors import DOORS
 from rigs.sandbox.cases import KINDS, WORKING
 from rigs.sandbox.hostile.calls import ESCAPES
 from rigs.sandbox.hostile.server import MODULES as ESCAPE_MODULES
-from rigs.sandbox.real import entries
+from rigs.sandbox.real import NETWORKED, entries
 from rigs.sandbox.spaces import can_have_namespaces
+from rigs.sandbox.stand_in import stand_in
 from rigs.sandbox.world import HOSTILE
 from tests.upstreams import faults
 
@@ -95,8 +98,22 @@ def _is_written(name: str, text: str) -> bool:
 
 def test_pinned_servers_have_a_version_and_a_registry() -> None:
     servers = entries()
-    assert len(servers) == 60 and len({one.package for one in servers}) == 60
+    assert len(servers) == len({one.package for one in servers}) >= 60
     assert all(re.fullmatch(r"(npm|pypi):[@\w./-]+", one.package) and one.version[0].isdigit() for one in servers)
+    networks = [one.net for one in servers if one.net is not None]
+    assert len(networks) >= NETWORKED and all(one.hosts and one.tool and one.client for one in networks)
+
+
+async def test_stand_in_answers_for_a_name_by_https_and_writes_it_down(tmp_path: Path) -> None:
+    answers = {"api.example/v1?": "[1]", "api.example/v1": '{"word": "{canary}"}'}
+    with anyio.fail_after(30):
+        async with stand_in(tmp_path, answers) as world:
+            trust = ssl.create_default_context(cafile=str(world.certificates))
+            async with httpx2.AsyncClient(proxy=world.url, verify=trust, trust_env=False) as client:
+                texts = [(await client.get(f"https://{name}")).text for name in ("api.example/v1", "other.example/")]
+                texts.append((await client.get("http://plain.example/robots.txt")).text)
+    assert texts[0] == "[1]" and world.canary in texts[1] and texts[2].startswith("User-agent")
+    assert world.requests == [("api.example", "/v1"), ("other.example", "/"), ("plain.example", "/robots.txt")]
 
 
 def test_every_mode_of_the_fixture_and_every_sort_of_garbage_is_a_bad_server() -> None:

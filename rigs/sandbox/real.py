@@ -23,6 +23,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import httpx2
 
 from rigs.report import arguments, reported, say
 from rigs.sandbox.stand_in import StandIn, near_indexes, stand_in
@@ -346,7 +347,7 @@ async def _tried(
 ) -> Answered:
     try:
         return await answered(root, entry, places, sandbox, env)
-    except (AssertionError, TimeoutError, KeyError, ValueError) as exc:
+    except (AssertionError, TimeoutError, KeyError, ValueError, httpx2.TransportError) as exc:
         return Answered(error=f"{type(exc).__name__}: {exc}"[:300])
 
 

@@ -15,7 +15,7 @@ import sys
 import tomllib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +26,7 @@ import anyio.to_thread
 import httpx2
 
 from rigs.report import arguments, reported, say
-from rigs.sandbox.stand_in import StandIn, near_indexes, stand_in
+from rigs.sandbox.stand_in import Network, StandIn, near_indexes, stand_in
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import WAIT
@@ -43,21 +43,9 @@ _SETTINGS = (".npmrc", ".config/pip", ".config/uv")
 _ELSEWHERE = "elsewhere.example"
 """The only host of a rule under which no server of the list gets an answer."""
 _VALUES: Mapping[str, Any] = {"string": "note", "number": 1, "integer": 1, "boolean": False, "array": [], "object": {}}
+_READING = re.compile(r"get|list|read|search|show|describe|status|version|help|info|find|query|current", re.IGNORECASE)
+"""Names of tools that change nothing."""
 _REFUSED = re.compile(r'"event": ?"sandbox_refused"')
-
-
-@dataclass(frozen=True)
-class Network:
-    """A call that uses the network: the hosts that it reaches, the `client` library, and prepared answers of them.
-
-    `answers` are by the beginning of `host/path?query`.
-    """
-
-    hosts: Sequence[str]
-    client: str
-    tool: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    answers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,6 +87,7 @@ class Answered:
 
     tools: int = 0
     called: str = ""
+    arguments: Mapping[str, Any] | None = None
     error: str = ""
     is_error: bool = False
     text: str = ""
@@ -130,18 +119,23 @@ def filled(value: Any, places: Mapping[str, str]) -> Any:
     return [filled(one, places) for one in value] if isinstance(value, list) else value
 
 
-def chosen_call(entry: Entry, tools: Sequence[Mapping[str, Any]], places: Mapping[str, str]) -> tuple[str, Any]:
-    """The tool that is called, and its arguments. Raises: `LookupError` if there is none."""
+def possible_calls(
+    entry: Entry, tools: Sequence[Mapping[str, Any]], places: Mapping[str, str]
+) -> list[tuple[str, Any]]:
+    """Tools and arguments of which the first that brings no error counts, at most four; empty without tools.
+
+    They are those that only read by their names, without required arguments first; else the first one.
+    """
     if entry.tool:
-        return entry.tool, filled(entry.arguments or {}, places)
-    schemas = [(one["name"], one.get("inputSchema", {})) for one in tools]
-    for name, schema in schemas:
-        if not schema.get("required"):
-            return name, {}
-    if not schemas:
-        raise LookupError("it has no tools")
-    name, schema = schemas[0]
-    return name, {key: _value(schema.get("properties", {}).get(key, {})) for key in schema["required"]}
+        return [(entry.tool, filled(entry.arguments or {}, places))]
+    calls = []
+    for one in tools:
+        schema = one.get("inputSchema", {})
+        required = {key: _value(schema.get("properties", {}).get(key, {})) for key in schema.get("required", ())}
+        calls.append((one["name"], required))
+    calls.sort(key=lambda call: (_READING.search(call[0]) is None, len(call[1])))
+    reading = [call for call in calls if _READING.search(call[0])]
+    return (reading or calls[:1])[:4]
 
 
 def _value(schema: Mapping[str, Any]) -> Any:
@@ -177,17 +171,24 @@ async def _answer(rest: RestClient, entry: Entry, places: Mapping[str, str]) -> 
             error=": ".join(str(report[key]) for key in ("state", "code", "reason") if report.get(key))[:1000]
         )
     tools = (await rest.ask("GET", "/tools")).json()["tools"]
+    answer = Answered(error="it has no tools")
+    for name, values in possible_calls(entry, tools, places):
+        answer = await _called(rest, name, values)
+        if answer.is_good and not answer.is_error:
+            break
+    return replace(answer, tools=len(tools))
+
+
+async def _called(rest: RestClient, name: str, values: Mapping[str, Any]) -> Answered:
     try:
-        name, values = chosen_call(entry, tools, places)
-    except LookupError as exc:
-        return Answered(error=str(exc))
-    with anyio.move_on_after(3 * WAIT):
         response = await rest.call(name, values)
-        if response.status_code != 200:
-            return Answered(len(tools), name, response.text[:300], text=response.text)
-        result = response.json()["result"]
-        return Answered(len(tools), name, is_error=bool(result.get("isError")), text=json.dumps(result))
-    return Answered(error="no answer to a call")
+    except httpx2.TimeoutException:
+        return Answered(error=f"no answer to a call of {name}")
+    if response.status_code != 200:
+        return Answered(called=name, arguments=values, error=response.text[:300], text=response.text)
+    result = response.json()["result"]
+    is_error = bool(result.get("isError"))
+    return Answered(called=name, arguments=values, is_error=is_error, text=json.dumps(result))
 
 
 async def _report(rest: RestClient) -> Mapping[str, Any]:
@@ -230,6 +231,8 @@ class Tally:
         """Outside first; inside only if it answers there."""
         places = home_of(folder)
         outside = await _tried(folder / "outside", entry, places, None)
+        if outside.is_good:
+            entry = replace(entry, tool=outside.called, arguments=outside.arguments)
         inside = await _tried(folder / "inside", entry, places, "on") if outside.is_good else None
         if inside is not None and inside.is_error and not outside.is_error:
             inside = replace(inside, error=f"an error that is not there outside: {inside.text}")
@@ -243,7 +246,7 @@ class Tally:
     async def _line(self, folder: Path, entry: Entry, places: Mapping[str, str]) -> str:
         """The line by which a server answers that did not: with the folders of its call or environment. Else empty."""
         named = json.dumps([entry.arguments, dict(entry.env or {})])
-        folders = [name for name in ("data", "repo") if f"{{{name}}}" in named]
+        folders = [name for name in ("data", "repo") if f"{{{name}}}" in named or places[name] in named]
         retried = await _tried(folder / "inside", entry, places, {"write": [places[name] for name in folders]})
         is_cured = folders and retried.is_good and not retried.is_error
         return f"answers with `write: [{', '.join(f'~/{name}' for name in folders)}]`; else " if is_cured else ""

@@ -7,10 +7,12 @@ import re
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -36,6 +38,20 @@ _INDEXES = ("registry.npmjs.org", "pypi.org", "files.pythonhosted.org")
 _HOST = re.compile(r"https?://(?:[^/@\s]*@)?([\w.-]+)")
 _BROKEN = (OSError, ssl.SSLError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 _TRUST = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A call that uses the network: the hosts that it reaches, the `client` library, and prepared answers of them.
+
+    `answers` are by the beginning of `host/path?query`.
+    """
+
+    hosts: Sequence[str]
+    client: str
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[str, str] = field(default_factory=dict)
 
 
 class StandIn:

@@ -20,7 +20,7 @@ from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confine
 from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import HomeCare, PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
-from mcp_hub.sandbox.network.interface import Proxy, Refusals
+from mcp_hub.sandbox.network.interface import Proxy, Refusals, refused_name
 from mcp_hub.sandbox.places import secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
@@ -131,6 +131,7 @@ class ServerSandbox:
         if self._latest is None or cause.code.startswith("sandbox"):
             return cause
         line = refused_path(cause.reason, self._latest, self._around.home) or self._refused_host()
+        line = line or refused_name(cause.reason, self.rule.net, self._latest.hosts)
         return cause if line is None else Cause("sandbox_refused", f"{line} {cause.reason}")
 
     def _refused_host(self) -> str | None:

@@ -7,6 +7,7 @@ use the proxy, and no server can use the hosts of another one. The process gets 
 is never used, since each `connect` of the process reaches the proxy, whatever it names.
 """
 
+import re
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mcp_hub.addresses import HostRule as HostRule
+from mcp_hub.addresses import normal_host
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide_head
 
@@ -26,6 +28,17 @@ _KEPT: Final = 64
 _TRIES: Final = 8
 """Connections of strangers to the listening end of a pair that are closed before the pair is given up."""
 _LONGEST: Final = 256
+_NO_NAME: Final = re.compile(
+    r"EAI_AGAIN|ENOTFOUND|in name resolution|[Nn]ame or service not known|[Cc]ould not resolve host|no such host"
+    r"|failed to lookup address|[Ff]ailed to resolve|lookup [\w.-]+(?: on \S+)?: "
+)
+"""The words of resolvers: those of Node.js, Python, curl, Rust and Go."""
+_LOOKED_UP: Final = re.compile(
+    r"(?:ENOTFOUND |EAI_AGAIN |hostname: '|host=['\"]|[Rr]esolve(?: host:?)? ['\"]?|connect to host |lookup (?!address)|://)"
+    r"([\w-][\w.-]{0,252})"
+)
+"""A host in such a message, or near it."""
+_MOST_LINES: Final = 200
 
 
 class RefusedTarget(msgspec.Struct, frozen=True):
@@ -87,6 +100,26 @@ class Refusals:
     def latest(self) -> list[RefusedTarget]:
         """The newest first."""
         return list(reversed(self._latest))
+
+
+def refused_name(text: str, net: str, hosts: Sequence[HostRule]) -> str | None:
+    """A sentence about a name that a server could not look up, by its output, with the line to add. None without one.
+
+    Under `net: none` or `net: [hosts]` no process resolves names: the proxy does, for those that use it. The server
+    has written the name.
+    """
+    lines = text.splitlines()[-_MOST_LINES:]
+    if net == "any" or not any(map(_NO_NAME.search, lines)):
+        return None
+    lines.sort(key=lambda line: _NO_NAME.search(line) is None)  # the names in the same line first
+    names = (normal_host(match[1]) for line in lines for match in _LOOKED_UP.finditer(line))
+    host = next((name for name in names if name is not None and not name.isdecimal()), None)
+    if host is None:
+        return "The sandbox refuses to look up names. If the server may, add the hosts that it needs to net."
+    if any(rule.matches(host, port) for rule in hosts for port in rule.ports):
+        reason = "its sandbox allows that host by the proxy of HTTPS_PROXY alone, which the server ignores"
+        return f"The server looked up {host} itself, and {reason}. Does it have an option for a proxy?"
+    return f'The sandbox refuses to look up {host}. If the server may, add "{host}" to net of its sandbox.'
 
 
 class Proxy(Protocol):

@@ -36,8 +36,7 @@ SHARE = 0.75
 """Of the servers that answer outside, those that have to answer inside."""
 NETWORKED = 10
 """Servers that have to get the answer of the stand-in under `net: [hosts]`."""
-_START = 240.0
-"""Seconds for a start with its download."""
+_START = 240.0  # with its download
 _SETTINGS = (".npmrc", ".config/pip", ".config/uv")
 """What names the package indexes of this machine."""
 _ELSEWHERE = "elsewhere.example"
@@ -45,6 +44,7 @@ _ELSEWHERE = "elsewhere.example"
 _VALUES: Mapping[str, Any] = {"string": "note", "number": 1, "integer": 1, "boolean": False, "array": [], "object": {}}
 _READING = re.compile(r"get|list|read|search|show|describe|status|version|help|info|find|query|current", re.IGNORECASE)
 """Names of tools that change nothing."""
+_DENIED = re.compile(r"EACCES|EPERM|permission denied|not permitted|read-only file system", re.IGNORECASE)
 _REFUSED = re.compile(r'"event": ?"sandbox_refused"')
 
 
@@ -57,6 +57,7 @@ class Entry:
     version: str
     args: Sequence[str] = ()
     command: str = ""
+    beside: Sequence[str] = ()
     env: Mapping[str, str] | None = None
     tool: str = ""
     arguments: Mapping[str, Any] | None = None
@@ -68,7 +69,8 @@ class Entry:
         if registry == "npm":
             line = ["npx", "-y", f"{package}@{self.version}"]
         else:
-            line = ["uvx", "--from", f"{package}=={self.version}", self.command or package]
+            beside = [word for one in self.beside for word in ("--with", one)]
+            line = ["uvx", *beside, "--from", f"{package}=={self.version}", self.command or package]
         args = [*line[1:], *(str(filled(one, places)) for one in self.args)]
         return {
             "command": line[0],
@@ -97,6 +99,11 @@ class Answered:
     @property
     def is_good(self) -> bool:
         return not self.error
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a file may have been refused: some servers say so in a result that is no error."""
+        return self.is_error or _DENIED.search(self.text) is not None
 
 
 def entries(path: Path = LIST) -> list[Entry]:
@@ -234,7 +241,7 @@ class Tally:
         if outside.is_good:
             entry = replace(entry, tool=outside.called, arguments=outside.arguments)
         inside = await _tried(folder / "inside", entry, places, "on") if outside.is_good else None
-        if inside is not None and inside.is_error and not outside.is_error:
+        if inside is not None and inside.is_refused and not outside.is_refused:
             inside = replace(inside, error=f"an error that is not there outside: {inside.text}")
         self.outside += outside.is_good
         self.inside += inside is not None and inside.is_good
@@ -248,7 +255,7 @@ class Tally:
         named = json.dumps([entry.arguments, dict(entry.env or {})])
         folders = [name for name in ("data", "repo") if f"{{{name}}}" in named or places[name] in named]
         retried = await _tried(folder / "inside", entry, places, {"write": [places[name] for name in folders]})
-        is_cured = folders and retried.is_good and not retried.is_error
+        is_cured = folders and retried.is_good and not retried.is_refused
         return f"answers with `write: [{', '.join(f'~/{name}' for name in folders)}]`; else " if is_cured else ""
 
     def add(self, entry: Entry, *cells: str) -> None:

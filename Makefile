@@ -121,7 +121,8 @@ hostile: $(STAMP)
 attacks: $(STAMP)
 	$(BIN)/python -m rigs.attacks $(if $(findstring --,$(ATTACKS)),,--check docs/attacks.md) $(ATTACKS)
 
-# SANDBOX='--write docs/escapes.md': replaces the table of the page; below ABI 6 of Landlock only signals get through
+# SANDBOX='--write docs/escapes.md': replaces the table of the page; below ABI 6 of Landlock only signals get through.
+# Public servers in a sandbox, which takes an hour: .venv/bin/python -m rigs.sandbox.real [--net] [--only NAME,NAME]
 sandbox: $(STAMP)
 	$(BIN)/python -m rigs.sandbox $(if $(findstring --,$(SANDBOX)),,--check docs/escapes.md) $(SANDBOX)
 	$(if $(SANDBOX),,for abi in 1 2 3 4 5; do $(BIN)/python -m rigs.sandbox --abi $$abi || exit 1; done)

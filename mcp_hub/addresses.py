@@ -75,6 +75,12 @@ class HostRule(msgspec.Struct, frozen=True):
     ports: tuple[int, ...] = USUAL_PORTS
     is_private: bool = False
 
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The entries of `net` that allow the same: one for the usual ports, else one for each port."""
+        ports = (None,) if self.ports == USUAL_PORTS else self.ports
+        return tuple(authority_of(self.host, port) for port in ports)
+
     def matches(self, host: str, port: int) -> bool:
         """Whether it allows a host, in the form of `normal_host`, and a port."""
         if port not in self.ports:

@@ -181,6 +181,13 @@ class LogFlow(msgspec.Struct, frozen=True):
     kept: int = 0
 
 
+class SandboxState(msgspec.Struct, frozen=True):
+    """The sandbox of a server: as its latest start has it, `pending` before that, and the refusals so far."""
+
+    state: Literal["on", "absent", "pending"]
+    refused: int
+
+
 class UpstreamStatus(msgspec.Struct, frozen=True):
     """The state of an upstream at one moment, for people; `reason` says why it is not ready, `code` is its code.
 
@@ -190,7 +197,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     not messages, with the last one. `second` is the connection in the server's other era, where there is one beside.
     `scope` is `session` or `call` for one with a process for each. `asks`: the server asks its callers and does not say
     which one, so that others wait for the answer. `unsteady` has a sentence about each list that is never
-    twice the same.
+    twice the same. Upstreams do not know their `sandbox`; the state of the whole hub has it.
     """
 
     server: str
@@ -213,6 +220,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     scope: str = ""
     asks: bool = False
     unsteady: tuple[str, ...] = ()
+    sandbox: SandboxState | None = None
 
 
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:

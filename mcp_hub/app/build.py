@@ -363,7 +363,7 @@ def build(
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), applier)
-    status = HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up)
+    status = HubStatus(current, hub, applier, approvals, reloader, lambda: watchdog.has_given_up)
     operations = Admin(reloader, applier, status)
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,

@@ -6,13 +6,15 @@ Everything is sampled when somebody asks. Texts of servers are masked, and cut w
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import anyio
 import anyio.to_thread
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
+from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import executor_server, view_rules
 from mcp_hub.app.limits import Current
 from mcp_hub.app.reload import Reloader
@@ -28,16 +30,29 @@ from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.hub import Figures, HubPort
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, SecondConnection, ServerInfo, UnapprovedInfo
+from mcp_hub.protocol.rest.servers import (
+    FlagInfo,
+    LastReload,
+    RefusedInfo,
+    SandboxInfo,
+    SecondConnection,
+    ServerInfo,
+    TrafficInfo,
+    UnapprovedInfo,
+)
 from mcp_hub.protocol.shape.stream_events import timestamp
-from mcp_hub.types import LAST_OUTPUT, JsonObject, Kind, StoreState, UpstreamState, UpstreamStatus
+from mcp_hub.types import LAST_OUTPUT, JsonObject, Kind, SandboxState, StoreState, UpstreamState, UpstreamStatus
+
+if TYPE_CHECKING:
+    from mcp_hub.sandbox.network.interface import RefusedTarget
+    from mcp_hub.sandbox.server import ServerSandbox
 
 _LINES: Final = 20
 """Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
 _TEXT: Final = 500
 """Characters of one text of a server."""
 _MOST: Final = 100
-"""Warnings, flags and unapproved texts of one server; `mcp-hub approve` and `doctor` have all."""
+"""Warnings, flags, unapproved texts and paths of one server; `approve`, `doctor` and `sandbox` have all."""
 
 
 _Found = TypeVar("_Found", UnapprovedTool, Flagged, Quarantined)
@@ -50,7 +65,7 @@ class HubStatus(msgspec.Struct):
 
     current: Current
     hub: HubPort
-    upstreams: Mapping[str, Upstream]
+    applier: Applier
     approvals: Approvals
     reloader: Reloader
     is_unguarded: Callable[[], bool]
@@ -87,6 +102,8 @@ class HubStatus(msgspec.Struct):
         servers = self.current.settings.servers
         # that of executors belongs to no file: it is there as soon as a program has registered tools
         every = [one for one in self.hub.statuses() if one.server in servers or any(self.entries(one.server).values())]
+        if sandboxes := self._sandboxes:
+            every = [_with_sandbox(status, sandboxes.get(status.server)) for status in every]
         if profile is None:
             return every
         chosen = self.hub.catalog.rules(profile).servers
@@ -110,7 +127,7 @@ class HubStatus(msgspec.Struct):
             settings, view = self.current.settings, self.hub.catalog.view(None)
             if self._unmatched[0] is not settings or self._unmatched[1] is not view:
                 absent = [name for name, own in settings.servers.items() if not own.enabled]
-                listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
+                listed = [snapshot for own in self._upstreams.values() if (snapshot := own.snapshot()) is not None]
                 look = partial(unmatched, listed, view_rules(settings), [*absent, executor_server(settings)])
                 found = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
                 self._unmatched = settings, view, found
@@ -125,7 +142,7 @@ class HubStatus(msgspec.Struct):
 
     def entries(self, server: str) -> Mapping[Kind, int]:
         """Counts of the server's last lists, by kind."""
-        snapshot = self.upstreams[server].snapshot()
+        snapshot = self._upstreams[server].snapshot()
         return {} if snapshot is None else {kind: len(own) for kind, own in snapshot.lists.items()}
 
     def unapproved(self) -> Iterator[tuple[str, str]]:
@@ -142,12 +159,21 @@ class HubStatus(msgspec.Struct):
         own = self.reloader
         return own.applied, own.failed, None if own.last is None else own.last.at
 
+    @property
+    def _upstreams(self) -> Mapping[str, Upstream]:
+        return self.applier.upstream_set.upstreams
+
+    @property
+    def _sandboxes(self) -> Mapping[str, "ServerSandbox"]:
+        """Those of the servers that have one."""
+        return self.applier.sources.sandboxes
+
     async def _flags(self) -> Grouped[Flagged]:
         """By server; looked for in a worker thread, and only when the lists are others: 10,000 tools take seconds."""
         async with self._turn:
             view = self.hub.catalog.view(None)  # looks at the tools, and so judges them
             if self._flagged[0] is not view:
-                inspect, texts = self._inspector.inspect, inspected(view, self.upstreams)
+                inspect, texts = self._inspector.inspect, inspected(view, self._upstreams)
                 found = await anyio.to_thread.run_sync(inspect, *texts, abandon_on_cancel=True)
                 self._flagged = view, _grouped(found)
             return self._flagged[1]
@@ -181,16 +207,13 @@ class HubStatus(msgspec.Struct):
             warnings=[_safe(text) for text in missing[:_MOST]],
             quarantined=max(min(len(missing), _MOST) - len(status.warnings), 0),
             unsteady=list(status.unsteady),
-            unapproved=[
-                UnapprovedInfo(_safe(own.tool), own.kind, list(own.members), own.is_held)
-                for own in unapproved.get(status.server, ())[:_MOST]
-                if own.kind != "unconfirmed"  # a hub does not report these; `mcp-hub approve` finds them
-            ],
+            unapproved=_unapproved(unapproved.get(status.server, ())),
             flags=[_flag(own) for own in flagged.get(status.server, ())[:_MOST]],
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],
             second=UNSET if status.second is None else _second(status.second),
             logs=status.logs or UNSET,
             scope=status.scope or "shared",
+            sandbox=_sandbox(self._sandboxes.get(status.server), status.sandbox),
         )
 
 
@@ -214,6 +237,57 @@ def _second(status: UpstreamStatus) -> SecondConnection:
         reason=UNSET if status.reason is None else _reason(status.reason),
         code=UNSET if status.code is None else status.code,
     )
+
+
+def _with_sandbox(status: UpstreamStatus, sandbox: "ServerSandbox | None") -> UpstreamStatus:
+    if sandbox is None:
+        return status
+    state: Literal["on", "absent", "pending"] = "pending" if sandbox.latest is None else "on"
+    return replace(status, sandbox=SandboxState("absent" if sandbox.absence else state, sandbox.refusals.total))
+
+
+def _sandbox(sandbox: "ServerSandbox | None", state: SandboxState | None) -> SandboxInfo | UnsetType:
+    if sandbox is None or state is None:
+        return UNSET
+    rule, latest, refusals = sandbox.rule, sandbox.latest, sandbox.refusals
+    hosts = rule.hosts if latest is None else latest.hosts
+    traffic = refusals.traffic
+    return SandboxInfo(
+        state=state.state,
+        net=rule.net,
+        refused=state.refused,
+        reason=_safe(sandbox.absence) if sandbox.absence else UNSET,
+        shrinks=latest.shrinks if latest is not None and latest.shrinks else UNSET,
+        hosts=[entry for host in hosts for entry in host.entries],
+        sockets=[] if latest is None else _listed(latest.sockets),
+        home=UNSET if latest is None else _safe(latest.variables["HOME"]),
+        read=[] if latest is None else _listed(latest.readable),
+        write=[] if latest is None else _listed(latest.writable),
+        latest=[*map(_refused, refusals.latest())],
+        traffic=TrafficInfo(traffic.connections, traffic.open, traffic.sent, traffic.received)
+        if rule.net == "hosts"
+        else UNSET,
+    )
+
+
+def _listed(paths: Sequence[str]) -> list[str]:
+    return [_safe(path) for path in paths[:_MOST]]
+
+
+def _refused(refused: "RefusedTarget") -> RefusedInfo:
+    key, entry = (refused.key, refused.entry) if refused.entry else (UNSET, UNSET)
+    return RefusedInfo(
+        refused.kind, refused.target, refused.reason, timestamp(refused.at), refused.count, key, entry
+    )  # fmt: skip
+
+
+def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
+    """Those that a hub reports: of texts that are not confirmed yet, `mcp-hub approve` does."""
+    return [
+        UnapprovedInfo(_safe(tool.tool), tool.kind, list(tool.members), tool.is_held)
+        for tool in tools[:_MOST]
+        if tool.kind != "unconfirmed"
+    ]
 
 
 def _flag(own: Flagged) -> FlagInfo:

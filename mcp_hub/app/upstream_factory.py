@@ -62,7 +62,6 @@ _READING: Final = 10.0
 _IDLE: Final = 600.0
 """`idle_stop` in seconds where it is not set: of a server that is started when it is needed, as it will be again."""
 
-
 MakeSpec = Callable[[str | None], StdioSpec | Awaitable[StdioSpec]]
 """Makes a process for a client in that folder."""
 
@@ -107,7 +106,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
-        server = settings.servers[name]
+        server, sandbox = settings.servers[name], self.sandboxes.pop(name, None)
         if (cause := settings.failure(name)) is not None:
             return LocalUpstream(name, cause)
         if not server.enabled:
@@ -118,7 +117,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             return FolderUpstream(name, server.skills, self.changes, self.gate)
         eras = self._eras(server)
         if server.url is None:
-            spec = self._specs(settings, name, server)
+            spec = self._specs(settings, name, server, sandbox)
             connect: Connect = partial(StdioConnection, name, partial(spec, None), eras, self.watchdog, self.turn)
         else:
             connect = self._remote(name, settings, server, server.url, eras)
@@ -202,12 +201,13 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         """The headers with the outputs of commands in them. Raises `LookupFailed`."""
         return (await self._filled(name, server, since)).sent_headers()
 
-    def _specs(self, settings: Settings, name: str, server: ServerSettings) -> MakeSpec:
-        self.sandboxes.pop(name, None)
+    def _specs(
+        self, settings: Settings, name: str, server: ServerSettings, sandbox: "ServerSandbox | None"
+    ) -> MakeSpec:
         if settings.effective(name).sandbox.mode != "off":
             from mcp_hub.app.attached.sandboxes import server_sandbox
 
-            self.sandboxes[name] = server_sandbox(settings, name, self.env, self.starts)
+            self.sandboxes[name] = server_sandbox(settings, name, self.env, self.starts, sandbox)
         output = None if self.logs is None else partial(self.logs.output, name)
         spec = partial(self._spec, settings, name, server, output)
         return partial(self._spec_with_outputs, spec, name, server, self.clock.now()) if server.command_texts else spec

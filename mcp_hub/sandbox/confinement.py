@@ -9,7 +9,7 @@ import ctypes
 import marshal
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -39,6 +39,8 @@ _GET_VERSION: Final = 1
 ABI_LIMIT: Final = "MCP_HUB_TEST_LANDLOCK_ABI"
 """A variable for tests: the hub behaves as on a kernel whose Landlock is not newer than this. It only takes away."""
 _SIGNALS_SINCE: Final = 6
+_USUAL: Final = ("/dev/", "/etc/")
+"""Beginnings of paths that are not listed one by one."""
 
 
 class Unsupported(Exception):
@@ -79,6 +81,19 @@ class Confinement(msgspec.Struct, frozen=True):
     def shrinks(self) -> str:
         """A sentence about what this kernel cannot close; empty from ABI 6 on."""
         return "" if self.abi >= _SIGNALS_SINCE else "this kernel lets it send signals to other processes of the user"
+
+    @property
+    def writable(self) -> list[str]:
+        """The paths that the server may write, without devices."""
+        return [grant.path for grant in self._granted() if grant.access & WRITE_FILE]
+
+    @property
+    def readable(self) -> list[str]:
+        """The other paths that it may read, without those of each server in `/dev` and `/etc`."""
+        return [grant.path for grant in self._granted() if not grant.access & WRITE_FILE]
+
+    def _granted(self) -> Iterator[PathRight]:
+        return (grant for grant in self.grants if not grant.path.startswith(_USUAL))
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """The environment of the server, from the one that it would have without a sandbox."""

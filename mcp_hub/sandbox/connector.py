@@ -26,6 +26,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import Confinement
 from mcp_hub.sandbox.filters import ARCHITECTURES, EACCES
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, loopback_pair
+from mcp_hub.sandbox.places import why_closed
 
 log = get_logger(__name__)
 
@@ -205,7 +206,9 @@ class SocketConnector:
         real = os.path.realpath(path) if path else ""
         allowed = next((listed for listed in self._confinement.sockets if listed == real), None)
         if allowed is None:
-            self._refusals.note("socket", path, "it is not among the sockets of the rule")
+            reason = why_closed(path) if path else "the address is not a path"
+            entry = "" if reason is not None or not os.path.isabs(path) else path
+            self._refusals.note("socket", path, reason or "it is not among the sockets of the rule", entry)
             raise OSError(EACCES, "not listed")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

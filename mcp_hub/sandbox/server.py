@@ -20,7 +20,7 @@ from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confine
 from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import HomeCare, PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
-from mcp_hub.sandbox.network.interface import Proxy, Refusals, refused_name
+from mcp_hub.sandbox.network.interface import Proxy, Refusals, RefusedKind, refused_name
 from mcp_hub.sandbox.places import secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
@@ -43,6 +43,7 @@ class ServerSandbox:
     """Prepares each start of a server. `private` is the folder of its private home.
 
     Where the system has no sandbox and the rule only prefers one, the server starts without, and `absence` says why.
+    `latest` is that of the latest start in it: None before the first one, and after one without.
     """
 
     def __init__(
@@ -51,21 +52,25 @@ class ServerSandbox:
     ) -> None:  # fmt: skip
         self.server = server
         self.rule = rule
-        self.refusals = Refusals()
+        self.refusals = Refusals(server)
         self.absence = ""
         self._private = PrivateHome(private)
         self._around = around
         self._make_proxy = make_proxy
-        self._latest: Confinement | None = None
+        self.latest: Confinement | None = None
         self._refused_before = 0
         self._care = HomeCare(server, self._private)
+
+    def has_same_rule(self, sandbox: "ServerSandbox") -> bool:
+        """Whether it confines each start as that one does."""
+        return (self.rule, self._around, self._private) == (sandbox.rule, sandbox._around, sandbox._private)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks for a list of servers."""
         absence = f"runs without a sandbox: {self.absence}" if self.absence else ""
         large = f"its private home {self._private.folder} is larger than 4 GiB" if self._care.is_large else ""
-        return tuple(filter(None, (absence, self._latest.shrinks if self._latest is not None else "", large)))
+        return tuple(filter(None, (absence, self.latest.shrinks if self.latest is not None else "", large)))
 
     async def begin(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
@@ -95,7 +100,7 @@ class ServerSandbox:
 
         Raises `StartFailed`.
         """
-        self.absence, self._latest, self._refused_before = "", None, self.refusals.total
+        self.absence, self.latest, self._refused_before = "", None, self.refusals.total
         try:
             self._private.make(self._around.home, env)
             confinement = self.resolved(argv, env, cwd, is_spare=is_spare).confinement
@@ -110,7 +115,7 @@ class ServerSandbox:
             raise StartFailed("sandbox_rule", f"sandbox: {problem.key}: {problem}") from None
         except (OSError, Untrusted) as problem:
             raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
-        self._latest = confinement
+        self.latest = confinement
         return SandboxedStart(self, argv[0], confinement, launch, self._proxy())
 
     def _proxy(self) -> Proxy | None:
@@ -128,19 +133,20 @@ class ServerSandbox:
 
     def explain(self, cause: Cause) -> Cause:
         """The cause of a failed start, as `sandbox_refused` if the latest one met a refusal of a path or host."""
-        if self._latest is None or cause.code.startswith("sandbox"):
+        if self.latest is None or cause.code.startswith("sandbox"):
             return cause
-        line = refused_path(cause.reason, self._latest, self._around.home) or self._refused_host()
-        line = line or refused_name(cause.reason, self.rule.net, self._latest.hosts)
+        line = refused_path(cause.reason, self.latest, self._around.home, self.refusals) or self._refused_host()
+        line = line or refused_name(cause.reason, self.rule.net, self.latest.hosts)
         return cause if line is None else Cause("sandbox_refused", f"{line} {cause.reason}")
 
     def _refused_host(self) -> str | None:
         if self.refusals.total == self._refused_before:
             return None
         latest = self.refusals.latest()[0]
-        key = "sockets" if latest.kind == "socket" else "net"
-        added = "that address" if latest.kind == "address" else "it"
-        return f"The sandbox refused {latest.target} ({latest.reason}). If it may, add {added} to {key} of its sandbox."
+        sentence = f"The sandbox refused {latest.target} ({latest.reason})."
+        if not latest.entry:
+            return sentence
+        return f"{sentence} If it may, add {quoted(latest.entry)} to {latest.key} of its sandbox."
 
 
 class SandboxedStart:
@@ -176,8 +182,8 @@ def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str
     return Launch(confinement, [encoded(word) for word in argv], _encoded(env))
 
 
-def refused_path(text: str, confinement: Confinement, home: str) -> str | None:
-    """A sentence about the first path of an output that the sandbox refuses, with the line to add.
+def refused_path(text: str, confinement: Confinement, home: str, refusals: Refusals) -> str | None:
+    """A sentence about the first path of an output that the sandbox refuses, with the line to add; counts it.
 
     The server has written the path: for a secret place there is no such line.
     """
@@ -191,9 +197,11 @@ def refused_path(text: str, confinement: Confinement, home: str) -> str | None:
             needs_read = confinement.allows(path, READ_DIR if os.path.isdir(path) else READ_FILE) is None
             if not needs_read and confinement.allows(path, WRITE_FILE) is not None:
                 continue
-            key = "read" if needs_read else "write"
+            key: RefusedKind = "read" if needs_read else "write"
             if (secret := secret_of(path, os.path.realpath(home))) is not None:
+                refusals.note(key, path, f"{secret} is secret")
                 return f"The sandbox refuses to {key} {path}, since {secret} is secret. Ask why the server needs it."
+            refusals.note(key, path, "the server's last output names it", path)
             return f"The sandbox refuses to {key} {path}. If it may, add to its sandbox: {key}: [{quoted(path)}]"
     return None
 

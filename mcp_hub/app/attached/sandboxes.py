@@ -23,13 +23,16 @@ from mcp_hub.upstreams.process import commands
 from mcp_hub.upstreams.remote.http_client import proxy
 
 
-def server_sandbox(settings: Settings, name: str, env: Mapping[str, str], starts: StartFolders) -> ServerSandbox:
-    """The sandbox of a server that has one."""
+def server_sandbox(
+    settings: Settings, name: str, env: Mapping[str, str], starts: StartFolders, before: ServerSandbox | None = None
+) -> ServerSandbox:
+    """The sandbox of a server that has one; that of `before`, with its refusals, if the rule is still the same."""
     rule = settings.effective(name).sandbox
     hub = (str(state_dir(env)), platformdirs.user_config_dir("mcp-hub"), *base_folders(env))
     around = Surroundings(str(Path.home()), hub, None if starts.config is None else str(starts.config))
     plain = rule_of(rule.read, rule.write, rule.net, rule.sockets, is_preferred=rule.mode == "prefer")
-    return ServerSandbox(name, plain, starts.home(name), around, partial(HostProxy, via=proxy))
+    fresh = ServerSandbox(name, plain, starts.home(name), around, partial(HostProxy, via=proxy))
+    return before if before is not None and before.has_same_rule(fresh) else fresh
 
 
 def resolved_sandbox(

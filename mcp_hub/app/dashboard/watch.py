@@ -105,7 +105,8 @@ class HubWatch:
     def servers_stamp(self) -> object:
         """Differs when a server is in another state."""
         return self.tools, tuple(
-            (own.server, own.state, own.restarts, own.reason, own.pid, own.stderr[-1:]) for own in self._hub.statuses()
+            (own.server, own.state, own.restarts, own.reason, own.pid, own.stderr[-1:], own.sandbox)
+            for own in self._admin.watch.statuses(None)
         )
 
     def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:

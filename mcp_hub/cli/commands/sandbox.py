@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,15 +14,21 @@ from mcp_hub.app.attached.sandboxes import resolved_sandbox
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli import completion
-from mcp_hub.cli.render.output import put
-from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
+from mcp_hub.cli.access.hub import Reach, run_with_client
+from mcp_hub.cli.access.running import running_hub
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.notices import refused_text
+from mcp_hub.cli.render.output import put, say
+from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, config_path, fail, load_config
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.errors import StartFailed
+from mcp_hub.errors import ConfigError, RpcError, StartFailed
+from mcp_hub.protocol.rest.servers import SandboxInfo
 from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.rules import RuleError
 
-_USUAL = ("/dev/", "/etc/")
-"""Beginnings of paths that are not shown one by one."""
+if TYPE_CHECKING:
+    from mcp_hub.client import HubClient
 
 
 @click.command()
@@ -31,8 +39,8 @@ _USUAL = ("/dev/", "/etc/")
 def sandbox(server: str, action: str | None, target: str | None, config: str | None) -> None:
     """Show the sandbox of SERVER, or test a path or host in it.
 
-    Nothing is started. A server whose sandbox is off is shown with the usual rule. Exit code 1 if the sandbox refuses
-    what is tested.
+    Nothing is started. A server whose sandbox is off is shown with the usual rule. If a hub runs, shows what it has
+    refused to the server. Exit code 1 if the sandbox refuses what is tested.
     """
     if (action is None) != (target is None):
         raise click.UsageError("test needs a path or a host: mcp-hub sandbox SERVER test PATH")
@@ -43,6 +51,8 @@ def sandbox(server: str, action: str | None, target: str | None, config: str | N
         put(f"{server} has no sandbox. With sandbox: on it would have this one:")
     if target is None:
         put("\n".join(_rule(confinement, remarks)))
+        if running_hub(os.path.abspath(config_path(config)), os.environ) is not None:
+            run_with_client(Reach(None, None, config), lambda client: _ask(client, server), operates=True)
         return
     verdicts = list(
         _of_path(confinement, target) if target.startswith(("/", "~", ".")) else _of_host(confinement, target)
@@ -76,15 +86,39 @@ def _resolved(loaded: Loaded, server: str) -> tuple[Confinement, tuple[str, ...]
 
 def _rule(confinement: Confinement, remarks: tuple[str, ...]) -> Iterator[str]:
     """The rule in lines."""
-    grants = [grant for grant in confinement.grants if not grant.path.startswith(_USUAL)]
     yield f"home   {confinement.variables['HOME']}"
-    yield from (f"write  {grant.path}" for grant in grants if grant.access & WRITE_FILE)
-    yield from (f"read   {grant.path}" for grant in grants if not grant.access & WRITE_FILE)
+    yield from (f"write  {path}" for path in confinement.writable)
+    yield from (f"read   {path}" for path in confinement.readable)
     yield "read   /etc, except for keys and passwords"
     hosts = (f"{rule.host} port {' or '.join(map(str, rule.ports))}" for rule in confinement.hosts)
     yield f"net    {', '.join(hosts) if confinement.net == 'hosts' else confinement.net}"
     yield from (f"socket {path}" for path in confinement.sockets)
     yield from (f"note   {remark}" for remark in filter(None, (*remarks, confinement.shrinks)))
+
+
+async def _ask(client: "HubClient", server: str) -> int:
+    """Prints what the sandbox of the server has refused in a running hub; always 0."""
+    try:
+        servers = await client.servers()
+    except (RpcError, ConfigError) as problem:
+        say(f"The running hub does not answer: {with_code(problem) if isinstance(problem, RpcError) else problem}")
+        return 0
+    for status in servers:
+        if status.server == server and status.sandbox:
+            put("\n".join(_refusals(status.sandbox)))
+    return 0
+
+
+def _refusals(sandbox: SandboxInfo) -> Iterator[str]:
+    """The refusals of a running hub in lines, the newest first."""
+    if sandbox.reason:
+        yield f"note   the running hub started the server without a sandbox: {sandbox.reason}"
+    head = f"refused in the running hub: {tables.plural(sandbox.refused, 'attempt')}"
+    yield f"{head}, the latest at different targets:" if sandbox.latest else head
+    for refused in sandbox.latest:
+        seconds = tables.unix_time(refused.at)
+        at = refused.at if seconds is None else f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
+        yield f"       {at}  {refused_text(refused)}{f', {refused.count} times' if refused.count > 1 else ''}"
 
 
 def _of_path(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]]:

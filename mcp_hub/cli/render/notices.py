@@ -13,7 +13,7 @@ from mcp_hub.app.attached.isolation import project_of
 from mcp_hub.app.catalog_rules import overlay_problems
 from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.config.findings import Findings
+from mcp_hub.config.findings import Findings, quoted
 from mcp_hub.config.load.foreign import place_of_servers
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.load.overrides import OVERLAY, read_overlay
@@ -22,11 +22,12 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide, hide_head
-from mcp_hub.protocol.rest.servers import ServerInfo, UnmatchedInfo
+from mcp_hub.protocol.rest.servers import RefusedInfo, ServerInfo, UnmatchedInfo
 
 if TYPE_CHECKING:
     from mcp_hub.config.load.load import Loaded
 
+_VERBS: Final = {"read": "to read ", "write": "to write "}
 _MOST: Final = 10
 """Lines about one server; `mcp-hub approve` and `--json` have all."""
 _LONGEST: Final = 1000
@@ -34,11 +35,15 @@ _LONGEST: Final = 1000
 
 
 def notices(servers: Iterable[ServerInfo]) -> list[ConfigFinding]:
-    """A finding for each text that is not approved and for each flag."""
+    """A finding for each text that is not approved, for each flag, and for a sandbox that has refused something."""
     return [
         ConfigFinding(code, line, path=f"servers.{own.server}")
         for own in servers
-        for code, lines in (("tool_not_approved", _unapproved(own)), ("suspicious_tool", _flags(own)))
+        for code, lines in (
+            ("tool_not_approved", _unapproved(own)),
+            ("suspicious_tool", _flags(own)),
+            ("sandbox_refused", _refusals(own)),
+        )
         for line in lines
     ]
 
@@ -59,6 +64,20 @@ def _flags(own: ServerInfo) -> Iterator[str]:
         yield f"{label_of(flag.tool)}: {flag.where}: {flag.why}{text}"
     if more := _more(own.flags):
         yield f"{plural(more, 'more flag')} of this server"
+
+
+def _refusals(server: ServerInfo) -> Iterator[str]:
+    sandbox = server.sandbox
+    if sandbox and sandbox.refused:
+        newest = "".join(f", last {refused_text(latest)}" for latest in sandbox.latest[:1])
+        refused = plural(sandbox.refused, "attempt")
+        yield f"the sandbox refused {refused}{newest}. Show them: mcp-hub sandbox {quote(server.server)}"
+
+
+def refused_text(refused: RefusedInfo) -> str:
+    """A target that a sandbox refused, on one line, with the entry that allows it."""
+    line = f"{_VERBS.get(refused.kind, '')}{refused.target} ({refused.reason})"
+    return f"{line}; to allow it, add {quoted(refused.entry)} to {refused.key}" if refused.entry else line
 
 
 def _more(found: Sequence[object]) -> int:

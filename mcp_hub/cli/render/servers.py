@@ -74,6 +74,7 @@ def server_data(own: ServerInfo) -> JsonObject:
         "second": to_builtins(own.second) if own.second else None,
         "logs": to_builtins(own.logs) if own.logs else None,
         "scope": own.scope,
+        **({"sandbox": to_builtins(own.sandbox)} if own.sandbox else {}),
     }
 
 

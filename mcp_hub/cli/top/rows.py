@@ -35,7 +35,9 @@ def server_row(own: ServerInfo) -> list[Text]:
     """One server."""
     state = "sleeps" if own.rests else own.state
     tools = (own.offered or {}).get("tool", 0)
-    return [_cell(own.server), _state(state), _cell(tools or ""), _cell(own.restarts or ""), _cell(own.reason or "")]
+    refused = plural(own.sandbox.refused, "attempt") if own.sandbox and own.sandbox.refused else ""
+    why = own.reason or (f"its sandbox refused {refused}: mcp-hub sandbox {own.server}" if refused else "")
+    return [_cell(own.server), _state(state), _cell(tools or ""), _cell(own.restarts or ""), _cell(why)]
 
 
 def call_row(call: CallSummary, now: float) -> list[Text]:

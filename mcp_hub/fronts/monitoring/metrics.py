@@ -104,6 +104,7 @@ class Metrics:
         yield InfoMetricFamily("mcp_hub", "The hub.", {"version": self._version})
         yield from self._of_hub()
         yield from _of_servers(statuses, self._sampled)
+        yield from _of_sandboxes(statuses)
         yield from _of_lists(names, self._sampled)
         yield from _under_way(figures, names)
         yield from _of_calls(figures, names)
@@ -172,6 +173,20 @@ def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterato
             entries.add_metric([own.server, kind.value], count)
         warnings.add_metric([own.server], len(own.warnings))
     yield from (state, failure, up, restarts, listed, entries, warnings)
+
+
+def _of_sandboxes(statuses: Iterable[UpstreamStatus]) -> Iterator[Metric]:
+    """Nothing at all where no server has one."""
+    sandboxes = {status.server: status.sandbox for status in statuses if status.sandbox is not None}
+    if not sandboxes:
+        return
+    within = _gauge("server_sandboxed", "Whether the latest start of a server was in its sandbox.", "server")
+    refused = _counter("sandbox_refusals", "Refused by the sandbox of a server.", "server")
+    for server, sandbox in sandboxes.items():
+        if sandbox.state != "pending":
+            within.add_metric([server], sandbox.state == "on")
+        refused.add_metric([server], sandbox.refused)
+    yield from (within, refused)
 
 
 def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:

@@ -48,6 +48,60 @@ class SecondConnection(Struct, frozen=True, omit_defaults=True):
     code: str | UnsetType = UNSET
 
 
+class RefusedInfo(Struct, frozen=True, omit_defaults=True):
+    """Something that the sandbox of a server refused `count` times, `at` is the last one.
+
+    `kind` is `host`, `address` (of a host that is allowed), `socket`, `read` or `write` (a path), or `rate` (too much
+    at a time). `entry` under `key` of the server's `sandbox` allows it; without them no line does. The texts come from
+    the server: they are escaped, masked and cut.
+    """
+
+    kind: str
+    target: str
+    reason: str
+    at: str
+    count: int
+    key: str | UnsetType = UNSET
+    entry: str | UnsetType = UNSET
+
+
+class TrafficInfo(Struct, frozen=True):
+    """The connections of a server to the hosts of its rule, so far and open, and their bytes in both directions."""
+
+    connections: int
+    open: int
+    sent: int
+    received: int
+
+
+class SandboxInfo(Struct, frozen=True, omit_defaults=True):
+    """The sandbox of a server, as its latest start has it.
+
+    `state` is `on`, `absent` if the system lacks one and the rule only prefers it (`reason` says why), or `pending`
+    before the first start, and after one that failed before its program ran. `shrinks` says what this kernel cannot
+    close. `net` is `any`, `none` or `hosts`, which are the entries in `hosts`. Of the paths to `read` and `write`, and
+    `sockets`, at most 100 each are listed. `refused` counts all refusals since the rule holds; `latest` are the last
+    64 different ones, the newest first. Operators alone see paths, hosts and targets.
+    """
+
+    state: Literal["on", "absent", "pending"]
+    net: Literal["any", "none", "hosts"]
+    refused: int
+    reason: str | UnsetType = UNSET
+    shrinks: str | UnsetType = UNSET
+    hosts: list[str] = []
+    sockets: list[str] = []
+    home: str | UnsetType = UNSET
+    read: list[str] = []
+    write: list[str] = []
+    latest: list[RefusedInfo] = []
+    traffic: TrafficInfo | UnsetType = UNSET
+
+    def without_names(self) -> Self:
+        """The sandbox without paths and hosts of the operator, and without what the server tried to reach."""
+        return replace(self, home=UNSET, hosts=[], sockets=[], read=[], write=[], latest=[])
+
+
 class ServerInfo(Struct, frozen=True, omit_defaults=True):
     """A server now. `reason` says why it is not ready, `code` is its stable code (docs/errors.md).
 
@@ -58,7 +112,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     `quarantined` of them are about malformed definitions, and those in `unsteady` about lists that are never twice the
     same. `second` is the connection in the server's other era, while there are two. `logs` is the rule for log messages
     that name no call, with the number of messages that were sent on to calls and of those that were kept in the hub's
-    log. `scope`: which calls share a process.
+    log. `scope`: which calls share a process. `sandbox` is there for a server that has one.
     """
 
     server: str
@@ -84,14 +138,21 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     second: SecondConnection | UnsetType = UNSET
     logs: LogFlow | UnsetType = UNSET
     scope: str = "shared"
+    sandbox: SandboxInfo | UnsetType = UNSET
 
     def without_output(self) -> Self:
-        """The server without any line that it wrote, which may hold what other principals sent to it."""
-        second = self.second
+        """The server without any line that it wrote, and any host that it tried to reach.
+
+        Both may hold what other principals sent to it.
+        """
+        second, sandbox = self.second, self.sandbox
+        if isinstance(sandbox, SandboxInfo):
+            sandbox = sandbox.without_names()
         if isinstance(second, SecondConnection):
             second = replace(second, reason=_withheld(second.reason))
         warnings = [text.partition(LAST_LINE)[0] for text in self.warnings]
-        return replace(self, stderr=[], reason=_withheld(self.reason), warnings=warnings, second=second)
+        reason = _withheld(self.reason)
+        return replace(self, stderr=[], reason=reason, warnings=warnings, second=second, sandbox=sandbox)
 
 
 def _withheld(reason: str | UnsetType) -> str | UnsetType:

@@ -22,7 +22,7 @@ import msgspec
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_hub.addresses import Address, HostRule, address_of, authority_of, special_kind
-from mcp_hub.sandbox.network.interface import Traffic
+from mcp_hub.sandbox.network.interface import RefusedKind, Traffic
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
 """The addresses of a name, in the order in which they are tried. Raises `OSError` without any."""
@@ -59,8 +59,9 @@ class Denied(Exception):
     """
 
     def __init__(
-        self, status: int, error: str, reason: str, *, kind: str | None = None, target: str = "", entry: str = ""
-    ) -> None:
+        self, status: int, error: str, reason: str, *, kind: RefusedKind | None = None, target: str = "",
+        entry: str = "",
+    ) -> None:  # fmt: skip
         super().__init__(reason)
         self.status = status
         self.error = error

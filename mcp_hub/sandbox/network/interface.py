@@ -10,16 +10,20 @@ is never used, since each `connect` of the process reaches the proxy, whatever i
 import re
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from mcp_hub.addresses import HostRule as HostRule
 from mcp_hub.addresses import normal_host
 from mcp_hub.clock import wall_time
+from mcp_hub.config.findings import on_one_line
+from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+
+log = get_logger(__name__)
 
 PROXY_URL: Final = "http://127.0.0.1:9"
 """The proxy that the variables of a server name: the discard port, where nothing answers without the supervisor."""
@@ -39,16 +43,33 @@ _LOOKED_UP: Final = re.compile(
 )
 """A host in such a message, or near it."""
 _MOST_LINES: Final = 200
+_LOGGED: Final = 64
+"""Refusals of a server that are logged; of later ones the 128th, the 256th and so on."""
+RefusedKind = Literal["host", "address", "socket", "read", "write", "rate"]
+"""`address`: the host is allowed, and its name leads to an address that is not. `rate`: too much at a time."""
+_KEYS: Final[Mapping[RefusedKind, str]] = {
+    "host": "net", "address": "net", "socket": "sockets", "read": "read", "write": "write", "rate": "",
+}  # fmt: skip
 
 
 class RefusedTarget(msgspec.Struct, frozen=True):
-    """Something that the sandbox refused: `kind` is `host`, `address`, `socket` or `rate`, `target` is escaped text."""
+    """Something that the sandbox refused `count` times, the last time `at` these Unix seconds.
 
-    kind: str
+    The texts may come from the server: they are escaped, masked and cut. `entry` under `key` of the rule allows it;
+    empty where no line does, or where it would not be the same text.
+    """
+
+    kind: RefusedKind
     target: str
     reason: str
     at: float
     count: int = 1
+    entry: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the rule that is about it: `net`, `sockets`, `read` or `write`; empty for a limit."""
+        return _KEYS[self.kind]
 
 
 class Traffic(msgspec.Struct):
@@ -77,25 +98,28 @@ class Traffic(msgspec.Struct):
 class Refusals:
     """The latest refusals of one server, at most 64 different ones, each with its count; the sum counts all.
 
-    `traffic` is the part that was not refused.
+    The first 64 are logged, then the 128th, the 256th and so on. `traffic` is the part that was not refused.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, server: str = "") -> None:
         self.total = 0
+        self._server = server
         self.traffic = Traffic()
         self._latest: deque[RefusedTarget] = deque(maxlen=_KEPT)
 
-    def note(self, kind: str, target: str, reason: str) -> None:
-        """Counts a refusal; the texts may come from the server."""
+    def note(self, kind: RefusedKind, target: str, reason: str, entry: str = "") -> None:
+        """Counts a refusal, and logs it if it is not one of many; the texts may come from the server."""
         self.total += 1
-        text = hide_head(target, _LONGEST).encode("unicode_escape").decode()
+        text, because, line = _escaped(target), _escaped(reason), _escaped(entry)
+        if self.total <= _LOGGED or self.total & (self.total - 1) == 0:
+            log.info("sandbox_refused", upstream=self._server, target=text, reason=because, total=self.total)
         count = 1
-        for entry in self._latest:
-            if (entry.kind, entry.target) == (kind, text):
-                count += entry.count
-                self._latest.remove(entry)
+        for earlier in self._latest:
+            if (earlier.kind, earlier.target) == (kind, text):
+                count += earlier.count
+                self._latest.remove(earlier)
                 break
-        self._latest.append(RefusedTarget(kind, text, reason, wall_time(), count))
+        self._latest.append(RefusedTarget(kind, text, because, wall_time(), count, line if line == entry else ""))
 
     def latest(self) -> list[RefusedTarget]:
         """The newest first."""
@@ -120,6 +144,10 @@ def refused_name(text: str, net: str, hosts: Sequence[HostRule]) -> str | None:
         reason = "its sandbox allows that host by the proxy of HTTPS_PROXY alone, which the server ignores"
         return f"The server looked up {host} itself, and {reason}. Does it have an option for a proxy?"
     return f'The sandbox refuses to look up {host}. If the server may, add "{host}" to net of its sandbox.'
+
+
+def _escaped(text: str) -> str:
+    return on_one_line(hide_head(text, _LONGEST))
 
 
 class Proxy(Protocol):

@@ -21,15 +21,13 @@ from anyio.abc import SocketStream
 from mcp_hub.addresses import HostRule
 from mcp_hub.aio import Bell
 from mcp_hub.logs import get_logger
-from mcp_hub.masking import hide, hide_head, visible
+from mcp_hub.masking import hide, visible
 from mcp_hub.sandbox.network.dial import Denied, Dialer, DialLimits, End, Resolve, Via, system_resolver
 from mcp_hub.sandbox.network.interface import Refusals
 from mcp_hub.sandbox.network.requests import PlainExchange, ProxyRequest, parse_head, read_head
 
 log = get_logger(__name__)
 
-_LOGGED: Final = 64
-"""Refusals of a server that are logged; of later ones the 128th, the 256th and so on."""
 _LOOKUPS: Final = 4
 """Names of one server that are resolved at a time, so that a slow name server holds up no other server."""
 _FAREWELL: Final = 2.0
@@ -118,9 +116,9 @@ class HostProxy:
                 return
             await _Session(near, server, hosts, refusals, self._dialer, lookups, self._limits).run()
         except OSError as exc:
-            log.debug("sandbox_connection_ended", server=server, reason=str(exc))
+            log.debug("sandbox_connection_ended", upstream=server, reason=str(exc))
         except Exception:
-            log.exception("sandbox_connection_failed", server=server)
+            log.exception("sandbox_connection_failed", upstream=server)
         finally:
             self._end(connection)
 
@@ -230,13 +228,9 @@ class _Session:
         return exchange.behind is not None
 
     async def _refuse(self, denied: Denied) -> None:
-        """Notes, logs and answers it; waits for the server to close, so that the answer arrives."""
+        """Notes and answers it; waits for the server to close, so that the answer arrives."""
         if denied.kind is not None:
-            self._refusals.note(denied.kind, denied.target, denied.reason)
-            total = self._refusals.total
-            if total <= _LOGGED or total & (total - 1) == 0:
-                target = hide_head(denied.target, 256)
-                log.info("sandbox_refused", server=self._server, target=target, reason=denied.reason, total=total)
+            self._refusals.note(denied.kind, denied.target, denied.reason, denied.entry)
         with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(_FAREWELL):
             await self._near.send(answer_to(denied, self._server, is_head=self._is_head))
             await self._near.send_eof()

@@ -15,13 +15,14 @@ from mcp_hub.cli.clients.files.installed import client_installs
 from mcp_hub.config.load.load import load
 from mcp_hub.protocol.rest.overview import DashboardMode
 from tests.unit.fronts import local_hub
-from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, Response, RestPeer
+from tests.unit.fronts.rest_peer import ALICE, BOB, ELSEWHERE, NARROW, OPERATOR, Response, RestPeer
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 TOKENS = [
     {"token": ALICE, "principal": "alice"},
     {"token": BOB, "principal": "bob"},
     {"token": NARROW, "principal": "alice", "profile": "narrow"},
+    {"token": ELSEWHERE, "principal": "alice", "profile": "elsewhere"},
     {"token": OPERATOR, "principal": "olga", "operator": True},
 ]
 
@@ -54,7 +55,7 @@ async def dashboard_hub(
     http = {"allowed_origins": ["https://friend.example"], "cors": ["https://reader.example"], **hub.pop("http", {})}
     settings = {
         "servers": {"local": {"local": f"{local_hub.__name__}:current.registry"}, **(servers or {})},
-        "profiles": {"narrow": {"tools": {"allow": ["echo", "hold"]}}},
+        "profiles": {"narrow": {"tools": {"allow": ["echo", "hold"]}}, "elsewhere": {"servers": ["local"]}},
         "hub": {
             "prefix": "never", "store": {"type": "memory"}, "http": http,
             "tokens": TOKENS if tokens else [], **hub,

@@ -11,7 +11,7 @@ import mcp_hub
 from mcp_hub.sandbox import rules as module
 from mcp_hub.sandbox.confinement import READ, SHARED, WRITE, WRITE_FILE, Confinement
 from mcp_hub.sandbox.home import PrivateHome
-from mcp_hub.sandbox.network.interface import HostRule, refused_name
+from mcp_hub.sandbox.network.interface import HostRule, Refusals, refused_name
 from mcp_hub.sandbox.places import programs_at
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.server import refused_path
@@ -251,7 +251,7 @@ def test_the_line_to_add_is_for_the_path_that_was_refused(home: Path) -> None:
         "EACCES /no/such/folder/x": None,
     }
     for output, line in outputs.items():
-        sentence = refused_path(output, confinement, str(home))
+        sentence = refused_path(output, confinement, str(home), Refusals())
         assert (line is None and sentence is None) or (sentence is not None and line is not None and line in sentence)
 
 

@@ -107,7 +107,11 @@ def report_data(found: HubReport, now: float) -> JsonObject:
         }
         for hub in found.hubs
     ]
-    states = [{"server": own.server, "state": own.state, "code": own.code or None} for own in found.servers]
+    states = [
+        {"server": own.server, "state": own.state, "code": own.code or None}
+        | ({"refused": own.sandbox.refused} if own.sandbox else {})
+        for own in found.servers
+    ]
     problem = hide(found.problem) or None
     return {"running": bool(hubs), "config": found.place or None, "hubs": hubs, "servers": states, "problem": problem,
             "alone": found.alone or None, "paths": {one.name: str(one.path) for one in found.paths}}  # fmt: skip
@@ -158,6 +162,12 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
             for own in found.servers
             if own.state in _GIVEN_UP
         ]
+        lines += [
+            (f"  {own.server}: its sandbox refused {tables.plural(refused, 'attempt')}. "
+             f"Run mcp-hub sandbox {own.server}", "yellow")
+            for own in found.servers
+            if own.sandbox and (refused := own.sandbox.refused)
+        ]  # fmt: skip
     return [*((visible(hide(text)), style) for text, style in lines), *_alone(found), *_paths(found)]
 
 

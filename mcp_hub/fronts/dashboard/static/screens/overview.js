@@ -55,13 +55,14 @@ export function Overview() {
   </div>`;
 }
 
+const why = (one) => one.reason ?? (one.warnings?.[0] || (one.sandbox?.refused ? `its sandbox refused ${plural(one.sandbox.refused, 'attempt')}` : ''));
 const COLUMNS = [
   { key: 'server', title: 'Server', width: 'minmax(120px, 1.2fr)', cell: (one) => html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` },
   { key: 'state', title: 'State', width: '120px', cell: (one) => html`<${ServerBadge} server=${one} />` },
   { key: 'tools', title: 'Tools', width: '60px', right: true, cell: (one) => count(one.offered?.tool ?? 0) },
   { key: 'restarts', title: 'Restarts', width: '70px', right: true, cell: (one) => one.restarts || '' },
   { key: 'software', title: 'Software', width: 'minmax(0, 1fr)', cell: (one) => html`<span class="dim">${plain(one.software ?? '')}</span>` },
-  { key: 'reason', title: 'Why', width: 'minmax(0, 2.4fr)', cell: (one) => html`<span title=${plain(one.reason ?? '')}>${plain(one.reason ?? (one.warnings?.length ? one.warnings[0] : ''))}</span>` },
+  { key: 'reason', title: 'Why', width: 'minmax(0, 2.4fr)', cell: (one) => html`<span title=${plain(one.reason ?? '')}>${plain(why(one))}</span>` },
 ];
 
 function Live({ call }) {

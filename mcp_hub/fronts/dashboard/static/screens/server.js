@@ -6,6 +6,7 @@ import { count, exact, plain, plural, quoted } from '../lib/format.js';
 import { operates, useStore } from '../lib/store.js';
 import { Command, Confirm, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
 import { ServerLogin } from './login_server.js';
+import { Sandbox } from './sandbox.js';
 
 export function Server({ name }) {
   const store = useStore();
@@ -33,6 +34,7 @@ export function Server({ name }) {
         <p></p><${Command}>${`mcp-hub restart ${quoted(name)}`}<//></div><//>
       <${Findings} server=${server} />
     </div>
+    ${server.sandbox ? html`<${Sandbox} name=${name} sandbox=${server.sandbox} />` : null}
     <${Panel} title="Log: stderr, and what the hub says">${lines.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Log">${lines.map((line) => html`<div class=${line.level ? `hub ${line.level}` : ''}>${line.at ? html`<span class="dim">${plain(exact(line.at))} </span>` : null}${line.level ? 'hub: ' : ''}${plain(line.text)}</div>`)}</pre>
       <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>${store.hub.operator ? 'The server has written nothing to stderr.' : 'Operators of the hub see its log.'}<//>`}<//>
     <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${count(tool.tokens.full)} tokens</span></li>`)}</ul>

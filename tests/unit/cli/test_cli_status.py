@@ -11,7 +11,7 @@ from mcp_hub import __version__
 from mcp_hub.cli import main
 from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
 from mcp_hub.cli.commands.running.status import HubReport, report_data, report_lines
-from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.protocol.rest.servers import SandboxInfo, ServerInfo
 
 
 @pytest.fixture
@@ -50,16 +50,19 @@ def test_a_hub_over_stdio_is_shown_and_asked_by_no_other_command(place: str) -> 
 def test_servers_are_counted_by_state_and_those_given_up_are_named() -> None:
     servers = [ServerInfo(server=name, state="ready", restarts=0) for name in ("a", "b")]
     servers.append(ServerInfo(server="c", state="failed", restarts=5, code="crashed"))
+    servers.append(ServerInfo("d", "ready", 0, sandbox=SandboxInfo("on", "hosts", 2)))
     report = HubReport("/x.yaml", [HubRecord("http://h/mcp", 7, 1000.0, "1.2.3")], servers)
     assert [text for text, _ in report_lines(report, 8200.0)] == [
         "running at http://h/mcp",
         "  process: 7, for 2 h, version 1.2.3",
         "config:  /x.yaml",
-        "servers: 2 ready, 1 failed",
+        "servers: 3 ready, 1 failed",
         "  c: failed [crashed]. Run mcp-hub doctor c",
+        "  d: its sandbox refused 2 attempts. Run mcp-hub sandbox d",
     ]
     data = report_data(report, 8200.0)
     assert data["hubs"][0]["uptime"] == 7200 and data["servers"][2]["code"] == "crashed"
+    assert [server.get("refused") for server in data["servers"]] == [None, None, None, 2]
 
 
 def test_a_hub_that_does_not_answer_runs_all_the_same() -> None:

@@ -26,7 +26,7 @@ from mcp_hub.errors import (
     UpstreamUnavailable,
 )  # fmt: skip
 from mcp_hub.masking import learn
-from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo, UnapprovedInfo
+from mcp_hub.protocol.rest.servers import FlagInfo, RefusedInfo, SandboxInfo, ServerInfo, UnapprovedInfo
 from mcp_hub.types import Era, LogFlow, UpstreamState, UpstreamStatus
 
 READY = UpstreamStatus("git", UpstreamState.READY)
@@ -145,6 +145,31 @@ def test_of_many_notices_about_a_server_ten_are_shown() -> None:
     assert [own.code for own in found] == ["tool_not_approved"] * 11 + ["suspicious_tool"] * 11
     assert found[10].message == "2 more, see and approve: mcp-hub approve 'a b'"
     assert (found[11].message, found[21].message) == ("tool t: name: why: text", "1 more flag of this server")
+
+
+BOXED = SandboxInfo(
+    "on", "hosts", 3, hosts=["api.example.com"],
+    latest=[RefusedInfo("read", "/home/a/k", "no", "2026-11-20T11:00:00.000Z", 3, "read", "/home/a/k")],
+)  # fmt: skip
+
+
+def test_refusals_of_a_sandbox_are_a_notice_with_the_line_to_add_and_the_command() -> None:
+    rows: list[tuple[SandboxInfo | UnsetType, str | None]] = [
+        (
+            BOXED,
+            'the sandbox refused 3 attempts, last to read /home/a/k (no); to allow it, add "/home/a/k" to read. '
+            "Show them: mcp-hub sandbox 'a b'",
+        ),
+        (BOXED.without_names(), "the sandbox refused 3 attempts. Show them: mcp-hub sandbox 'a b'"),
+        (replace(BOXED, refused=0, latest=[]), None),
+        (UNSET, None),
+    ]
+    for sandbox, message in rows:
+        listed = notices([ServerInfo("a b", "ready", 0, sandbox=sandbox)])
+        assert [own.message for own in listed] == ([] if message is None else [message])
+        assert all(own.code == "sandbox_refused" for own in listed)
+    assert "sandbox" not in server_data(ServerInfo("a", "ready", 0))
+    assert server_data(ServerInfo("a", "ready", 0, sandbox=BOXED))["sandbox"]["latest"][0]["target"] == "/home/a/k"
 
 
 def test_server_has_settled_once_its_first_start_is_over() -> None:

@@ -21,7 +21,7 @@ from mcp_hub.client.in_process import AsgiTransport
 from mcp_hub.client.transport import Answer
 from mcp_hub.errors import ConfigError
 from mcp_hub.protocol.rest.overview import CallSummary
-from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.protocol.rest.servers import SandboxInfo, ServerInfo
 from tests.unit.cli.command import command_env
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.upstreams.child import until
@@ -115,6 +115,8 @@ def test_texts_of_servers_are_neither_markup_nor_obeyed() -> None:
     assert all(isinstance(cell, Text) for cell in row) and str(row[0]) == "[red]x"
     assert str(row[4]).startswith("a\\x1b[2J bccc") and len(str(row[4])) == 160
     assert "\x1b" not in str(next(needs([evil], [])))
+    boxed = ServerInfo("a", "ready", 0, sandbox=SandboxInfo("on", "hosts", 2))
+    assert str(server_row(boxed)[4]) == "its sandbox refused 2 attempts: mcp-hub sandbox a"
 
 
 @pytest.mark.parametrize(

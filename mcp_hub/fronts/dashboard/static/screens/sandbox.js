@@ -15,8 +15,8 @@ export function Sandbox({ name, sandbox }) {
   return html`<${Panel} title="Sandbox" end=${html`<${Badge} kind=${kind}>${text}<//>`}><div class="body">
     ${sandbox.reason ? html`<p><strong>It runs without a sandbox:</strong> ${plain(sandbox.reason)}</p>` : null}
     ${sandbox.shrinks ? html`<p><strong>Not closed here:</strong> ${plain(sandbox.shrinks)}</p>` : null}
-    <dl class="facts">${facts(sandbox, store.hub.operator).map(([what, value]) => html`<dt>${what}</dt><dd>${value}</dd>`)}</dl></div>
-    <div class="body"><h3>${sandbox.refused ? `Refused: ${plural(sandbox.refused, 'attempt')}` : 'Nothing was refused'}</h3>
+    <dl class="facts">${facts(sandbox, store.hub.operator).map(([what, value]) => html`<dt>${what}</dt><dd>${value}</dd>`)}</dl>
+      <h3>${sandbox.refused ? `Refused: ${plural(sandbox.refused, 'attempt')}` : 'Nothing was refused'}</h3>
       ${sandbox.refused && !latest.length ? html`<${Empty}>Operators of the hub see the targets.<//>` : null}</div>
     ${latest.length ? html`<ul class="list">${latest.map((one) => html`<${Refused} key=${`${one.kind} ${one.target}`} one=${one} name=${name} />`)}</ul>` : null}
     <div class="body"><p class="dim small">The rule in full, and a test of a path or host:</p><${Command}>${`mcp-hub sandbox ${quoted(name)}`}<//>
@@ -33,7 +33,7 @@ function facts({ home, hosts = [], net, read = [], sockets = [], traffic, write 
     ['Hosts', member(NETS, net) ?? (hosts.length ? listed(hosts) : named)],
     ...(traffic ? [['Connections', `${count(traffic.connections)}, ${count(traffic.open)} open; ${count(traffic.sent)} bytes sent, ${count(traffic.received)} received`]] : []),
     ['Sockets', sockets.length ? listed(sockets) : isOperator ? 'none' : named],
-    ...(home ? [['Private home', html`<span class="mono">${plain(home)}</span>`]] : []),
+    ...(home ? [['Private home', listed([home])]] : []),
     ['Writes', write.length ? listed(write) : named],
     ['Reads', read.length > 6 ? html`<details><summary>${plural(read.length, 'path')}</summary>${listed(read)}</details>` : read.length ? listed(read) : named],
   ];

@@ -24,7 +24,7 @@ from mcp_hub.sandbox.network.interface import Proxy, Refusals, RefusedKind, refu
 from mcp_hub.sandbox.places import secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
-from mcp_hub.types import Cause
+from mcp_hub.types import LAST_OUTPUT, Cause
 
 log = get_logger(__name__)
 
@@ -187,7 +187,8 @@ def refused_path(text: str, confinement: Confinement, home: str, refusals: Refus
 
     The server has written the path: for a secret place there is no such line.
     """
-    for line in text.splitlines()[-_MOST_LINES:]:
+    lines = text.replace(LAST_OUTPUT, "\n").replace(" | ", "\n").splitlines()  # as `with_output` joins them
+    for line in lines[-_MOST_LINES:]:
         if not _REFUSED.search(line):
             continue
         for match in _PATH.finditer(line):

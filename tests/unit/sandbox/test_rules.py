@@ -249,6 +249,9 @@ def test_the_line_to_add_is_for_the_path_that_was_refused(home: Path) -> None:
         f"Permission denied: '{home}/data/x'": None,
         f"cannot find {home}/work/x": None,
         "EACCES /no/such/folder/x": None,
+        f'PermissionError: [Errno 13] Permission denied (exited with code 1). Last output: File "{home}/work/a.py", '
+        "line 232, in connect | PermissionError: [Errno 13] Permission denied": None,
+        f"exited with code 1. Last output: File '{home}/work/a.py' | EACCES '{home}/work/x'": f'["{home}/work/x"]',
     }
     for output, line in outputs.items():
         sentence = refused_path(output, confinement, str(home), Refusals())

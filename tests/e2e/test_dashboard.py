@@ -18,6 +18,7 @@ from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
 from rigs.clients.install import NotInstalled, node_package
 from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
+from tests.e2e.hostile_texts import BOXED, EVERYWHERE, EVIL, HASHES, HOSTILE, OBJECTS
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.unit.sandbox.confined import needs_sandbox
@@ -33,42 +34,6 @@ FINDINGS = """axe.run({resultTypes: ['violations']}).then((found) => found.viola
 TOO_WIDE = """[...document.querySelectorAll('.screen, .side, .screen > *, .two > *')].filter((one) => one.scrollWidth
     > one.clientWidth + 2 || one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.className)"""
 MOST_ROWS = 80
-EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
-HOSTILE = [
-    {"name": "markup", "description": EVIL, "title": EVIL, "inputSchema": {"type": "object", "properties": {
-        EVIL: {"type": "string", "description": EVIL, "enum": [EVIL, "javascript:window.pwned=1"]}}}},
-    {"name": "hidden", "description": "a\u200bb\u202ec\x1b[2Jd " + "long " * 3000, "inputSchema": {"type": "object"}},
-]  # fmt: skip
-EVERYWHERE = ("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf")  # in every object of JavaScript
-TAKES = {"type": "object", "required": [*EVERYWHERE], "properties": {name: {"type": "string"} for name in EVERYWHERE}}
-OBJECTS = [{"name": name, "description": f"{name}.", "inputSchema": TAKES} for name in EVERYWHERE]
-BOXED = f"""
-import json, socket, sys, urllib.request
-def tried(attempt, *args):
-    try:
-        attempt(*args)
-    except OSError:
-        pass
-tried(socket.socket(socket.AF_UNIX).connect, {"/tmp/" + EVIL[:60]!r})
-tried(urllib.request.urlopen, "http://canary.example:8443/")
-tried(urllib.request.urlopen, "http://canary.example:8443/")
-for line in sys.stdin:
-    message = json.loads(line)
-    answer = {{"error": {{"code": -32601, "message": "unknown"}}}}
-    if message["method"] == "initialize":
-        info = {{"name": "boxed", "version": "1"}}
-        answer = {{"result": {{"protocolVersion": "2025-06-18", "capabilities": {{}}, "serverInfo": info}}}}
-    if "id" in message:
-        print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], **answer}}), flush=True)
-"""
-"""A server whose sandbox refuses a socket with markup in its path, and a host twice."""
-ODD = ("%zz", "%", "%ff%00", "../..", "a/b/c")
-HASHES = (
-    *(f"#/{name}" for name in (*EVERYWHERE, *ODD)), *(f"#/tools?sort={name}" for name in (*EVERYWHERE, "-", "--")),
-    *(f"#/{screen}/{name}" for screen in ("tool", "server", "stream") for name in (*EVERYWHERE, *ODD)),
-    "#/%zz/%zz", "#//", "#/tools?q=%zz&sort=-&sort=-", "#/calls?status=constructor&server=%", "#/stream/x?after=NaN",
-    "#?", "#/?/?#/#", "#/search?q=%zz", "#" + "/" * 2000, "#/tool/" + "x" * 20000, "#/\ud800",
-)  # fmt: skip
 SCREENS = {
     "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "Fix: Install it",
     "#/tools": "Description", "#/tool/a_echo": "What clients see", "#/calls": "Started", "#/stream/{}": "Output so far",

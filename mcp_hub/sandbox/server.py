@@ -69,7 +69,7 @@ class ServerSandbox:
     def notes(self) -> tuple[str, ...]:
         """Remarks for a list of servers."""
         absence = f"runs without a sandbox: {self.absence}" if self.absence else ""
-        large = f"its private home {self._private.folder} is larger than 4 GiB" if self._care.is_large else ""
+        large = f"its private home is larger than 4 GiB: mcp-hub sandbox {self.server}" if self._care.is_large else ""
         return tuple(filter(None, (absence, self.latest.shrinks if self.latest is not None else "", large)))
 
     async def begin(

@@ -73,6 +73,10 @@ HOLD = """{
         return answer;
     };
 }"""
+FINDINGS = """axe.run({resultTypes: ['violations']}).then((found) => found.violations.map((one) =>
+    ({id: one.id, impact: one.impact, nodes: one.nodes.slice(0, 3).map((node) => node.html)})))"""
+TOO_WIDE = """[...document.querySelectorAll('.screen, .side, .screen > *, .two > *')].filter((one) => one.scrollWidth
+    > one.clientWidth + 2 || one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.className)"""
 EXEC = "import os, sys; a, b, *argv = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(argv[0], argv)"
 """Puts the ends of the pipes where the browser looks for them, above any number that they may have now."""
 POLL = 0.05

@@ -28,6 +28,7 @@ for line in sys.stdin:
     if "id" in message:
         print(json.dumps({{"jsonrpc": "2.0", "id": message["id"], **answer}}), flush=True)
 """
+BOXED_RULE = {"mode": "prefer", "net": ["api.example.com", "*.cdn.example.com"], "sockets": ["/run/none.sock"]}
 """A server whose sandbox refuses a socket with markup in its path, and a host twice."""
 ODD = ("%zz", "%", "%ff%00", "../..", "a/b/c")
 HASHES = (

@@ -16,9 +16,9 @@ import yaml
 
 from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
 from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import BROWSER, FINDINGS, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
-from tests.e2e.hostile_texts import BOXED, EVERYWHERE, EVIL, HASHES, HOSTILE, OBJECTS
+from tests.e2e.hostile_texts import BOXED, BOXED_RULE, EVERYWHERE, EVIL, HASHES, HOSTILE, OBJECTS
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.unit.sandbox.confined import needs_sandbox
@@ -29,10 +29,6 @@ from tests.upstreams.launch import argv
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
 
 AXE = "axe-core@4.14.1"
-FINDINGS = """axe.run({resultTypes: ['violations']}).then((found) => found.violations.map((one) =>
-    ({id: one.id, impact: one.impact, nodes: one.nodes.slice(0, 3).map((node) => node.html)})))"""
-TOO_WIDE = """[...document.querySelectorAll('.screen, .side, .screen > *, .two > *')].filter((one) => one.scrollWidth
-    > one.clientWidth + 2 || one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.className)"""
 MOST_ROWS = 80
 SCREENS = {
     "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "Fix: Install it",
@@ -61,8 +57,7 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
     entries["jobs"] = {"local": "mcp_hub.examples.jobs:registry"}
     entries["a"]["approval"] = "block"
     (root / "boxed.py").write_text(BOXED)
-    rule = {"mode": "prefer", "net": ["api.example.com", "*.cdn.example.com"], "sockets": ["/run/none.sock"]}
-    entries["boxed"] = {"command": sys.executable, "args": [str(root / "boxed.py")], "sandbox": rule}
+    entries["boxed"] = {"command": sys.executable, "args": [str(root / "boxed.py")], "sandbox": BOXED_RULE}
     settings = {"servers": entries, "hub": {"prefix": "always", "http": {"session_rate": 0}}}
     codex = root / "home/.codex/config.toml"
     codex.parent.mkdir(parents=True)
@@ -256,11 +251,11 @@ async def test_texts_of_a_hostile_server_are_only_text(page: Page, rest: RestCli
 @needs_sandbox()
 async def test_what_a_sandbox_refused_is_only_text_with_a_line_to_copy(page: Page) -> None:
     await page.go("#/server/boxed", "Refused: 3 attempts")
-    text = await page.text()
-    for shown in (EVIL[:60], '- "canary.example:8443"', "canary.example:8443: the host is not in its rule", "2 times"):
-        assert shown in text, text
-    for shown in ("under servers.boxed.sandbox.net", "mcp-hub sandbox boxed test canary.example:8443", "*.cdn.example"):
-        assert shown in text, text
+    for shown in (
+        EVIL[:60], '- "canary.example:8443"', "canary.example:8443: the host is not in its rule", "2 times",
+        "*.cdn.example", "under servers.boxed.sandbox.net", "mcp-hub sandbox boxed test canary.example:8443",
+    ):  # fmt: skip
+        assert shown in await page.text(), shown
     await page.js("navigator.clipboard.writeText = async (text) => { window.copied = text; }; 0")
     await page.click('Copy the line - "canary.example:8443"')
     await page.until("window.copied === '- \"canary.example:8443\"'")

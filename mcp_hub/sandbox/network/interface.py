@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -98,32 +99,36 @@ class Traffic(msgspec.Struct):
 class Refusals:
     """The latest refusals of one server, at most 64 different ones, each with its count; the sum counts all.
 
-    The first 64 are logged, then the 128th, the 256th and so on. `traffic` is the part that was not refused.
+    The first 64 are logged, then the 128th, the 256th and so on. `traffic` is the part that was not refused. `note` and
+    `latest` may be called from any thread.
     """
 
     def __init__(self, server: str = "") -> None:
         self.total = 0
         self._server = server
+        self._lock = Lock()
         self.traffic = Traffic()
         self._latest: deque[RefusedTarget] = deque(maxlen=_KEPT)
 
     def note(self, kind: RefusedKind, target: str, reason: str, entry: str = "") -> None:
         """Counts a refusal, and logs it if it is not one of many; the texts may come from the server."""
-        self.total += 1
         text, because, line = _escaped(target), _escaped(reason), _escaped(entry)
-        if self.total <= _LOGGED or self.total & (self.total - 1) == 0:
-            log.info("sandbox_refused", upstream=self._server, target=text, reason=because, total=self.total)
-        count = 1
-        for earlier in self._latest:
-            if (earlier.kind, earlier.target) == (kind, text):
-                count += earlier.count
-                self._latest.remove(earlier)
-                break
-        self._latest.append(RefusedTarget(kind, text, because, wall_time(), count, line if line == entry else ""))
+        with self._lock:
+            self.total = total = self.total + 1
+            count = 1
+            for earlier in self._latest:
+                if (earlier.kind, earlier.target) == (kind, text):
+                    count += earlier.count
+                    self._latest.remove(earlier)
+                    break
+            self._latest.append(RefusedTarget(kind, text, because, wall_time(), count, line if line == entry else ""))
+        if total <= _LOGGED or total & (total - 1) == 0:
+            log.info("sandbox_refused", upstream=self._server, target=text, reason=because, total=total)
 
     def latest(self) -> list[RefusedTarget]:
         """The newest first."""
-        return list(reversed(self._latest))
+        with self._lock:
+            return list(reversed(self._latest))
 
 
 def refused_name(text: str, net: str, hosts: Sequence[HostRule]) -> str | None:

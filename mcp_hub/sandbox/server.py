@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from shlex import quote
 from typing import Final
 
 import anyio
@@ -69,7 +70,11 @@ class ServerSandbox:
     def notes(self) -> tuple[str, ...]:
         """Remarks for a list of servers."""
         absence = f"runs without a sandbox: {self.absence}" if self.absence else ""
-        large = f"its private home is larger than 4 GiB: mcp-hub sandbox {self.server}" if self._care.is_large else ""
+        large = (
+            f"its private home is larger than 4 GiB: mcp-hub sandbox {quote(self.server)}"
+            if self._care.is_large
+            else ""
+        )
         return tuple(filter(None, (absence, self.latest.shrinks if self.latest is not None else "", large)))
 
     async def begin(

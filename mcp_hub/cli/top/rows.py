@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from shlex import quote
 from typing import Final
 
 from rich.text import Text
@@ -36,7 +37,7 @@ def server_row(own: ServerInfo) -> list[Text]:
     state = "sleeps" if own.rests else own.state
     tools = (own.offered or {}).get("tool", 0)
     refused = plural(own.sandbox.refused, "attempt") if own.sandbox and own.sandbox.refused else ""
-    why = own.reason or (f"its sandbox refused {refused}: mcp-hub sandbox {own.server}" if refused else "")
+    why = own.reason or (f"its sandbox refused {refused}: mcp-hub sandbox {quote(own.server)}" if refused else "")
     return [_cell(own.server), _state(state), _cell(tools or ""), _cell(own.restarts or ""), _cell(why)]
 
 
@@ -67,7 +68,9 @@ def needs(servers: Sequence[ServerInfo], live: Sequence[CallSummary]) -> Iterato
         if own.state in ("failed", "incompatible", "backing_off"):
             yield Text(visible(f"{own.server}: {own.reason or own.state}"), "red")
         if own.unapproved:
-            said = f"{own.server}: {plural(len(own.unapproved), 'tool')} not approved: mcp-hub approve {own.server}"
+            said = (
+                f"{own.server}: {plural(len(own.unapproved), 'tool')} not approved: mcp-hub approve {quote(own.server)}"
+            )
             yield Text(visible(said), "yellow")
 
 

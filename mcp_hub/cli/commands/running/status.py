@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -158,13 +159,13 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
         counted = Counter(own.state for own in found.servers)
         lines.append((f"servers: {', '.join(f'{number} {state}' for state, number in counted.items())}", ""))
         lines += [
-            (f"  {own.server}: {own.state} [{own.code}]. Run mcp-hub doctor {own.server}", "red")
+            (f"  {own.server}: {own.state} [{own.code}]. Run mcp-hub doctor {quote(own.server)}", "red")
             for own in found.servers
             if own.state in _GIVEN_UP
         ]
         lines += [
             (f"  {own.server}: its sandbox refused {tables.plural(refused, 'attempt')}. "
-             f"Run mcp-hub sandbox {own.server}", "yellow")
+             f"Run mcp-hub sandbox {quote(own.server)}", "yellow")
             for own in found.servers
             if own.sandbox and (refused := own.sandbox.refused)
         ]  # fmt: skip

@@ -6,7 +6,7 @@ protocols and addresses, io_uring, debugging, namespaces.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Final, Literal
@@ -31,7 +31,23 @@ _NAMESPACES: Final = 0x7E020000
 _TRUNCATE, _ACCESS_MODE = 0o1000, 3
 _INJECTING: Final = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which write into the input of a terminal."""
-
+_KIND: Final = 0xFF00
+"""The bits of an `ioctl` request that name the driver."""
+_OF_FILE_SYSTEMS: Final[Mapping[int, tuple[int, ...]]] = MappingProxyType(
+    {
+        0x9400: (0x40049409, 0x4020940D, 0xC0189436),  # btrfs: FICLONE, FICLONERANGE, FIDEDUPERANGE
+        0xBC00: (),  # bcachefs
+        0x6600: (0x80086601, 0x80046601, 0xC020660B),  # ext4 and others: FS_IOC_GETFLAGS, FS_IOC_FIEMAP
+        0x7600: (0x80087601, 0x80047601),  # FS_IOC_GETVERSION
+        0x5800: (0x801C581F,),  # xfs and others: FS_IOC_FSGETXATTR
+        0xF500: (),  # f2fs
+    }
+)
+"""Drivers whose requests change files by a descriptor that only reads, which Landlock does not see, each with the
+requests that are allowed. On btrfs they make folders in those that are only readable, and before Linux 6.8 a snapshot of
+the whole home folder in the private one.
+"""
+_ENOTTY: Final = 25
 
 _TCP_OPTIONS: Final = (19, 23, 30, 31)
 """TCP_REPAIR, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT and TCP_ULP, which makes a socket one of SMC."""
@@ -52,7 +68,7 @@ _SAME: Final = {
     **{"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429},
     **{"fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "openat2": 437},
     **{"pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "quotactl_fd": 443},
-    **{"process_mrelease": 448, "fchmodat2": 452, "open_tree_attr": 467},
+    **{"process_mrelease": 448, "fchmodat2": 452, "open_tree_attr": 467, "file_setattr": 469},
 }
 _X86: Final = {
     **{"open": 2, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "sendto": 44},
@@ -233,13 +249,13 @@ def _without(argument: int, flags: int, error: int = EACCES) -> _Code:
     return code
 
 
-def _equal(argument: int, values: Iterator[int] | tuple[int, ...], mask: int | None = None) -> _Code:
+def _equal(argument: int, values: tuple[int, ...], mask: int | None = None, error: int = EACCES) -> _Code:
     """Allows these values, and refuses others."""
     code = _Code()
     code.argument(argument, mask)
     for value in values:
         code.when(_JUMP_EQUAL, value, _returning(_ALLOW))
-    code.returns(_ERROR | EACCES)
+    code.returns(_ERROR | error)
     return code
 
 
@@ -312,6 +328,9 @@ def _ioctl() -> _Code:
     code.argument(1)
     for request in _INJECTING:
         code.when(_JUMP_EQUAL, request, _returning(_ERROR | EPERM))
+    code.argument(1, _KIND)
+    for kind, requests in _OF_FILE_SYSTEMS.items():
+        code.when(_JUMP_EQUAL, kind, _equal(1, requests, error=_ENOTTY))
     code.returns(_ALLOW)
     return code
 

@@ -3,6 +3,7 @@
 import inspect
 import marshal
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from mcp_hub.attach.machine import interpreter
 from mcp_hub.errors import StartFailed
 from mcp_hub.sandbox import confine_program
 from mcp_hub.sandbox.confine_program import MOST
-from mcp_hub.sandbox.confinement import Confinement
+from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
 
 _BUFFER: Final = 1 << 18
 _REPORT: Final = 4096
@@ -58,6 +59,7 @@ class Launch:
     def __init__(self, confinement: Confinement, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> None:
         """`argv[0]` is an absolute path. Raises `OSError`."""
         self._messages = (_code(), confinement.plan(argv, env))
+        self._confinement = confinement
         self._has_listener = confinement.has_listener
         self._sockets: tuple[socket.socket, ...] = ()
         if len(self._messages[1]) > MOST:
@@ -81,7 +83,12 @@ class Launch:
     @property
     def env(self) -> dict[str, str]:
         """The environment of the confining program; that of the command is in the plan."""
-        return {"LC_ALL": "C", **{name: os.environ[name] for name in (_LOADER,) if name in os.environ}}
+        folders = filter(self._is_of_loader, re.split("[:;]", os.environ.get(_LOADER, "")))
+        return {"LC_ALL": "C", **({_LOADER: loaded} if (loaded := ":".join(folders)) else {})}
+
+    def _is_of_loader(self, folder: str) -> bool:
+        """Not the working directory, which an empty entry means, and nothing that the server can write."""
+        return os.path.isabs(folder) and self._confinement.allows(os.path.realpath(folder), WRITE_FILE) is None
 
     def __enter__(self) -> "Launch":
         """Raises `StartFailed`."""

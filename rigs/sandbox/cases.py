@@ -77,6 +77,8 @@ KINDS = (
             "remove-file",
             "rename-folder",
             "core-dump",
+            "file-flags",
+            "subvolume",
             "acct",
             "swap",
         ],

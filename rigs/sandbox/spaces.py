@@ -13,6 +13,9 @@ from mcp_hub.sandbox.confinement import landlock_abi
 GOOD, EVIL, PRIVATE, METADATA = "93.184.216.34", "93.184.216.35", "10.0.0.5", "169.254.169.254"
 EVIL6, NAT64 = "2a00:1450:4001::5", f"64:ff9b::{PRIVATE}"
 ADDRESSES = [f"{one}/32" for one in (GOOD, EVIL, PRIVATE, METADATA)] + [f"{one}/128" for one in (EVIL6, NAT64)]
+VOLUME = "/usr/src"
+"""A folder that every server reads; here a file system of its own where there is a program that makes one."""
+_VOLUME = 128 << 20
 _ABI = 6
 _MARK = "MCP_HUB_RIG_IN_NAMESPACES"
 _SHARED = ("--net", "--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", "--kill-child")
@@ -62,6 +65,17 @@ def prepare(folder: Path) -> None:
     for path in ("/var/spool", "/dev/shm"):
         _run("mount", "-t", "tmpfs", "none", path)
     Path("/var/spool/cron/crontabs").mkdir(parents=True)
+    if shutil.which("mkfs.btrfs"):
+        _mount_volume(folder / "volume")
+
+
+def _mount_volume(image: Path) -> None:
+    """A file system with subvolumes in a system folder."""
+    with image.open("wb") as file:
+        file.truncate(_VOLUME)
+    _run("mkfs.btrfs", "-q", str(image))
+    _run("mount", "-o", "loop", str(image), VOLUME)
+    os.chmod(VOLUME, 0o777)
 
 
 def give(folder: Path, user: str) -> None:

@@ -1,9 +1,11 @@
 """What a sandbox of this sort does not stop, and what a server has to be able to do inside."""
 
 import ctypes
+import fcntl
 import multiprocessing
 import os
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,41 @@ def set_uid(world: World) -> str:
     if not is_set:
         raise Refused("the bit is not set")
     return "set"
+
+
+_GET_FLAGS, _SET_FLAGS, _NO_DUMP = 0x80086601, 0x40086602, 0x40
+_MAKE_SUBVOLUME = 0x50009418
+
+
+@escape("file-flags")
+def flags(world: World) -> str:
+    """The flags of a file that may only be read, by a descriptor that only reads."""
+    file = os.open(world["code"], os.O_RDONLY)
+    try:
+        before = fcntl.ioctl(file, _GET_FLAGS, bytes(8))
+        changed = (int.from_bytes(before, sys.byteorder) ^ _NO_DUMP).to_bytes(8, sys.byteorder)
+        fcntl.ioctl(file, _SET_FLAGS, changed)
+        after = fcntl.ioctl(file, _GET_FLAGS, bytes(8))
+        fcntl.ioctl(file, _SET_FLAGS, before)
+    finally:
+        os.close(file)
+    if after == before:
+        raise Refused("the flags are the same")
+    return "changed"
+
+
+@escape("subvolume")
+def subvolume(world: World) -> str:
+    """A new folder in one that may only be read, by a request to its file system."""
+    name = world["escape-name"] + str(os.getpid())
+    folder = os.open("/usr/src", os.O_RDONLY)
+    try:
+        fcntl.ioctl(folder, _MAKE_SUBVOLUME, bytearray(struct.pack("=qQ40x4040s", 0, 0, name.encode())))
+    finally:
+        os.close(folder)
+    if not os.path.isdir(f"/usr/src/{name}"):
+        raise Refused("there is no new folder")
+    return "made"
 
 
 @escape("change-owner")

@@ -113,6 +113,7 @@ attempt("temporary", open, os.environ["TMPDIR"] + "/new", "w")
 attempt("settings", open, os.environ["NPM_CONFIG_USERCONFIG"], "a")
 attempt("tmp", open, "/tmp/mcp-hub-test", "w")
 attempt("null", open, "/dev/null", "w")
+attempt("flags", __import__("fcntl").ioctl, os.open("{user}/read/file", os.O_RDONLY), 0x40086602, bytes(8))
 attempt("parent", open, "/proc/{os.getpid()}/environ", "rb")
 attempt("memory", open, "/proc/{os.getpid()}/mem", "rb")
 """
@@ -121,6 +122,7 @@ attempt("memory", open, "/proc/{os.getpid()}/mem", "rb")
         "read": "open", "canary": "13", "link": "13", "hardlink": "18", "self": "13", "list": "13", "change": "13",
         "truncate": "13", "truncated": "13", "write": "open", "home": "open", "temporary": "open", "settings": "13",
         "tmp": "13", "null": "open", "parent": "13", "memory": "13",
+        "flags": "25",
     }  # fmt: skip
     assert dict(line.split() for line in (await python(sandbox, code)).splitlines()) == expected
     assert (user / "read/file").read_text() == "text"
@@ -317,6 +319,20 @@ async def test_a_system_without_a_sandbox_starts_nothing_unless_it_is_only_prefe
     preferred = sandbox_of(tmp_path, Rule(is_preferred=True))
     assert preferred.prepare(["/bin/true"], {}, "/", is_spare=False) is None
     assert "without a sandbox" in preferred.notes[0]
+
+
+async def test_the_loader_of_the_confining_program_takes_nothing_from_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty entry of the variable is the working directory, which the server of the start before could write."""
+    folder = tmp_path / "user/folder"
+    folder.mkdir(parents=True)
+    for name in ("libc.so.6", "libm.so.6"):
+        (folder / name).write_text("no library")
+    sandbox = sandbox_of(tmp_path, Rule(write=("~/folder",)))
+    for value in (":/usr/lib", str(folder), f"/usr/lib;{folder}:"):
+        monkeypatch.setenv("LD_LIBRARY_PATH", value)
+        assert await output(sandbox, ["/bin/echo", "runs"], cwd=str(folder)) == "runs\n"
 
 
 class SlowVariables(dict[str, str]):

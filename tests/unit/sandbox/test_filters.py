@@ -7,7 +7,7 @@ import pytest
 from mcp_hub.sandbox.filters import ARCHITECTURES, REFUSED, Net, seccomp_filter
 
 ALLOW, NOTIFY, KILL = "allow", "notify", "kill"
-EPERM, EACCES, ENOSYS, EAFNOSUPPORT = 1, 13, 38, 97
+EPERM, EACCES, ENOTTY, ENOSYS, EAFNOSUPPORT = 1, 13, 25, 38, 97
 OTHER_HALF = 1 << 32
 """A bit above the `int` that the kernel takes."""
 UNIX, INET, INET6, NETLINK, PACKET, VSOCK, SMC = 1, 2, 10, 16, 17, 40, 43
@@ -103,6 +103,11 @@ CALLS: list[tuple[str, tuple[int, ...], Net, str | int]] = [
     ("ioctl", (0, 0x5401), "any", ALLOW),
     ("ioctl", (0, 0x5412), "any", EPERM),  # TIOCSTI
     ("ioctl", (0, 0x5412 | OTHER_HALF), "any", EPERM),
+    *[("ioctl", (0, request), "any", ALLOW) for request in (0x40049409, 0xC0189436, 0x80086601, 0xC020660B, 0x5421)],
+    # btrfs: snapshots in both forms, subvolumes; the flags of a file, its verity, its project; f2fs, bcachefs
+    *[("ioctl", (0, request), "any", ENOTTY) for request in (0x50009401, 0x50009417, 0x50009418, 0x5000940E)],
+    *[("ioctl", (0, request | OTHER_HALF), "none", ENOTTY) for request in (0x40086602, 0x40806685, 0x401C5820)],
+    *[("ioctl", (0, request), "hosts", ENOTTY) for request in (0x4004F50D, 0x4020BC10, 0x800C6613)],
     ("openat", (0, 0, 0o1000), "any", ALLOW),
     *[(name, (), "any", EPERM) for name in sorted(REFUSED - {"modify_ldt", "iopl", "ioperm"})],
 ]

@@ -44,6 +44,7 @@ test-fast: $(STAMP)
 # everything: the checks, then each rig for as long as it takes to believe it
 proof: check
 	$(MAKE) long conformance orphans
+	$(MAKE) orphans ORPHANS='--sandbox hosts $(ORPHANS)'
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) attacks
 	$(MAKE) sandbox
@@ -53,7 +54,9 @@ proof: check
 	$(MAKE) replicas
 	$(MAKE) followers
 	$(MAKE) attach
+	$(MAKE) attach ATTACH='--short --sandbox hosts $(ATTACH)'
 	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
+	$(MAKE) soak SOAK='--calls 5000 --front http --every 25 --sandbox hosts $(SOAK)'
 	$(MAKE) fuzz FUZZ='--seconds 20 $(FUZZ)'
 	$(MAKE) clients
 	$(MAKE) docs
@@ -110,6 +113,7 @@ followers: $(STAMP)
 attach: $(STAMP)
 	$(BIN)/python -m rigs.attach $(ATTACH)
 
+# ORPHANS='--sandbox hosts' (or none, any), and so with ATTACH and SOAK: every server in a sandbox, with connections of it
 orphans: $(STAMP)
 	$(BIN)/python -m rigs.orphans $(ORPHANS)
 

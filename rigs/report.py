@@ -25,6 +25,8 @@ def arguments(rig: str, doc: str | None) -> argparse.ArgumentParser:
 
 NETS: Mapping[str, object] = {"any": "any", "none": "none", "hosts": ["allowed.example"]}
 """The values of `--sandbox`: what the servers of a rig may reach in the network."""
+_ROOT = Path(__file__).parents[1]
+"""Where the servers of the rigs are."""
 _RULE: dict[str, object] = {}
 """The rule of all servers, without the folder of a hub; empty for none."""
 
@@ -41,12 +43,17 @@ def use_sandbox(net: str) -> str:
     return net
 
 
+def has_sandbox() -> bool:
+    """Whether servers of this run are in a sandbox."""
+    return bool(_RULE)
+
+
 def sandboxed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The settings with the sandbox of this run for all servers, which may write to this folder; it is made."""
     folder.mkdir(exist_ok=True)
-    if not _RULE:
+    if not has_sandbox():
         return dict(settings)
-    rule = {"sandbox": {**_RULE, "write": [str(folder)]}}
+    rule = {"sandbox": {**_RULE, "read": [str(_ROOT)], "write": [str(folder)]}}
     return {**settings, "defaults": {**rule, **settings.get("defaults", {})}}
 
 

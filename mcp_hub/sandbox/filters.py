@@ -44,8 +44,8 @@ _OF_FILE_SYSTEMS: Final[Mapping[int, tuple[int, ...]]] = MappingProxyType(
     }
 )
 """Drivers whose requests change files by a descriptor that only reads, which Landlock does not see, each with the
-requests that are allowed. On btrfs they make folders in those that are only readable, and before Linux 6.8 a snapshot of
-the whole home folder in the private one.
+requests that are allowed. On btrfs they make folders in those that are only readable, and before Linux 6.8 a snapshot
+of the whole home folder in the private one.
 """
 _ENOTTY: Final = 25
 

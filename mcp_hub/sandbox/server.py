@@ -196,20 +196,27 @@ def refused_path(text: str, confinement: Confinement, home: str, refusals: Refus
     for line in lines[-_MOST_LINES:]:
         if not _REFUSED.search(line):
             continue
-        for match in _PATH.finditer(line):
-            path = os.path.realpath(match[1] or match[2])
-            if not os.path.exists(os.path.dirname(path)):
-                continue
-            needs_read = confinement.allows(path, READ_DIR if os.path.isdir(path) else READ_FILE) is None
-            if not needs_read and confinement.allows(path, WRITE_FILE) is not None:
-                continue
-            key: RefusedKind = "read" if needs_read else "write"
+        for path, key in _refused_in(line, confinement):
             if (secret := secret_of(path, os.path.realpath(home))) is not None:
                 refusals.note(key, path, f"{secret} is secret")
                 return f"The sandbox refuses to {key} {path}, since {secret} is secret. Ask why the server needs it."
             refusals.note(key, path, "the server's last output names it", path)
             return f"The sandbox refuses to {key} {path}. If it may, add to its sandbox: {key}: [{quoted(path)}]"
     return None
+
+
+def _refused_in(line: str, confinement: Confinement) -> list[tuple[str, RefusedKind]]:
+    """The paths of a line that are refused, those to read first: a program names itself before them."""
+    refused: list[tuple[str, RefusedKind]] = []
+    for match in _PATH.finditer(line):
+        path = os.path.realpath(match[1] or match[2])
+        if not os.path.exists(os.path.dirname(path)):
+            continue
+        if confinement.allows(path, READ_DIR if os.path.isdir(path) else READ_FILE) is None:
+            refused.append((path, "read"))
+        elif confinement.allows(path, WRITE_FILE) is None and not (os.path.isfile(path) and os.access(path, os.X_OK)):
+            refused.append((path, "write"))
+    return sorted(refused, key=lambda entry: entry[1])
 
 
 def _cause_of(problem: StepFailed, program: str) -> Cause:

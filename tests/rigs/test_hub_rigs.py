@@ -20,6 +20,7 @@ from rigs.poison.run import poisoned
 from rigs.report import crashes
 from rigs.soak.soak import Plan, soak
 from tests.redis_server import NO_SERVER, binary
+from tests.unit.sandbox.confined import needs_sandbox
 
 ROOT = Path(__file__).parents[2]
 LOST = '{"upstream": "git", "code": "start_crashed", "event": "upstream_state", "level": "warning"}'
@@ -62,8 +63,12 @@ def test_nothing_is_lost_and_nothing_is_left_behind() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only process groups are killed")
-def test_nothing_is_left_of_servers_children_and_hubs_that_were_killed() -> None:
-    command = [sys.executable, "-m", "rigs.orphans", "--kills", "3", "--seed", "3"]
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param([], id="plain"), pytest.param(["--sandbox", "hosts"], id="sandboxed", marks=needs_sandbox())],
+)
+def test_nothing_is_left_of_servers_children_and_hubs_that_were_killed(options: list[str]) -> None:
+    command = [sys.executable, "-m", "rigs.orphans", "--kills", "3", "--seed", "3", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("3 kills"), done.stdout

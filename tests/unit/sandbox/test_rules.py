@@ -246,6 +246,8 @@ def test_the_line_to_add_is_for_the_path_that_was_refused(home: Path) -> None:
         f"mkdir: cannot create directory ‘x’: Permission denied\ncat: {home}/work: Permission denied": "read: [",
         "touch: cannot touch '/usr/x': Permission denied": 'write: ["/usr/x"]',
         f"EACCES '{home}/.ssh/id'": "is secret",
+        f"/usr/bin/env: can't open '/usr/x' of '{home}/work/x': Permission denied": f'read: ["{home}/work/x"]',
+        "/usr/bin/env: can't open file 'x': Permission denied": None,
         f"Permission denied: '{home}/data/x'": None,
         f"cannot find {home}/work/x": None,
         "EACCES /no/such/folder/x": None,

@@ -24,13 +24,15 @@ from bench.ledger import RelayFailed
 from bench.relays import HUBS, RELAYS
 from bench.replicas import measured
 from bench.report import machine_lines, tables
+from bench.sandbox import CASES as OF_SANDBOX
+from bench.sandbox import measure_sandbox
 from bench.streams import measure_streams
 from bench.trace import TraceFailed, traced, written
 from rigs.clients.install import NotInstalled
 
 # a thousand connections on each side of a socket, and room for the rest
 OPEN_FILES = 4096
-EVERY = (*CASES, *OF_FORMATS, *OF_ATTACH)
+EVERY = (*CASES, *OF_FORMATS, *OF_ATTACH, *OF_SANDBOX)
 
 
 def names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -121,6 +123,7 @@ def main() -> int:
     measure_streams(run)
     measure_formats(run)
     measure_attach(run)
+    measure_sandbox(run)
     took = f"took:     {time.perf_counter() - begun:.0f} s" + (", quick" if given.quick else "")
     print("\n".join([*machine_lines(machine), took, *tables(run.results), *verdicts(run.results)]))
     if given.json:

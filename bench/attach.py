@@ -77,7 +77,7 @@ def trip(client: PipeClient) -> float:
     return time.perf_counter() - begun
 
 
-def calls(run: Run, sides: list[Side]) -> None:
+def calls(run: Run, sides: list[Side], case: str = CALLS) -> None:
     """Echo calls: the CPU of client process and background hub together, beside a hub in the client's own process.
 
     In more and shorter rounds than others: the system places the processes of a side on its cores for a while, which
@@ -89,7 +89,7 @@ def calls(run: Run, sides: list[Side]) -> None:
             return timed(side, echoes(side, run.options.seconds / SHORTER), depth)
 
         warm(sides, depth)
-        run.alternate(CALLS, f"{depth} in flight", sides, action, SHORTER * run.options.rounds)
+        run.alternate(case, f"{depth} in flight", sides, action, SHORTER * run.options.rounds)
 
 
 def measure_attach(run: Run) -> None:

@@ -229,7 +229,22 @@ def attached(look: Lookup) -> Iterator[Goal]:
         yield Goal("first", f"attached: CPU that joining adds, {depth}, to the limit", reached, 1.3, " ×")
 
 
-PARTS = (cpu, throughput, latency, streams, start_and_memory, durable, provider_formats, attached)
+def sandboxed(look: Lookup) -> Iterator[Goal]:
+    """Servers in a sandbox."""
+    variant = "a program that writes a line"
+    plain = look("sandbox-start", variant, "off", "start_ms")
+    for side in ("on", "net: [hosts]"):
+        start = look("sandbox-start", variant, side, "start_ms")
+        more = None if start is None or plain is None else start - plain
+        yield Goal("first", f"what a sandbox ({side}) adds to a start", more, 15, " ms")
+    for depth in (ONE, MANY):
+        inside, outside = (look("sandbox-calls", depth, side, "cpu_us") for side in ("sandboxed", "hub"))
+        yield Goal(
+            "first", f"CPU of a call in a sandbox, {depth}, to one without", divided(inside, outside), SAME, " ×"
+        )
+
+
+PARTS = (cpu, throughput, latency, streams, start_and_memory, durable, provider_formats, attached, sandboxed)
 
 
 def goals(results: Iterable[Result]) -> list[Goal]:

@@ -26,9 +26,10 @@ HERE = Path(__file__).parent
 RELAYS = ("direct", "limit", "hub", "before", "sdk", "fastmcp")
 # a client that joins the background hub: measured with it, and only where that is what is compared
 ATTACHED = "attached"
+SANDBOXED = "sandboxed"
 # the hub with one store or the other, where that is what is compared
 STORES = ("sqlite", "memory")
-HUBS = ("hub", "before", ATTACHED, *STORES)
+HUBS = ("hub", "before", ATTACHED, SANDBOXED, *STORES)
 # the hub's state folder inside a side's own, and its configuration
 STATE, CONFIG = "state", "servers.json"
 # seconds: until a relay listens, until its list is complete, until it has stopped at each stage of asking
@@ -195,10 +196,11 @@ def fastmcp_python() -> str:
     return python
 
 
-def write_config(folder: Path, setup: Setup, hub: dict[str, object]) -> Path:
-    """One file for every side; only the hub reads the part `hub`."""
+def write_config(folder: Path, setup: Setup, hub: dict[str, object], relay: str = "hub") -> Path:
+    """One file for every side; only the hub reads the parts `hub` and `defaults`."""
     config = folder / CONFIG
-    config.write_text(json.dumps({"hub": hub, "mcpServers": setup.servers()}))
+    defaults = {"sandbox": "on" if relay == SANDBOXED else "off"}
+    config.write_text(json.dumps({"hub": hub, "defaults": defaults, "mcpServers": setup.servers()}))
     return config
 
 
@@ -214,7 +216,7 @@ def spawn(relay: str, setup: Setup, folder: Path, hub: dict[str, object]) -> Sid
     if relay in STORES:
         hub = hub | {"store": {"type": relay}}
     port = free_port() if setup.front == "http" and relay != "direct" else 0
-    argv = command(relay, setup, write_config(folder, setup, hub), port)
+    argv = command(relay, setup, write_config(folder, setup, hub, relay), port)
     stderr = folder / "stderr"
     with stderr.open("wb") as errors:
         wire = subprocess.DEVNULL if port else subprocess.PIPE

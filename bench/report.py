@@ -15,6 +15,7 @@ COLUMNS = {
     "sent": ("sent", ",.0f"),
     "lost": ("lost", ",.0f"),
     "late": ("of these late", ",.0f"),
+    "start_ms": ("started ms", ",.1f"),
     "init_s": ("initialized s", ".3f"),
     "list_s": ("listed s", ".3f"),
     "over_s": ("after the last s", ".3f"),

@@ -40,16 +40,19 @@ def processes() -> Iterator[int]:
 
 
 def kill_marked(marks: Collection[bytes], sessions: Collection[int], rounds: int = _ROUNDS) -> tuple[set[int], bool]:
-    """SIGKILL to all that have one of `marks` ("NAME=value") in their environment or are in one of `sessions`.
+    """SIGKILL to all that have one of `marks` ("NAME=value") in their environment, or are in one of `sessions` or in a
+    session that such a process has begun: a hub that is killed during a start has named no session.
+
     Again and again, until two searches in a row find none and none is between two programs. Returns the pids, and
     whether `rounds` searches were enough. A process that belongs to somebody else by now (set-uid) is left alone.
     """
-    wanted, empty = frozenset(marks), 0
+    wanted, empty, reached = frozenset(marks), 0, set(sessions)
     killed, spared, found, hidden = set[int](), set[int](), list[int](), dict[int, int]()
     for _ in range(rounds):
-        looks = {pid: is_marked(pid, wanted, sessions) for pid in processes() if pid not in spared}
+        looks = {pid: is_marked(pid, wanted, reached) for pid in processes() if pid not in spared}
         found = [pid for pid, is_found in looks.items() if is_found]
         hidden = {pid: hidden.get(pid, 0) + 1 for pid, is_found in looks.items() if is_found is None}
+        reached.update(session for pid in found if (session := _begun_session(pid, wanted)))
         is_hidden = any(searches <= _HIDDEN for searches in hidden.values())
         for pid in found:
             try:
@@ -80,6 +83,15 @@ def is_marked(pid: int, marks: frozenset[bytes], sessions: Collection[int]) -> b
     if environment == b"" and _has_memory(pid):
         return None
     return not marks.isdisjoint(environment.split(b"\0"))
+
+
+def _begun_session(pid: int, marks: frozenset[bytes]) -> int:
+    """The session of a process, if its leader has one of `marks` or has ended; else 0."""
+    with suppress(OSError):
+        session = os.getsid(pid)
+        if session != os.getsid(0) and (has_mark(session, marks) or not _runs(session)):
+            return session
+    return 0
 
 
 def has_mark(pid: int, marks: frozenset[bytes]) -> bool:

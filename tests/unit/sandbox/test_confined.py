@@ -16,7 +16,7 @@ import pytest
 
 from mcp_hub.addresses import HostRule
 from mcp_hub.errors import StartFailed
-from mcp_hub.sandbox import confinement, home, server
+from mcp_hub.sandbox import confinement, server
 from mcp_hub.sandbox.confinement import ABI_LIMIT, landlock_abi
 from mcp_hub.sandbox.connector import CallRate
 from mcp_hub.sandbox.network.interface import Refusals
@@ -24,7 +24,6 @@ from mcp_hub.sandbox.rules import Rule
 from mcp_hub.types import Cause
 from tests.unit.fakes import HandClock
 from tests.unit.sandbox.confined import PYTHON, SECONDS, needs_sandbox, output, python, sandbox_of, spawned
-from tests.upstreams.child import until
 
 pytestmark = [needs_sandbox(), pytest.mark.anyio, pytest.mark.processes]
 
@@ -376,21 +375,6 @@ async def test_a_slow_file_system_holds_one_thread_of_one_start(
             assert await begin() is not None
     finally:
         slow.released.set()
-
-
-async def test_a_private_home_that_grows_during_a_run_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sandbox = sandbox_of(tmp_path)
-    assert await sandbox.begin(["/bin/true"], {"PATH": "/bin"}, "/", is_spare=False) is not None
-    monkeypatch.setattr(home, "_MEASURING", 0.01)
-    monkeypatch.setattr(home, "_MOST", 10_000)
-    log = tmp_path / "state/private/home/log"
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(sandbox.attend)
-        log.write_bytes(b"x" * 20_000)
-        await until(lambda: "larger than" in "".join(sandbox.notes), SECONDS)
-        log.unlink()
-        await until(lambda: not sandbox.notes, SECONDS)
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_folder_that_became_a_link_stops_the_start(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 import os
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mcp_hub.sandbox import home as module
 from mcp_hub.sandbox.home import PrivateHome, npm_settings, pip_settings, uv_settings
+from tests.unit.sandbox.confined import SECONDS, needs_sandbox, sandbox_of
+from tests.upstreams.child import until
 
 NPMRC = """
 registry=https://npm.corp.example/
@@ -127,3 +130,20 @@ def test_a_home_that_is_too_large_loses_its_caches(tmp_path: Path, monkeypatch: 
     assert (outside / "file").read_text() == "mine"
     Path(private.home, "memory.json").write_bytes(b"x" * 20000)
     assert not private.trim() and Path(private.home, "memory.json").exists()
+
+
+@needs_sandbox()
+@pytest.mark.anyio
+async def test_a_private_home_that_grows_during_a_run_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = sandbox_of(tmp_path)
+    assert await sandbox.begin(["/bin/true"], {"PATH": "/bin"}, "/", is_spare=False) is not None
+    monkeypatch.setattr(module, "_MEASURING", 0.01)
+    monkeypatch.setattr(module, "_MOST", 10_000)
+    log = tmp_path / "state/private/home/log"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sandbox.attend)
+        log.write_bytes(b"x" * 20_000)
+        await until(lambda: "larger than" in "".join(sandbox.notes), SECONDS)
+        log.unlink()
+        await until(lambda: not sandbox.notes, SECONDS)
+        tasks.cancel_scope.cancel()

@@ -65,6 +65,21 @@ def test_guard_waits_for_a_process_that_was_being_started_when_its_hub_was_kille
         assert guard.wait(20) == 0
 
 
+def test_search_reaches_the_sessions_of_marked_processes_that_it_was_not_given() -> None:
+    """As after the kill of a hub in the middle of a start; what has no mark is in the session of one that has."""
+    mark = f"of-test-{os.getpid()}"
+    script = "env -i sh -c 'echo $$; exec sleep 60' & exec sleep 60"
+    with subprocess.Popen(
+        ["sh", "-c", script], stdout=subprocess.PIPE, env={**os.environ, "MARK": mark}, start_new_session=True
+    ) as leader:
+        assert leader.stdout is not None
+        wiped = int(leader.stdout.readline())
+        with subprocess.Popen(["env", "-i", "sleep", "60"], start_new_session=True) as stranger:
+            killed, is_enough = watchdog_program.kill_marked({f"MARK={mark}".encode()}, ())
+            assert {leader.pid, wiped} <= killed and is_enough and stranger.poll() is None
+            stranger.kill()
+
+
 def test_a_process_that_runs_one_program_after_another_cannot_hide_between_them(tmp_path: Path) -> None:
     script = tmp_path / "again"
     script.write_text(f"exec sh {script}\n")

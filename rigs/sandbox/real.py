@@ -166,7 +166,7 @@ async def answered(
     variables: dict[str, Any] = {"HOME": places["home"], **(env or {})}
     async with http_hub(json.dumps(config), root, **variables) as hub, RestClient(hub) as rest:
         answer = await _answer(rest, entry, places)
-        refusals = [line for line in hub.stderr.splitlines() if _REFUSED.search(line)]
+    refusals = [line for line in hub.stderr.splitlines() if _REFUSED.search(line)]
     return replace(answer, refusals=refusals, seconds=anyio.current_time() - began)
 
 

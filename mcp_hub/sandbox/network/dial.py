@@ -134,8 +134,11 @@ class End:
             return True
 
     async def send_eof(self) -> None:
-        """Closes one direction; the other one stays open."""
-        await self._stream.send_eof()
+        """Closes one direction; the other one stays open. Raises as `send` if both are closed."""
+        try:
+            await self._stream.send_eof()
+        except RuntimeError:  # uvloop's, after a reset
+            raise anyio.BrokenResourceError from None
 
     async def aclose(self, *, is_whole: bool = True) -> None:
         """Closes both directions; by a reset unless all that was sent `is_whole`, so that it does not look complete."""

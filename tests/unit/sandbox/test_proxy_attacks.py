@@ -2,16 +2,19 @@
 
 import asyncio
 import socket
+import struct
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketStream
 
 from mcp_hub.addresses import Address, HostRule
-from mcp_hub.sandbox.network.dial import Denied, HostPort, checked, judge_path
+from mcp_hub.sandbox.network.dial import Denied, End, HostPort, checked, judge_path
 from mcp_hub.sandbox.network.interface import loopback_pair
 from mcp_hub.sandbox.network.proxy import ProxyLimits
 from tests.unit.sandbox.proxied import NAME, SERVER, Sandboxed, echo, host, rules, sandboxed
@@ -345,3 +348,17 @@ async def test_unread_answer_is_not_collected() -> None:
             await anyio.lowlevel.checkpoint()
         assert sent < 1 << 27
         near.close()
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})])
+async def test_one_direction_of_a_connection_that_was_reset_ends_without_a_failure() -> None:
+    near, far = loopback_pair()
+    end = End(await SocketStream.from_socket(far))
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    near.close()
+    with anyio.fail_after(10), pytest.raises(anyio.BrokenResourceError):
+        while True:
+            await end.send(b"x")
+    with suppress(OSError, anyio.BrokenResourceError):  # what the relay expects of either loop
+        await end.send_eof()
+    await end.aclose()

@@ -73,6 +73,10 @@ COMMANDS: Final = table(
         "A server works on the folder that it starts in, and starts in an empty one.",
         "Run `mcp-hub doctor --fix`, or set `cwd`.",
     ),
+    sandbox_off=(
+        "Servers that were added or imported have no sandbox, and the configuration does not say so.",
+        "Run `mcp-hub sandbox SERVER on`, or `off` to leave it so.",
+    ),
     path_missing=(
         "The configuration names a file or folder that is not on this machine.",
         "Create or copy it, or correct the path with `mcp-hub edit`.",

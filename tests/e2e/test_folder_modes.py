@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from mcp_hub.sandbox.confinement import ABI_LIMIT
 from tests.e2e.background import background
 from tests.fork_server import forked_command
 
@@ -41,7 +42,7 @@ def run(home: Path, umask: int, *args: str) -> str:
     (home / "claude_desktop_config.json").write_text(json.dumps({"mcpServers": {"b": SERVER}}))
     for name in ("servers.yaml", "claude_desktop_config.json"):
         (home / name).chmod(0o600)
-    env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    env = {"HOME": str(home), "PATH": "/usr/bin:/bin", ABI_LIMIT: "0"}  # what a server makes in a sandbox is its own
     line = [*forked_command(), *args]
     done = subprocess.run(
         line, env=env, cwd=home, umask=umask, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL

@@ -16,6 +16,7 @@ from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import running_hub
+from mcp_hub.cli.commands.servers.remove import switch_sandbox
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import refused_text
 from mcp_hub.cli.render.output import put, say
@@ -32,17 +33,24 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("server", shell_complete=completion.servers)
-@click.argument("action", metavar="[test]", type=click.Choice(["test"]), required=False)
+@click.argument("server", metavar="[SERVER]", required=False, shell_complete=completion.servers)
+@click.argument("action", metavar="[on|off|test]", required=False)
 @click.argument("target", metavar="[PATH|HOST]", required=False)
+@click.option("--all", "every", is_flag=True, help="Without SERVER: on for all local servers that say nothing, or off.")
 @config_option
-def sandbox(server: str, action: str | None, target: str | None, config: str | None) -> None:
-    """Show the sandbox of SERVER, or test a path or host in it.
+def sandbox(server: str | None, action: str | None, target: str | None, every: bool, config: str | None) -> None:
+    """Show or switch the sandbox of SERVER, or test a path in it.
 
-    Nothing is started. A server whose sandbox is off is shown with the usual rule. If a hub runs, shows what it has
-    refused to the server. Exit code 1 if the sandbox refuses what is tested.
+    `on` starts the server once in a sandbox, and writes `sandbox: on` if that works; `off` writes `sandbox: off`.
+    Otherwise nothing is started, and a server whose sandbox is off is shown with the usual rule. If a hub runs, shows
+    what it has refused to the server. Exit code 1 if the sandbox refuses what is tested, or a server does not start.
     """
-    if (action is None) != (target is None):
+    word, names = (server, []) if every else (action, [] if server is None else [server])
+    if word in ("on", "off") and (action if every else target) is None:
+        raise SystemExit(switch_sandbox(names, word, config))
+    if server is None or every or action not in (None, "test"):
+        raise click.UsageError("Name a SERVER, with on, off or test behind it; or: mcp-hub sandbox --all on")
+    if (action == "test") != (target is not None):
         raise click.UsageError("test needs a path or a host: mcp-hub sandbox SERVER test PATH")
     loaded = load_config(config)
     check_servers(loaded, [server])

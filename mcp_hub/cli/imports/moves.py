@@ -4,12 +4,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import KeyPath, Moved
-from mcp_hub.cli.imports.asked_inputs import AskedInputs
+from mcp_hub.cli.imports.asked_inputs import AskedInputs, is_anybody_there
 from mcp_hub.cli.imports.found import FoundServer, of_files
 from mcp_hub.cli.imports.plan import ImportPlan, planned
+from mcp_hub.cli.imports.trials import boxed_plan, print_boxed
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.cli.servers_file.servers_file import ServersFile
@@ -18,11 +20,11 @@ from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.masking import hide
 
 
-def moved_servers(files: Sequence[ClientFile], config: Path) -> Moved:
+def moved_servers(files: Sequence[ClientFile], config: Path, *, is_boxed: bool | None = None) -> Moved:
     """The servers of these files that the hub has from now on, or has already; all others stay where they are.
 
     The changes are those of the hub's own files: secrets, then the configuration, with the values that a person types
-    when they are asked for. Nothing is written here. Raises `ConfigError`.
+    when they are asked for, and a sandbox for those that start in one. Nothing is written here. Raises `ConfigError`.
     """
     file = ServersFile(config, os.environ)
     secrets = KeptSecrets(file.folder)
@@ -31,7 +33,13 @@ def moved_servers(files: Sequence[ClientFile], config: Path) -> Moved:
     plan = planned(of_files(files, Where.here(os.environ), places), file, secrets, KeptSecrets(file.folder))
     gone = [*plan.there, *(found for one in plan.taken for found in one.found)]
     lines = [hide(on_one_line(line)) for line in _lines(plan)]
-    return Moved(_places(gone), lambda: inputs.settle(plan).changes(), lines, plan.origins())
+
+    def changes() -> list[FileChange]:
+        done, found = boxed_plan(inputs.settle(plan), is_boxed, asks=is_anybody_there())
+        print_boxed(found)
+        return done.changes()
+
+    return Moved(_places(gone), changes, lines, plan.origins())
 
 
 def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:

@@ -136,6 +136,10 @@ class ImportPlan(msgspec.Struct, frozen=True):
             taken.append(replace(one, own={**one.own, "pass_env": passed}) if passed else one)
         return replace(self, taken=tuple(taken))
 
+    def limited(self, servers: Mapping[str, JsonObject]) -> "ImportPlan":
+        """The plan with these entries, by the name of the server."""
+        return replace(self, taken=tuple(replace(one, own=servers[one.name]) for one in self.taken))
+
     def carry_out(self, env: Mapping[str, str]) -> None:
         """Writes the secrets, then the configuration, in one act that can be undone. Raises `ConfigError`."""
         self.secrets.store_in_keyring()

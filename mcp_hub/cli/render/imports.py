@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 
 from mcp_hub.cli.imports.costs import MeasuredCosts
 from mcp_hub.cli.imports.plan import ImportPlan, TakenServer
+from mcp_hub.cli.imports.trials import Trial
 from mcp_hub.cli.registry.variables import decides_code
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
@@ -34,10 +35,18 @@ def print_plan(plan: ImportPlan) -> None:
     for one in plan.taken:
         if one.left_out:
             say(f"{one.name}: the hub does not have these keys: {', '.join(one.left_out)}")
+    for one in plan.taken:
+        if isinstance(box := one.own.get("sandbox"), dict):
+            rule = ", ".join(f"{key}: {_shown(value)}" for key, value in box.items())
+            say(hide(on_one_line(f"{one.name}: keeps the sandbox that it has there, as {rule}")))
     for line in _passing(plan.taken, os.environ):
         say(hide(on_one_line(line)))
     for problem in plan.problems:
         say(hide(f"warning: {problem}"))
+
+
+def _shown(value: object) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
 def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[str]:
@@ -88,7 +97,7 @@ def _sources(own: JsonObject) -> Iterator[tuple[str, str]]:
                 yield source, f"{key} {label}".strip()
 
 
-def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> JsonObject:
+def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCosts | None) -> JsonObject:
     """The import as `--json` prints it."""
     taken = [
         {
@@ -106,6 +115,7 @@ def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> 
     counted = None if costs is None else {**asdict(costs), "absent": [one.server for one in costs.absent]}
     return {
         **{"file": str(plan.file.path), "written": written, "servers": taken, "not_taken": gone},
+        "sandbox": {"on": [*trial.passed], "off": hide_within({**trial.refused, **trial.untried})},
         **{"doubles": plan.doubles, "tokens": counted, "warnings": [hide(str(one)) for one in plan.problems]},
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.cli.servers_file.atomic import edit_file
-from mcp_hub.config.load.interpolate import is_keyring_closed
+from mcp_hub.config.load.interpolate import escaped, is_keyring_closed
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secrets_of_url
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.extras import keyring_command, with_extra
@@ -92,6 +92,22 @@ class KeptSecrets:
         kind, _, place = reference.partition(":")
         folder = FOLDER if kind == "file" else SERVICE
         return place.partition("/")[0] == folder and place.partition("/")[2] in self._kept
+
+    def filled(self, own: JsonObject) -> JsonObject:
+        """The entry with values in place of the `${…}` that are kept here: it can start before they are written."""
+
+        def of(tree: object) -> object:
+            if isinstance(tree, dict):
+                return {key: of(value) for key, value in tree.items()}
+            if isinstance(tree, list):
+                return [of(value) for value in tree]
+            return KEPT.sub(self._value, tree) if isinstance(tree, str) else tree
+
+        return {key: of(value) for key, value in own.items()}
+
+    def _value(self, found: re.Match[str]) -> str:
+        is_text = found.string[: found.start()].endswith("$")
+        return found[0] if is_text or found[1] not in self._kept else escaped(self._kept[found[1]])
 
     def store(self, env: Mapping[str, str]) -> None:
         """Writes the values. Raises `ConfigError`."""

@@ -1,6 +1,7 @@
 """The hub's configuration file and its servers, for commands that change them."""
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ from mcp_hub.cli.servers_file.kept_secrets import FOLDER
 from mcp_hub.config.edit.entries import NotEditable, put, put_new, remove
 from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
-from mcp_hub.config.load.load import commands_refused, find_config, load, parse, usual_place
+from mcp_hub.config.load.load import Loaded, commands_refused, find_config, load, parse, usual_place
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, read_bytes
 from mcp_hub.config.quantities import as_flag
@@ -55,7 +56,15 @@ class SwitchServer(msgspec.Struct, frozen=True):
     on: bool
 
 
-Change = PutServer | RemoveServer | SwitchServer
+class PutKey(msgspec.Struct, frozen=True):
+    """Sets one key of a server; its other keys stay."""
+
+    name: str
+    key: str
+    value: object
+
+
+Change = PutServer | RemoveServer | SwitchServer | PutKey
 
 
 class ServersFile(msgspec.Struct, frozen=True):
@@ -108,14 +117,21 @@ class ServersFile(msgspec.Struct, frozen=True):
     def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
         """The `${…}` of these servers that have no value yet."""
         try:
-            text = self._decoded(self._content() or b"")
-            refusal = commands_refused(self.path, self.path.stat(), is_named=True) if self.path.exists() else None
-            loaded = parse(text, str(self.path), self.env, self.folder, lenient=True, refusal=refusal)
+            loaded = self._parsed(self._decoded(self._content() or b""))
         except ConfigError as error:
             findings: Sequence[ConfigFinding] = error.findings
         else:
             findings = loaded.warnings
         return [one for one in findings if one.code in UNRESOLVED and _is_about(one, names)]
+
+    def loaded_with(self, changes: Sequence[Change]) -> Loaded:
+        """The configuration as a hub would read it with the changes; nothing is written."""
+        return self._parsed(self.changed_text(changes)[1], partly=True)
+
+    def _parsed(self, text: str, *, partly: bool = False) -> Loaded:
+        refusal = commands_refused(self.path, self.path.stat(), is_named=True) if self.path.exists() else None
+        path, base = str(self.path), self.folder
+        return parse(text, path, self.env, base, lenient=True, partly=partly, refusal=refusal)
 
     def change(self, changes: Sequence[Change]) -> FileEdit | None:
         """Makes the changes, all or none. None if the file says so already.
@@ -137,7 +153,7 @@ class ServersFile(msgspec.Struct, frozen=True):
         text = text if fresh is None else fresh
         for change in changes if fresh is None else ():
             text = self._with(text, change)
-        self._check(text, [change.name for change in changes if isinstance(change, PutServer)])
+        self._check(text, [change.name for change in changes if isinstance(change, PutServer | PutKey)])
         return text.encode()
 
     def _fresh(self, text: str, changes: Sequence[Change]) -> str | None:
@@ -169,6 +185,8 @@ class ServersFile(msgspec.Struct, frozen=True):
                 return self._edited(lambda: put(text, self.path.name, path, own))
             case RemoveServer():
                 return self._edited(lambda: remove(text, self.path.name, path))
+            case PutKey(key=key, value=value):
+                return self._edited(lambda: put(text, self.path.name, (*path, key), value))
             case SwitchServer(on=on):
                 return self._edited(lambda: _switched(text, self.path.name, path, servers[name], on))
 
@@ -222,6 +240,12 @@ class ServersFile(msgspec.Struct, frozen=True):
             own = [one for one in error.findings if one.code not in UNRESOLVED and _is_about(one, names)]
             if own:
                 raise ConfigError(*own) from None
+
+
+def option_for(file: ServersFile) -> str:
+    """The option by which another command finds the file, with a blank in front; empty if it finds it anyway."""
+    is_usual = ServersFile.find(None, file.env).path == file.path
+    return "" if is_usual else f" --config {shlex.quote(str(file.path))}"
 
 
 def findings_about(name: str, findings: Sequence[ConfigFinding]) -> list[ConfigFinding]:

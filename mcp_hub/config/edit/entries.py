@@ -108,9 +108,20 @@ def _edited(
         after = read_document(done, name)
     except (_Uncertain, ConfigError, yaml.YAMLError):
         raise NotEditable("its form does not allow a sure edit", snippet) from None
+    if not is_json(text, name):
+        expected = _as_read(expected)
     if after.findings or repr(_without_empty(after.data)) != repr(_without_empty(expected)):
         raise NotEditable("an edit would change other entries, too", snippet)
     return done
+
+
+def _as_read(data: object) -> object:
+    """The data with the values that YAML reads for its words."""
+    if isinstance(data, dict):
+        return {key: _as_read(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [*map(_as_read, data)]
+    return yaml.safe_load(data) if isinstance(data, writing.Word) else data
 
 
 def _without_empty(data: object) -> object:

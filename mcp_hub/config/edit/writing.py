@@ -15,6 +15,10 @@ _HIDDEN: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """Characters that JSON writes as they are, and YAML does not take."""
 
 
+class Word(str):
+    """A text that YAML gets without quotes, though it may read it as a flag: `on`. The schema has to take both."""
+
+
 def flow(value: object, *, as_json: bool = False) -> str:
     """The value on one line."""
     match value:
@@ -53,8 +57,8 @@ def _key(key: str, as_json: bool) -> str:
 
 
 def _text(text: str, *, is_plain: bool) -> str:
-    if is_plain and _PLAIN.fullmatch(text) and not text.endswith(":") and _is_text(text):
-        return text
+    if is_plain and _PLAIN.fullmatch(text) and not text.endswith(":") and (isinstance(text, Word) or _is_text(text)):
+        return str(text)
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 

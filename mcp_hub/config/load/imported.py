@@ -164,7 +164,10 @@ class Translator(msgspec.Struct, frozen=True):
 
     def _limit(self, entry: JsonObject, lists: JsonObject, has_folder: bool, path: DataPath) -> None:
         """Gives the server the rule for a sandbox of VS Code, or disables it. `has_folder`: the entry has a `cwd`."""
-        note = partial(self._note, path, "sandbox_narrowed")
+
+        def note(key: str, said: str) -> None:
+            self.report.warn((*path, *key.split(".")), "sandbox_narrowed", said)
+
         values: dict[str, list[str]] = {}
         for key, texts in lists.items():
             values[key] = [value for text in texts if isinstance(value := self._value(text, key), str)]

@@ -72,7 +72,7 @@ class WrittenEntries:
 
 
 class ImportedServer(msgspec.Struct, frozen=True):
-    """A server of a configuration that came from a client, and its name there."""
+    """A server of a configuration that came from a client, and its name there; without a client, by `mcp-hub add`."""
 
     client: str
     config: str
@@ -90,6 +90,10 @@ class ImportedServers:
         """The names in the client by those in the configuration."""
         every = _imported(self._files.read(_IMPORTED))
         return {one.server: one.name for one in every if (one.client, one.config) == (client, config)}
+
+    def of(self, config: str) -> set[str]:
+        """The names of all servers of a configuration that were not written by hand."""
+        return {one.server for one in _imported(self._files.read(_IMPORTED)) if one.config == config}
 
     def add(self, servers: Sequence[ImportedServer]) -> None:
         """Remembers servers, and forgets the oldest of too many."""

@@ -66,6 +66,11 @@ class Options(msgspec.Struct, frozen=True):
     help="Let these clients have only this profile. Kept when the hub is installed again.",
 )
 @click.option("--import", "imports", is_flag=True, help="Also move the client's own servers into the hub.")
+@click.option(
+    "--sandbox/--no-sandbox", "is_boxed", default=None,
+    help="With --import: put local servers that start in a sandbox into one, or none of them. Default: ask; without a "
+    "terminal, do it.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @click.option(
     "--undo",
@@ -82,6 +87,7 @@ def install(
     over_http: bool,
     profile: str | None,
     imports: bool,
+    is_boxed: bool | None,
     dry_run: bool,
     undo: bool,
     waits: bool,
@@ -97,20 +103,33 @@ def install(
     """
     where = Where.here(os.environ)
     if undo:
-        if every or over_http or imports or dry_run or link or profile is not None:
+        if every or over_http or imports or dry_run or link or profile is not None or is_boxed is not None:
             fail("usage", "--undo takes no other options: it undoes the last change, of CLIENT if you name one.")
         raise SystemExit(common.undo(clients, where))
+    if is_boxed is not None and not imports:
+        fail(
+            "usage", "--sandbox and --no-sandbox belong to --import. For a server of the hub: mcp-hub sandbox SERVER on"
+        )
     loaded = _configuration(config, may_be_new=imports)
     check_caller(loaded, profile)
     if link:
         raise SystemExit(_print_links(clients, every, loaded, where, profile))
     chosen = common.chosen_clients(clients, every, where)
     is_named = config is not None or bool(os.environ.get("MCP_HUB_CONFIG"))
-    options = Options(over_http, dry_run, waits, every, moved_servers if imports else None, profile, is_named)
+    options = Options(over_http, dry_run, waits, every, _moves(imports, is_boxed), profile, is_named)
     code, changed = install_into(chosen, loaded, where, options)
     if changed:
         _start_once(loaded, code, options)
     raise SystemExit(code)
+
+
+def _moves(imports: bool, is_boxed: bool | None) -> Moves | None:
+    """The move of servers with `--import`; exits with 2 for a sandbox without it."""
+    if is_boxed is not None and not imports:
+        fail(
+            "usage", "--sandbox and --no-sandbox belong to --import. For a server of the hub: mcp-hub sandbox SERVER on"
+        )
+    return partial(moved_servers, is_boxed=is_boxed) if imports else None
 
 
 def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, options: Options) -> tuple[int, bool]:

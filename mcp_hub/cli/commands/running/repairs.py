@@ -4,8 +4,10 @@ A diff names the place and the value before and after, never a line of a file: t
 """
 
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,18 +17,16 @@ import msgspec
 from mcp_hub.app.attached.isolation import StartFolders, names_client
 from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.cli.access.running import dead_records
-from mcp_hub.cli.clients.files.written import WrittenEntry, lost_entries
+from mcp_hub.cli.clients.files.written import ImportedServers, WrittenEntry, lost_entries
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients.install import Options, install_into
-from mcp_hub.cli.servers_file.atomic import edit_file
-from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.cli.imports.trials import why_not_tried, why_unsupported
+from mcp_hub.cli.servers_file.servers_file import EditRefused, PutKey, ServersFile
 from mcp_hub.cli.setup import check_caller
-from mcp_hub.config.edit.entries import NotEditable, put
-from mcp_hub.config.load.foreign import place_of_servers, works_where_started
+from mcp_hub.config.load.foreign import works_where_started
 from mcp_hub.config.load.interpolate import CLIENTS_FOLDER
 from mcp_hub.config.load.load import Loaded, load
-from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.trust import close_folder, untrusted_state
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
@@ -55,7 +55,7 @@ class Repair(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-def by_hand(code: str, problem: str, server: str, path: str = "") -> Repair:
+def by_hand(code: str, problem: str, server: str = "", path: str = "") -> Repair:
     """A problem that only a person can fix, such as a folder that is not on this machine."""
     return Repair(code, problem, (), lambda: None, is_problem=False, is_fixable=False, server=server, path=path)
 
@@ -70,6 +70,7 @@ def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
     if loaded is not None:
         yield from _commands(loaded, env)
         yield from _folders(loaded, env)
+        yield from _unlimited(loaded, env)
     yield from (_dead_record(place) for place in dead_records(env))
     yield from (_lost_entry(entry, env) for entry in lost_entries(state_dir(env)))
 
@@ -120,6 +121,26 @@ def _folders(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
         yield Repair("start_folder", said, [f"+ servers.{name}.cwd: {CLIENTS_FOLDER}"], apply, is_problem=False)
 
 
+def _unlimited(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
+    """Servers that were not written by hand and say nothing about a sandbox, where the system has one."""
+    with suppress(OSError):
+        added, settings = ImportedServers(state_dir(env)).of(loaded.place), loaded.settings
+        names = [
+            name
+            for name, own in settings.servers.items()
+            if name in added
+            and own.enabled
+            and own.command is not None
+            and own.sandbox is None
+            and why_not_tried({"command": own.command, "args": own.args}) is None
+        ]
+        if names and settings.defaults.sandbox.mode == "off" and why_unsupported() is None:
+            which = shlex.quote(names[0]) if len(names) == 1 else "--all"
+            said = f"without a sandbox, and able to read all your files: {', '.join(names)}. "
+            said += f"Run mcp-hub sandbox {which} on, or off to leave it so."
+            yield by_hand("sandbox_off", said)
+
+
 def _hidden_program(own: ServerSettings, env: Mapping[str, str], loaded: Loaded) -> str | None:
     if own.command is None or not own.enabled or os.path.dirname(own.command) or "PATH" in own.env:
         return None
@@ -136,18 +157,11 @@ def _hidden_program(own: ServerSettings, env: Mapping[str, str], loaded: Loaded)
 
 
 def _set(path: Path, env: Mapping[str, str], name: str, key: str, value: str) -> None:
-    def edited(before: bytes | None) -> bytes:
-        text = (before or b"").decode()
-        document = read_document(text, path.name)
-        assert isinstance(document.data, dict)
-        (holder,) = place_of_servers(document.data, is_yaml=document.is_yaml)
-        try:
-            return put(text, path.name, (str(holder), name, key), value).encode()
-        except NotEditable as refused:
-            said = f"{refused}. Set the {key} of {name} to {value} yourself."
-            raise ConfigError(ConfigFinding("not_editable", said, str(path))) from None
-
-    edit_file(path, edited, env)
+    try:
+        ServersFile(path, env).change([PutKey(name, key, value)])
+    except EditRefused as refused:
+        said = f"{refused.findings[0].message} Set the {key} of {name} to {value} yourself."
+        raise ConfigError(ConfigFinding("not_editable", said, str(path))) from None
 
 
 def _dead_record(place: Path) -> Repair:

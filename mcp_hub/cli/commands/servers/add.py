@@ -7,7 +7,8 @@ from typing import Final
 
 import click
 
-from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, note_added, report
+from mcp_hub.cli.imports.trials import Boxed, boxed, in_sandbox, is_local, print_boxed, why_unsupported
 from mcp_hub.cli.registry.dangers import dangers_of
 from mcp_hub.cli.registry.fetch import read_server_json
 from mcp_hub.cli.registry.server_json import ServerDetail, command_of, entry_of, parse_server_json, variables_asked
@@ -50,6 +51,10 @@ class _CommandLine(click.Command):
     "--allow-any-command", "is_any_allowed", is_flag=True,
     help="Take a server.json whose command can run more than a package of a registry.",
 )  # fmt: skip
+@click.option(
+    "--sandbox/--no-sandbox", "is_boxed", default=None,
+    help="Write sandbox: on, or off. Default: on, if the server starts in a sandbox.",
+)  # fmt: skip
 @config_option
 def add(
     words: tuple[str, ...],
@@ -63,6 +68,7 @@ def add(
     keyring: bool,
     yes: bool,
     is_any_allowed: bool,
+    is_boxed: bool | None,
     config: str | None,
 ) -> None:
     """Add a server to the configuration.
@@ -74,7 +80,7 @@ def add(
     mcp-hub add io.example/weather     a name in the registry at hub.registry
 
     A secret in an option or argument is kept in a file of its own, which only you can read, and is not shown. Better
-    write ${VAR}, in single quotes. A running hub starts the server at once.
+    write ${VAR}, in single quotes. A local server that starts in a sandbox gets one. A running hub starts the server.
     """
     file = found_file(config)
     secrets = _kept_secrets(file, keyring)
@@ -83,14 +89,12 @@ def add(
         detail = _document(words[0], file)
         chosen = name or detail.short_name
         _confirm(chosen, detail, given, remote, is_any_allowed, yes)
-        declared = {label for label in detail.secret_names & given.keys() if "${" not in given[label]}
-        kept = {label: secrets.keep(chosen, label, given[label]) for label in declared}
-        entry = entry_of(detail, {**given, **kept}, is_remote=remote)
+        entry = _entry(chosen, detail, given, secrets, is_remote=remote)
     else:
         if name is not None or values or remote or is_any_allowed:
             raise click.UsageError("--name, --set, --remote and --allow-any-command belong to a server.json.")
         chosen, entry = words[0], _from_words(words[1:], _pairs("--env", env), _pairs("--header", headers), cwd)
-    _write(file, chosen, entry, secrets, replaces=replace)
+    _write(file, chosen, entry, secrets, replaces=replace, is_boxed=is_boxed)
 
 
 def _kept_secrets(file: ServersFile, keyring: bool) -> KeptSecrets:
@@ -105,6 +109,15 @@ def _document(source: str, file: ServersFile) -> ServerDetail:
         return parse_server_json(read_server_json(source, file.registry), source)
     except ConfigError as error:
         end_with(error)
+
+
+def _entry(
+    name: str, detail: ServerDetail, given: dict[str, str], secrets: KeptSecrets, *, is_remote: bool
+) -> JsonObject:
+    """The entry for a document, whose declared secrets are kept."""
+    declared = {label for label in detail.secret_names & given.keys() if "${" not in given[label]}
+    kept = {label: secrets.keep(name, label, given[label]) for label in declared}
+    return entry_of(detail, {**given, **kept}, is_remote=is_remote)
 
 
 def _confirm(
@@ -168,15 +181,30 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _write(file: ServersFile, name: str, own: JsonObject, secrets: KeptSecrets, *, replaces: bool) -> None:
+def _write(
+    file: ServersFile, name: str, own: JsonObject, secrets: KeptSecrets, *, replaces: bool, is_boxed: bool | None
+) -> None:
+    if is_boxed is not None and not is_local(own):
+        raise click.UsageError("--sandbox and --no-sandbox belong to a command: a URL has no process here.")
     learn(secrets_written(own))
     try:
         kept = without_secrets(name, own, secrets.keep)
-        change = PutServer(name, kept, replaces)
-        file.changed_text([change])  # refuses what cannot be written, before a secret is
+        file.changed_text([PutServer(name, kept, replaces)])  # refuses what cannot be written, before a start
+        found = _boxed(file, name, kept, secrets, is_boxed)
         secrets.store(os.environ)
-        file.change([change])
+        file.change([PutServer(name, found.servers[name], replaces)])
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {name}: {described(kept)}")
+    note_added(file, [name])
+    print_boxed(found)
     print_warnings(file.unresolved([name]))
+
+
+def _boxed(file: ServersFile, name: str, own: JsonObject, secrets: KeptSecrets, is_boxed: bool | None) -> Boxed:
+    """The server with its sandbox: forced without a start, else after one."""
+    if not is_boxed:
+        return boxed(file, {name: own}, secrets.filled, is_boxed, asks=False)
+    reason = why_unsupported()
+    lines = () if reason is None else (f"{name} will not start on this system, which has no sandbox: {reason}",)
+    return Boxed({name: in_sandbox(own)}, lines)

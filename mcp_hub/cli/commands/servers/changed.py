@@ -1,14 +1,16 @@
 """The last step of every command that changes `servers.yaml`: the change, its failure, and whether a hub follows."""
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
+from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.access.running import running_hub
+from mcp_hub.cli.clients.files.written import ImportedServer, ImportedServers
 from mcp_hub.cli.render.output import agrees, put, say
-from mcp_hub.cli.servers_file.servers_file import Change, EditRefused, ServersFile
+from mcp_hub.cli.servers_file.servers_file import Change, EditRefused, ServersFile, option_for
 from mcp_hub.cli.setup import EXIT_CONFIG, fail, fail_with
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide
@@ -55,12 +57,17 @@ def report(file: ServersFile, said: str) -> None:
         say(f"The running hub (process {hub.pid}) reloads the file.")
 
 
+def note_added(file: ServersFile, names: Sequence[str]) -> None:
+    """Remembers that nobody has written these servers by hand: `doctor` names those without a sandbox."""
+    config = os.path.abspath(file.path)
+    with suppress(OSError):  # it is only a help
+        ImportedServers(state_dir(os.environ)).add([ImportedServer("", config, name, name) for name in names])
+
+
 def tell_next(file: ServersFile, *, are_imported: bool) -> None:
     """Says how the servers come to the clients; those that `are_imported` are still in the clients' own files, too."""
-    is_usual = ServersFile.find(None, os.environ).path == file.path
-    option = "" if is_usual else f" --config {shlex.quote(str(file.path))}"
     moves, how = (", and take these servers out of their files", " --import") if are_imported else ("", "")
-    say(f"Next, connect your clients{moves}:\n  mcp-hub install --all{how}{option}")
+    say(f"Next, connect your clients{moves}:\n  mcp-hub install --all{how}{option_for(file)}")
 
 
 def confirm(question: str, *, yes: bool, default: bool = True) -> None:

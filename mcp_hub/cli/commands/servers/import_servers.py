@@ -18,6 +18,7 @@ from mcp_hub.cli.imports.asked_inputs import AskedInputs
 from mcp_hub.cli.imports.costs import MeasuredCosts, measured
 from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.cli.imports.plan import ImportPlan, planned
+from mcp_hub.cli.imports.trials import Boxed, boxed_plan, print_boxed
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import data_of, print_alerts, print_costs, print_plan
 from mcp_hub.cli.render.output import agrees, say
@@ -45,6 +46,10 @@ from mcp_hub.masking import hide
     "--variable", "agreed", metavar="NAME", multiple=True,
     help="A variable of this shell that servers may get: of a project's file, or by pass_env. Repeatable.",
 )  # fmt: skip
+@click.option(
+    "--sandbox/--no-sandbox", "is_boxed", default=None,
+    help="Put local servers that start in a sandbox into one, or none of them. Default: ask; with --yes, do it.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @config_option
@@ -55,6 +60,7 @@ def import_servers(
     keyring: bool,
     counts: bool | None,
     agreed: tuple[str, ...],
+    is_boxed: bool | None,
     as_json: bool,
     yes: bool,
     config: str | None,
@@ -73,21 +79,29 @@ def import_servers(
     if not as_json:
         print_plan(plan)
     is_strange = print_alerts(plan, os.environ)
-    costs = None
+    costs, found = None, Boxed()
     if is_written := bool(plan.taken) and not dry_run:
         plan = plan.passing(_passed(plan, agreed, yes=yes))
         plan = _agreed(plan, agreed) if yes else plan
-        question = f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?"
-        confirm(question, yes=yes, default=not is_strange)
-        carry_out(inputs.settle(plan))
-        if counts or counts is None and (yes or is_to_count()):
-            costs = _costs(file, [one.name for one in plan.taken])
+        _confirm(plan, yes=yes, is_strange=is_strange)
+        plan, found = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
+        carry_out(plan, found)
+        costs = _costs(file, [one.name for one in plan.taken]) if _counts(counts, yes=yes) else None
     if as_json:
-        tables.print_json(data_of(plan, written=is_written, costs=costs))
+        tables.print_json(data_of(plan, found.trial, written=is_written, costs=costs))
     elif costs is not None:
         print_costs(costs)
     if is_written and not as_json:
         tell_next(file, are_imported=True)
+
+
+def _confirm(plan: ImportPlan, *, yes: bool, is_strange: bool) -> None:
+    question = f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?"
+    confirm(question, yes=yes, default=not is_strange)
+
+
+def _counts(counts: bool | None, *, yes: bool) -> bool:
+    return counts or counts is None and (yes or is_to_count())
 
 
 def _agreed(plan: ImportPlan, agreed: Sequence[str]) -> ImportPlan:
@@ -138,14 +152,15 @@ def plan_of(
         end_with(error)
 
 
-def carry_out(plan: ImportPlan) -> None:
-    """Writes what was planned. Exits with 2 if that cannot be."""
+def carry_out(plan: ImportPlan, found: Boxed) -> None:
+    """Writes what was planned, and says so; `found` are its sandboxes. Exits with 2 if it cannot be written."""
     try:
         plan.carry_out(os.environ)
     except ConfigError as error:
         end_with(error)
     report(plan.file, f"Imported {tables.plural(len(plan.taken), 'server')}")
     say("To take this back: mcp-hub install --undo")
+    print_boxed(found)
     tables.print_warnings(plan.file.unresolved([one.name for one in plan.taken]))
 
 

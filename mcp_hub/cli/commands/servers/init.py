@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from mcp_hub.cli.commands.servers.changed import confirm, end_with, report, tell_next
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, note_added, report, tell_next
 from mcp_hub.cli.commands.servers.import_servers import carry_out, is_to_count, plan_of, print_costs_of
 from mcp_hub.cli.imports.asked_inputs import is_anybody_there
+from mcp_hub.cli.imports.trials import boxed, boxed_plan, print_boxed
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import print_alerts, print_plan
 from mcp_hub.cli.render.output import agrees, answer, say
@@ -32,8 +33,12 @@ _FILES: tuple[str, ...] = ("-y", "@modelcontextprotocol/server-filesystem")
     "--count/--no-count", "counts", default=None,
     help="Start the new servers once, to see which work and what their tools cost. Default: ask; with --yes, do not.",
 )  # fmt: skip
+@click.option(
+    "--sandbox/--no-sandbox", "is_boxed", default=None,
+    help="Put local servers that start in a sandbox into one, or none of them. Default: ask; with --yes, do it.",
+)  # fmt: skip
 @config_option
-def init(yes: bool, counts: bool | None, config: str | None) -> None:
+def init(yes: bool, counts: bool | None, is_boxed: bool | None, config: str | None) -> None:
     """Create a first configuration.
 
     Imports the servers of the clients on this machine. If they have none, asks three questions. The file is that of
@@ -50,27 +55,30 @@ def init(yes: bool, counts: bool | None, config: str | None) -> None:
         print_plan(plan)
         print_alerts(plan, os.environ)
         confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", yes=yes)
-        plan = inputs.settle(plan)
-        carry_out(plan)
+        plan, found = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
+        carry_out(plan, found)
         names = [one.name for one in plan.taken]
     else:
         say("The clients on this machine have no servers that could be imported.")
-        names = _added(file, {"time": _TIME} if yes else _chosen(file))
+        names = _added(file, {"time": _TIME} if yes else _chosen(file), is_boxed, asks=not yes)
     if counts or counts is None and not yes and is_to_count():
         print_costs_of(file, names)
     tell_next(file, are_imported=bool(plan.taken))
 
 
-def _added(file: ServersFile, servers: Mapping[str, JsonObject]) -> list[str]:
+def _added(file: ServersFile, servers: Mapping[str, JsonObject], is_boxed: bool | None, *, asks: bool) -> list[str]:
     """Writes these servers; their names. Exits with 1 if there are none."""
     if not servers:
         say("Nothing is changed. To add a server: mcp-hub add NAME -- COMMAND")
         raise SystemExit(1)
+    found = boxed(file, servers, dict, is_boxed, asks=asks)
     try:
-        file.change([PutServer(name, own) for name, own in servers.items()])
+        file.change([PutServer(name, own) for name, own in found.servers.items()])
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {', '.join(servers)}")
+    note_added(file, [*servers])
+    print_boxed(found)
     return list(servers)
 
 

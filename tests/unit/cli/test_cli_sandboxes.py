@@ -1,0 +1,219 @@
+"""`add`, `import` and `sandbox SERVER on`: servers that start in a sandbox get one, others stay as they were."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from mcp_hub.cli import main
+from mcp_hub.cli.commands.running.repairs import found_repairs
+from mcp_hub.cli.imports.trials import OFF, ON, in_sandbox, why_not_tried
+from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
+from mcp_hub.config.edit.entries import put
+from mcp_hub.sandbox.confinement import ABI_LIMIT
+from tests.unit.sandbox.confined import needs_sandbox
+
+SERVER: Final = """
+import json, os, sys
+if path := os.environ.get("NEEDED"):
+    open(path).close()
+if os.environ.get("API_KEY", "k-1") != "k-1":
+    sys.exit("the wrong key")
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        info = {"name": "s", "version": "1"}
+        known = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+        answers = {"initialize": {"result": known}, "tools/list": {"result": {"tools": []}}}
+        answer = answers.get(message["method"], {"error": {"code": -32601, "message": "unknown"}})
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user with a hub, a server, and a file that no sandbox opens."""
+    home = tmp_path / "user"
+    (home / "data").mkdir(parents=True)
+    (home / "notes").mkdir()
+    (home / "canary").write_text("secret")
+    (tmp_path / "server.py").write_text(SERVER)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "hub" / "servers.yaml"))
+    monkeypatch.chdir(tmp_path)
+    return home
+
+
+def run(*args: str, code: int = 0, answers: str | None = None) -> Result:
+    stdin = io.BytesIO((answers or "").encode())
+    stdin.isatty = lambda: answers is not None  # type: ignore[method-assign]
+    done = CliRunner().invoke(main, list(args), input=stdin)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def servers(home: Path) -> Any:
+    return yaml.safe_load((home.parent / "hub" / "servers.yaml").read_text())["servers"]
+
+
+def entry(home: Path, *args: str, **env: str) -> dict[str, Any]:
+    line = {"command": sys.executable, "args": ["-S", str(home.parent / "server.py"), *args]}
+    return {**line, **({"env": env} if env else {})}
+
+
+@needs_sandbox()
+@pytest.mark.processes
+@pytest.mark.slow
+def test_an_import_puts_servers_that_start_into_a_sandbox_and_breaks_none(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ABI_LIMIT)
+    found = {
+        "good": entry(home, str(home / "data"), API_KEY="k-1"),
+        "needs": entry(home, NEEDED=str(home / "canary")),
+        "later": entry(home, "x", MEMORY=str(home / "notes" / "memory.json")),
+        "broad": entry(home, str(home)),
+        "engine": {"command": "docker", "args": ["run", "x"]},
+        "unset": entry(home, "y", TOKEN="${NOT_SET_HERE}"),
+        "far": {"url": "https://mcp.example/mcp"},
+        "theirs": {**entry(home, "z"), "sandboxEnabled": True},
+    }
+    (home / "client.json").write_text(json.dumps({"mcpServers": found}))
+    done = run("import", str(home / "client.json"), "--yes", "--no-count", "--json")
+    names = servers(home)
+    assert {name: own.get("sandbox") for name, own in names.items() if "sandbox" in own} == {
+        "good": True, "theirs": {"write": [], "net": ["registry.npmjs.org"]}
+    }  # fmt: skip
+    assert names["good"]["env"] == {"API_KEY": "${file:secrets/good.API_KEY}"}
+    off = json.loads(done.stdout)["sandbox"]["off"]
+    assert json.loads(done.stdout)["sandbox"]["on"] == ["good"]
+    told = {
+        "needs": f'read: ["{home}/canary"]', "later": f'write: ["{home}/notes"]', "broad": "contains the home folder",
+        "engine": "docker starts it in a container", "unset": "NOT_SET_HERE is not set",
+    }  # fmt: skip
+    assert off.keys() == told.keys() and [name for name in told if told[name] not in off[name]] == []
+    assert "[sandbox_refused]" in off["needs"] and "[sandbox_refused]" in off["later"]
+
+
+@needs_sandbox()
+@pytest.mark.processes
+@pytest.mark.slow
+def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_it_starts(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ABI_LIMIT)
+    canary = home / "canary"
+    line = [sys.executable, "-S", str(home.parent / "server.py")]
+    done = run("add", "s", "--env", f"NEEDED={canary}", "--", *line)
+    assert "sandbox" not in servers(home)["s"]
+    assert (
+        f'Without a sandbox: s: The sandbox refuses to read {canary}. If it may, add to its sandbox: read: ["{canary}"]'
+        in done.stderr
+    )
+    assert "mcp-hub sandbox s on" in done.stderr
+    (repair,) = [
+        one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
+    ]
+    assert "files: s. Run mcp-hub sandbox s on" in repair.problem and not repair.is_problem and not repair.is_fixable
+    text = (home.parent / "hub" / "servers.yaml").read_text()
+    (home.parent / "hub" / "servers.yaml").write_text(text.replace(str(canary), str(home.parent / "server.py")))
+    assert "In a sandbox: s\n" in run("sandbox", "s", "on").stderr
+    assert "    sandbox: on\n" in (home.parent / "hub" / "servers.yaml").read_text()
+    run("sandbox", "--all", "off")
+    assert servers(home)["s"]["sandbox"] is False
+    assert not [
+        one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
+    ]
+
+
+@needs_sandbox()
+def test_a_person_who_says_no_is_asked_once_and_not_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ABI_LIMIT)
+    found = {"a": entry(home), "b": entry(home, "b"), "far": {"url": "https://mcp.example/mcp"}}
+    (home / "client.json").write_text(json.dumps({"mcpServers": found}))
+    done = run("import", str(home / "client.json"), "--no-count", answers="y\nn\n")
+    assert done.stderr.count("Run these 2 servers in a sandbox? [Y/n]") == 1
+    assert {name: own.get("sandbox") for name, own in servers(home).items()} == {"a": False, "b": False, "far": None}
+    assert not [
+        one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
+    ]
+    (home.parent / "hub" / "servers.yaml").unlink()
+    done = run("import", str(home / "client.json"), "--no-count", "--no-sandbox", answers="y\n")
+    assert "in a sandbox?" not in done.stderr and servers(home)["a"]["sandbox"] is False
+
+
+def test_a_system_without_a_sandbox_gets_none_and_is_told_once(home: Path) -> None:
+    (home / "client.json").write_text(json.dumps({"mcpServers": {"a": entry(home), "b": entry(home, "b")}}))
+    done = run("import", str(home / "client.json"), "--yes", "--no-count")
+    assert done.stderr.count("This system has no sandbox, so nothing limits 2 servers: ") == 1
+    done = run("add", "c", "--", "prog")
+    assert done.stderr.count("no sandbox, so nothing limits c: ") == 1
+    run("add", "d", "--no-sandbox", "--", "prog")
+    assert "d will not start on this system" not in run("add", "e", "--no-sandbox", "--", "prog").stderr
+    assert "f will not start on this system, which has no sandbox" in run("add", "f", "--sandbox", "--", "prog").stderr
+    assert {name: own.get("sandbox") for name, own in servers(home).items()} == {
+        "a": None, "b": None, "c": None, "d": False, "e": False, "f": True
+    }  # fmt: skip
+    assert "[sandbox_unsupported]" in run("sandbox", "c", "on", code=2).stderr
+    run("add", "u", "https://mcp.example/mcp", "--sandbox", code=2)
+    run("add", "u", "https://mcp.example/mcp")
+    assert "[misplaced_key]" in run("sandbox", "u", "off", code=2).stderr
+    assert not [
+        one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
+    ]
+
+
+@needs_sandbox()
+def test_a_sandbox_of_defaults_holds_for_new_servers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ABI_LIMIT)
+    (home.parent / "hub").mkdir()
+    (home.parent / "hub" / "servers.yaml").write_text("servers: {}\ndefaults: {sandbox: on}\n")
+    assert "The sandbox of `defaults` is for a, too" in run("add", "a", "--", "prog").stderr
+    assert servers(home)["a"] == {"command": "prog"}
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        ({"command": "npx", "args": ["x"]}, None),
+        ({"command": "sh", "args": ["-c", "docker run x"]}, None),
+        ({"command": "/usr/bin/docker", "args": ["run", "x"]}, "in a container"),
+        ({"command": "podman"}, "in a container"),
+        ({"command": "wsl.exe", "args": ["node", "x"]}, "outside"),
+        ({"command": "ssh", "args": ["host", "x"]}, "outside"),
+        ({"command": "npx", "enabled": False}, "it is disabled"),
+        ({"command": "uvx", "args": ["mcp-server-git"]}, "the folder of its client"),
+        ({"command": "uvx", "args": ["mcp-server-git", "--repository", "/data/x"]}, None),
+    ],
+)
+def test_servers_that_a_sandbox_cannot_be_around_are_not_tried(own: dict[str, Any], reason: str | None) -> None:
+    said = why_not_tried(own)
+    assert (said is None) is (reason is None) and (reason or "") in (said or "")
+
+
+def test_a_switch_keeps_the_rule_and_is_a_bare_word_in_yaml() -> None:
+    assert in_sandbox({"command": "x", "sandbox": {"net": "none"}}, OFF)["sandbox"] == {"net": "none", "mode": "off"}
+    text = put("servers:\n  a: {command: x} # mine\n", "s.yaml", ("servers", "a", "sandbox"), ON)
+    assert text == "servers:\n  a: {command: x, sandbox: on} # mine\n"
+    assert put('{"servers": {"a": {"command": "x"}}}', "s.json", ("servers", "a", "sandbox"), OFF) == (
+        '{"servers": {"a": {"command": "x", "sandbox": "off"}}}'
+    )
+
+
+def test_values_that_are_kept_are_there_for_a_start_and_escaped_text_stays(tmp_path: Path) -> None:
+    secrets = KeptSecrets(tmp_path)
+    reference = secrets.keep("a", "KEY", "v${X}")
+    own = {
+        "env": {"KEY": reference, "TEXT": f"${reference}", "OTHER": "${file:secrets/other}"},
+        "args": [f"--k={reference}"],
+    }
+    assert secrets.filled(own) == {
+        "env": {"KEY": "v$${X}", "TEXT": f"${reference}", "OTHER": "${file:secrets/other}"}, "args": ["--k=v$${X}"]
+    }  # fmt: skip

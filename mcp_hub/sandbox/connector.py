@@ -206,9 +206,11 @@ class SocketConnector:
         real = os.path.realpath(path) if path else ""
         allowed = next((listed for listed in self._confinement.sockets if listed == real), None)
         if allowed is None:
-            reason = why_closed(path) if path else "the address is not a path"
-            entry = "" if reason is not None or not os.path.isabs(path) else path
-            self._refusals.note("socket", path, reason or "it is not among the sockets of the rule", entry)
+            reason = why_closed(path) if path else "its address is not a path"
+            entry = path if reason is None and os.path.isabs(path) else ""
+            self._refusals.note(
+                "socket", path or "(abstract)", reason or "it is not among the sockets of the rule", entry
+            )
             raise OSError(EACCES, "not listed")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

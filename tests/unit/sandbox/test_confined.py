@@ -247,13 +247,19 @@ attempt("allowed", ask, "{allowed}")
 attempt("other", ask, "{other}")
 attempt("link", ask, "{tmp_path}/run/link")
 attempt("abstract", ask, "\\0x")
+attempt("engine", ask, "/run/docker.sock")
 attempt("datagrams", socket.socket, socket.AF_UNIX, socket.SOCK_DGRAM)
 attempt("tcp", socket.create_connection, {server.getsockname()})
 """
         )
         lines = (await python(sandbox, code)).splitlines()
-    assert lines == [str(allowed), "allowed open", "other 13", "link 13", "abstract 13", "datagrams 13", "tcp open"]
-    assert {entry.kind for entry in sandbox.refusals.latest()} == {"socket"}
+    refused = [f"{name} 13" for name in ("other", "link", "abstract", "engine", "datagrams")]
+    assert lines == [str(allowed), "allowed open", *refused, "tcp open"]
+    entries = {refusal.target: (refusal.kind, refusal.entry) for refusal in sandbox.refusals.latest()}
+    paths = {path: path for path in (str(other), f"{tmp_path}/run/link")}
+    assert entries == {
+        target: ("socket", entry) for target, entry in {**paths, "(abstract)": "", "/run/docker.sock": ""}.items()
+    }
 
 
 async def test_a_closed_network_has_no_sockets(tmp_path: Path) -> None:

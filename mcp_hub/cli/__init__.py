@@ -155,7 +155,8 @@ class _Commands(click.Group):
             return super().resolve_command(ctx, args)
         from mcp_hub.config.findings import nearest, quoted
 
-        hint = nearest(args[0], _COMMANDS) or "."
+        guess = next((advice for words, advice in _GUESSES.items() if args[0].casefold() in words.split()), "")
+        hint = f". {guess}" if guess else nearest(args[0], _COMMANDS) or "."
         raise click.UsageError(f"There is no command {quoted(args[0])}{hint}", ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -196,6 +197,27 @@ class _Commands(click.Group):
             raise SystemExit(EXIT_INTERRUPTED) from None
 
 
+_GUESSES: Final = {
+    "start run up launch hub daemon": (
+        "Clients start the hub themselves. mcp-hub open starts it in the background, mcp-hub serve --http for others."
+    ),
+    "secret secrets key keys env token": (
+        "mcp-hub edit opens the configuration, which names them; mcp-hub paths shows the folder of their files."
+    ),
+    "config configure configuration settings": (
+        "mcp-hub edit opens the configuration, mcp-hub paths shows where it is."
+    ),
+    "ls ps servers show info": "mcp-hub list shows the servers, mcp-hub status the hub.",
+    "validate lint test verify ping health": "mcp-hub check reads the configuration, mcp-hub doctor tries servers.",
+    "delete rm del": "mcp-hub remove SERVER removes a server.",
+    "kill quit down shutdown": "mcp-hub stop ends the background hub.",
+    "dashboard ui web": "mcp-hub open opens the dashboard.",
+    "upgrade update": "Upgrade mcp-hub with what installed it, such as pipx upgrade mcp-hub.",
+    "version": "mcp-hub --version prints it.",
+    "help": "mcp-hub --help lists all commands.",
+    "undo": "mcp-hub install --undo takes the last change of clients back.",
+}
+"""Words for which there is no command, and what people look for by them."""
 _WORDS_OF_ADD: Final = ("--command", "--args", "--arg", "--url", "-c")
 _MISSING: Final = {
     "call": "mcp-hub tools lists the names.",

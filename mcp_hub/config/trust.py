@@ -15,6 +15,8 @@ OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
 not a key of the file, because a file cannot vouch for itself.
 """
 
+_MOST_LINKS: Final = 40
+"""Links on the way to a file; Linux follows no more either."""
 STATE_FOLDERS: Final = (
     *(
         "approvals",
@@ -63,8 +65,8 @@ def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
     """The reason why no `${cmd:…}` of this configuration is run, and how to fix it; None if they are, as on Windows.
 
     Stricter than for the file itself, which others may write with `OVERRIDE`: as ssh does for its `config`, nobody but
-    the owner may write it, also no group, and the owner is the user or root. Nor may others put another file into its
-    folder, unless they could only add files there (a sticky folder).
+    the owner may write it, also no group, and the owner is the user or root. Nor may others exchange anything in a
+    folder on the way to it, also behind links, unless they could only add files there (a sticky folder).
     """
     user = _user()
     if user is None:
@@ -75,7 +77,7 @@ def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         fix = f"chmod go-w {_word(path)}"
         return f"others than its owner can write the file (to change that: {fix}), so no command in it is run"
-    for folder in dict.fromkeys((path.absolute().parent, Path(os.path.realpath(path)).parent)):
+    for folder in _folders_to(path):
         try:
             around = folder.stat()
         except OSError:
@@ -83,8 +85,27 @@ def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
         is_open = _others(around, stat.S_IWGRP, stat.S_IWOTH) is not None and not around.st_mode & stat.S_ISVTX
         if is_open or around.st_uid not in (user, 0):
             fix = f"chmod go-w {_word(folder)}" if is_open else f"chown {_word(_name(user))} {_word(folder)}"
-            return f"others can replace the file in its folder (to change that: {fix}), so no command in it is run"
+            return f"others can replace what is in {folder} (to change that: {fix}), so no command of the file is run"
     return None
+
+
+def _folders_to(path: Path) -> list[Path]:
+    """The folders in which a part of the path or of a link on it is looked up, the innermost first; none is a link."""
+    folder, words = Path(path.absolute().anchor), [*path.absolute().parts[:0:-1]]
+    folders, links = dict[Path, None](), 0
+    while words and links <= _MOST_LINKS:
+        word = words.pop()
+        if word == os.pardir:
+            folder = folder.parent
+            continue
+        folders[folder] = None
+        if os.path.islink(folder / word):
+            links, target = links + 1, Path(os.readlink(folder / word))
+            folder = Path(target.anchor) if target.anchor else folder
+            words += target.parts[:0:-1] if target.anchor else target.parts[::-1]
+        else:
+            folder /= word
+    return [*folders][::-1]
 
 
 def _word(text: object) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from mcp_hub.app.attached.isolation import project_of
 from mcp_hub.app.catalog_rules import overlay_problems
+from mcp_hub.catalog.flags import folded
 from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.config.findings import Findings, quoted
@@ -35,13 +36,19 @@ _LONGEST: Final = 1000
 
 
 def notices(servers: Iterable[ServerInfo]) -> list[ConfigFinding]:
-    """A finding for each text that is not approved, for each flag, and for a sandbox that has refused something."""
+    """A finding for each text that is not approved, for each flag, and for a sandbox that has refused something.
+
+    Servers whose names look alike have one flag.
+    """
+    alike: dict[str, list[ServerInfo]] = {}
+    for own in (servers := [*servers]):
+        alike.setdefault(folded(own.server), []).append(own)
     return [
         ConfigFinding(code, line, path=f"servers.{own.server}")
         for own in servers
         for code, lines in (
             ("tool_not_approved", _unapproved(own)),
-            ("suspicious_tool", _flags(own)),
+            ("suspicious_tool", _flags(own, alike[folded(own.server)])),
             ("sandbox_refused", _refusals(own)),
         )
         for line in lines
@@ -58,11 +65,19 @@ def _unapproved(own: ServerInfo) -> Iterator[str]:
     yield f"{f'{more} more, ' if more else ''}see and approve: mcp-hub approve {quote(own.server)}"
 
 
-def _flags(own: ServerInfo) -> Iterator[str]:
-    for flag in own.flags[:_MOST]:
+def _flags(own: ServerInfo, alike: Sequence[ServerInfo]) -> Iterator[str]:
+    """A line for each flag. Those of names that look alike because the names of the servers do are one, at the first of
+    these servers."""
+    starts = tuple(f"looks like {one.server}" for one in alike if one is not own)
+    twins = [flag for flag in own.flags if starts and flag.kind == "lookalike" and flag.why.startswith(starts)]
+    flags = [flag for flag in own.flags if flag not in twins]
+    if twins and own is alike[0]:
+        names = ", ".join(one.server for one in alike[1:])
+        yield f"its name looks like {names}, and so do the names of {plural(len(twins), 'tool')}. Rename a server"
+    for flag in flags[:_MOST]:
         text = f": {flag.text}" if flag.text else ""
         yield f"{label_of(flag.tool)}: {flag.where}: {flag.why}{text}"
-    if more := _more(own.flags):
+    if more := _more(flags):
         yield f"{plural(more, 'more flag')} of this server"
 
 

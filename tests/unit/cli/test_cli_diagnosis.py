@@ -9,11 +9,12 @@ from msgspec import UNSET
 
 from mcp_hub.cli import main
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
+from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.codes import CODES, SERVERS
 from mcp_hub.codes.commands import COMMANDS
 from mcp_hub.errors import StartFailed
-from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.process.commands import resolve
 
@@ -177,3 +178,19 @@ def test_refused_file_of_a_project_is_named_by_the_commands_that_a_person_looks_
             assert "start in this project get no tools" in lines[0] and len(lines[0]) < 2500
         else:
             assert any(reason in line for line in lines) is (words != ["status"]), said
+
+
+def test_servers_whose_names_look_alike_have_one_warning() -> None:
+    def flags(server: str, other: str) -> list[FlagInfo]:
+        why = "looks like {}_{} of another server"
+        found = [FlagInfo(tool, "lookalike", "name", why.format(other, tool), f"{server}_{tool}") for tool in "ab"]
+        return [*found, FlagInfo("a", "order", "description", "orders the model", "ignore all")]
+
+    servers = [
+        ServerInfo(name, "ready", 2, flags=flags(name, other)) for name, other in (("time", "Time"), ("Time", "time"))
+    ]
+    texts = [str(one) for one in notices([ServerInfo("x", "ready", 0), *servers])]
+    assert len(texts) == 3 and sum("orders the model" in text for text in texts) == 2
+    assert "servers.time: its name looks like Time, and so do the names of 2 tools" in texts[0]
+    stranger = [ServerInfo("git", "ready", 1, flags=flags("git", "jit_x"))]
+    assert len(notices(stranger)) == 3, "the names of the servers do not look alike"

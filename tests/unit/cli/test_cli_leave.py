@@ -36,7 +36,8 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    monkeypatch.setattr(paths_command, "base_folders", lambda env: [str(tmp_path / "run/mcp-hub")])
+    bases = [str(tmp_path / name / "mcp-hub") for name in ("run", "short", "open")]
+    monkeypatch.setattr(paths_command, "base_folders", lambda env: bases)
     monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state/mcp-hub"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
@@ -61,11 +62,8 @@ def test_leave_gives_every_file_its_bytes_and_lists_the_rest(moved: Moved) -> No
     moved.run("install", "--undo")
     assert moved.contents() != moved.before
     assert "take this back" not in moved.run("leave", "--purge", "--yes").output
-    left = [path for path in moved.folder.rglob("*") if path.is_file()]
-    assert (
-        sorted(str(path.relative_to(moved.folder)) for path in left) == sorted(FILES)
-        and not moved.config.parent.exists()
-    )
+    left = [str(path.relative_to(moved.folder)) for path in moved.folder.rglob("*") if path.is_file()]
+    assert sorted(left) == sorted(FILES) and not moved.config.parent.exists()
 
 
 def test_leave_after_more_acts_than_are_kept_and_after_changes_of_clients(
@@ -156,9 +154,11 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved) -> None:
     moved.config.write_text(f"hub: {{store: {{path: {other.parent}}}}}\n" + moved.config.read_text())
     (other.parent / "streams.db").touch()
     notes = moved.folder / "state/mcp-hub/folders/0123/notes/memory.json"
-    spare = moved.folder / "run/mcp-hub/state"
-    for folder in (notes.parent, spare, spare.with_name("0123456789abcdef")):
+    spare, names = moved.folder / "run/mcp-hub/state", ("run", "short", "open")
+    dead, other_base, strange = (moved.folder / name / "mcp-hub/0123456789abcdef" for name in names)
+    for folder in (notes.parent, spare, dead, other_base, strange):
         folder.mkdir(parents=True, mode=0o700)
+    other_base.parent.chmod(0o700)
     notes.touch()
     done = moved.run("leave", "--purge", "--yes")
     assert moved.contents() == moved.before and not moved.config.exists()
@@ -166,7 +166,7 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved) -> None:
     assert {path.name for path in other.parent.iterdir()} == {"notes.txt", "logs", "keys"}
     assert notes.exists() and [path.name for path in notes.parents[3].iterdir()] == ["folders"]
     assert f"{notes.parents[2]} stays" in done.stderr and spare.exists()
-    assert not spare.with_name("0123456789abcdef").exists(), "a background hub that has ended"
+    assert not dead.exists() and not other_base.parent.exists() and strange.exists(), "others can use it"
 
 
 def test_purge_without_a_terminal_needs_yes_and_lists_what_it_would_remove(moved: Moved) -> None:
@@ -256,15 +256,13 @@ def test_purge_goes_on_when_a_hub_does_not_end(moved: Moved, monkeypatch: pytest
     assert not config.exists() and not folder.exists() and config.parent.is_dir()
 
 
-@pytest.mark.parametrize(
-    "command", [("leave", "--purge", "--yes"), ("uninstall", "cursor", "codex", "gemini", "--restore")]
-)
-def test_servers_that_were_exported_stay_in_the_file_of_their_client(moved: Moved, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("command", ["leave --purge --yes", "uninstall cursor codex gemini --restore"])
+def test_servers_that_were_exported_stay_in_the_file_of_their_client(moved: Moved, command: str) -> None:
     moved.config.write_text(moved.config.read_text() + "  more: {command: x}\n  added: {command: added-server}\n")
     for client in ("cursor", "codex", "gemini"):
         moved.run("export", client, "--write", "--all")
     moved.edit(1, "// mine", "// my own")
-    moved.run(*command)
+    moved.run(*command.split())
     for number, key in ((1, "mcpServers"), (2, "mcp_servers"), (3, "mcpServers")):
         path, before = PATHS[number], moved.before[PATHS[number]] or b""
         text = (moved.contents()[path] or b"").decode()

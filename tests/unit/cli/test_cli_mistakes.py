@@ -21,6 +21,10 @@ from mcp_hub.cli import main
         (["add", "time", "--command", "uvx"], "No such option '--command'. The command stands behind --"),
         (["leave", "--wat"], "No such option '--wat'. Did you mean '--wait'?"),
         (["call", "nope"], "Unknown tool: nope. List them with: mcp-hub tools [unknown_entry]"),
+        (["secrets"], 'There is no command "secrets". mcp-hub edit opens the configuration, which names them'),
+        (["start"], "Clients start the hub themselves. mcp-hub open starts it in the background"),
+        (["Validate"], "mcp-hub check reads the configuration, mcp-hub doctor tries servers."),
+        (["lst"], 'There is no command "lst". Did you mean "list"?'),
         (["resume", "st_nope"], "or never existed. List them with: mcp-hub streams [unknown_stream]"),
     ],
 )

@@ -47,6 +47,15 @@ def test_a_hub_over_stdio_is_shown_and_asked_by_no_other_command(place: str) -> 
     assert run("status").exit_code == 3
 
 
+def test_a_background_hub_and_clients_that_do_not_join_it_are_one_truth() -> None:
+    hub = HubRecord("", 1, folder="/run/mcp-hub/0123", place="/x.yaml")
+    lines = [text for text, _ in report_lines(HubReport("/x.yaml", [hub], alone="this is a container"), 0.0)]
+    said = (
+        "clients of this shell do not join the background hub: each has a hub of its own, because this is a container"
+    )
+    assert said in lines and not any(line.startswith("clients:") for line in lines)
+
+
 def test_servers_are_counted_by_state_and_those_given_up_are_named() -> None:
     servers = [ServerInfo(server=name, state="ready", restarts=0) for name in ("a", "b")]
     servers.append(ServerInfo(server="c", state="failed", restarts=5, code="crashed"))

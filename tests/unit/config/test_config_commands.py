@@ -160,6 +160,32 @@ def test_link_counts_as_the_file_and_the_folder_behind_it(tmp_path: Path) -> Non
     assert cause is not None and f"chmod go-w {file.parent}" in cause.reason
 
 
+def test_commands_run_only_where_others_can_exchange_no_folder_of_the_path(tmp_path: Path) -> None:
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    file = written(tmp_path / "a/b/c")
+    (tmp_path / "links/deep").mkdir(parents=True)
+    (tmp_path / "links/deep/step").symlink_to("../../a/b")
+    (tmp_path / "way").symlink_to(tmp_path / "links/deep/step")
+    link = tmp_path / "way/c" / file.relative_to(tmp_path / "a/b/c")
+
+    def cause(path: Path) -> str:
+        found = load(path, {}, lenient=True).settings.failure("a")
+        return "" if found is None else found.reason
+
+    assert cause(file) == cause(link) == ""
+    for name, refused in (("a", [file, link]), ("a/b", [file, link]), ("links", [link]), ("links/deep", [link])):
+        folder = tmp_path / name
+        mode = folder.stat().st_mode
+        folder.chmod(0o777)
+        for path in (file, link):
+            assert (f"chmod go-w {folder}" in cause(path)) is (path in refused), name
+        folder.chmod(0o1777)
+        assert cause(file) == cause(link) == "", "a sticky folder"
+        folder.chmod(mode)
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    assert problem_of_commands(file.stat(), tmp_path / "round/x") is None, "a link to itself ends"
+
+
 @pytest.mark.parametrize("name", ["mcp.json", "config.toml", "settings.json", "opencode.json", ".mcp.json"])
 @pytest.mark.parametrize("is_named", [True, False])
 def test_files_of_other_clients_run_no_command(tmp_path: Path, name: str, is_named: bool) -> None:

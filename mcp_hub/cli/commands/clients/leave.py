@@ -24,7 +24,7 @@ from mcp_hub.cli.clients.plan import Step
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.commands.clients.uninstall import carry_out, planned
-from mcp_hub.cli.commands.running.paths import HubPath, hub_paths
+from mcp_hub.cli.commands.running.paths import HubPath, hub_paths, socket_paths
 from mcp_hub.cli.commands.running.service import service_file, stop_service
 from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER
@@ -181,6 +181,7 @@ def _left(config: str | None, client_paths: Sequence[Path]) -> list[HubPath]:
         for one in hub_paths(place, os.environ):
             for path in _parts(one, place):
                 found.setdefault(path, HubPath(one.name, path, _ABOUT.get(one.name, one.about)))
+    found |= {one.path: one for one in socket_paths(os.environ)}
     try:
         changed = list(dict.fromkeys(Path(one.path) for one in Acts(state).states()))
     except FileRefused as problem:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from mcp_hub.app.limits import own_folders, state_dir
-from mcp_hub.attach.folder import base_folders
+from mcp_hub.attach.folder import base_folders, problem_of
 from mcp_hub.cli.commands.running.units import ENVIRONMENT
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER
@@ -74,7 +74,21 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
         HubPath("cache", state / "lists", "last lists of the servers; made again"),
         HubPath("logs", log_folder(state, place), "stderr and log of the servers"),
     ]
-    return [*found, HubPath("sockets", Path(base_folders(env)[0]), "background hubs")]
+    return [*found, socket_paths(env)[0]]
+
+
+def socket_paths(env: Mapping[str, str]) -> list[HubPath]:
+    """The folder in which background hubs have theirs now, and others of the hub where they can have had them."""
+    first, *others = base_folders(env)
+    return [
+        HubPath("sockets", Path(path), "background hubs")
+        for path in (first, *others)
+        if path == first or _is_private(path)
+    ]
+
+
+def _is_private(path: str) -> bool:
+    return problem_of(path) is None
 
 
 def path_lines(found: list[HubPath]) -> list[tuple[str, str]]:

@@ -174,8 +174,9 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
 
 def _alone(found: HubReport) -> list[tuple[str, str]]:
     """Why clients of this shell do not share a hub."""
-    said = f"clients: each has a hub of its own, because {found.alone}"
-    return [(said, "")] if found.alone and found.place else []
+    runs = any(hub.folder for hub in found.hubs)
+    who = "clients of this shell do not join the background hub: each" if runs else "clients: each"
+    return [(f"{who} has a hub of its own, because {found.alone}", "")] if found.alone and found.place else []
 
 
 def _paths(found: HubReport) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ Source: specification, transports/stdio ("messages are delimited by newlines").
 """
 
 import re
+from binascii import a2b_base64
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,10 +19,13 @@ _LENGTH = re.compile(rb"\s*Content-(?:Length|Type)\s*:", re.IGNORECASE)
 
 
 _WIDE, _WIDER, _QUOTED = "UTF-16 text", "UTF-32 text", "JSON with single quotes, as Python prints a dict"
-UNREADABLE: Final = frozenset((_WIDE, _WIDER, _QUOTED))
+_BASE64: Final = "messages in Base64"
+UNREADABLE: Final = frozenset((_WIDE, _WIDER, _QUOTED, _BASE64))
 """Forms of lines that were surely meant for messages."""
 _STRING: Final = re.compile(rb'"[^"]*"')
 _WORD: Final = re.compile(rb"-?\d[\d.eE+-]*|true|false|null")
+_OBJECT: Final = (b"ey", b"ew")
+"""How an object begins in Base64."""
 _BLANKS: Final = bytes.maketrans(b"{}[]:,", b"      ")
 
 
@@ -43,11 +47,23 @@ def foreign(line: bytes) -> str | None:
         return _WIDE if 3 * len(bare) > len(head) else _WIDER
     if b"'jsonrpc'" in head:
         return _QUOTED
+    if head.startswith(_OBJECT) and _is_answer_in_base64(line):
+        return _BASE64
     if _LENGTH.match(line):
         return "Content-Length before each message, as language servers do"
     if head.lstrip()[:1] in (b"{", b'"') and line[-_HEAD:].rstrip()[-1:] in (b"{", b"[", b",", b":"):
         return "JSON over several lines"
     return None
+
+
+def _is_answer_in_base64(line: bytes) -> bool:
+    """Whether an answer begins there. A request may be that of the hub, which the server has logged."""
+    head = line.strip()[:_HEAD]
+    try:
+        text = a2b_base64(head[: len(head) // 4 * 4])
+    except ValueError:
+        return False
+    return b'"jsonrpc"' in text and (b'"result"' in text or b'"error"' in text) and b'"method"' not in text
 
 
 class TooLong(msgspec.Struct, frozen=True):

@@ -127,6 +127,7 @@ for line in sys.stdin.buffer:
         pytest.param("(text + chr(10)).encode('utf-16')", "UTF-16 text", marks=pytest.mark.proof),
         pytest.param("text.encode() + b'\\r'", "a carriage return behind them", marks=pytest.mark.proof),
         pytest.param("repr(json.loads(text)).encode() + b'\\n'", "single quotes", marks=pytest.mark.proof),
+        pytest.param("__import__('base64').b64encode(text.encode()) + b'\\n'", "Base64", marks=pytest.mark.proof),
         pytest.param("b'Content-Length: 9\\r\\n' + text.encode()", "Content-Length", marks=pytest.mark.proof),
     ],
 )

@@ -1,6 +1,7 @@
 """Answers that cannot be read, while others are awaited too: each ends its own request at once, or is recovered."""
 
 import json
+from base64 import b64encode
 from functools import partial
 
 import anyio
@@ -164,6 +165,11 @@ async def test_form_of_a_message_that_does_not_end_is_named(text: bytes, form: s
         (ONE.decode().encode("utf-16-be"), "UTF-16 text"),
         (ONE.decode().encode("utf-32-le"), "UTF-32 text"),
         (repr(TREE).encode(), "JSON with single quotes, as Python prints a dict"),
+        (b64encode(ONE) + b"\r", "messages in Base64"),
+        (b64encode(json.dumps({**TREE, "more": "x" * 9000}).encode()), "messages in Base64"),
+        (b64encode(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"result":1}}'), None),
+        (b"eyJhbGciOiJIUzI1NiJ9.eyJqc29ucnBjIjoxfQ.c2lnbmF0dXJl", None),
+        (b"eyes open", None),
         (b"content-length: 5\r", "Content-Length before each message, as language servers do"),
         (b"{'a': 1}", None),
         (b"a\0b\0c\0", None),

@@ -103,7 +103,7 @@ def search(
         else:
             await _print(hub, found, full=full, is_whole=detail is not None)
             _print_costs(found, explain)
-        tables.print_missing(absent, ends=hub.app is not None)
+        tables.print_missing(absent, ends=hub.app is not None, has_output=False)
         return 0 if found.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 
     run_with_hub(reach, searched, Selection([] if server is None else [server], profile), lists_servers=True)

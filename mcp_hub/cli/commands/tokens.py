@@ -73,7 +73,7 @@ def tokens(
             tables.print_json(account)
         else:
             print_account(account)
-        tables.print_missing(absent, ends=hub.app is not None)
+        tables.print_missing(absent, ends=hub.app is not None, has_output=False)
         tables.print_warnings(hub.unmatched(listed))
         return EXIT_UNAVAILABLE if absent else 0
 

@@ -75,7 +75,7 @@ async def _print_exported(hub: ReachedHub, params: Mapping[str, str]) -> int:
     put_json(bytes(await hub.client.lists.exported(**params)))
     listed = await hub.client.lists.servers()
     missing = [own for own in not_ready(map(status_of, listed.servers)) if params.get("server") in (None, own.server)]
-    tables.print_missing(missing, ends=hub.app is not None)
+    tables.print_missing(missing, ends=hub.app is not None, has_output=False)
     return EXIT_UNAVAILABLE if missing else 0
 
 
@@ -99,7 +99,7 @@ async def _tools(hub: ReachedHub, server: str | None, full: bool, as_json: bool)
     else:
         _print_table([(name, own, summary) for own, name, _, summary in entries])
     missing = [own for own in not_ready(map(status_of, servers)) if server in (None, own.server)]
-    tables.print_missing(missing, ends=hub.app is not None)
+    tables.print_missing(missing, ends=hub.app is not None, has_output=False)
     tables.print_warnings(hub.unmatched(listed))
     return EXIT_UNAVAILABLE if missing else 0
 

@@ -78,8 +78,11 @@ def server_data(own: ServerInfo) -> JsonObject:
     }
 
 
-def server_table(servers: Sequence[ServerInfo]) -> "Table":
-    """A row for each server; reasons are too long for a column (`tables.reasons`). Skills have one if there are any."""
+def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table":
+    """A row for each server; reasons are too long for a column (`tables.reasons`). Skills have one if there are any.
+
+    `ends`: the hub ends with the command, so that it restarts nothing.
+    """
     kinds = [Kind.TOOL, Kind.RESOURCE, Kind.PROMPT]
     if any(_count(own, Kind.SKILL) for own in servers):
         kinds.append(Kind.SKILL)
@@ -87,7 +90,8 @@ def server_table(servers: Sequence[ServerInfo]) -> "Table":
     scopes = ["scope"] if any(own.scope != "shared" for own in servers) else []
     made = tables.table("server", "state", "protocol", *counted, "logs", *scopes, right=counted)
     for own in servers:
-        state = tables.cell(own.state, tables.STYLES.get(UpstreamState(own.state), "yellow"))
+        shown = tables.shown_state(status_of(own), ends=ends)
+        state = tables.cell(shown.value, tables.STYLES.get(shown, "yellow"))
         protocol = tables.cell(tables.protocol(status_of(own)))
         counts = (str(_count(own, kind)) for kind in kinds)
         made.add_row(tables.cell(own.server), state, protocol, *counts, _logs(own), *([own.scope] if scopes else []))

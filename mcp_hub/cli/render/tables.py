@@ -32,6 +32,7 @@ STYLES: Final = {
     UpstreamState.DISABLED: "dim",
     UpstreamState.STOPPED: "dim",
 }
+_BETWEEN: Final = (UpstreamState.STARTING, UpstreamState.BACKING_OFF)
 _WITHOUT_VALUE: Final = frozenset(
     {"variable_not_set", "file_unreadable", "keyring_unavailable", "command_refused", "lookup_failed"}
 )
@@ -144,7 +145,9 @@ def _era(own: UpstreamStatus, first: UpstreamStatus) -> str:
     return f"{own.era} {own.reason}" if is_explained else str(own.era)
 
 
-def reasons(statuses: Sequence[UpstreamStatus], *, ends: bool = False) -> list[tuple[str, str]]:
+def reasons(
+    statuses: Sequence[UpstreamStatus], *, ends: bool = False, has_output: bool = True
+) -> list[tuple[str, str]]:
     """Why these servers are not ready, with their last lines: lines of text and their styles.
 
     `ends`: the hub ends with the command, so that it restarts nothing.
@@ -156,19 +159,23 @@ def reasons(statuses: Sequence[UpstreamStatus], *, ends: bool = False) -> list[t
         said = reason(status)
         head = f"{_headline(status, said, ends=ends)}{listed}"
         lines.append((head, ""))
-        lines += [(f"  | {line}", "dim") for line in last_lines(status)]
+        lines += [(f"  | {line}", "dim") for line in (last_lines(status) if has_output else ())]
     return [(visible(hide(text)), style) for text, style in lines]
+
+
+def shown_state(status: UpstreamStatus, *, ends: bool) -> UpstreamState:
+    """The state for people: a hub that `ends` restarts nothing, so what has failed once has failed."""
+    has_failed = status.state in _BETWEEN and bool(status.failures or reason(status))
+    return UpstreamState.FAILED if ends and has_failed else status.state
 
 
 def _headline(status: UpstreamStatus, said: str, *, ends: bool) -> str:
     """The server, its state, the reason `said` and its code. A hub that `ends` restarts nothing."""
     code = f" [{status.code}]" if status.code else ""
     why = f": {said}" if said else ""
-    state = status.state
-    if ends and state in (UpstreamState.STARTING, UpstreamState.BACKING_OFF):
-        if not said and not status.failures:
-            return f"{status.server} has not started in time{code}"
-        state = UpstreamState.FAILED
+    state = shown_state(status, ends=ends)
+    if ends and state in _BETWEEN:
+        return f"{status.server} has not started in time{code}"
     if ends and status.code in _WITHOUT_VALUE:
         return f"{status.server} needs a value{why}{code}"
     return f"{status.server} {condition(state, said, status.failures)}{why}{code}"
@@ -205,9 +212,9 @@ def print_json(document: object) -> None:
     put_json(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
-def print_missing(statuses: Sequence[UpstreamStatus], *, ends: bool = False) -> None:
-    """Prints to stderr why these servers are not ready (`reasons`)."""
-    for text, _ in reasons(statuses, ends=ends):
+def print_missing(statuses: Sequence[UpstreamStatus], *, ends: bool = False, has_output: bool = True) -> None:
+    """Prints to stderr why these servers are not ready (`reasons`); without their output if that is not wanted."""
+    for text, _ in reasons(statuses, ends=ends, has_output=has_output):
         say(text)
 
 

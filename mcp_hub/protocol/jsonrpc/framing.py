@@ -25,7 +25,7 @@ UNREADABLE: Final = frozenset((_WIDE, _WIDER, _QUOTED, _BASE64))
 _STRING: Final = re.compile(rb'"[^"]*"')
 _WORD: Final = re.compile(rb"-?\d[\d.eE+-]*|true|false|null")
 _OBJECT: Final = (b"ey", b"ew")
-"""How an object begins in Base64."""
+"""The first characters of an object in Base64."""
 _BLANKS: Final = bytes.maketrans(b"{}[]:,", b"      ")
 
 

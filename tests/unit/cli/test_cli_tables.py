@@ -130,6 +130,14 @@ def test_a_row_names_the_rule_for_logs_and_counts_what_was_kept(logs: LogFlow | 
     assert list(column.cells) == [shown]
 
 
+def test_server_that_nothing_restarts_has_failed() -> None:
+    servers = [ServerInfo("a", "backing_off", 0, reason="exited"), ServerInfo("b", "starting", 0)]
+    states = [column for column in server_table(servers, ends=True).columns if column.header == "state"]
+    assert [str(cell) for cell in states[0].cells] == ["failed", "starting"]
+    (state,) = [column for column in server_table(servers).columns if column.header == "state"]
+    assert [str(cell) for cell in state.cells] == ["backing_off", "starting"]
+
+
 def test_state_over_rest_is_the_state() -> None:
     listed = "2026-11-20T11:00:00.000Z"
     own = ServerInfo("git", "failed", 2, reason="x", code="y", era="modern", version="z", pid=7, listed=listed)

@@ -7,11 +7,11 @@ command, its first line (`#!`), `pyvenv.cfg` and the folders of PATH.
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from mcp_hub.sandbox.places import BROAD, PROJECTS, SYSTEM, ancestors, is_inside
+from mcp_hub.sandbox.places import BROAD, PROJECTS, SYSTEM, ancestors, is_inside, leads_through
 
 _FIRST_LINE: Final = 512
 _CONFIG: Final = 4096
@@ -44,17 +44,16 @@ def interpreters(program: str, env: Mapping[str, str], home: str, writable: Sequ
     Links and files in `writable` folders are not followed: the server could open more for its next start by them.
     """
     folders = [folder for folder in env.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
-    folders = [folder for folder in folders if os.path.isdir(folder) and not _is_in(folder, writable)]
+    folders = [folder for folder in folders if os.path.isdir(folder) and not leads_through(folder, writable)]
     search = os.pathsep.join(folders)
-    if not _is_in(program, writable):
-        yield from _chain(program, search, home, _DEPTH)
+    yield from _chain(program, search, home, writable, _DEPTH)
     for folder in folders:
         if not _is_broad(os.path.realpath(folder), home):
             yield os.path.realpath(folder)
     for name in _RUNTIMES:
         path = shutil.which(name, path=search)
         if path is not None and not _is_system(os.path.realpath(path)):
-            yield from _chain(path, search, home, _DEPTH)
+            yield from _chain(path, search, home, writable, _DEPTH)
 
 
 def managers(program: str, env: Mapping[str, str], home: str) -> tuple[list[str], dict[str, str]]:
@@ -65,12 +64,12 @@ def managers(program: str, env: Mapping[str, str], home: str) -> tuple[list[str]
         folder = env.get(name) or os.path.join(home, default)
         is_used = any(is_inside(path, folder) for path in used) or name == "MISE_CONFIG_DIR"
         if is_used and os.path.isabs(folder) and os.path.isdir(folder):
-            folders.append(os.path.realpath(folder))
+            folders.append(folder)
             variables[name] = folder
     for default in (*_QUIET, *_QUIET_TOO):
         folder = os.path.join(home, default)
         if os.path.isdir(folder):
-            folders.append(os.path.realpath(folder))
+            folders.append(folder)
     return folders, variables
 
 
@@ -98,7 +97,7 @@ def _is_of_binaries(folder: str) -> bool:
 def scripts(args: Sequence[str], cwd: str, home: str, writable: Sequence[str]) -> Iterator[str]:
     """Of each script among the arguments, the folder of its package, or else its own, for reading."""
     for path in argument_paths(args, cwd, home):
-        if _is_in(path, writable):
+        if leads_through(path, writable):
             continue
         real = os.path.realpath(path)
         if _is_script(real):
@@ -166,10 +165,10 @@ def _package(path: str, home: str) -> Iterator[str]:
         yield folder
 
 
-def _chain(program: str, search: str, home: str, depth: int) -> Iterator[str]:
+def _chain(program: str, search: str, home: str, writable: Sequence[str], depth: int) -> Iterator[str]:
     """A program, its installation, its environment, and those of the interpreter that its first line names."""
     real = os.path.realpath(program)
-    if depth == 0 or not os.path.isfile(real):
+    if depth == 0 or leads_through(program, writable) or not os.path.isfile(real):
         return
     for path in dict.fromkeys((program, real)):
         yield from _installation(path, home)
@@ -179,11 +178,11 @@ def _chain(program: str, search: str, home: str, depth: int) -> Iterator[str]:
         yield from _sources(environment)
         base = _setting(os.path.join(environment, "pyvenv.cfg"), "home")
         if base is not None:
-            yield from _chain(os.path.join(base, "python3"), search, home, depth - 1)
+            yield from _chain(os.path.join(base, "python3"), search, home, writable, depth - 1)
     if _SCRIPT.fullmatch(real) or "node_modules" in real.split(os.sep):
         yield from _package(real, home)
     if (interpreter := _interpreter(real, search)) is not None:
-        yield from _chain(interpreter, search, home, depth - 1)
+        yield from _chain(interpreter, search, home, writable, depth - 1)
 
 
 def _installation(path: str, home: str) -> Iterator[str]:
@@ -196,7 +195,7 @@ def _installation(path: str, home: str) -> Iterator[str]:
     if not _is_broad(prefix, home):
         yield prefix
     elif prefix != folder:
-        yield from (os.path.realpath(os.path.join(prefix, part)) for part in _PARTS)
+        yield from (os.path.join(prefix, part) for part in _PARTS)
 
 
 def _interpreter(path: str, search: str) -> str | None:
@@ -230,7 +229,7 @@ def _sources(environment: str) -> Iterator[str]:
             if name.endswith(".pth"):
                 for line in _lines(os.path.join(packages, name)):
                     if os.path.isabs(line) and os.path.isdir(line):
-                        yield os.path.realpath(line)
+                        yield line
 
 
 def _listed(folder: str) -> list[str]:
@@ -263,7 +262,3 @@ def _is_system(path: str) -> bool:
 def _is_broad(folder: str, home: str) -> bool:
     """Whether it holds more than programs: the home folder, what is above it, and its common folders."""
     return is_inside(home, folder) or folder in {os.path.join(home, name) for name in BROAD}
-
-
-def _is_in(path: str, folders: Iterable[str]) -> bool:
-    return any(is_inside(path, folder) for folder in folders)

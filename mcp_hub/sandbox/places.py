@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -17,6 +18,8 @@ _SYSTEM_OF_MACOS: Final = (
     *("/private/var/select", "/Applications/Xcode.app", "/nix/store", "/dev"),
 )
 _SETTINGS: Final = "/etc"
+_MOST_LINKS: Final = 40
+"""Links of one path; more are a circle."""
 _SECRET_SETTINGS: Final = frozenset(
     """
     shadow shadow- gshadow gshadow- sudoers sudoers.d ssh NetworkManager wireguard openvpn ipsec.d ipsec.secrets
@@ -140,6 +143,30 @@ def _listed(folder: str) -> list[str]:
 def is_inside(path: str, folder: str) -> bool:
     """Whether a path is this folder, or below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def leads_through(path: str, folders: Collection[str]) -> bool:
+    """Whether an absolute path, a link on its way, or what it leads to is in one of these folders."""
+    for _ in range(_MOST_LINKS):
+        if any(is_inside(path, folder) for folder in folders):
+            return True
+        following = _behind_first_link(path)
+        if following is None:
+            return False
+        path = following
+    return True
+
+
+def _behind_first_link(path: str) -> str | None:
+    """The path that its first link leads to; None without one."""
+    prefix, parts = "", path.split("/")[1:]
+    for number, part in enumerate(parts):
+        prefix = f"{prefix}/{part}"
+        if os.path.islink(prefix):
+            with suppress(OSError):
+                target = os.path.join(os.path.dirname(prefix), os.readlink(prefix), *parts[number + 1 :])
+                return os.path.normpath(target)
+    return None
 
 
 def secret_of(path: str, home: str) -> str | None:

@@ -18,6 +18,7 @@ from mcp_hub.sandbox.places import (
     SHARED_MEMORY,
     ancestors,
     is_inside,
+    leads_through,
     programs_at,
     secret_of,
     system_paths,
@@ -145,15 +146,16 @@ class _Resolver:
 
     def _write(self, named: Iterable[str]) -> None:
         """Notes paths that the server may write, the shortest first; those inside of another one add nothing."""
-        for path in sorted(named, key=len):
-            real = os.path.realpath(path)
-            if not self._is_writable(path) and not self._is_writable(real):
+        targets = {path: os.path.realpath(path) for path in sorted(named, key=len)}
+        for path, real in targets.items():
+            others = [place for pair in targets.items() if pair[1] != real for place in pair]
+            if not leads_through(path, [*self._writable, *others]):
                 self._check_configuration(real)
                 self._writable += (path, real)
 
     def _is_writable(self, path: str) -> bool:
-        """Whether it is inside of what the server may write: it may be a link by now, and opens nothing further."""
-        return any(is_inside(path, folder) for folder in self._writable)
+        """Whether it leads through what the server may write: it may be a link by now, and opens nothing further."""
+        return leads_through(path, self._writable)
 
     def _closed_in(self, named: Iterable[str]) -> Iterator[str]:
         return (path for path in named if not self._is_writable(path))
@@ -164,7 +166,7 @@ class _Resolver:
             path = self._expanded(text)
             if (reason := why_closed(path)) is not None:
                 raise RuleError("sockets", f"{text}: {reason}")
-            if self._is_writable(path) or self._is_writable(os.path.realpath(path)):
+            if self._is_writable(path):
                 raise RuleError("sockets", f"{text}: the server may write there, and put another one in its place")
             if not os.path.exists(path):
                 self.remarks.append(f"sockets: {text} does not exist")

@@ -225,6 +225,7 @@ async def _introduced(site: Site) -> None:
     if home.is_through:
         secret = anyio.Path(home.detail, "secret.txt")
         await secret.write_text(site.world["canary"])
+        give(Path(secret), site.world["user"])
         settings = anyio.Path((await site.tried("show-home", "Python", ON)).detail).parent / "settings" / "npmrc"
         site.world |= {"private-home": str(secret), "settings": str(settings)}
 

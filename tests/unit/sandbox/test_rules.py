@@ -170,7 +170,9 @@ def test_remarks_name_what_stays_closed(home: Path) -> None:
 
 def test_a_link_in_a_writable_folder_opens_nothing(home: Path) -> None:
     (home / "data/swapped").symlink_to(home / "work")
-    swapped = str(home / "data/swapped")
+    (home / "way").symlink_to(home / "data/swapped")  # a link of the user, over one of the server
+    (home / "to-data").symlink_to(home / "data")
+    swapped, way = str(home / "data/swapped"), str(home / "way")
     cases: list[tuple[Rule, list[str], str]] = [
         (Rule(), [str(home / "data"), swapped], "/"),
         (Rule(), [swapped, str(home / "data")], "/"),
@@ -178,9 +180,14 @@ def test_a_link_in_a_writable_folder_opens_nothing(home: Path) -> None:
         (Rule(write=("~/data",), read=("~/data/swapped",)), [], "/"),
         (Rule(write=("~/data",)), [], swapped),
         (Rule(write=("~/data",)), [swapped], "/"),
+        (Rule(), [way, str(home / "data")], "/"),
+        (Rule(), [way, str(home / "to-data")], "/"),
+        (Rule(write=("~/way", "~/to-data")), [], "/"),
+        (Rule(write=("~/data",), read=("~/way",)), [], "/"),
+        (Rule(write=("~/data",)), [], way),
     ]
     for rule, args, cwd in cases:
-        env = {"SSL_CERT_FILE": swapped, "PATH": f"/usr/bin:{swapped}"}
+        env = {"SSL_CERT_FILE": way, "PATH": f"/usr/bin:{swapped}:{way}", "VOLTA_HOME": way}
         confinement = resolved(home, rule, args, cwd=cwd, env=env).confinement
         assert rights(confinement, home / "work") == "", (rule, args, cwd)
     (home / "work/python").touch(0o700)
@@ -189,8 +196,17 @@ def test_a_link_in_a_writable_folder_opens_nothing(home: Path) -> None:
     (home / "data/run").chmod(0o700)
     confinement = resolved(home, Rule(write=("~/data",)), program=str(home / "data/run")).confinement
     assert rights(confinement, home / "work") == ""
+    (home / "script").write_text(f"#!{home}/data/run\n")
+    (home / "script").chmod(0o700)
+    (home / "link.py").symlink_to(home / "data/run.py")
+    (home / "data/run.py").symlink_to(home / "work/run.py")
+    (home / "work/run.py").touch()
+    rule, args = Rule(write=("~/data",)), [str(home / "link.py")]
+    assert rights(resolved(home, rule, args, program=str(home / "script")).confinement, home / "work") == ""
     with pytest.raises(RuleError, match="hides the program"):
-        resolved(home, Rule(write=("~/data",)), program=str(home / "data/tool"))
+        resolved(home, rule, program=str(home / "data/tool"))
+    with pytest.raises(RuleError, match="may write there"):
+        resolved(home, Rule(write=("~/data",), sockets=("~/way/agent",)))
 
 
 def test_interpreters_in_the_home_folder_are_found(home: Path) -> None:

@@ -71,7 +71,7 @@ _GROUPS: Final = {
     "Configuration": {
         "edit": ("servers.edit:edit", "Open the configuration in $VISUAL or $EDITOR, and check it."),
         "check": ("check:check", "Validate the configuration."),
-        "sandbox": ("sandbox:sandbox", "Show or switch the sandbox of SERVER, or test a path in it."),
+        "sandbox": ("sandbox:sandbox", "Show, switch or learn the sandbox of SERVER, or test a path."),
         "schema": ("running.editors:schema", "Print the JSON Schema of servers.yaml."),
         "export": ("running.export:export", "Print the servers in the form of another client."),
         "completion": ("running.editors:completion", "Print a script that completes mcp-hub in a SHELL."),

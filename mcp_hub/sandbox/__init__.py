@@ -8,7 +8,8 @@ Held together by `confinement.Confinement`. `paths` finds the interpreter and th
 the system folders and the table of secret places, `home` makes the private home folder. `launch` starts the confining
 program (`confine_program`), which limits itself by Landlock and the seccomp filter of `filters` and then executes the
 command. `connector` answers the `connect` calls of a server whose hosts are limited, and hands each connection to the
-proxy of `network`. `seatbelt` writes the profile for macOS.
+proxy of `network`. `seatbelt` writes the profile for macOS. `learning` notes what a server does without the rule of
+files, and `proposal` makes a rule of it.
 
 Not here: the keys of the configuration (`config.schema.defaults`) and the start of processes (`upstreams.process`). The
 hub itself is never confined.

@@ -59,7 +59,8 @@ class Confinement(msgspec.Struct, frozen=True):
     """All that the process of a server may reach: files by `grants`, the network by `net` and `hosts`, and `sockets`.
 
     `home` is its private home folder; `variables` go over its environment, and those in `removed` are left out. `abi`
-    is the version of Landlock; below 6 it `shrinks`.
+    is the version of Landlock; below 6 it `shrinks`. `learns`: a learning run, which has the filter and no rule of
+    files; its calls with paths and its connections are handed to the supervisor.
     """
 
     grants: tuple[PathRight, ...]
@@ -71,11 +72,12 @@ class Confinement(msgspec.Struct, frozen=True):
     home: str = ""
     variables: Mapping[str, str] = msgspec.field(default_factory=dict)
     removed: tuple[str, ...] = ()
+    learns: bool = False
 
     @property
     def has_listener(self) -> bool:
         """Whether the supervisor has calls to answer."""
-        return has_listener(self.net, has_sockets=bool(self.sockets))
+        return self.learns or has_listener(self.net, has_sockets=bool(self.sockets))
 
     @property
     def shrinks(self) -> str:
@@ -102,16 +104,18 @@ class Confinement(msgspec.Struct, frozen=True):
 
     def plan(self, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> bytes:
         """The plan for the confining program. `argv[0]` is an absolute path."""
-        files = _known(_HANDLED, self.abi)
+        net: Net = "any" if self.learns and self.net == "hosts" else self.net
+        files = 0 if self.learns else _known(_HANDLED, self.abi)
         rules = [(os.fsencode(grant.path), grant.access & files, grant.is_needed) for grant in self.grants]
-        ports = 0 if self.net == "any" or self.abi < 4 else _BIND_TCP | _CONNECT_TCP
+        ports = 0 if net == "any" or self.abi < 4 else _BIND_TCP | _CONNECT_TCP
         scopes = _ABSTRACT_SOCKETS | _SIGNALS if self.abi >= _SIGNALS_SINCE else 0
-        code = seccomp_filter(self.machine, self.net, self.abi, has_sockets=bool(self.sockets))
+        has_sockets = self.learns or bool(self.sockets)
+        code = seccomp_filter(self.machine, net, self.abi, has_sockets=has_sockets, observes=self.learns)
         return marshal.dumps(
             {
                 "argv": list(argv),
                 "env": dict(env),
-                "rules": rules,
+                "rules": [] if self.learns else rules,
                 "handled": (files, ports, scopes),
                 "seccomp": SECCOMP[self.machine],
                 "filter": code,

@@ -35,7 +35,8 @@ _RECEIVE, _SEND, _IS_VALID, _ADD = 0xC0502100, 0xC0182101, 0x40082102, 0x4018210
 _NOTIFICATION: Final = struct.Struct("=QIIiIQ6Q")
 _RESPONSE: Final = struct.Struct("=QqiI")
 _DESCRIPTOR: Final = struct.Struct("=QIIII")
-_CONTINUE, _OVER = 1, 1
+CONTINUE: Final = 1
+_OVER: Final = 1
 """Flags: the kernel executes the call; the descriptor replaces one."""
 _ENOENT, _EBADF, _ENOTSOCK, _EISCONN, _ECONNREFUSED = 2, 9, 88, 106, 111
 RATE: Final = 100.0
@@ -46,8 +47,8 @@ _LONGEST_ADDRESS: Final = 110
 _CALLS_PER_TURN: Final = 8
 
 
-class _Call:
-    """One notification."""
+class SystemCall:
+    """One notification: a system call of the process, which waits for its answer."""
 
     def __init__(self, data: bytes) -> None:
         self.id, self.pid, _, self.number, _, _, *self.arguments = _NOTIFICATION.unpack(data)
@@ -75,30 +76,39 @@ class _Call:
                     return int(line.split()[1], 8)
         raise OSError(_EBADF, "no flags")
 
-    def unix_path(self) -> str:
-        """The path that the address names; it may change at any time. Empty if it is another address."""
+    def memory(self, address: int, size: int) -> bytes:
+        """Bytes of the process, fewer at the end of a mapping; they may change at any time. Raises `OSError`."""
         memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            address = os.pread(memory, min(self.arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS), self.arguments[1])
+            return os.pread(memory, size, address)
         finally:
             os.close(memory)
+
+    def address(self) -> bytes:
+        """The address of a `connect`. Raises `OSError`."""
+        return self.memory(self.arguments[1], min(self.arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS))
+
+    def unix_path(self) -> str:
+        """The path that the address names; it may change at any time. Empty if it is another address."""
+        address = self.address()
         is_unix = int.from_bytes(address[:2], sys.byteorder) == socket.AF_UNIX
         return os.fsdecode(address[2:].partition(b"\0")[0]) if is_unix else ""
 
 
 class CallRate:
-    """Tokens for calls: `RATE` a second, and as many at once."""
+    """Tokens for calls: `rate` a second, and as many at once."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, rate: float = RATE) -> None:
         self._clock = clock
-        self._tokens, self._filled = RATE, clock.now()
+        self._rate = rate
+        self._tokens, self._filled = rate, clock.now()
 
     def pause(self) -> float:
         """Seconds until there is a token."""
         time = self._clock.now()
-        self._tokens = min(RATE, self._tokens + (time - self._filled) * RATE)
+        self._tokens = min(self._rate, self._tokens + (time - self._filled) * self._rate)
         self._filled = time
-        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / RATE
+        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / self._rate
 
     def take(self) -> bool:
         """Takes a token, if there is one."""
@@ -108,7 +118,13 @@ class CallRate:
 
 
 class SocketConnector:
-    """Serves the notifications of one process and its children. Owns `listener`, which `run` closes at the end."""
+    """Serves the notifications of one process and its children. Owns `listener`, which `run` closes at the end.
+
+    It answers `rate` calls a second, and `calls_per_turn` of them before other tasks have their turn.
+    """
+
+    rate = RATE
+    calls_per_turn = _CALLS_PER_TURN
 
     def __init__(
         self,
@@ -122,12 +138,13 @@ class SocketConnector:
         self._listener = listener
         self._server = server
         self._confinement = confinement
-        self._proxy = proxy
+        self.proxy = proxy
         self._refusals = refusals
-        self._connect = ARCHITECTURES[confinement.machine].numbers["connect"]
+        self.sockets = frozenset(confinement.sockets)
+        self.connect_number = ARCHITECTURES[confinement.machine].numbers["connect"]
         self._connected: OrderedDict[int, None] = OrderedDict()
-        self._halves: OrderedDict[int, None] = OrderedDict()
-        self._rate = CallRate(clock or SystemClock())
+        self.halves: OrderedDict[int, None] = OrderedDict()
+        self._rate = CallRate(clock or SystemClock(), self.rate)
 
     async def run(self) -> None:
         """Until the last process of the sandbox has ended, or it is cancelled."""
@@ -144,7 +161,7 @@ class SocketConnector:
         """Answers the calls that wait, a few at most; False when no process is left."""
         waiting = select.poll()
         waiting.register(self._listener, select.POLLIN)
-        for _ in range(_CALLS_PER_TURN):
+        for _ in range(self.calls_per_turn):
             events = dict(waiting.poll(0)).get(self._listener, 0)
             if not events & select.POLLIN:
                 return not events & (select.POLLHUP | select.POLLERR | select.POLLNVAL)
@@ -155,18 +172,13 @@ class SocketConnector:
                 fcntl.ioctl(self._listener, _RECEIVE, data)
             except OSError:
                 continue  # the process was killed or interrupted meanwhile
-            self._answer(_Call(bytes(data)))
+            self._answer(SystemCall(bytes(data)))
         return True
 
-    def _answer(self, call: _Call) -> None:
+    def _answer(self, call: SystemCall) -> None:
         error, value, flags = 0, 0, 0
         try:
-            if call.number != self._connect:
-                value = self._half(call)
-            elif self._is_continued(call):
-                flags = _CONTINUE
-            else:
-                self._reconnect(call)
+            value, flags = self.outcome(call)
         except OSError as problem:
             error = problem.errno or EACCES
         except Exception:
@@ -175,19 +187,28 @@ class SocketConnector:
         with suppress(OSError):  # the call was interrupted, or its process has ended
             fcntl.ioctl(self._listener, _SEND, _RESPONSE.pack(call.id, value, -error, flags))
 
-    def _is_continued(self, call: _Call) -> bool:
-        """Whether the kernel may execute the call: no socket of the process can be connected by a path."""
-        return self._confinement.net == "any" and call.inode() not in self._halves
+    def outcome(self, call: SystemCall) -> tuple[int, int]:
+        """The result for the process, and the flags of the answer. Raises `OSError` with the number for the process."""
+        if call.number != self.connect_number:
+            return self._half(call), 0
+        if self._is_continued(call):
+            return 0, CONTINUE
+        self.reconnect(call)
+        return 0, 0
 
-    def _reconnect(self, call: _Call) -> None:
+    def _is_continued(self, call: SystemCall) -> bool:
+        """Whether the kernel may execute the call: no socket of the process can be connected by a path."""
+        return self._confinement.net == "any" and call.inode() not in self.halves
+
+    def reconnect(self, call: SystemCall) -> None:
         """Raises `OSError` with the number for the process."""
         inode, flags = call.inode(), call.flags()
         if inode in self._connected:
             raise OSError(_EISCONN, "connected already")
-        if inode in self._halves:
-            self._put(call, self._to_path(call.unix_path()), flags)
+        if inode in self.halves:
+            self._put(call, self.connected_to(call.unix_path(), call), flags)
             return
-        if self._proxy is None or self._confinement.net != "hosts":
+        if self.proxy is None or self._confinement.net != "hosts":
             raise OSError(EACCES, "no way out")
         try:
             near, far = loopback_pair()
@@ -199,29 +220,32 @@ class SocketConnector:
         except OSError:
             far.close()
             raise
-        self._proxy.serve(far, self._server, self._confinement.hosts, self._refusals)
+        self.proxy.serve(far, self._server, self._confinement.hosts, self._refusals)
 
-    def _to_path(self, path: str) -> socket.socket:
-        """A connection to a socket of the rule."""
+    def connected_to(self, path: str, call: SystemCall) -> socket.socket:
+        """A connection to a socket of the rule. Raises `OSError`."""
         real = os.path.realpath(path) if path else ""
-        allowed = next((listed for listed in self._confinement.sockets if listed == real), None)
-        if allowed is None:
+        if real not in self.sockets:
             reason = why_closed(path) if path else "its address is not a path"
             entry = path if reason is None and os.path.isabs(path) else ""
             self._refusals.note(
                 "socket", path or "(abstract)", reason or "it is not among the sockets of the rule", entry
             )
             raise OSError(EACCES, "not listed")
+        return self.connection_to(real)
+
+    def connection_to(self, path: str) -> socket.socket:
+        """A connection to the Unix socket at a path without links. Raises `OSError`."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)  # a listener without room must not stop the hub
-            connection.connect(allowed)
+            connection.connect(path)
         except OSError as problem:
             connection.close()
             raise OSError(problem.errno or _ECONNREFUSED, "not connected") from None
         return connection
 
-    def _put(self, call: _Call, connection: socket.socket, flags: int) -> None:
+    def _put(self, call: SystemCall, connection: socket.socket, flags: int) -> None:
         """Puts a socket over the descriptor of the call, in the same mode, and closes the hub's copy."""
         with connection:
             connection.setblocking(not flags & os.O_NONBLOCK)
@@ -229,7 +253,7 @@ class SocketConnector:
             self._add(call, connection, _OVER, call.descriptor, flags & os.O_CLOEXEC)
         _remember(self._connected, inode)
 
-    def _half(self, call: _Call) -> int:
+    def _half(self, call: SystemCall) -> int:
         """A Unix socket that can only be replaced: its number in the process."""
         kind = call.arguments[1] & 0xFFFFFFFF
         if kind & 0xF != socket.SOCK_STREAM:
@@ -239,10 +263,10 @@ class SocketConnector:
         with half:
             half.setblocking(not kind & socket.SOCK_NONBLOCK)
             number = self._add(call, half, 0, 0, os.O_CLOEXEC if kind & socket.SOCK_CLOEXEC else 0)
-            _remember(self._halves, os.fstat(half.fileno()).st_ino)
+            _remember(self.halves, os.fstat(half.fileno()).st_ino)
         return number
 
-    def _add(self, call: _Call, connection: socket.socket, flags: int, number: int, new_flags: int) -> int:
+    def _add(self, call: SystemCall, connection: socket.socket, flags: int, number: int, new_flags: int) -> int:
         fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", call.id))
         addition = bytearray(_DESCRIPTOR.pack(call.id, flags, connection.fileno(), number, new_flags))
         number_there: int = fcntl.ioctl(self._listener, _ADD, addition)

@@ -130,6 +130,26 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
     }
 )
 """By the machine's name."""
+_OBSERVED_X86: Final = """
+    open 2  creat 85  openat 257  openat2 437  execve 59  execveat 322  mkdir 83  mkdirat 258  rmdir 84  unlink 87
+    unlinkat 263  rename 82  renameat 264  renameat2 316  link 86  linkat 265  symlink 88  symlinkat 266  mknod 133
+    mknodat 259  truncate 76
+    """
+_OBSERVED_ARM: Final = """
+    openat 56  openat2 437  execve 221  execveat 281  mkdirat 34  unlinkat 35  renameat 38  renameat2 276  linkat 37
+    symlinkat 36  mknodat 33  truncate 45
+    """
+
+
+def _numbers(text: str) -> Mapping[str, int]:
+    words = text.split()
+    return MappingProxyType(dict(zip(words[::2], map(int, words[1::2]), strict=True)))
+
+
+OBSERVED: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
+    {"x86_64": _numbers(_OBSERVED_X86), "aarch64": _numbers(_OBSERVED_ARM)}
+)
+"""Calls with paths, which the filter of a learning run hands to the supervisor."""
 SECCOMP: Final[Mapping[str, int]] = MappingProxyType({"x86_64": 317, "aarch64": 277})
 """The number of the call that installs a filter."""
 _SPECIAL: Final = frozenset(
@@ -172,13 +192,14 @@ class _Code:
 
 
 @cache
-def seccomp_filter(machine: str, net: Net, abi: int, *, has_sockets: bool = False) -> bytes:
+def seccomp_filter(machine: str, net: Net, abi: int, *, has_sockets: bool = False, observes: bool = False) -> bytes:
     """The filter for a rule: an array of `struct sock_filter`.
 
     `abi` is that of Landlock: what an older one does not see is refused here. `has_sockets`: the rule lists Unix
-    sockets, which the supervisor connects. Raises `KeyError` for an unknown machine.
+    sockets, which the supervisor connects. `observes`: a learning run, whose calls with paths and connections are
+    handed to the supervisor. Raises `KeyError` for an unknown machine.
     """
-    architecture = ARCHITECTURES[machine]
+    architecture, observed = ARCHITECTURES[machine], OBSERVED[machine] if observes else {}
     code = _Code()
     code.load(_ARCHITECTURE)
     foreign = _Code()
@@ -187,8 +208,8 @@ def seccomp_filter(machine: str, net: Net, abi: int, *, has_sockets: bool = Fals
     code.instructions += foreign.instructions
     code.load(_NUMBER)
     code.when(_JUMP_GREATER_EQUAL, _X32, foreign)
-    special = _special(net, abi, has_sockets=has_sockets)
-    for name, number in sorted(architecture.numbers.items(), key=lambda entry: entry[1]):
+    special = {**_special(net, abi, has_sockets=has_sockets), **dict.fromkeys(observed, _returning(_NOTIFY))}
+    for name, number in sorted({**architecture.numbers, **observed}.items(), key=lambda entry: entry[1]):
         body = special.get(name)
         if body is None and name in REFUSED:
             body = _returning(_ERROR | EPERM)

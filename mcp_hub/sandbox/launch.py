@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Final
@@ -109,12 +109,13 @@ class Launch:
         if kind is not None:
             self.close()
 
-    async def executed(self) -> int | None:
-        """Returns when the command was executed: the descriptor of its notifications, if it has them.
+    async def executed(self, serve: Callable[[int], None]) -> None:
+        """Returns when the command was executed.
 
-        Raises `StepFailed`. Its own time limit is that of the caller.
+        The descriptor of its notifications, if it has them, goes to `serve` before that: a call may have to be answered
+        before the command runs. Raises `StepFailed`. Its own time limit is that of the caller.
         """
-        listener: int | None = None
+        has_served = False
         try:
             while True:
                 await anyio.wait_readable(self._sockets[0])
@@ -124,21 +125,19 @@ class Launch:
                     continue
                 except ConnectionResetError:
                     message, descriptors = b"", []
-                if message == b"n" and descriptors and listener is None:
-                    listener = descriptors[0]
-                    os.set_inheritable(listener, False)
+                if message == b"n" and descriptors and not has_served:
+                    has_served = True
+                    os.set_inheritable(descriptors[0], False)
+                    serve(descriptors[0])
                     self._sockets[0].send(b"y")
                 elif message.startswith(b"e"):
                     raise StepFailed(*marshal.loads(message[1:]))
-                elif self._has_listener and listener is None:
+                elif self._has_listener and not has_served:
                     raise StepFailed("end", 0, "the confining program ended early")
                 else:
-                    executed, listener = listener, None
-                    return executed
+                    return
         finally:
             self.close()
-            if listener is not None:
-                os.close(listener)
 
     def close(self) -> None:
         """Closes both ends. Idempotent."""

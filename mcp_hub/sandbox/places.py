@@ -182,6 +182,19 @@ def secret_of(path: str, home: str) -> str | None:
     return path if os.path.basename(path) in _SECRET_NAMES else None
 
 
+def secret_file_in(folder: str, most: int) -> str | None:
+    """A file with the name of a secret one below a folder, among its first `most` entries; None without one."""
+    entries = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            entries += 1
+            if name in _SECRET_NAMES:
+                return os.path.join(parent, name)
+        if entries > most:
+            break
+    return None
+
+
 @lru_cache(maxsize=8)
 def _secret_places(home: str) -> frozenset[str]:
     inner = (f"{folder}/{part}" for folder, parts in _INNER_SECRETS.items() for part in parts)

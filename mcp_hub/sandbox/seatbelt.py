@@ -4,7 +4,7 @@ Later rules of a profile win over earlier ones. Hosts cannot be limited there: t
 connection, so that such a rule is unsupported.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
@@ -43,7 +43,7 @@ class SeatbeltLaunch:
     def close(self) -> None:
         """Nothing is held."""
 
-    async def executed(self) -> None:
+    async def executed(self, serve: Callable[[int], None]) -> None:
         """Returns at once: a profile that cannot be applied ends the process with a line on stderr."""
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from shlex import quote
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,6 +26,9 @@ from mcp_hub.sandbox.places import secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
 from mcp_hub.types import LAST_OUTPUT, Cause
+
+if TYPE_CHECKING:
+    from mcp_hub.sandbox.learning import Learning
 
 log = get_logger(__name__)
 
@@ -55,11 +58,11 @@ class ServerSandbox:
         self.rule = rule
         self.refusals = Refusals(server)
         self.absence = ""
+        self.learning: Learning | None = None
         self._private = PrivateHome(private)
         self._around = around
         self._make_proxy = make_proxy
         self.latest: Confinement | None = None
-        self._refused_before = 0
         self._care = HomeCare(server, self._private)
 
     def has_same_rule(self, sandbox: "ServerSandbox") -> bool:
@@ -98,6 +101,10 @@ class ServerSandbox:
         """Holds and measures the private home while a process runs, until it is cancelled."""
         await self._care.run()
 
+    def learn(self, learning: "Learning") -> None:
+        """Makes later starts learning runs, which are without the rule of files."""
+        self.learning = learning
+
     def prepare(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
     ) -> "SandboxedStart | None":
@@ -105,10 +112,14 @@ class ServerSandbox:
 
         Raises `StartFailed`.
         """
-        self.absence, self.latest, self._refused_before = "", None, self.refusals.total
+        self.absence, self.latest = "", None
+        self.refusals.begin()
         try:
             self._private.make(self._around.home, env)
-            confinement = self.resolved(argv, env, cwd, is_spare=is_spare).confinement
+            subject = self._subject(argv, env, cwd, is_spare=is_spare)
+            confinement = resolve(self.rule, subject, self._private).confinement
+            if self.learning is not None:
+                confinement = self.learning.begin(subject, confinement)
             launch = _launch(confinement, argv, confinement.environment(env))
         except Unsupported as problem:
             if not self.rule.is_preferred:
@@ -120,15 +131,20 @@ class ServerSandbox:
             raise StartFailed("sandbox_rule", f"sandbox: {problem.key}: {problem}") from None
         except (OSError, Untrusted) as problem:
             raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
-        self.latest = confinement
+        self.latest = confinement if self.learning is None else None
         return SandboxedStart(self, argv[0], confinement, launch, self._proxy())
 
     def _proxy(self) -> Proxy | None:
-        return self._make_proxy() if self._make_proxy is not None and self.rule.net == "hosts" else None
+        if self._make_proxy is None or self.rule.net != "hosts":
+            return None
+        return self._make_proxy() if self.learning is None else self.learning.proxy()
 
     def resolved(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool) -> ResolvedRule:
         """The rule for a command, with remarks; starts nothing. Raises `RuleError` and `Unsupported`."""
-        return resolve(self.rule, Subject(argv[0], argv[1:], env, cwd, self._around, is_spare), self._private)
+        return resolve(self.rule, self._subject(argv, env, cwd, is_spare=is_spare), self._private)
+
+    def _subject(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool) -> Subject:
+        return Subject(argv[0], argv[1:], env, cwd, self._around, is_spare)
 
     async def explained(self, cause: Cause) -> Cause:
         """As `explain`, off the event loop: a server names the paths. The cause itself if that takes long."""
@@ -145,7 +161,7 @@ class ServerSandbox:
         return cause if line is None else Cause("sandbox_refused", f"{line} {cause.reason}")
 
     def _refused_host(self) -> str | None:
-        if self.refusals.total == self._refused_before:
+        if not self.refusals.has_new:
             return None
         latest = self.refusals.latest()[0]
         sentence = f"The sandbox refused {latest.target} ({latest.reason})."
@@ -167,18 +183,21 @@ class SandboxedStart:
         self._proxy = proxy
 
     async def begin(self, tasks: TaskGroup) -> None:
-        """Returns when the command was executed; `tasks` then serve its connections. Raises `StartFailed`."""
-        try:
-            listener = await self.launch.executed()
-        except StepFailed as problem:
-            raise StartFailed(*_cause_of(problem, self._program)) from None
-        tasks.start_soon(self._sandbox.attend)
+        """Returns when the command was executed; `tasks` serve its connections. Raises `StartFailed`."""
+        sandbox, learning = self._sandbox, self._sandbox.learning
+
+        def serve(listener: int) -> None:
+            make = SocketConnector if learning is None else learning.connector
+            connector = make(listener, sandbox.server, self.confinement, self._proxy, sandbox.refusals)
+            tasks.start_soon(connector.run)
+
         if self._proxy is not None:
             tasks.start_soon(self._proxy.run)
-        if listener is not None:
-            sandbox = self._sandbox
-            connector = SocketConnector(listener, sandbox.server, self.confinement, self._proxy, sandbox.refusals)
-            tasks.start_soon(connector.run)
+        try:
+            await self.launch.executed(serve)
+        except StepFailed as problem:
+            raise StartFailed(*_cause_of(problem, self._program)) from None
+        tasks.start_soon(sandbox.attend)
 
 
 def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str]) -> AnyLaunch:

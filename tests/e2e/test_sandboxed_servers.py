@@ -2,21 +2,27 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
+import yaml
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
-from tests.unit.cli.command import command_env, hub
+from tests.unit.cli.command import SECONDS, command_env, hub
 from tests.unit.sandbox.confined import needs_sandbox, sandbox_of
+from tests.upstreams.child import until
 
 pytestmark = [needs_sandbox(), pytest.mark.processes]
 SERVER = """
@@ -120,6 +126,77 @@ def test_the_command_tests_paths_and_hosts_without_a_start(tmp_path: Path) -> No
         assert (done.returncode, text in done.stdout) == (code, True), done.stdout
     assert not (tmp_path / "state/sandboxes").exists()
     assert hub(tmp_path, "sandbox", "s", "test").returncode == 2
+
+
+@contextmanager
+def learning(folder: Path, *options: str) -> Iterator[tuple["subprocess.Popen[str]", list[str]]]:
+    """The command while the server learns, and the options of `call` that reach it."""
+    command = [*forked_command(), "sandbox", "s", "--learn", *options]
+    with subprocess.Popen(
+        command, env=command_env(folder), cwd=folder, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            line = next(text for text in lines if text.startswith("  client:"))
+            url, token = re.findall(r"http\S+(?=,)|(?<=Bearer )\S+", line)
+            yield process, ["--url", url, "--token", token]
+        finally:
+            process.kill()
+
+
+def test_learning_writes_the_rule_that_a_server_needs_and_never_a_key(tmp_path: Path) -> None:
+    (tmp_path / ".git-credentials").write_text("key")  # secret wherever it is
+    configure(tmp_path, sandbox="off")
+    for name in ("notes", "work"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "notes/in").write_text("input")
+    work = f"cd {tmp_path}; cat notes/in; echo x > work/out; cat .git-credentials"
+    with learning(tmp_path, "--for", "60s", "--yes") as (process, reach):
+        before = json.loads((tmp_path / "servers.yaml").read_text())
+        done = hub(tmp_path, "call", *reach, "s_sh", "--arg", f"line={work}")
+        assert "input" in done.stdout and "Permission denied" in done.stdout, done.stderr
+        assert hub(tmp_path, "call", "--url", reach[1], "s_sh", "--arg", "line=true").returncode == 2  # no token
+        assert json.loads((tmp_path / "servers.yaml").read_text()) == before
+        process.send_signal(signal.SIGINT)
+        shown, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert f"{tmp_path}/.git-credentials, by " in shown and "+" in shown
+    rule = yaml.safe_load((tmp_path / "servers.yaml").read_text())["servers"]["s"]["sandbox"]
+    assert rule == {"read": [f"{tmp_path}/notes/in"], "write": [f"{tmp_path}/data", f"{tmp_path}/work"]}
+    done = hub(tmp_path, "call", "s_sh", "--arg", f"line={work}; cat {tmp_path}/canary")
+    assert "input" in done.stdout and done.stdout.count("Permission denied") == 2
+
+
+def test_learning_run_that_is_killed_leaves_no_process_and_no_rule(tmp_path: Path) -> None:
+    configure(tmp_path)
+    before = (tmp_path / "servers.yaml").read_bytes()
+    with learning(tmp_path) as (process, reach):
+        done = hub(tmp_path, "call", *reach, "s_sh", "--arg", f"line=echo $PPID; cat {tmp_path}/canary")
+        pid, text = done.stdout.split()
+        assert text == "secret"
+        process.kill()
+        process.wait(SECONDS)
+        anyio.run(until, lambda: not os.path.exists(f"/proc/{pid}"))
+    assert (tmp_path / "servers.yaml").read_bytes() == before
+    assert "Permission denied" in hub(tmp_path, "call", "s_sh", "--arg", f"line=cat {tmp_path}/canary").stdout
+
+
+def test_learning_without_a_terminal_writes_only_with_yes(tmp_path: Path) -> None:
+    configure(tmp_path, sandbox="off")
+    before = (tmp_path / "servers.yaml").read_bytes()
+    done = hub(tmp_path, "sandbox", "s", "--learn", "--for", "10ms")
+    assert (done.returncode, '"sandbox": "on"' in done.stdout) == (1, True), done.stdout + done.stderr
+    assert "[no_terminal]" in done.stderr and (tmp_path / "servers.yaml").read_bytes() == before
+    configuration = json.loads(before)
+    configuration["servers"]["s"] |= {"command": "false", "restart": {"intensity": 0, "period": "1s"}}
+    (tmp_path / "servers.yaml").write_text(json.dumps(configuration))
+    done = hub(tmp_path, "sandbox", "s", "--learn", "--yes")
+    assert (done.returncode, "there is no proposal" in done.stderr) == (3, True), done.stdout + done.stderr
+    assert json.loads((tmp_path / "servers.yaml").read_text()) == configuration
+    done = hub(tmp_path, "sandbox", "s", "--learn", "--for", "2h")
+    assert (done.returncode, "at most an hour" in done.stderr) == (2, True)
 
 
 @pytest.mark.anyio

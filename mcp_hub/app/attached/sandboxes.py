@@ -16,6 +16,7 @@ from mcp_hub.attach.folder import base_folders
 from mcp_hub.config.findings import Flaw
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.sandbox.confinement import Unsupported
+from mcp_hub.sandbox.learning import Learning
 from mcp_hub.sandbox.network.proxy import HostProxy
 from mcp_hub.sandbox.rules import ResolvedRule, RuleError, Surroundings
 from mcp_hub.sandbox.server import ServerSandbox, rule_of
@@ -33,6 +34,11 @@ def server_sandbox(
     plain = rule_of(rule.read, rule.write, rule.net, rule.sockets, is_preferred=rule.mode == "prefer")
     fresh = ServerSandbox(name, plain, starts.home(name), around, partial(HostProxy, via=proxy))
     return before if before is not None and before.has_same_rule(fresh) else fresh
+
+
+def learning_run() -> Learning:
+    """The empty notes of a learning run, for `ServerSandbox.learn`."""
+    return Learning(partial(HostProxy, via=proxy))
 
 
 def resolved_sandbox(

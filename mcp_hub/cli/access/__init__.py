@@ -7,7 +7,7 @@ Out: `ReachedHub` with a `HubClient`, or the streams of a store, and an exit cod
 Held together by `hub`: the client speaks HTTP to the hub at `--url`, or to the running one of the configuration
 (`running`); otherwise `hub` opens a hub in this process and the client calls its REST front directly, or, for commands
 about streams, `local_streams` reads the store without a hub. `waiting` waits for the servers of a hub that has just
-started. `following` shows a call to its end.
+started. `following` shows a call to its end. `learning` runs one server without the rule of files of its sandbox.
 
 Not here: the client itself (`mcp_hub.client`), output (`cli.render`), and the commands (`cli.commands`).
 """

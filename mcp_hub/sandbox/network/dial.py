@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import zip_longest
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -42,6 +42,12 @@ _PARENT: Final = "The proxy of the hub's environment"
 _NOT_OPEN: Final = (OSError, AttributeError, ValueError)
 """Errors of a stream, by event loop, when somebody uses the socket of one that was reset."""
 _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, h11.RemoteProtocolError)
+
+
+class Observe(Protocol):
+    """Hears of each host that is allowed, before the connection; `address` is one that its rule has to name, too."""
+
+    def __call__(self, target: "HostPort", address: str | None) -> None: ...
 
 
 class DialLimits(msgspec.Struct, frozen=True):
@@ -158,12 +164,13 @@ class _Parent(msgspec.Struct, frozen=True):
 
 
 class Dialer:
-    """Connects to hosts. `resolve` and `via` are those of the system, or of a test."""
+    """Connects to hosts. `resolve` and `via` are those of the system, or of a test; `observe` is of a learning run."""
 
-    def __init__(self, resolve: Resolve, via: Via, limits: DialLimits) -> None:
+    def __init__(self, resolve: Resolve, via: Via, limits: DialLimits, observe: Observe | None = None) -> None:
         self._resolve = resolve
         self._via = via
         self._limits = limits
+        self._observe = observe
 
     async def open(
         self, target: HostPort, rules: Sequence[HostRule], traffic: Traffic, lookups: anyio.CapacityLimiter
@@ -173,8 +180,12 @@ class Dialer:
         parent = _parent(self._via(f"{target.scheme}://{target.text}/"))
         if parent is None:
             addresses = await self._checked(target, rules, lookups)
+            if self._observe is not None:
+                self._observe(target, _address_to_name(target, addresses))
             return End(await self._first(target, addresses, rules), traffic)
         await self._check_before(target, rules, lookups)
+        if self._observe is not None:
+            self._observe(target, None)
         stream = await self._to_parent(parent, target)
         if target.scheme == "http":
             return End(stream, traffic, is_proxy=True, authorization=parent.authorization)
@@ -304,6 +315,14 @@ def _is_named(address: Address, target: HostPort, rules: Sequence[HostRule]) -> 
         rule.matches(str(address), target.port) or (rule.is_private and rule.matches(target.host, target.port))
         for rule in rules
     )
+
+
+def _address_to_name(target: HostPort, addresses: Sequence[Address]) -> str | None:
+    """The address without which a rule that names the host alone reaches nothing; None if it needs none."""
+    is_local = f".{target.host}".endswith(".localhost") or address_of(target.host) is not None
+    if is_local or any(special_kind(address) is None for address in addresses):
+        return None
+    return HostPort(target.scheme, str(addresses[0]), target.port).entry
 
 
 def _prohibited(target: HostPort, address: Address, kind: str | None = None) -> Denied:

@@ -107,8 +107,18 @@ class Refusals:
         self.total = 0
         self._server = server
         self._lock = Lock()
+        self._before = 0
         self.traffic = Traffic()
         self._latest: deque[RefusedTarget] = deque(maxlen=_KEPT)
+
+    @property
+    def has_new(self) -> bool:
+        """Whether the present start has met one."""
+        return self.total > self._before
+
+    def begin(self) -> None:
+        """The server is started."""
+        self._before = self.total
 
     def note(self, kind: RefusedKind, target: str, reason: str, entry: str = "") -> None:
         """Counts a refusal, and logs it if it is not one of many; the texts may come from the server."""

@@ -22,7 +22,7 @@ from mcp_hub.addresses import HostRule
 from mcp_hub.aio import Bell
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, visible
-from mcp_hub.sandbox.network.dial import Denied, Dialer, DialLimits, End, Resolve, Via, system_resolver
+from mcp_hub.sandbox.network.dial import Denied, Dialer, DialLimits, End, Observe, Resolve, Via, system_resolver
 from mcp_hub.sandbox.network.interface import Refusals
 from mcp_hub.sandbox.network.requests import PlainExchange, ProxyRequest, parse_head, read_head
 
@@ -58,14 +58,15 @@ class HostProxy:
     """Relays the connections of servers whose hosts are limited.
 
     `run` has to run; a connection that is handed over before or after that is closed. `via` names the proxy of the
-    hub's environment for a URL.
+    hub's environment for a URL. `observe` hears of each host that is reached.
     """
 
     def __init__(
-        self, *, resolve: Resolve | None = None, via: Via = lambda url: None, limits: ProxyLimits | None = None
-    ) -> None:
+        self, *, resolve: Resolve | None = None, via: Via = lambda url: None, limits: ProxyLimits | None = None,
+        observe: Observe | None = None,
+    ) -> None:  # fmt: skip
         self._limits = limits or ProxyLimits()
-        self._dialer = Dialer(resolve or system_resolver(), via, self._limits.dial)
+        self._dialer = Dialer(resolve or system_resolver(), via, self._limits.dial, observe)
         self._is_running = False
         self._arrived: deque[socket.socket] = deque()
         self._connections: dict[socket.socket, _Arrival] = {}

@@ -1,0 +1,157 @@
+"""A learning run of one server: a hub of the command's own with this server alone, over HTTP for this machine.
+
+Hubs that run already keep the server and its rule. The hub here ends with the command, and its server with it, also
+when the command is killed: nothing of a learning run is on the disk.
+"""
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Final
+
+import anyio
+import msgspec
+from pydantic import SecretStr
+
+from mcp_hub.app.attached.sandboxes import learning_run
+from mcp_hub.app.build import App, open_app
+from mcp_hub.app.http import HttpFront, connections_of
+from mcp_hub.app.readiness import not_ready
+from mcp_hub.cli.access import waiting
+from mcp_hub.cli.http_server import http_server
+from mcp_hub.cli.signals import Signals, received_signals
+from mcp_hub.client import HubClient
+from mcp_hub.client.http import connect
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.schema.hub import HttpSettings, StoreSettings, TokenSettings
+from mcp_hub.errors import HubError
+from mcp_hub.events import InputRequired
+from mcp_hub.fronts.http.connections import bounded, look_after
+from mcp_hub.sandbox.learning import Learning
+from mcp_hub.types import UpstreamStatus
+
+_CALLS: Final = 10
+"""Tools that are called without anybody asking: those that only read, and need no arguments."""
+_CALL: Final = 20.0
+"""Seconds for each."""
+
+
+class LearningHub(msgspec.Struct, frozen=True):
+    """The hub of a learning run: where clients reach it, and why its server did not start."""
+
+    url: str
+    token: str
+    client: HubClient
+    failures: list[UpstreamStatus]
+
+
+def settings_for(loaded: Loaded, server: str, token: str, *, limits_hosts: bool) -> Loaded:
+    """The configuration with this server alone, in a sandbox; `limits_hosts`: as if `net` listed hosts."""
+    settings = loaded.settings
+    rule = settings.effective(server).sandbox.model_copy(update={"mode": "on"})
+    if limits_hosts and rule.net == "any":
+        rule = rule.model_copy(update={"net": []})
+    servers = {name: own.model_copy(update={"enabled": False}) for name, own in settings.servers.items()}
+    servers[server] = settings.servers[server].model_copy(update={"enabled": True, "sandbox": rule, "start": "lazy"})
+    tokens = [TokenSettings(token=SecretStr(token), principal="learning")]
+    fresh = {"tokens": tokens, "http": HttpSettings(), "store": StoreSettings(type="memory")}
+    hub = settings.hub.model_copy(update=fresh)
+    return replace(loaded, settings=settings.model_copy(update={"servers": servers, "hub": hub}))
+
+
+async def learn(
+    loaded: Loaded, server: str, seconds: float, use: Callable[[LearningHub], None], *, limits_hosts: bool
+) -> Learning:
+    """Runs the server until a signal, Enter on a terminal, or the end of the time; what it did then.
+
+    `use` hears of the hub once the server has answered or failed.
+    """
+    token = secrets.token_urlsafe(24)
+    started = settings_for(loaded, server, token, limits_hosts=limits_hosts)
+    async with received_signals() as signals, open_app(started, os.environ) as app:
+        learning = learning_run()
+        app.operations.applier.sources.sandboxes[server].learn(learning)
+        app.upstream_set.wake(server)
+        async with _served(app) as url, connect(url, token) as client:
+            await _until_ended(signals, app, LearningHub(url, token, client, []), seconds, use)
+    return learning
+
+
+async def _until_ended(
+    signals: Signals, app: App, hub: LearningHub, seconds: float, use: Callable[[LearningHub], None]
+) -> None:
+    """The time begins when the server has started."""
+    async with anyio.create_task_group() as tasks:
+
+        async def exercise() -> None:
+            limits = [app.settings.effective(name).start_timeout for name in app.settings.servers]
+            await waiting.settle(app.hub, 2 * max(limits))
+            hub.failures.extend(not_ready(app.hub.statuses()))
+            use(hub)
+            if hub.failures:
+                tasks.cancel_scope.cancel()
+                return
+            with anyio.move_on_after(seconds):
+                await _call_readers(hub.client)
+                await anyio.sleep_forever()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(exercise)
+        if sys.stdin.isatty():
+            tasks.start_soon(_cancel_on_enter, tasks.cancel_scope)
+        await signals.stopped.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def _cancel_on_enter(scope: anyio.CancelScope) -> None:
+    await anyio.wait_readable(sys.stdin)
+    sys.stdin.readline()
+    scope.cancel()
+
+
+async def _call_readers(client: HubClient) -> None:
+    """Calls the tools that say that they only read, and that need no arguments; what comes of it does not matter."""
+    for name in [name for raw in await client.tools() if (name := _reader(raw)) is not None][:_CALLS]:
+        with anyio.move_on_after(_CALL), suppress(HubError):
+            async with client.stream(name) as stream:
+                async for event in stream:
+                    if isinstance(event, InputRequired):
+                        await stream.cancel()
+
+
+def _reader(raw: bytes) -> str | None:
+    """The name of a tool that only reads and needs no arguments."""
+    tool = msgspec.json.decode(raw)
+    hints, schema = tool.get("annotations"), tool.get("inputSchema")
+    is_reader = isinstance(hints, dict) and hints.get("readOnlyHint") is True
+    needs_nothing = isinstance(schema, dict) and not schema.get("required")
+    return str(tool.get("name")) if is_reader and needs_nothing else None
+
+
+@asynccontextmanager
+async def _served(app: App) -> AsyncIterator[str]:
+    """The hub over HTTP on a free port of 127.0.0.1, for those who have its token; its URL."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(128)
+        front = HttpFront(app, None, is_local=lambda settings: False)
+        server = http_server(front.endpoints, bounded(connections_of(app.settings.hub.http)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(front.run)
+            tasks.start_soon(look_after, server.server_state.connections)
+
+            async def serve() -> None:
+                await server.serve(sockets=[listener])
+
+            tasks.start_soon(serve)
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+            finally:
+                front.close()
+                await app.stop()
+                server.end()
+                tasks.cancel_scope.cancel()

@@ -1,0 +1,238 @@
+"""From what a learning run has seen to the lines that a rule would need: folded to folders, bounded, nothing secret.
+
+Pure but for looking at paths. The paths and hosts are texts of the server: each is checked before it is proposed, and
+what cannot be proposed is listed with the reason.
+"""
+
+import os
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import msgspec
+
+import mcp_hub
+from mcp_hub.addresses import host_rule
+from mcp_hub.masking import hide
+from mcp_hub.sandbox import paths
+from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
+from mcp_hub.sandbox.learning import Learning, Sighting
+from mcp_hub.sandbox.places import BROAD, ancestors, is_inside, programs_at, secret_file_in, secret_of, why_too_broad
+from mcp_hub.sandbox.rules import Subject
+
+MOST: Final = 48
+"""Paths that are proposed for one key; hosts, and sockets."""
+_ENTRIES: Final = 3
+"""Different entries of a folder that are used, from which on the folder is proposed in their place."""
+_ENTRIES_NEAR_HOME: Final = 8
+"""Entries for a folder right below the home folder, or one of the first two levels of the system."""
+_ENTRIES_IF_MANY: Final = 2
+_LOOKED_AT: Final = 20_000
+"""Entries below a folder among which files with secret names are looked for."""
+_GLOBS: Final = frozenset("*?[")
+_OF_ALL: Final = frozenset(
+    """
+    /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /run/user /sbin /srv /sys /tmp /usr /var
+    /var/cache /var/lib /var/log /var/run /var/tmp
+    """.split()
+)
+"""Folders that all programs share."""
+_KERNEL: Final = ("/dev", "/proc", "/sys")
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """Additions to `read`, `write`, `sockets`, and `net` with limited hosts; None for `net` as it is.
+
+    `replaced_read` and `replaced_write` are what these keys opened before without being written, which a list has to
+    repeat. `left` has what the rule refuses and no proposal opens, with the reason; `secrets` what is secret.
+    """
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+    net: tuple[str, ...] | None = None
+    replaced_read: tuple[str, ...] = ()
+    replaced_write: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[Sighting, ...] = ()
+
+
+class _Places:
+    """Says which paths a proposal may open."""
+
+    def __init__(self, subject: Subject, secrets: Collection[str]) -> None:
+        self.home = os.path.realpath(subject.around.home)
+        self._hub = [os.path.realpath(folder) for folder in subject.around.hub]
+        self._above = {above: secret for secret in secrets for above in ancestors(secret)}
+        self._inner_secrets: dict[str, str | None] = {}
+        self._programs = list(paths.installations(subject.program, subject.env, self.home))
+        files = (subject.around.config, mcp_hub.__file__, sys.executable)
+        self._own_files = [form for file in files if file for form in (os.path.abspath(file), os.path.realpath(file))]
+
+    def refusal(self, path: str, *, writes: bool) -> str | None:
+        """Why a path is not proposed; None if it may be."""
+        if not path.isprintable() or _GLOBS & set(path) or hide(path) != path:
+            return "its name cannot stand in a rule"
+        if any(is_inside(path, folder) for folder in _KERNEL):
+            return "it is a device, or belongs to the kernel"
+        if path in _OF_ALL:
+            return "all programs share this folder"
+        if (reason := why_too_broad(path, self.home, self._hub)) is not None:
+            return reason
+        if path in {os.path.join(self.home, name) for name in BROAD}:
+            return "many programs keep their files in this folder"
+        if (secret := secret_of(path, self.home) or self._secret_in(path)) is not None:
+            return f"{secret} is secret"
+        if any(is_inside(file, path) for file in self._own_files) and (writes or os.path.isdir(path)):
+            return "the hub's configuration or program is in it"
+        if writes and (place := programs_at(path, self.home, self._programs)) is not None:
+            return f"{place} has programs or settings of others"
+        return None
+
+    def _secret_in(self, path: str) -> str | None:
+        """A secret below a folder: one that the run has met, or a file with the name of one among the first entries."""
+        if path not in self._inner_secrets:
+            self._inner_secrets[path] = self._above.get(path) or secret_file_in(path, _LOOKED_AT)
+        return self._inner_secrets[path]
+
+    def entries(self, folder: str) -> int:
+        """The entries of a folder that have to be used, so that it is proposed itself."""
+        is_near = os.path.dirname(folder) == self.home or folder.count("/") <= 2
+        return _ENTRIES_NEAR_HOME if is_near else _ENTRIES
+
+
+def proposal(learning: Learning, hosts: tuple[str, ...] | None) -> Proposal:
+    """The additions that the rule of the latest start needs. `hosts` are those of `net` so far; None: not limited."""
+    subject, confinement = learning.subject, learning.confinement
+    assert subject is not None and confinement is not None
+    places = _Places(subject, learning.secrets)
+    left: list[tuple[str, str]] = []
+    write = _chosen(learning.writes, places, left, writes=True)
+    covered = {path: seen for path, seen in learning.reads.items() if not any(is_inside(path, one) for one in write)}
+    read = _chosen(covered, places, left, writes=False)
+    return Proposal(
+        read=tuple(read),
+        write=tuple(write),
+        sockets=tuple(_sockets(learning, confinement, left)),
+        net=_net(learning, confinement, hosts, left),
+        replaced_read=tuple(_readable(subject, confinement, places)),
+        replaced_write=tuple(_writable(subject, confinement)),
+        left=tuple(left),
+        secrets=tuple(learning.secrets.values()),
+    )
+
+
+def _chosen(seen: Mapping[str, Sighting], places: _Places, left: list[tuple[str, str]], *, writes: bool) -> list[str]:
+    """The paths to open, folded; the others go to `left`."""
+    useful: dict[str, bool] = {}
+    for path, sighting in seen.items():
+        reason = places.refusal(path, writes=writes)
+        if reason is None:
+            useful[path] = sighting.is_folder
+        else:
+            left.append((path, reason))
+
+    def entries(folder: str) -> int | None:
+        return None if places.refusal(folder, writes=writes) is not None else places.entries(folder)
+
+    folded = fold(useful, entries)
+    counts = Counter(dict.fromkeys(folded, 0))
+    for path in useful:
+        counts[next(above for above in ancestors(path) if above in counts)] += seen[path].count
+    ranked = sorted(folded, key=lambda path: (-counts[path], path))
+    left += [(path, f"more than {MOST} paths would be needed") for path in ranked[MOST:]]
+    return sorted(ranked[:MOST])
+
+
+def fold(used: Mapping[str, bool], entries: Callable[[str], int | None]) -> list[str]:
+    """Paths that open all that are `used`, whose values say whether they are folders.
+
+    A folder stands for what is below it once as many of its entries are used as `entries` says; None: never. With too
+    many paths two entries are enough.
+    """
+    chosen = _outermost(used)
+    while True:
+        children: defaultdict[str, set[str]] = defaultdict(set)
+        for path in chosen:
+            child = path
+            for folder in ancestors(os.path.dirname(path)):
+                children[folder].add(child)
+                child = folder
+        many = len(chosen) > MOST
+        full = [
+            folder
+            for folder, names in children.items()
+            if (needed := entries(folder)) is not None
+            and len(names) >= (min(needed, _ENTRIES_IF_MANY) if many else needed)
+        ]
+        if not full:
+            return list(chosen)
+        depth = max(folder.count("/") for folder in full)
+        chosen = _outermost({**chosen, **{folder: True for folder in full if folder.count("/") == depth}})
+
+
+def _outermost(used: Mapping[str, bool]) -> dict[str, bool]:
+    """Without the paths that are inside of a folder among them."""
+    return {
+        path: is_folder
+        for path, is_folder in used.items()
+        if not any(used.get(above) for above in ancestors(os.path.dirname(path)) if above != path)
+    }
+
+
+def _sockets(learning: Learning, confinement: Confinement, left: list[tuple[str, str]]) -> list[str]:
+    chosen: list[str] = []
+    for path in learning.sockets:
+        if not path.isprintable() or _GLOBS & set(path) or hide(path) != path:
+            left.append((path, "its name cannot stand in a rule"))
+        elif confinement.allows(os.path.dirname(path), WRITE_FILE) is not None:
+            left.append((path, "the server may write there, and put another socket in its place"))
+        elif len(chosen) >= MOST:
+            left.append((path, f"more than {MOST} sockets would be needed"))
+        else:
+            chosen.append(path)
+    return sorted(chosen)
+
+
+def _net(
+    learning: Learning, confinement: Confinement, hosts: tuple[str, ...] | None, left: list[tuple[str, str]]
+) -> tuple[str, ...] | None:
+    """The hosts, with those of the rule; None if `net` stays as it is."""
+    if hosts is None or confinement.net != "hosts":
+        return None
+    direct = "it was reached without the proxy, which a list of hosts refuses"
+    left += [(address, direct) for address in learning.addresses]
+    if learning.addresses and not hosts:
+        return None
+    entries = [entry for entry in sorted(learning.hosts) if _is_host(entry)]
+    if len(entries) > MOST:
+        left += [(entry, f"more than {MOST} hosts would be needed") for entry in entries]
+        return None
+    fresh = tuple(entry for entry in entries if entry not in hosts)
+    if not fresh and not hosts:  # an empty list is not taken: the package index is open anyway
+        return tuple(rule.host for rule in confinement.hosts)
+    return (*hosts, *fresh) if fresh else None
+
+
+def _is_host(entry: str) -> bool:
+    try:
+        host_rule(entry)
+    except ValueError:
+        return False
+    return True
+
+
+def _readable(subject: Subject, confinement: Confinement, places: _Places) -> list[str]:
+    """The working directory, and arguments that are only read, where the rule opens them without naming them."""
+    arguments = paths.data(subject.args, subject.cwd, subject.around.home)
+    named = [*([] if subject.is_spare else [subject.cwd]), *arguments]
+    opened = [path for path in named if confinement.allows(os.path.realpath(path)) is not None]
+    writable = _writable(subject, confinement)
+    return [path for path in opened if path not in writable and places.refusal(path, writes=False) is None]
+
+
+def _writable(subject: Subject, confinement: Confinement) -> list[str]:
+    """The paths among the arguments that the rule lets the server write."""
+    arguments = paths.data(subject.args, subject.cwd, subject.around.home)
+    return [path for path in arguments if confinement.allows(os.path.realpath(path), WRITE_FILE) is not None]

@@ -13,10 +13,16 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 import pytest
 import yaml
 
 from mcp_hub.clock import SystemClock
+from mcp_hub.errors import StartFailed
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.server_eras import ServerEras
+from mcp_hub.upstreams.process.child import Child
+from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
@@ -108,6 +114,39 @@ print([name for name in sys.modules if name.startswith("mcp_hub.sandbox")])
         timeout=60,
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+class NotingWatchdog(Watchdog):
+    """Notes how processes are spawned."""
+
+    spawned: tuple[tuple[Any, ...], ...] = ()
+
+    def spawn(self, *args: Any, **options: Any) -> Child:
+        """As `Watchdog.spawn`."""
+        self.spawned += ((*args, *options.items()),)
+        return super().spawn(*args, **options)
+
+
+@pytest.mark.anyio
+async def test_a_start_without_the_key_is_that_of_the_command_alone(tmp_path: Path) -> None:
+    """Command, variables and folder are spawned as they are; the process is under nothing that this one is not."""
+    script = "grep -E '^(NoNewPrivs|Seccomp|CapBnd)' /proc/self/status; ulimit -c; ls /proc/self/fd; env; pwd"
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    spec = StdioSpec(("/bin/sh", "-c", f"({script}) >&2"), env, str(tmp_path))
+    lines = list[bytes]()
+    spec = msgspec.structs.replace(spec, output=lines.extend)
+    with anyio.fail_after(20):
+        async with NotingWatchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            connection = StdioConnection("s", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
+            with pytest.raises(StartFailed):
+                await connection.open(tasks)
+            await connection.close()
+            tasks.cancel_scope.cancel()
+    assert watchdog.spawned == ((spec.argv, spec.env, spec.cwd),)
+    outside = await anyio.run_process(["/bin/sh", "-c", script], env=env, cwd=tmp_path)
+    marks = ("MCP_HUB_", "_=")
+    shown = [line.decode() for line in lines if line and not line.decode().startswith(marks)]
+    assert shown == [line for line in outside.stdout.decode().splitlines() if not line.startswith(marks)]
 
 
 def test_the_command_tests_paths_and_hosts_without_a_start(tmp_path: Path) -> None:

@@ -18,8 +18,10 @@ if sys.platform != "win32":
 
 log = get_logger(__name__)
 
-PER_SERVER: Final = 8
-"""Descriptors of one process: its pipes with a copy of each, its exit, and one that is open for a moment."""
+PER_SERVER: Final = 10
+"""Descriptors of one process: its pipes with a copy of each, its exit, one that is open for a moment, and those of a
+sandbox: its notifications and its private home.
+"""
 HUB: Final = 48
 """Descriptors of the hub itself: 28 without servers and clients, and what reads of files take for a moment."""
 _COPIES: Final = 4

@@ -77,7 +77,17 @@ class Pipe(asyncio.Protocol):
         self.counts = {"bad": 0, "late": 0, "stray": 0}
 
     async def open(self, read: IO[bytes], write: IO[bytes]) -> None:
-        """Attaches to the two files and owns them from here on. The write side comes first: answers may be instant."""
+        """Attaches to the two files and owns them from here on, also if it is cancelled."""
+        try:
+            await self._attach(read, write)
+        except BaseException:
+            for file, transport in ((write, self._writer), (read, self._reader)):
+                if transport is None:
+                    file.close()
+            raise
+
+    async def _attach(self, read: IO[bytes], write: IO[bytes]) -> None:
+        """The write side comes first: answers may be instant."""
         widen(read)
         widen(write)
         if can_poll(write):

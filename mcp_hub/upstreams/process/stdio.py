@@ -146,6 +146,7 @@ class StdioConnection:
             if start is not None:
                 until_opened.callback(start.launch.close)
             stdin, stdout, stderr = child.hand_over()
+            until_opened.callback(stderr.close)
             self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps))
             pipe = peer.wire
             assert isinstance(pipe, ServerPipe)

@@ -1,4 +1,4 @@
-"""Descriptors of a pipe on uvloop, which closes them itself: each is closed once, while it is the file's own."""
+"""Descriptors of a pipe: each is closed once, while it is the file's own, also by uvloop, which closes them itself."""
 
 import asyncio
 import io
@@ -45,3 +45,27 @@ def test_a_descriptor_is_not_closed_by_its_number_once_it_may_be_another_files()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(check())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("passes", [0, 1, 2, 3])
+def test_pipe_that_is_cancelled_while_it_opens_leaves_nothing_open(passes: int) -> None:
+    async def check() -> None:
+        its_read, our_write = os.pipe()
+        our_read, its_write = os.pipe()
+        read, write = Seen(our_read, "rb"), Seen(our_write, "wb")
+        pipe = Pipe(Told(), line_limit=1 << 20)
+        opening = asyncio.ensure_future(pipe.open(read, write))
+        for _ in range(passes):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        pipe.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        os.close(its_read)
+        os.close(its_write)
+        if passes:  # else it was not begun
+            assert (read.was_open, write.was_open) == (True, True)
+
+    asyncio.run(check())

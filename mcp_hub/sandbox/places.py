@@ -28,6 +28,8 @@ _SECRET_SETTINGS: Final = frozenset(
     """.split()
 )
 """Entries of `/etc` that are not among the system folders: keys and passwords, which uid 0 could read."""
+_MOST_SETTINGS: Final = 20_000
+"""Entries of `/etc` that are looked at for uid 0, which could read those that are not for all."""
 _INNER_SECRETS: Final = {"/etc/ssl": ("private",), "/etc/pki": ("tls/private", "CA/private")}
 """Folders of `/etc` of which some parts are left out."""
 DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx"))
@@ -100,16 +102,30 @@ def _system_paths(version: int) -> tuple[str, ...]:
 
 def _settings() -> Iterator[str]:
     """The entries of `/etc` without secret ones."""
-    is_root = os.geteuid() == 0
+    is_root, budget = os.geteuid() == 0, iter(range(_MOST_SETTINGS))
     for name in _listed(_SETTINGS):
         path = f"{_SETTINGS}/{name}"
-        if name in _SECRET_SETTINGS or (is_root and not _is_for_all(path)):
+        if name in _SECRET_SETTINGS:
             continue
-        if path in _INNER_SECRETS:
-            yield from _without(path, _INNER_SECRETS[path])
-        else:
-            yield path
+        for part in _without(path, _INNER_SECRETS[path]) if path in _INNER_SECRETS else (path,):
+            yield from _public(part, budget)[1] if is_root else (part,)
     yield from ("/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d")
+
+
+def _public(path: str, budget: Iterator[int]) -> tuple[bool, list[str]]:
+    """Whether every user may read all of a path, and the parts that every user may. Links in folders lead elsewhere.
+
+    What is beyond the budget of entries is left out.
+    """
+    if next(budget, None) is None or not _is_for_all(path):
+        return False, []
+    if os.path.islink(path) or not os.path.isdir(path):
+        return True, [path]
+    children = [child for name in _listed(path) if not os.path.islink(child := f"{path}/{name}")]
+    parts = [_public(child, budget) for child in children]
+    if all(is_whole for is_whole, _ in parts):
+        return True, [path]
+    return False, [public for _, publics in parts for public in publics]
 
 
 def _is_for_all(path: str) -> bool:

@@ -208,6 +208,10 @@ class _Resolver:
             place = programs_at(os.path.realpath(path), self._home, folders)
             if place is None:
                 yield path
+                inner = next((folder for folder in folders if is_inside(folder, os.path.realpath(path))), None)
+                if inner is not None:
+                    reason = f"{inner} is in it, from which the hub may start programs of other servers"
+                    self.remarks.append(f"args: {path} can be written, and {reason}. To close it, set write.")
                 continue
             self._only_readable.append(path)
             if os.access(path, os.W_OK):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import mcp_hub
+from mcp_hub.sandbox import places
 from mcp_hub.sandbox import rules as module
 from mcp_hub.sandbox.confinement import READ, SHARED, WRITE, WRITE_FILE, Confinement
 from mcp_hub.sandbox.home import PrivateHome
@@ -99,6 +100,7 @@ def test_an_argument_with_programs_is_only_read_unless_write_names_it(home: Path
     place = Path(str(home) + argument[1:] if argument.startswith("~") else argument)
     assert rights(rule.confinement, place) == expected
     assert [remark for remark in rule.remarks if "add it to" in remark] or "w" in expected or os.geteuid() != 0
+    assert any("programs of other servers" in remark for remark in rule.remarks) == (argument == "~/repository")
     if argument.startswith("~") or argument in ("/opt", "/var"):
         assert rights(resolved(home, Rule(write=(argument,)), program=program).confinement, place) == "rw"
 
@@ -107,6 +109,23 @@ def test_a_home_folder_among_those_of_the_system_has_data(home: Path) -> None:
     assert programs_at("/var/lib/hub/data", "/var/lib/hub", []) is None
     assert programs_at("/var/lib/hub/bin", "/var/lib/hub", []) == "/var/lib/hub/bin"
     assert programs_at("/var/lib/dpkg", "/var/lib/hub", []) == "/var/lib"
+
+
+def test_root_reads_of_the_settings_what_every_user_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_SETTINGS", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    modes = {"app/settings": 0o644, "app/keys/key": 0o600, "app/keys/list": 0o644, "web/page": 0o644, "own/x": 0o644}
+    for name, mode in modes.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "own").chmod(0o700)
+    (tmp_path / "web/link").symlink_to(tmp_path / "app/keys/key")
+    public = {path.removeprefix(f"{tmp_path}/") for path in places.system_paths() if path.startswith(str(tmp_path))}
+    assert public == {"app/settings", "app/keys/list", "web"}
+    monkeypatch.setattr(places, "_MOST_SETTINGS", 2)
+    os.utime(tmp_path, (1, 1))
+    assert not [path for path in places.system_paths() if "keys" in path or path.endswith("/web")]
 
 
 def test_shared_memory_takes_new_files(home: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_descriptor_is_not_closed_by_its_number_once_it_may_be_another_files()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("passes", [0, 1, 2, 3])
+@pytest.mark.parametrize("passes", [1, 2, 3])
 def test_pipe_that_is_cancelled_while_it_opens_leaves_nothing_open(passes: int) -> None:
     async def check() -> None:
         its_read, our_write = os.pipe()
@@ -65,7 +65,6 @@ def test_pipe_that_is_cancelled_while_it_opens_leaves_nothing_open(passes: int) 
             await asyncio.sleep(0)
         os.close(its_read)
         os.close(its_write)
-        if passes:  # else it was not begun
-            assert (read.was_open, write.was_open) == (True, True)
+        assert (read.was_open, write.was_open) == (True, True)
 
     asyncio.run(check())

@@ -1,9 +1,8 @@
 """`python -m rigs.sandbox.real`: servers of public registries, each started without a sandbox and with `sandbox: on`.
 Of those that answer outside, three of four have to answer inside without any further setting; else the exit code is 1.
 With `--net` those that use the network are started under `net: [hosts]`, and a stand-in answers for their hosts: ten
-have to get its answer, and none of them from a host that is not in its rule.
-
-Every server is downloaded by npx or uvx, inside once more: the whole list takes an hour. `servers.toml` has the list.
+have to get its answer, and none of them from a host that is not in its rule. `servers.toml` has the list. Every server
+is downloaded by npx or uvx, inside once more: the whole list takes an hour.
 """
 
 import json
@@ -328,7 +327,8 @@ def _net_cell(answer: Answered, world: StandIn, network: Network) -> str:
     if world.canary in answer.text:
         return _BY_STAND_IN
     asked = {host for host, _ in world.requests} & set(network.hosts)
-    return f"{'asked' if asked else 'takes no proxy'}: {_short(answer.error or answer.text)}"
+    kind = "asked: " if asked else "takes no proxy: " if answer.called else ""
+    return kind + _short(answer.error or answer.text)
 
 
 def _refusal_cell(answer: Answered, network: Network) -> str:

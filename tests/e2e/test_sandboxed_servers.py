@@ -24,6 +24,7 @@ from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.process.child import Child
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from tests.e2e.terminal import terminal
 from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import SECONDS, command_env, hub
@@ -220,6 +221,18 @@ def test_learning_run_that_is_killed_leaves_no_process_and_no_rule(tmp_path: Pat
         anyio.run(until, lambda: not os.path.exists(f"/proc/{pid}"))
     assert (tmp_path / "servers.yaml").read_bytes() == before
     assert "Permission denied" in hub(tmp_path, "call", "s_sh", "--arg", f"line=cat {tmp_path}/canary").stdout
+
+
+@pytest.mark.proof
+def test_learning_on_a_terminal_asks_before_the_start_and_before_it_writes(tmp_path: Path) -> None:
+    configure(tmp_path, sandbox="off")
+    before = (tmp_path / "servers.yaml").read_text()
+    for answer, code, text in (("n", 1, before), ("y", 0, before.replace('"off"', '"on"'))):
+        with terminal(tmp_path, "sandbox", "s", "--learn") as shown:
+            shown.answer("[Y/n]", "")
+            shown.answer("client:", "")
+            shown.answer("[y/N]", answer)
+            assert (shown.end(), (tmp_path / "servers.yaml").read_text()) == (code, text)
 
 
 def test_learning_without_a_terminal_writes_only_with_yes(tmp_path: Path) -> None:

@@ -108,7 +108,10 @@ async def _until_ended(
 
 
 async def _cancel_on_enter(scope: anyio.CancelScope) -> None:
-    await anyio.wait_readable(sys.stdin)
+    try:
+        await anyio.wait_readable(sys.stdin)
+    finally:
+        os.set_blocking(sys.stdin.fileno(), True)  # for the question that follows: the event loop may have changed it
     sys.stdin.readline()
     scope.cancel()
 

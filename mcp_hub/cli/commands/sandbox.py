@@ -143,15 +143,15 @@ def _learn(loaded: Loaded, server: str, seconds: float, *, limits_hosts: bool, y
     say(_WARNING.format(server=server))
     if not yes and sys.stdin.isatty() and not agrees(f"Start {server} so?", default=True):
         return EXIT_TOOL
-    has_failed = False
+    is_started = False
     ends = "Press Enter, or Ctrl-C, to end" if sys.stdin.isatty() else "Ctrl-C (SIGINT) ends"
 
     def use(hub: LearningHub) -> None:
-        nonlocal has_failed
+        nonlocal is_started
         if hub.failures:
-            has_failed = True
             tables.print_lines(tables.reasons(hub.failures))
             return
+        is_started = True
         say(
             f"{server} runs. Use its tools now, all that you need later. {ends} the run; it ends by itself in "
             f"{seconds:.0f} s.\n"
@@ -168,7 +168,7 @@ def _learn(loaded: Loaded, server: str, seconds: float, *, limits_hosts: bool, y
     hosts = tuple(rule.net) if isinstance(rule.net, list) else () if limits_hosts else None
     changes = proposal(learning, hosts)
     tables.print_lines(list(remarks(learning, changes)))
-    if has_failed:
+    if not is_started:
         say(f"{server} did not start, so that there is no proposal.")
         return EXIT_UNAVAILABLE
     return _write(loaded, server, rule, changes, yes=yes)

@@ -221,7 +221,7 @@ class LearningConnector(SocketConnector):
             self._learning.missed.unseen += 1
             return
         for use in uses:
-            if self._judge.allows(use):
+            if self._judge.allows(use) or _is_byte_code(use):
                 continue
             learning = self._learning
             if self._judge.is_secret(use.path):
@@ -254,6 +254,11 @@ class LearningConnector(SocketConnector):
         if real not in self.sockets:
             learning.note(learning.sockets, real, call_program(call), is_folder=False)
         return self.connection_to(real)
+
+
+def _is_byte_code(use: _Use) -> bool:
+    """Whether Python keeps what it has compiled there: it works without, and writing would open the code beside it."""
+    return use.access == WRITE_FILE and "__pycache__" in use.path.split("/")
 
 
 def call_program(call: SystemCall) -> Callable[[], str]:

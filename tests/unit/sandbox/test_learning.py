@@ -78,7 +78,7 @@ def test_filter_of_a_learning_run_hands_over_paths_and_refuses_what_it_refused(m
 @pytest.mark.anyio
 async def test_learning_run_notes_files_programs_and_sockets_and_refuses_keys(tmp_path: Path) -> None:
     user = tmp_path / "user"
-    for name in (".ssh", "data", "bin", "run"):
+    for name in (".ssh", "data", "bin", "run", "code"):
         (user / name).mkdir(parents=True)
     for name in (".ssh/id_rsa", "data/a", "data/b", "data/old", "seen"):
         (user / name).write_text("text")
@@ -106,6 +106,8 @@ attempt("link", open, "link")
 attempt("self", open, "/proc/self/root{user}/.ssh/id_rsa")
 attempt("new", os.makedirs, "{user}/out/deep")
 attempt("changed", open, "old", "a")
+attempt("compiled", os.makedirs, "{user}/code/__pycache__")
+attempt("cached", open, "{user}/code/__pycache__/module.pyc", "w")
 attempt("renamed", os.rename, "old", "older")
 attempt("program", subprocess.run, ["{user}/bin/own"])
 attempt("linked", subprocess.run, ["{user}/bin/tool"])
@@ -141,7 +143,7 @@ def test_folders_stand_for_what_is_used_in_them() -> None:
 
     many = {f"/h/many/{number}/f": False for number in range(400)}
     rows: list[tuple[dict[str, bool], list[str]]] = [
-        ({"/h/a/f": False, "/h/a/g": False}, ["/h/a/f", "/h/a/g"]),
+        ({"/h/a/b/f": False, "/h/a/b/g": False}, ["/h/a/b/f", "/h/a/b/g"]),
         ({f"/h/a/b/{name}": False for name in "fgh"}, ["/h/a/b"]),
         ({f"/h/a/b/{name}/deep/f": False for name in "fgh"}, ["/h/a/b"]),
         ({"/h/a": True, "/h/a/f": False, "/h/ab": False}, ["/h/a", "/h/ab"]),

@@ -40,7 +40,7 @@ from rigs.hostile_clients.doors import DOORS
 from rigs.sandbox.cases import KINDS, WORKING
 from rigs.sandbox.hostile.calls import ESCAPES
 from rigs.sandbox.hostile.server import MODULES as ESCAPE_MODULES
-from rigs.sandbox.real import NETWORKED, entries
+from rigs.sandbox.real import NETWORKED, NetworkTally, Tally, entries
 from rigs.sandbox.spaces import can_have_namespaces
 from rigs.sandbox.stand_in import stand_in
 from rigs.sandbox.world import HOSTILE
@@ -102,6 +102,14 @@ def test_pinned_servers_have_a_version_and_a_registry() -> None:
     assert all(re.fullmatch(r"(npm|pypi):[@\w./-]+", one.package) and one.version[0].isdigit() for one in servers)
     networks = [one.net for one in servers if one.net is not None]
     assert len(networks) >= NETWORKED and all(one.hosts and one.tool and one.client for one in networks)
+
+
+def test_public_servers_that_fail_inside_or_under_net_are_a_fault_beyond_their_share() -> None:
+    tally, networks = Tally(), NetworkTally()
+    tally.outside, tally.inside, networks.inside = 8, 6, NETWORKED
+    assert "6 of them inside" in tally.summary(8) and networks.summary(20) and not tally.faults + networks.faults
+    tally.inside, networks.inside = 5, NETWORKED - 1
+    assert tally.summary(8) and networks.summary(20) and len(tally.faults) == len(networks.faults) == 1
 
 
 async def test_stand_in_answers_for_a_name_by_https_and_writes_it_down(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from rigs.sandbox import real
 from rigs.sandbox.real import Entry
 from tests.e2e.rest_client import RestClient
 
-TEN = ("everything", "memory", "thinking", "filesystem", "hello", "commands", "time", "git", "fetch", "calculator")
-"""Servers of the list that learn: of both registries, with files, repositories, programs, and none of them."""
+TEN = ("everything", "memory", "thinking", "filesystem", "hello", "commands", "time", "git", "sqlite", "calculator")
+"""Servers of the list that learn: of both registries, with files, a database, a repository, programs, and without."""
 _SECONDS = 300
 _WAIT = 600.0
 _URL = re.compile(r"client:\s+(?P<url>\S+),.*Bearer (?P<token>\S+)")

@@ -7,7 +7,7 @@ command, its first line (`#!`), `pyvenv.cfg` and the folders of PATH.
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -183,6 +183,24 @@ def _chain(program: str, search: str, home: str, writable: Sequence[str], depth:
         yield from _package(real, home)
     if (interpreter := _interpreter(real, search)) is not None:
         yield from _chain(interpreter, search, home, writable, depth - 1)
+
+
+def hidden_interpreter(program: str, env: Mapping[str, str], is_open: Callable[[str], bool]) -> str | None:
+    """The interpreter of a script, or the interpreter of that one, that is not open, so that the start would fail."""
+    search = env.get("PATH", "")
+    for _ in range(_DEPTH):
+        real = os.path.realpath(program)
+        interpreter = _interpreter(real, search)
+        if interpreter is None or not os.path.isfile(interpreter):
+            return None
+        if not is_open(os.path.realpath(interpreter)):  # behind `env` the next one of the path is taken
+            others = (_interpreter(real, folder) for folder in search.split(os.pathsep))
+            found = next((path for path in others if path is not None and is_open(os.path.realpath(path))), None)
+            if found is None:
+                return interpreter
+            interpreter = found
+        program = interpreter
+    return None
 
 
 def _installation(path: str, home: str) -> Iterator[str]:

@@ -108,6 +108,10 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
     )
     if confinement.allows(os.path.realpath(subject.program)) is None:
         raise RuleError("command", f"the sandbox hides the program {subject.program}. Add its folder to read.")
+    hidden = paths.hidden_interpreter(subject.program, subject.env, lambda real: confinement.allows(real) is not None)
+    if hidden is not None:
+        message = f"the sandbox hides {hidden}, the interpreter of {subject.program}. Add its folder to read."
+        raise RuleError("command", message)
     return ResolvedRule(confinement, tuple(resolver.remarks))
 
 

@@ -87,11 +87,18 @@ def test_a_start_that_the_sandbox_stops_names_the_line_to_add(tmp_path: Path) ->
 def test_check_finds_a_rule_that_opens_too_much(tmp_path: Path) -> None:
     configure(tmp_path, sandbox={"read": [str(tmp_path / "gone")]}, env={"HOME": "/"})
     servers = json.loads((tmp_path / "servers.yaml").read_text())
+    proxies = dict.fromkeys(("HTTPS_PROXY", "https_proxy"), "http://proxy.example:3128")
+    servers["servers"]["proxy"] = {"command": "ls", "env": proxies, "sandbox": {"net": ["a.example"]}}
     servers["servers"]["broad"] = {"command": "ls", "args": ["/"], "sandbox": "on"}
     (tmp_path / "servers.yaml").write_text(json.dumps(servers))
     done = hub(tmp_path, "check", "--no-start")
-    codes = ("sandbox_path", "sandbox_variable", "sandbox_rule")
-    assert (done.returncode, [f"[{code}]" in done.stderr for code in codes]) == (0, [True] * 3)
+    texts = (
+        f"read: {tmp_path}/gone does not exist, and is not made [sandbox_path]",
+        "env: the sandbox sets its own value: HOME [sandbox_variable]",
+        "env: the sandbox sets its own value: HTTPS_PROXY, https_proxy [sandbox_variable]",
+        "args: the argument / cannot be opened: it is the whole system. Name folders with write. [sandbox_rule]",
+    )
+    assert (done.returncode, [text for text in texts if text not in done.stderr]) == (0, [])
 
 
 def test_a_hub_without_the_key_loads_nothing_of_it(tmp_path: Path) -> None:

@@ -62,4 +62,5 @@ def _lines(plan: ImportPlan) -> list[str]:
         if plan.there:
             lines = [f"No server is new to the hub: those that move are in {plan.file.path} already."]
     lines += [f"  + {one.name} ({', '.join(one.sources)})" for one in plan.taken]
+    lines += [f"  warning: {one}" for one in plan.problems if one.code == "sandbox_narrowed"]
     return [*lines, *(f"  not moved: {one.name} ({one.source}): {one.reason}" for one in stays)]

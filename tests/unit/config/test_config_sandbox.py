@@ -68,6 +68,28 @@ def test_a_wrong_rule_is_found_at_its_place(value: str, place: str) -> None:
     assert shown_all(caught) == [f"servers.yaml:1: servers.a.{place}"]
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("{read: ['~']}", "opens the whole home folder. Name the folders that the server needs"),
+        ("{read: [~other/a]}", 'expected an absolute path, or one that begins with "~/"'),
+        ("{write: ['/a/*.txt']}", "globs are not taken: files that come later would be open, too. Name the folder"),
+        ("{net: ['a.*.example']}", 'has "*" elsewhere than in front. Write "*.example.com", or name each host'),
+        ("{net: ['*.com']}", 'allows every host below ".com". Write at least two parts: "*.example.com"'),
+        ("{net: ['*']}", "allows every host. Write net: any, or name the hosts"),
+        ("{net: ['[::1']}", "An IPv6 address before a port needs brackets: [2001:db8::1]:443"),
+        ("{net: ['fe80::1%eth0']}", "holds '%'. Write the host alone"),
+        ("{net: ['a.example:0']}", "has a port that is not a number from 1 to 65535"),
+        ("{net: ['a.example:443/x']}", "Write the host alone"),
+        ("{net: ['10.0.0.0/8']}", "holds '/'. Write the host alone"),
+    ],
+)
+def test_a_wrong_rule_says_what_to_write(value: str, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(f"sandbox: {value}")
+    assert [text in finding.message for finding in caught.value.findings] == [True]
+
+
 def test_hosts_are_taken_in_every_form() -> None:
     rule = settings("sandbox: {net: [A.example., '*.b.example', 'c.example:8443', '::1', '[::1]:80', 192.0.2.1]}")
     starts = StartFolders.of(Path("/base/servers.yaml"), Path("/state"))

@@ -213,19 +213,41 @@ def test_a_link_in_a_writable_folder_opens_nothing(home: Path) -> None:
     (home / "data/tool").symlink_to(home / "work/python")
     (home / "data/run").write_text(f"#!{home}/work/python\n")
     (home / "data/run").chmod(0o700)
-    confinement = resolved(home, Rule(write=("~/data",)), program=str(home / "data/run")).confinement
-    assert rights(confinement, home / "work") == ""
     (home / "script").write_text(f"#!{home}/data/run\n")
     (home / "script").chmod(0o700)
+    for name in ("data/run", "script"):
+        with pytest.raises(RuleError, match=rf"hides .*/work/python, the interpreter of .*/{name}"):
+            resolved(home, Rule(write=("~/data",)), program=str(home / name))
     (home / "link.py").symlink_to(home / "data/run.py")
     (home / "data/run.py").symlink_to(home / "work/run.py")
     (home / "work/run.py").touch()
     rule, args = Rule(write=("~/data",)), [str(home / "link.py")]
-    assert rights(resolved(home, rule, args, program=str(home / "script")).confinement, home / "work") == ""
+    assert rights(resolved(home, rule, args).confinement, home / "work") == ""
     with pytest.raises(RuleError, match="hides the program"):
         resolved(home, rule, program=str(home / "data/tool"))
     with pytest.raises(RuleError, match="may write there"):
         resolved(home, Rule(write=("~/data",), sockets=("~/way/agent",)))
+
+
+def test_an_interpreter_that_the_rule_hides_is_named_unless_another_one_is_found(home: Path) -> None:
+    (home / ".ssh/tool").touch(0o700)
+    for name, first in {
+        "direct": f"{home}/.ssh/tool",
+        "looked-up": "/usr/bin/env -S tool",
+        "outer": f"{home}/direct",
+    }.items():
+        (home / name).write_text(f"#!{first}\n")
+        (home / name).chmod(0o700)
+        with pytest.raises(
+            RuleError, match=r"hides .*/\.ssh/tool, the interpreter of .*Add its folder to read"
+        ) as caught:
+            resolved(home, program=str(home / name), env={"PATH": f"{home}/.ssh:/usr/bin"})
+        assert caught.value.key == "command"
+        resolved(
+            home, Rule(read=("~/.ssh", "~/direct")), program=str(home / name), env={"PATH": f"{home}/.ssh:/usr/bin"}
+        )
+    (home / "project/tool").touch(0o700)
+    resolved(home, program=str(home / "looked-up"), env={"PATH": f"{home}/.ssh:{home}/project"})
 
 
 def test_interpreters_in_the_home_folder_are_found(home: Path) -> None:

@@ -199,8 +199,8 @@ def fastmcp_python() -> str:
 def write_config(folder: Path, setup: Setup, hub: dict[str, object], relay: str = "hub") -> Path:
     """One file for every side; only the hub reads the parts `hub` and `defaults`."""
     config = folder / CONFIG
-    defaults = {"sandbox": "on" if relay == SANDBOXED else "off"}
-    config.write_text(json.dumps({"hub": hub, "defaults": defaults, "mcpServers": setup.servers()}))
+    defaults = {"defaults": {"sandbox": "on"}} if relay == SANDBOXED else {}
+    config.write_text(json.dumps({"hub": hub, **defaults, "mcpServers": setup.servers()}))
     return config
 
 

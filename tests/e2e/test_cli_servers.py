@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.codes import CODES
+from mcp_hub.codes.tables import CODES
 from tests.e2e.terminal import terminal
 from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env, hub
 from tests.upstreams.launch import argv, events

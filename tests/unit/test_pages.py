@@ -15,7 +15,7 @@ import yaml
 from bench.__main__ import arguments
 from bench.picture import PICTURES
 from mcp_hub.cli import main
-from mcp_hub.codes import CODES
+from mcp_hub.codes.tables import CODES
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.clients import ClientSettings
 from mcp_hub.config.schema.defaults import Defaults

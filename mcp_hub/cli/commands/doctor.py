@@ -26,7 +26,7 @@ from mcp_hub.cli.render.notices import notices, project_warnings
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
 from mcp_hub.clock import SystemClock
-from mcp_hub.codes import CODES
+from mcp_hub.codes.tables import CODES
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, StartFailed

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import last_lines, reason
-from mcp_hub.codes import CODES
+from mcp_hub.codes.tables import CODES
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import UpstreamState, UpstreamStatus
 

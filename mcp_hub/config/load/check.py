@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping
 from types import NoneType
 from typing import Final, get_args
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, path_text, quoted
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.remote import problems_of_headers
-from mcp_hub.config.schema.scalars import ServerName
+from mcp_hub.config.schema.scalars import server_name
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import Cause, JsonObject
@@ -46,7 +46,6 @@ _DECIDES: Final = frozenset(("command", "url", "args", "env"))
 """Keys that say what a server is."""
 STAND_IN: Final[JsonObject] = {"command": "-", "enabled": False}
 """In place of a server that has failed."""
-_SERVER_NAME: Final = TypeAdapter(ServerName)
 
 
 def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Settings:
@@ -93,8 +92,8 @@ def _causes(tree: JsonObject, report: Findings) -> dict[str, Cause] | None:
 
 def _is_server_name(name: str) -> bool:
     try:
-        _SERVER_NAME.validate_python(name)
-    except ValidationError:
+        server_name(name).encode()
+    except ValueError:  # also characters that no text may have
         return False
     return True
 

@@ -36,7 +36,8 @@ def _no_nul(text: str) -> str:
     return text
 
 
-def _server_name(name: str) -> str:
+def server_name(name: str) -> str:
+    """The name. Raises `ValueError`."""
     if not 0 < len(name) <= 64:
         raise ValueError("a server's name must have 1 to 64 characters")
     if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in name):
@@ -115,7 +116,7 @@ Size = Annotated[int, BeforeValidator(parse_size), WithJsonSchema({"type": "size
 Text = Annotated[str, StringConstraints(min_length=1)]
 Lines = Annotated[str, AfterValidator(_no_nul)]
 TextLine = Annotated[Text, AfterValidator(_one_line)]
-ServerName = Annotated[str, AfterValidator(_server_name)]
+ServerName = Annotated[str, AfterValidator(server_name)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 Origin = Annotated[Text, AfterValidator(_origin)]
 """Scheme, host and port of web pages."""

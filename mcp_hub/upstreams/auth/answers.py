@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 import httpx2
 import msgspec
 
-from mcp_hub.masking import hide_head, learn
-from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.masking import learn
+from mcp_hub.upstreams.auth.grants import LoginFailed, foreign_text
 from mcp_hub.wire.responses import origin
 
 GIVEN: Final = (200, 201)
@@ -25,7 +25,6 @@ _FINAL: Final = frozenset(
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 _LONGEST: Final = 10 * 365 * 86400
 """Seconds of life that are believed."""
-_SHOWN: Final = 200
 _BEARER: Final = "bearer"
 _MOST_FIELDS: Final = 100
 """Of a form that is read."""
@@ -130,11 +129,6 @@ def is_usable(token: str) -> bool:
     return _TOKEN.fullmatch(token) is not None
 
 
-def said(text: str) -> str:
-    """A foreign text, fit to be shown: one masked line of printable characters, not too long."""
-    return "".join(char if char.isprintable() else " " for char in hide_head(text.strip(), _SHOWN, "…"))
-
-
 def _refusal(response: httpx2.Response) -> _Refusal:
     return _decoded(response, _Refusal)
 
@@ -172,8 +166,8 @@ def _fit(name: str, value: object) -> object:
 
 
 def _described(found: _Refusal) -> str:
-    about = f" ({said(found.error_description)})" if found.error_description else ""
-    return f"{said(found.error)}{about}" if found.error else ""
+    about = f" ({foreign_text(found.error_description)})" if found.error_description else ""
+    return f"{foreign_text(found.error)}{about}" if found.error else ""
 
 
 def _seconds(written: bytes) -> int | None:

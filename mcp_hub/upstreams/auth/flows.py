@@ -33,8 +33,8 @@ from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, request_frame
 from mcp_hub.protocol.meta import modern_meta
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.answers import challenge, challenge_of, is_usable, said
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
+from mcp_hub.upstreams.auth.answers import challenge, challenge_of, is_usable
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, foreign_text
 from mcp_hub.upstreams.auth.redirect import Redirect, Show
 from mcp_hub.upstreams.auth.token_requests import TokenRequests, expiry
 from mcp_hub.upstreams.peer.state import CLIENT_INFO
@@ -100,7 +100,7 @@ class _Login(msgspec.Struct, frozen=True):
         except OAuthFlowError as exc:
             if exc.__cause__ is not None:  # it is about the content of an answer, and repeats that
                 raise asking.nonsense() from None
-            raise asking.failed(said(str(exc))) from None
+            raise asking.failed(foreign_text(str(exc))) from None
         except (ValidationError, httpx2.InvalidURL, UnicodeError):
             raise asking.nonsense() from None
         finally:

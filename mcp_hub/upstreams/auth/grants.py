@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from mcp_hub.masking import hide_head
+
+_SHOWN: Final = 200
 _MARGIN: Final = 60.0
 """Seconds before its end in which a token is renewed, for requests on their way and clocks that differ."""
 _PART: Final = 0.1
@@ -81,3 +84,8 @@ def grant_key(url: str, client: ClientRegistration) -> str:
     who = client.client_id or client.metadata_url or ""
     text = "\0".join((url, who, "machine" if client.is_machine else "person"))
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def foreign_text(text: str) -> str:
+    """A text of a server, fit to be shown: one masked line of at most 200 printable characters."""
+    return "".join(char if char.isprintable() else " " for char in hide_head(text.strip(), _SHOWN, "…"))

@@ -12,8 +12,7 @@ import anyio
 import anyio.abc
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from mcp_hub.upstreams.auth.answers import said
-from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.auth.grants import LoginFailed, foreign_text
 
 Show = Callable[[str, str], Awaitable[None]]
 """Shows a person the URL to visit, which has been checked, and the issuer that it is of."""
@@ -51,7 +50,8 @@ class Redirect:
         if not self._came.is_set():
             raise LoginFailed(f"no login within {seconds:g} s")
         if "error" in self._found:
-            about = f"{said(self._found['error'])} {said(self._found.get('error_description', ''))}".rstrip()
+            texts = self._found["error"], self._found.get("error_description", "")
+            about = " ".join(map(foreign_text, texts)).rstrip()
             raise LoginFailed(f"refused by the authorization server: {about}")
         return self._found
 

@@ -1,12 +1,18 @@
-"""Reading a file that a person, a document or another program names: regular files only, bounded in size and time.
+"""Reading a file that a person, a document or another program names: regular files only, bounded in size and time;
+looking through and removing folders that another program has filled.
 
 Links are followed. A pipe, a socket, a device or a folder is refused before it is opened, since opening may block.
 """
 
 import errno
 import os
+import shutil
 import stat
 import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,6 +22,8 @@ LARGEST_OF_CLIENTS: Final = 16 << 20
 """Bytes of a file of another program."""
 SECONDS: Final = 5.0
 """A file on a disk arrives in milliseconds; one on a network that is down never does."""
+_LONGEST: Final = 3800
+"""Bytes: the kernel takes 4095, with the name of an entry."""
 _PORTION: Final = 1 << 20
 _FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"))
 """A pipe that is put there between the look and the opening does not block."""
@@ -101,3 +109,69 @@ def open_null(flags: int) -> int:
         end, other = (write, read) if flags & os.O_WRONLY else (read, write)
         os.close(other)
         return end
+
+
+def entries_below(folder: str) -> Iterator[os.DirEntry[str] | None]:
+    """All entries below a folder, those near it first; links are not followed, and what cannot be read is passed over.
+
+    Whoever fills a folder decides how deep it is: None stands for each folder whose path is too long to be read.
+    """
+    folders = deque([(folder, "")])  # the folder above is one text for all in it, which may be many
+    while folders:
+        path = os.path.join(*folders.popleft())
+        if len(os.fsencode(path)) > _LONGEST:
+            yield None
+            continue
+        with suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((path, entry.name))
+
+
+def remove_tree(path: str | Path) -> None:
+    """Removes a file, a link, or a folder with its content, however deep it is. Raises `OSError` if something stays.
+
+    Folders come to the top one after another, so that neither their paths nor the open descriptors grow. Nothing
+    follows a link.
+    """
+    if not os.path.isdir(path) or os.path.islink(path):
+        os.unlink(path)
+        return
+    if os.rename not in os.supports_dir_fd:  # Windows
+        shutil.rmtree(path)
+        return
+    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _empty(top)
+    finally:
+        os.close(top)
+    os.rmdir(path)
+
+
+def _empty(top: int) -> None:
+    """Removes what is in an open folder; what resists stays there."""
+    numbers, passed = count(), set[str]()
+    while names := [name for name in os.listdir(top) if name not in passed]:
+        for name in names:
+            passed.add(name)
+            with suppress(OSError):
+                if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
+                    os.unlink(name, dir_fd=top)
+                    continue
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+                try:
+                    _raise(inner, top, numbers)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+
+
+def _raise(folder: int, top: int, numbers: Iterator[int]) -> None:
+    """Moves the folders in a folder to the top, and removes its other entries."""
+    for name in os.listdir(folder):
+        with suppress(OSError):
+            if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+                os.rename(name, f".removed-{os.getpid()}-{next(numbers)}", src_dir_fd=folder, dst_dir_fd=top)
+            else:
+                os.unlink(name, dir_fd=folder)

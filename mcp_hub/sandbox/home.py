@@ -9,7 +9,6 @@ import configparser
 import fcntl
 import os
 import re
-import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,7 +25,7 @@ import msgspec
 from mcp_hub.addresses import HostRule, host_rule
 from mcp_hub.attach.folder import make_folder, make_private
 from mcp_hub.clock import Clock, SystemClock
-from mcp_hub.files import read_file
+from mcp_hub.files import entries_below, read_file, remove_tree
 from mcp_hub.logs import get_logger
 
 log = get_logger(__name__)
@@ -165,10 +164,8 @@ class PrivateHome(msgspec.Struct, frozen=True):
     def _trimmed(self) -> bool:
         if self.is_large():
             for cache in _CACHES:
-                path = os.path.join(self.folder, cache)
-                if os.path.islink(path):
-                    os.unlink(path)
-                shutil.rmtree(path, ignore_errors=True)
+                with suppress(OSError):
+                    remove_tree(os.path.join(self.folder, cache))
             make_folder(self.temporary)
             return not self.is_large()
         return True
@@ -332,12 +329,13 @@ def _text(path: str) -> str:
 
 def _size(folder: str) -> int:
     """Bytes on the disk below a folder; of more entries than the limit it is as if it were full."""
-    total, entries = 0, 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            entries += 1
-            with suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
-        if entries > _MOST_ENTRIES or total > _MOST:
+    total = 0
+    for number, entry in enumerate(entries_below(folder)):
+        if entry is None or number >= _MOST_ENTRIES:
             return _MOST + 1
+        with suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+        if total > _MOST:
+            break
     return total

@@ -27,7 +27,7 @@ from mcp_hub.sandbox.connector import CONTINUE, SocketConnector, SystemCall
 from mcp_hub.sandbox.filters import EACCES, OBSERVED
 from mcp_hub.sandbox.network.dial import HostPort, Observe
 from mcp_hub.sandbox.network.interface import PROXY_URL, HostRule, Proxy, Refusals
-from mcp_hub.sandbox.places import is_inside, secret_of, why_closed
+from mcp_hub.sandbox.places import is_inside, secret_of, usual_path, why_closed
 from mcp_hub.sandbox.rules import Subject
 
 PATHS: Final = 4096
@@ -185,7 +185,7 @@ class _Judge:
         if is_inside(path, "/etc"):
             return True  # the usual rule opens what is not secret there
         secret = secret_of(path, self._home)
-        return secret is not None and is_inside(path, secret)
+        return secret is not None and is_inside(usual_path(path, self._home).lower(), secret.lower())
 
 
 class LearningConnector(SocketConnector):

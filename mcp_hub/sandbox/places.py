@@ -2,10 +2,12 @@
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
+
+from mcp_hub.files import entries_below
 
 SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap"),
@@ -186,36 +188,57 @@ def _behind_first_link(path: str) -> str | None:
 
 
 def secret_of(path: str, home: str) -> str | None:
-    """The secret place that a path is, is in, or contains; None if there is none."""
+    """The secret place that a path is, is in, or contains; None if there is none.
+
+    Capital letters make no difference: file systems may take them for small ones.
+    """
+    path = usual_path(path, home)
     places = _secret_places(home)
     for ancestor in ancestors(path):
-        if ancestor in places:
-            return ancestor
-    below = path.rstrip("/") + "/"
-    for secret in places:
-        if secret.startswith(below) and os.path.lexists(secret):
+        if (secret := places.get(ancestor.lower())) is not None:
             return secret
-    return path if os.path.basename(path) in _SECRET_NAMES else None
+    below = path.lower().rstrip("/") + "/"
+    for lower, secret in places.items():
+        if lower.startswith(below) and os.path.lexists(secret):
+            return secret
+    return path if os.path.basename(path).lower() in _SECRET_NAMES else None
 
 
 def secret_file_in(folder: str, most: int) -> str | None:
     """A file with the name of a secret one below a folder, among its first `most` entries; None without one."""
-    entries = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            entries += 1
-            if name in _SECRET_NAMES:
-                return os.path.join(parent, name)
-        if entries > most:
+    for number, entry in enumerate(entries_below(folder)):
+        if entry is None or number >= most:
             break
+        if entry.name.lower() in _SECRET_NAMES and not entry.is_dir(follow_symlinks=False):
+            return entry.path
     return None
 
 
 @lru_cache(maxsize=8)
-def _secret_places(home: str) -> frozenset[str]:
+def _secret_places(home: str) -> Mapping[str, str]:
+    """The secret places by their paths in small letters."""
     inner = (f"{folder}/{part}" for folder, parts in _INNER_SECRETS.items() for part in parts)
     system = (f"{_SETTINGS}/{name}" for name in _SECRET_SETTINGS)
-    return frozenset((*(os.path.join(home, name) for name in _SECRET), *system, *inner))
+    places = (*(os.path.join(home, name) for name in _SECRET), *system, *inner)
+    return {place.lower(): place for place in places}
+
+
+def usual_path(path: str, home: str) -> str:
+    """The path by the home folder or one above it, if it leads there by another mount point; else itself."""
+    usual = {state: folder for folder in ancestors(home) if (state := _identity(folder)) is not None}
+    for ancestor in ancestors(path):
+        if (state := _identity(ancestor)) is not None and (folder := usual.get(state)) is not None:
+            return folder.rstrip("/") + path[len(ancestor.rstrip("/")) :] or "/"
+    return path
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """The same for two paths of one folder."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
 
 
 def programs_at(path: str, home: str, folders: Iterable[str]) -> str | None:
@@ -253,6 +276,7 @@ def ancestors(path: str) -> Iterator[str]:
 
 def why_too_broad(path: str, home: str, hub: Iterable[str]) -> str | None:
     """Why no rule may open a path: it is or contains the home folder, or a folder of the hub; None if it may."""
+    path = usual_path(path, home)
     if path == "/":
         return "it is the whole system"
     if is_inside(home, path):

@@ -18,6 +18,7 @@ from mcp_hub.masking import hide
 from mcp_hub.sandbox import paths
 from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
 from mcp_hub.sandbox.learning import Learning, Sighting
+from mcp_hub.sandbox.network.interface import is_literal
 from mcp_hub.sandbox.places import BROAD, ancestors, is_inside, programs_at, secret_file_in, secret_of, why_too_broad
 from mcp_hub.sandbox.rules import Subject
 
@@ -39,6 +40,9 @@ _OF_ALL: Final = frozenset(
 )
 """Folders that all programs share."""
 _KERNEL: Final = ("/dev", "/proc", "/sys")
+
+
+_LEADS_ELSEWHERE: Final = "it leads elsewhere by a link since then"
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -72,7 +76,7 @@ class _Places:
 
     def refusal(self, path: str, *, writes: bool) -> str | None:
         """Why a path is not proposed; None if it may be."""
-        if not path.isprintable() or _GLOBS & set(path) or hide(path) != path:
+        if not _is_literal(path):
             return "its name cannot stand in a rule"
         if any(is_inside(path, folder) for folder in _KERNEL):
             return "it is a device, or belongs to the kernel"
@@ -102,6 +106,11 @@ class _Places:
         return _ENTRIES_NEAR_HOME if is_near else _ENTRIES
 
 
+def _is_literal(path: str) -> bool:
+    """Whether a rule takes the path as it is: without globs, `${…}`, and what a terminal shows as something else."""
+    return path.isprintable() and not _GLOBS & set(path) and is_literal(path) and hide(path) == path
+
+
 def proposal(learning: Learning, hosts: tuple[str, ...] | None) -> Proposal:
     """The additions that the rule of the latest start needs. `hosts` are those of `net` so far; None: not limited."""
     subject, confinement = learning.subject, learning.confinement
@@ -128,6 +137,8 @@ def _chosen(seen: Mapping[str, Sighting], places: _Places, left: list[tuple[str,
     useful: dict[str, bool] = {}
     for path, sighting in seen.items():
         reason = places.refusal(path, writes=writes)
+        if reason is None and os.path.realpath(path) != path:
+            reason = _LEADS_ELSEWHERE
         if reason is None:
             useful[path] = sighting.is_folder
         else:
@@ -184,8 +195,10 @@ def _outermost(used: Mapping[str, bool]) -> dict[str, bool]:
 def _sockets(learning: Learning, confinement: Confinement, left: list[tuple[str, str]]) -> list[str]:
     chosen: list[str] = []
     for path in learning.sockets:
-        if not path.isprintable() or _GLOBS & set(path) or hide(path) != path:
+        if not _is_literal(path):
             left.append((path, "its name cannot stand in a rule"))
+        elif os.path.realpath(path) != path:
+            left.append((path, _LEADS_ELSEWHERE))
         elif confinement.allows(os.path.dirname(path), WRITE_FILE) is not None:
             left.append((path, "the server may write there, and put another socket in its place"))
         elif len(chosen) >= MOST:

@@ -186,7 +186,19 @@ class _Resolver:
             if not os.path.lexists(path):
                 self.remarks.append(f"{key}: {text} does not exist, and is not made")
                 continue
+            if (secret := self._secret_behind(path, real)) is not None:
+                reason = f"since it leads to {real} by a link, and {secret} is secret"
+                self.remarks.append(f"{key}: {text} stays closed, {reason}. To open it, name that path.")
+                continue
             yield path
+
+    def _secret_behind(self, path: str, real: str) -> str | None:
+        """The secret place that a path leads to by links without naming it: another server may have put them there."""
+        home = self._subject.around.home
+        written = self._home + path[len(home) :] if is_inside(path, home) else path
+        if written == real or secret_of(written, self._home) is not None:
+            return None
+        return secret_of(real, self._home)
 
     def _arguments(self) -> Iterator[str]:
         """The existing paths among the arguments. A path inside of another one is not looked at."""

@@ -21,7 +21,7 @@ from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confine
 from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import HomeCare, PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
-from mcp_hub.sandbox.network.interface import Proxy, Refusals, RefusedKind, refused_name
+from mcp_hub.sandbox.network.interface import Proxy, Refusals, RefusedKind, is_literal, refused_name
 from mcp_hub.sandbox.places import secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
@@ -220,6 +220,8 @@ def refused_path(text: str, confinement: Confinement, home: str, refusals: Refus
                 refusals.note(key, path, f"{secret} is secret")
                 return f"The sandbox refuses to {key} {path}, since {secret} is secret. Ask why the server needs it."
             refusals.note(key, path, "the server's last output names it", path)
+            if not is_literal(path):
+                return f"The sandbox refuses to {key} {path}, a name that cannot stand in a rule."
             return f"The sandbox refuses to {key} {path}. If it may, add to its sandbox: {key}: [{quoted(path)}]"
     return None
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from typing import Final
 
+from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.config.schema.defaults import SandboxSettings
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.sandbox.learning import Learning, Sighting
@@ -32,7 +33,7 @@ def proposed_value(rule: SandboxSettings, changes: Proposal, home: str) -> JsonO
             )
     if changes.net is not None or rule.net != "any":
         value["net"] = rule.net if changes.net is None else (list(changes.net) or "none")
-    if sockets := [*rule.sockets, *(_short(path, home) for path in changes.sockets)]:
+    if sockets := [*map(escaped, rule.sockets), *(_short(path, home) for path in changes.sockets)]:
         value["sockets"] = sockets
     if rule.mode == "prefer":
         return {**value, "mode": "prefer"} if value else "prefer"
@@ -40,7 +41,7 @@ def proposed_value(rule: SandboxSettings, changes: Proposal, home: str) -> JsonO
 
 
 def _short(path: str, home: str) -> str:
-    return f"~{path[len(home) :]}" if path.startswith(home.rstrip("/") + "/") else path
+    return escaped(f"~{path[len(home) :]}" if path.startswith(home.rstrip("/") + "/") else path)
 
 
 def difference(before: str, after: str, place: str) -> list[tuple[str, str]]:

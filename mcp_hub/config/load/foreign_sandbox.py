@@ -28,6 +28,8 @@ _SANDBOX: Final = {
 _INDEXES: Final = ("registry.npmjs.org", "pypi.org", "files.pythonhosted.org")
 """Hosts that the hub's sandbox opens to programs that run packages; VS Code the first one to all."""
 _RUNNERS: Final = frozenset(("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun", "uvx", "uv", "pipx", "pip"))
+_GLOBS: Final = frozenset("*?[]{}!")
+"""Characters of globs, and what some programs take for one."""
 _OF_DATA: Final = ("/home", "/root", "/Users", "/mnt", "/media", "/srv", "/data", "/tmp")
 """Folders of which the hub's sandbox opens nothing but what the server's own entry names, and programs."""
 _OF_PROGRAMS: Final = (
@@ -58,6 +60,11 @@ def readable_sandbox(box: object) -> JsonObject | None:
     return lists
 
 
+def _forms(path: str) -> set[str]:
+    """A path as it is written, and without links."""
+    return {path, os.path.realpath(path)}
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -83,6 +90,12 @@ class SandboxedEntry(msgspec.Struct, frozen=True):
         text = self.home + text[1:] if text == "~" or text.startswith("~/") else text
         return os.path.normpath(os.path.join(self.base, text))
 
+    def closed_at(self, text: str) -> str:
+        """The path of a text that closes something; of globs the folder in which all that they may match is."""
+        parts = text.split("/")
+        first = next((number for number, part in enumerate(parts) if _GLOBS & set(part)), len(parts))
+        return self.absolute("/".join(parts[:first]) or ("/" if text.startswith("/") else "."))
+
     def opened(self) -> Iterator[str]:
         """The paths that the hub's sandbox may open for reading without a rule."""
         if self.starts_in_base:
@@ -102,10 +115,10 @@ class SandboxedEntry(msgspec.Struct, frozen=True):
 
     def why_open(self, path: str, written: Iterable[str]) -> str | None:
         """The folder that the hub's sandbox opens at, in or around a path; None if it is closed."""
-        forms = {path, os.path.realpath(path)}
+        forms = _forms(path)
         for folder in (*written, *self.opened()):
             for form in forms:
-                if any(is_in(form, other) or is_in(other, form) for other in (folder, os.path.realpath(folder))):
+                if any(is_in(form, other) or is_in(other, form) for other in _forms(folder)):
                     return folder
         roots = (self.home, *_OF_DATA)
         is_data = all(any(is_in(form, root) and form != root for root in roots) for form in forms)
@@ -127,7 +140,7 @@ def sandbox_rule(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note
         note(f"sandbox.{key}", "is left out: it only opens more")
     written = _writable(lists, entry, note)
     for text in lists.get("filesystem.denyRead", ()):
-        if (opened := entry.why_open(entry.absolute(text), written)) is not None:
+        if (opened := entry.why_open(entry.closed_at(text), written)) is not None:
             said = f"{text} cannot be left out of {opened}, which the hub's sandbox opens, so the server is disabled"
             note("sandbox.filesystem.denyRead", said)
             return None
@@ -147,16 +160,17 @@ def sandbox_rule(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note
 
 
 def _writable(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note: Note) -> list[str]:
-    denied = [entry.absolute(text) for text in lists.get("filesystem.denyWrite", ())]
+    denied = [form for text in lists.get("filesystem.denyWrite", ()) for form in _forms(entry.closed_at(text))]
     written: dict[str, None] = {}
     for text in (*([entry.base] if entry.writes_base else []), *lists.get("filesystem.allowWrite", ())):
         path = entry.absolute(text)
-        inner = next((folder for folder in denied if is_in(folder, path) and folder != path), None)
+        forms = _forms(path)
+        inner = next((folder for folder in denied if any(is_in(folder, form) for form in forms)), None)
         if any(char in text for char in "*?["):
             said = f"{text} is left out: the hub takes no globs. Add a folder to write of sandbox"
         elif path == os.sep or is_in(entry.home, path):
             said = f"{text} is left out: it contains the home folder. Add folders to write of sandbox"
-        elif any(is_in(path, outer) for outer in denied):
+        elif any(is_in(form, outer) for form in forms for outer in denied):
             continue
         elif inner is not None:
             said = f"{path} is left out: denyWrite closes {inner} in it, which the hub cannot leave out"

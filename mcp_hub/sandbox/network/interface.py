@@ -122,7 +122,8 @@ class Refusals:
 
     def note(self, kind: RefusedKind, target: str, reason: str, entry: str = "") -> None:
         """Counts a refusal, and logs it if it is not one of many; the texts may come from the server."""
-        text, because, line = _escaped(target), _escaped(reason), _escaped(entry)
+        text, because = _escaped(target), _escaped(reason)
+        line = entry if is_literal(entry) and _escaped(entry) == entry else ""
         with self._lock:
             self.total = total = self.total + 1
             count = 1
@@ -131,7 +132,7 @@ class Refusals:
                     count += earlier.count
                     self._latest.remove(earlier)
                     break
-            self._latest.append(RefusedTarget(kind, text, because, wall_time(), count, line if line == entry else ""))
+            self._latest.append(RefusedTarget(kind, text, because, wall_time(), count, line))
         if total <= _LOGGED or total & (total - 1) == 0:
             log.info("sandbox_refused", upstream=self._server, target=text, reason=because, total=total)
 
@@ -159,6 +160,11 @@ def refused_name(text: str, net: str, hosts: Sequence[HostRule]) -> str | None:
         reason = "its sandbox allows that host by the proxy of HTTPS_PROXY alone, which the server ignores"
         return f"The server looked up {host} itself, and {reason}. Does it have an option for a proxy?"
     return f'The sandbox refuses to look up {host}. If the server may, add "{host}" to net of its sandbox.'
+
+
+def is_literal(entry: str) -> bool:
+    """Whether a configuration takes a text of the server as it is: no `${…}` leads it elsewhere."""
+    return "${" not in entry
 
 
 def _escaped(text: str) -> str:

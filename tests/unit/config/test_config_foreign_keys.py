@@ -132,6 +132,8 @@ LIMITS: Final[list[dict[str, Any]]] = [
     {"sandboxEnabled": True, "sandbox": {"filesystem": {"denyRead": ["${env:GONE}/x"]}}},
     {"sandboxEnabled": True, "sandbox": {"filesystem": {"denyRead": ["~/.nvm/versions"]}}},
     {"sandboxEnabled": True, "args": ["/data/a"], "sandbox": {"filesystem": {"denyRead": ["/data/a/b"]}}},
+    {"sandboxEnabled": True, "args": ["/data/ab"], "sandbox": {"filesystem": {"denyRead": ["/data/a*"]}}},
+    {"sandboxEnabled": True, "args": ["/data/a"], "sandbox": {"filesystem": {"denyRead": ["/data/{a,b}/**"]}}},
     {"sandboxEnabled": True, "args": ["--dir=/data/a/b"], "sandbox": {"filesystem": {"denyRead": ["/data/a"]}}},
     {"sandboxEnabled": True, "args": ["~/p/src/x.js"], "sandbox": {"filesystem": {"denyRead": ["~/p/.env"]}}},
     {"sandboxEnabled": True, "cwd": "/data/a", "sandbox": {"filesystem": {"denyRead": ["/data/a/.env"]}}},

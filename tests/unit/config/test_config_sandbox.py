@@ -146,6 +146,14 @@ def boxed(rule: object = None, **server: object) -> Loaded:
             {"filesystem": {"allowWrite": ["/data/a", "/data/b/c"], "denyWrite": ["/data/a/.git", "/data/b"]}},
             {}, [], [NPM], "denyWrite closes /data/a/.git in it",
         ),
+        (
+            {"filesystem": {"allowWrite": ["/data/a", "/data/bc", "/d/x"], "denyWrite": ["/data/b*", "/d/{x,y}", "/"]}},
+            {}, [], [NPM], "",
+        ),
+        (
+            {"filesystem": {"allowWrite": ["/data/a", "/data/bc", "/d/x"], "denyWrite": ["/data/b*", "/d/[xy]/z"]}},
+            {}, [], [NPM], "",
+        ),
         ({"filesystem": {"denyRead": ["~/.ssh", "/home/ann/work", "/data/z"]}}, {"args": ["/data/a"]}, [], [NPM], ""),
         ({"filesystem": {"allowRead": ["~/notes"]}}, {}, [], [NPM], "only opens more"),
         (
@@ -170,6 +178,15 @@ def test_a_sandbox_of_vs_code_is_one_here_and_never_wider(
     assert (a.sandbox.mode, a.sandbox.read, a.sandbox.write, a.sandbox.net) == ("on", None, write, net)  # type: ignore[union-attr]
     texts = [one.message for one in found.warnings if one.code == "sandbox_narrowed"]
     assert (bool(texts), note in " ".join(texts)) == (bool(note), True)
+
+
+def test_a_link_to_what_vs_code_closes_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "work/keys").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "work/keys")
+    (tmp_path / "all").symlink_to(tmp_path / "work")
+    for written, denied in (("work", "link"), ("all", "work/keys"), ("link", "work"), ("all", "link")):
+        files = {"allowWrite": [f"{tmp_path}/{written}"], "denyWrite": [f"{tmp_path}/{denied}"]}
+        assert boxed({"filesystem": files}).settings.servers["a"].sandbox.write == [], (written, denied)  # type: ignore[union-attr]
 
 
 def test_a_sandbox_of_vs_code_is_read_in_the_entry_too_but_only_one_and_not_for_a_url() -> None:

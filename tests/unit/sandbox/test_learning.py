@@ -164,7 +164,11 @@ def test_proposal_never_holds_secrets_or_what_is_too_wide(tmp_path: Path) -> Non
     wide = (home, home.parent, "/", "/tmp", "/var", home / ".config", home / "work", home / "state/x", "/dev/kvm")
     note(learning.reads, learning, *wide, is_folder=True)
     note(learning.reads, learning, *(home / f"work/file{number}" for number in range(5)))
-    note(learning.reads, learning, home / "odd\n\x1b[31mred", home / "glob*", home / "bytes\udcff")
+    odd = ("odd\n\x1b[31mred", "glob*", "bytes\udcff", "${XDG_WORK:-.ssh}", "rtl\u202etxt")
+    note(learning.reads, learning, *(home / name for name in odd))
+    (home / "turned").symlink_to(home / ".ssh")  # after it was used
+    note(learning.reads, learning, home / "turned", home / "turned/key")
+    note(learning.sockets, learning, home / "turned/agent", home / "${XDG_WORK:-run}/agent")
     note(learning.reads, learning, *(home / f"clean/file{number}" for number in range(5)))
     note(learning.writes, learning, home / "own", home / ".bashrc", home / "other", is_folder=True)
     proposed = proposal(learning, None)
@@ -172,7 +176,8 @@ def test_proposal_never_holds_secrets_or_what_is_too_wide(tmp_path: Path) -> Non
     files = [home / folder / f"file{number}" for folder in ("clean", "work") for number in range(5)]
     assert proposed.read == tuple(map(str, files))  # not their folders, which hold secrets
     reasons = dict(proposed.left)
-    assert {str(path) for path in wide} <= reasons.keys() and len(reasons) == len(wide) + 5
+    assert {str(path) for path in wide} <= reasons.keys() and len(reasons) == len(wide) + 11
+    assert proposed.sockets == ()
     lines = [text for text, _ in remarks(learning, proposed)]
     assert any("id_rsa, by node server.js (1 times)" in line for line in lines)
     assert any("socket" in line and "docker.sock" in line for line in lines)
@@ -218,6 +223,8 @@ def test_value_repeats_what_a_list_replaces(tmp_path: Path) -> None:
          {"write": ["/d", "/o"], "mode": "prefer"}),
         ({"mode": "off"}, Proposal(net=()), {"net": "none"}),
         ({"net": ["a.example"]}, Proposal(net=("a.example", "b.example")), {"net": ["a.example", "b.example"]}),
+        ({"read": ["/s/${A}"]}, Proposal(write=("/o",), replaced_write=("/${B}",)),
+         {"read": ["/s/$${A}"], "write": ["/$${B}", "/o"]}),
     ]  # fmt: skip
     made = [proposed_value(SandboxSettings.model_validate(rule), added, home) for rule, added, _ in rows]
     assert made == [value for _, _, value in rows]

@@ -316,6 +316,9 @@ async def test_refusals_are_bounded_escaped_and_logged_rarely(capsys: pytest.Cap
         assert capsys.readouterr().out.count("sandbox_refused") == 65  # the first 64, and the 128th
         await servers.sent(rules(80), b"GET / HTTP/1.1\r\nHost: \x1b[31m\xff\r\n\r\n")
         assert all(entry.target.isprintable() and entry.target.isascii() for entry in servers.refusals.latest())
+        for entry in ("/run/agent", "/run/${X:-docker}.sock", "/run/\u202e"):
+            servers.refusals.note("socket", entry, "", entry)
+        assert [refused.entry for refused in servers.refusals.latest()[:3]] == ["", "", "/run/agent"]
 
 
 async def test_unread_answer_is_not_collected() -> None:

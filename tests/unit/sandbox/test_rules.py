@@ -229,6 +229,44 @@ def test_a_link_in_a_writable_folder_opens_nothing(home: Path) -> None:
         resolved(home, Rule(write=("~/data",), sockets=("~/way/agent",)))
 
 
+def test_a_link_of_a_rule_opens_no_secret_place_that_it_does_not_name(home: Path) -> None:
+    for name in (".config/gcloud", ".local/bin", "dotfiles/ssh"):
+        (home / name).mkdir(parents=True)
+    for link, target in {"keys": ".ssh", "tools": ".local/bin", "settings": ".config", "notes": "work"}.items():
+        (home / link).symlink_to(home / target)  # such as one that another server has put there
+    (home / ".aws").symlink_to(home / "dotfiles/ssh")
+    rows = {
+        ("read", "~/keys"): "", ("write", "~/keys"): "", ("read", "~/settings"): "", ("read", "~/settings/gcloud"): "",
+        ("write", "~/tools"): "rw", ("write", "~/notes"): "rw", ("read", "~/notes"): "r", ("read", "~/.aws"): "r",
+        ("read", "~/.ssh"): "r", ("write", "~/.local/bin"): "rw", ("read", "~/tools"): "r",
+    }  # fmt: skip
+    for (key, text), expected in rows.items():
+        chosen = resolved(home, Rule(read=(text,)) if key == "read" else Rule(write=(text,)))
+        assert rights(chosen.confinement, home / text[2:]) == expected, (key, text)
+        assert any(text in remark and "by a link" in remark for remark in chosen.remarks) is (expected == "")
+
+
+def test_a_secret_place_is_closed_by_each_of_its_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".SSH").mkdir(exist_ok=True)
+    (home / "work/.ENV").touch()
+    rule = resolved(home, args=["~/.SSH", "~/work/.ENV"])
+    assert rights(rule.confinement, home / ".SSH") == rights(rule.confinement, home / "work/.ENV") == ""
+    mounted = home.parent / "mounted"  # the home folder at another mount point
+    (mounted / ".ssh").mkdir(parents=True)
+    (mounted / "data").mkdir()
+    identity = places._identity
+
+    def mounted_identity(path: str) -> tuple[int, int] | None:
+        return identity(str(home) if path == str(mounted) else path)
+
+    monkeypatch.setattr(places, "_identity", mounted_identity)
+    rule = resolved(home, args=[f"{mounted}/.ssh", f"{mounted}/data"])
+    assert (rights(rule.confinement, mounted / ".ssh"), rights(rule.confinement, mounted / "data")) == ("", "rw")
+    for written in (str(mounted), f"{mounted}/state"):
+        with pytest.raises(RuleError, match="home folder|own files"):
+            resolved(home, Rule(read=(written,)))
+
+
 def test_an_interpreter_that_the_rule_hides_is_named_unless_another_one_is_found(home: Path) -> None:
     (home / ".ssh/tool").touch(0o700)
     for name, first in {
@@ -303,6 +341,7 @@ def test_the_line_to_add_is_for_the_path_that_was_refused(home: Path) -> None:
         f"mkdir: cannot create directory ‘x’: Permission denied\ncat: {home}/work: Permission denied": "read: [",
         "touch: cannot touch '/usr/x': Permission denied": 'write: ["/usr/x"]',
         f"EACCES '{home}/.ssh/id'": "is secret",
+        f"EACCES '{home}/${{X:-.ssh}}'": "cannot stand in a rule",
         f"/usr/bin/env: can't open '/usr/x' of '{home}/work/x': Permission denied": f'read: ["{home}/work/x"]',
         "/usr/bin/env: can't open file 'x': Permission denied": None,
         f"Permission denied: '{home}/data/x'": None,

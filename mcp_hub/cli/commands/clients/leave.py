@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -34,6 +33,7 @@ from mcp_hub.config.load.foreign import client_of
 from mcp_hub.config.load.load import USERS_FILE, usual_place
 from mcp_hub.config.trust import STATE_FOLDERS
 from mcp_hub.errors import ConfigError
+from mcp_hub.files import entries_below, remove_tree
 from mcp_hub.masking import hide, visible
 from mcp_hub.stores.open import DOCUMENTS
 
@@ -256,7 +256,7 @@ def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
             continue
         try:
             for path in _pieces(one, keeps_records=bool(code)):
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                remove_tree(path)
                 put(f"removed {visible(str(path))}")
                 folders += [path.parent] if one.name == "secrets" else []
         except OSError as problem:
@@ -345,4 +345,4 @@ def _has_parts(one: HubPath) -> bool:
 
 
 def _has_files(folder: Path) -> bool:
-    return any(files for _, _, files in os.walk(folder))
+    return any(entry is None or not entry.is_dir(follow_symlinks=False) for entry in entries_below(str(folder)))

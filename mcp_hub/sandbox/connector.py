@@ -9,6 +9,7 @@ and the kernel connects it to nothing.
 A process makes 100 such calls a second; more of them wait in the kernel. When the hub ends, the calls fail.
 """
 
+import ctypes
 import fcntl
 import os
 import select
@@ -35,6 +36,7 @@ _RECEIVE, _SEND, _IS_VALID, _ADD = 0xC0502100, 0xC0182101, 0x40082102, 0x4018210
 _NOTIFICATION: Final = struct.Struct("=QIIiIQ6Q")
 _RESPONSE: Final = struct.Struct("=QqiI")
 _DESCRIPTOR: Final = struct.Struct("=QIIII")
+_PIDFD_GETFD: Final = 438
 CONTINUE: Final = 1
 _OVER: Final = 1
 """Flags: the kernel executes the call; the descriptor replaces one."""
@@ -93,6 +95,23 @@ class SystemCall:
         address = self.address()
         is_unix = int.from_bytes(address[:2], sys.byteorder) == socket.AF_UNIX
         return os.fsdecode(address[2:].partition(b"\0")[0]) if is_unix else ""
+
+    def is_stream(self) -> bool:
+        """Whether its socket is TCP. Libraries connect UDP sockets to sort addresses, which sends nothing."""
+        try:
+            with open(f"/proc/{self.pid}/status") as file:
+                group = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
+            process = os.pidfd_open(group)
+            try:
+                copy = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, self.descriptor, 0)
+            finally:
+                os.close(process)
+            if copy < 0:
+                return True
+            with socket.socket(fileno=copy) as end:
+                return end.type == socket.SOCK_STREAM
+        except (OSError, StopIteration):
+            return True
 
 
 class CallRate:
@@ -232,10 +251,19 @@ class SocketConnector:
                 "socket", path or "(abstract)", reason or "it is not among the sockets of the rule", entry
             )
             raise OSError(EACCES, "not listed")
-        return self.connection_to(real)
+        connection, bound = self.connection_to(real)
+        if (reason := why_closed(bound)) is not None:
+            connection.close()
+            self._refusals.note("socket", path, reason)
+            raise OSError(EACCES, "a closed socket")
+        return connection
 
-    def connection_to(self, path: str) -> socket.socket:
-        """A connection to the Unix socket at a path without links. Raises `OSError`."""
+    def connection_to(self, path: str) -> tuple[socket.socket, str]:
+        """A connection to the Unix socket at a path without links, and the path that its listener has bound.
+
+        The path may lead elsewhere meanwhile, and a socket may have several names, or another one than it was bound
+        by: whose socket it is says the path of the listener. Raises `OSError`.
+        """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)  # a listener without room must not stop the hub
@@ -243,7 +271,8 @@ class SocketConnector:
         except OSError as problem:
             connection.close()
             raise OSError(problem.errno or _ECONNREFUSED, "not connected") from None
-        return connection
+        bound = connection.getpeername()
+        return connection, bound if isinstance(bound, str) else os.fsdecode(bound)
 
     def _put(self, call: SystemCall, connection: socket.socket, flags: int) -> None:
         """Puts a socket over the descriptor of the call, in the same mode, and closes the hub's copy."""

@@ -9,7 +9,6 @@ secret places are refused, so that an honest server meets the same refusal as la
 Everything here comes from the server: it is bounded, and shown to a person before it becomes a rule.
 """
 
-import ctypes
 import os
 import socket
 import stat
@@ -39,7 +38,6 @@ _LONGEST_PROGRAM: Final = 120
 _PAGE: Final = 4096
 _HERE: Final = -100
 """AT_FDCWD."""
-_PIDFD_GETFD: Final = 438
 _PROXY_PLACE: Final = (PROXY_URL.rpartition(":")[0].rpartition("/")[2], int(PROXY_URL.rpartition(":")[2]))
 _O_PATH, _O_TMPFILE = 0o10000000, 0o20200000
 _Making = Literal["makes", "removes", "replaces"]
@@ -237,7 +235,7 @@ class LearningConnector(SocketConnector):
         if self.proxy is not None and place == _PROXY_PLACE:
             self.reconnect(call)
             return 0, 0
-        if _is_stream(call):
+        if call.is_stream():
             host = f"[{place[0]}]" if ":" in place[0] else place[0]
             self._learning.note_address(f"{host}:{place[1]}", call_program(call))
         return 0, CONTINUE
@@ -248,12 +246,23 @@ class LearningConnector(SocketConnector):
         learning = self._learning
         if not real or not _is_socket(real):
             raise OSError(EACCES, "not a socket with a path")
-        if why_closed(real) is not None or self._judge.is_secret(real):
-            learning.note(learning.secrets, real, call_program(call), is_folder=False)
-            raise OSError(EACCES, "a closed socket")
+        self._check_socket(real, call)
+        connection, bound = self.connection_to(real)
+        try:
+            self._check_socket(bound, call)
+        except OSError:
+            connection.close()
+            raise
         if real not in self.sockets:
             learning.note(learning.sockets, real, call_program(call), is_folder=False)
-        return self.connection_to(real)
+        return connection
+
+    def _check_socket(self, path: str, call: SystemCall) -> None:
+        """Raises `OSError` for a socket that no rule may list."""
+        if why_closed(path) is not None or self._judge.is_secret(path):
+            learning = self._learning
+            learning.note(learning.secrets, path, call_program(call), is_folder=False)
+            raise OSError(EACCES, "a closed socket")
 
 
 def _is_byte_code(use: _Use) -> bool:
@@ -379,21 +388,3 @@ def _internet_address(data: bytes) -> tuple[str, int] | None:
         address = ip_address(data[8:24])
         return str(getattr(address, "ipv4_mapped", None) or address), port
     return None
-
-
-def _is_stream(call: SystemCall) -> bool:
-    """Whether the socket of a call is TCP. Libraries connect UDP sockets to sort addresses, which sends nothing."""
-    try:
-        with open(f"/proc/{call.pid}/status") as file:
-            group = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
-        process = os.pidfd_open(group)
-        try:
-            copy = ctypes.CDLL(None).syscall(_PIDFD_GETFD, process, call.descriptor, 0)
-        finally:
-            os.close(process)
-        if copy < 0:
-            return True
-        with socket.socket(fileno=copy) as end:
-            return end.type == socket.SOCK_STREAM
-    except (OSError, StopIteration):
-        return True

@@ -1,9 +1,12 @@
 """Commands in a real sandbox of this kernel, or a skip with the reason."""
 
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -17,6 +20,17 @@ from mcp_hub.sandbox.server import SandboxedStart, ServerSandbox
 
 SECONDS = 30.0
 PYTHON = os.path.realpath(sys.executable)
+TRY = """
+import ctypes, os, socket, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, call, *args):
+    try:
+        answer = call(*args)
+    except OSError as problem:
+        print(name, problem.errno)
+    else:
+        print(name, "open" if not isinstance(answer, int) or answer >= 0 else ctypes.get_errno())
+"""
 
 
 def needs_sandbox() -> pytest.MarkDecorator:
@@ -75,3 +89,28 @@ async def output(
 async def python(sandbox: ServerSandbox, code: str, cwd: str = "/") -> str:
     """What a program in Python writes."""
     return (await output(sandbox, [PYTHON, "-I", "-S", "-c", code], cwd=cwd)).strip()
+
+
+@contextmanager
+def listener(path: Path) -> Iterator[socket.socket]:
+    """A Unix socket that answers each connection with its path."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection, suppress(BrokenPipeError):  # the hub may close what it has connected
+                    connection.sendall(str(path).encode())
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()

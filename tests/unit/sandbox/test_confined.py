@@ -5,8 +5,7 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,22 +22,21 @@ from mcp_hub.sandbox.network.interface import Refusals
 from mcp_hub.sandbox.rules import Rule
 from mcp_hub.types import Cause
 from tests.unit.fakes import HandClock
-from tests.unit.sandbox.confined import PYTHON, SECONDS, needs_sandbox, output, python, sandbox_of, spawned
+from tests.unit.sandbox.confined import (
+    PYTHON,
+    SECONDS,
+    TRY,
+    listener,
+    needs_sandbox,
+    output,
+    python,
+    sandbox_of,
+    spawned,
+)
 
 pytestmark = [needs_sandbox(), pytest.mark.anyio, pytest.mark.processes]
 
 HOSTS = Rule(write=(), net="hosts", hosts=(HostRule("example.com"),))
-TRY = """
-import ctypes, os, socket, subprocess, sys
-libc = ctypes.CDLL(None, use_errno=True)
-def attempt(name, call, *args):
-    try:
-        answer = call(*args)
-    except OSError as problem:
-        print(name, problem.errno)
-    else:
-        print(name, "open" if not isinstance(answer, int) or answer >= 0 else ctypes.get_errno())
-"""
 
 
 class EchoProxy:
@@ -59,31 +57,6 @@ class EchoProxy:
         with connection:
             connection.settimeout(20)
             connection.sendall(connection.recv(100).upper())
-
-
-@contextmanager
-def listener(path: Path) -> Iterator[socket.socket]:
-    """A Unix socket that answers each connection with its path."""
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-
-        def answer() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.sendall(str(path).encode())
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown(socket.SHUT_RDWR)
-            thread.join()
 
 
 async def test_files_are_closed_except_for_the_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,8 +207,11 @@ async def test_listed_sockets_are_connected_by_the_hub(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     allowed, other = tmp_path / "run/agent", tmp_path / "run/other"
     (tmp_path / "run/link").symlink_to(other)
-    with listener(allowed), listener(other), socket.create_server(("127.0.0.1", 0)) as server:
-        sandbox = sandbox_of(tmp_path, Rule(write=(), sockets=(str(allowed),)))
+    moved = tmp_path / "run/moved"
+    engine = listener(tmp_path / "run/docker.sock")
+    with listener(allowed), listener(other), engine, socket.create_server(("127.0.0.1", 0)) as server:
+        (tmp_path / "run/docker.sock").rename(moved)  # an engine's by another name
+        sandbox = sandbox_of(tmp_path, Rule(write=(), sockets=(str(allowed), str(moved))))
         code = (
             TRY
             + f"""
@@ -248,17 +224,19 @@ attempt("other", ask, "{other}")
 attempt("link", ask, "{tmp_path}/run/link")
 attempt("abstract", ask, "\\0x")
 attempt("engine", ask, "/run/docker.sock")
+attempt("moved", ask, "{moved}")
 attempt("datagrams", socket.socket, socket.AF_UNIX, socket.SOCK_DGRAM)
 attempt("tcp", socket.create_connection, {server.getsockname()})
 """
         )
         lines = (await python(sandbox, code)).splitlines()
-    refused = [f"{name} 13" for name in ("other", "link", "abstract", "engine", "datagrams")]
+    refused = [f"{name} 13" for name in ("other", "link", "abstract", "engine", "moved", "datagrams")]
     assert lines == [str(allowed), "allowed open", *refused, "tcp open"]
     entries = {refusal.target: (refusal.kind, refusal.entry) for refusal in sandbox.refusals.latest()}
     paths = {path: path for path in (str(other), f"{tmp_path}/run/link")}
     assert entries == {
-        target: ("socket", entry) for target, entry in {**paths, "(abstract)": "", "/run/docker.sock": ""}.items()
+        target: ("socket", entry)
+        for target, entry in {**paths, "(abstract)": "", "/run/docker.sock": "", str(moved): ""}.items()
     }
 
 

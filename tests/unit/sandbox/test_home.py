@@ -124,6 +124,7 @@ def fill_deeply(folder: Path, outside: Path, name: str, depth: int) -> None:
     os.close(near)
 
 
+@pytest.mark.processes
 def test_a_home_that_is_too_large_loses_its_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     private = PrivateHome(str(tmp_path / "private"))
     private.make(str(tmp_path), {})

@@ -18,9 +18,8 @@ from mcp_hub.sandbox.network.interface import Proxy
 from mcp_hub.sandbox.network.proxy import HostProxy
 from mcp_hub.sandbox.proposal import MOST, Proposal, fold, proposal
 from mcp_hub.sandbox.rules import Rule, Subject, Surroundings
-from tests.unit.sandbox.confined import PYTHON, needs_sandbox, python, sandbox_of
+from tests.unit.sandbox.confined import PYTHON, TRY, listener, needs_sandbox, python, sandbox_of
 from tests.unit.sandbox.proxied import answers, host
-from tests.unit.sandbox.test_confined import TRY, listener
 from tests.unit.sandbox.test_filters import ALLOW, EACCES, NOTIFY, STREAM, UNIX, run
 
 
@@ -119,22 +118,33 @@ def ask(path):
         return len(s.recv(500))
 attempt("agent", ask, "../run/agent")
 attempt("docker", ask, "{user}/run/docker.sock")
+os.link("{user}/run/docker.sock", "{user}/run/linked")
+attempt("hard-link", ask, "{user}/run/linked")
+os.rename("{user}/run/docker.sock", "{user}/run/renamed")
+attempt("renamed-socket", ask, "{user}/run/renamed")
 attempt("abstract", ask, "\\0x")
 attempt("ptrace", lambda: libc.ptrace(0, 0, 0, 0))
 threading.Thread(target=lambda: attempt("thread", open, "{user}/data/a")).start()
 """
         outcome = dict(line.split() for line in (await python(sandbox, TRY + code)).splitlines())
-    refused = {"absent": "2", **dict.fromkeys(("key", "link", "self", "docker", "abstract"), "13"), "ptrace": "1"}
+    engines = ("hard-link", "renamed-socket")
+    refused = {
+        "absent": "2",
+        **dict.fromkeys(("key", "link", "self", "docker", "abstract", *engines), "13"),
+        "ptrace": "1",
+    }
     assert {name: result for name, result in outcome.items() if result != "open"} == refused
     assert set(learning.reads) == {f"{user}/{name}" for name in ("data", "data/a", "data/b", "bin/own")}
-    assert set(learning.writes) == {str(user), f"{user}/out", f"{user}/data/old", f"{user}/data"}
+    assert set(learning.writes) == {str(user), f"{user}/out", f"{user}/data/old", f"{user}/data", f"{user}/run"}
     assert set(learning.secrets) == {f"{user}/.ssh/id_rsa", f"{user}/run/docker.sock"}
+    assert learning.secrets[f"{user}/run/docker.sock"].count == 3
     assert (learning.secrets[f"{user}/.ssh/id_rsa"].count, set(learning.sockets)) == (3, {f"{user}/run/agent"})
     assert (set(learning.addresses), learning.missed.unseen) == ({f"127.0.0.1:{port}"}, 0)
     assert os.path.basename(PYTHON) in learning.secrets[f"{user}/.ssh/id_rsa"].program
     proposed = proposal(learning, None)
     assert proposed.read == (f"{user}/bin/own",) and proposed.write == (f"{user}/data", f"{user}/out")
-    assert proposed.left == ((str(user), "it is or contains the home folder"),)
+    assert proposed.left[:1] == ((str(user), "it is or contains the home folder"),)
+    assert [path for path, _ in proposed.left[1:]] == [f"{user}/run"]
 
 
 def test_folders_stand_for_what_is_used_in_them() -> None:

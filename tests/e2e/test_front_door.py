@@ -148,7 +148,7 @@ async def raw(hub: Hub, request: bytes) -> bytes:
     async with await anyio.connect_tcp(str(parts.hostname), int(parts.port or 0)) as stream:
         await stream.send(request)
         answer = b""
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while b"\r\n\r\n" not in answer:
                 answer += await stream.receive()
     return answer

@@ -143,7 +143,7 @@ async def test_a_start_without_the_key_is_that_of_the_command_alone(tmp_path: Pa
     spec = StdioSpec(("/bin/sh", "-c", f"({script}) >&2"), env, str(tmp_path))
     lines = list[bytes]()
     spec = msgspec.structs.replace(spec, output=lines.extend)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with NotingWatchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
             connection = StdioConnection("s", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
             with pytest.raises(StartFailed):
@@ -279,7 +279,7 @@ async def test_refusals_are_in_the_answer_the_log_and_the_commands_of_a_running_
 
 @pytest.mark.anyio
 async def test_descendants_of_a_sandboxed_server_end_with_it(tmp_path: Path) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
             tasks.start_soon(watchdog.run)
             script = "setsid sleep 1000 & echo $! $$; cat > /dev/null"

@@ -27,7 +27,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
     far = {"command": sys.executable, "args": ["-m", MAIN], "cwd": str(ROOT)}
     write_skill(tmp_path / "near", "today")
     # it counts from the start of this process, which is that of the test run
-    hub = {"first_list_wait": 60 * WAIT, "store": {"type": "memory"}}
+    hub = {"first_list_wait": 20 * WAIT, "store": {"type": "memory"}}
     async with skill_hub(tmp_path, {"far": far, "near": tmp_path / "near"}, hub=hub) as app:
         yield app
 

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.anyio
 CLIENTS, STEPS, TOKEN = 50, 3, "t"
 KINDS = (HANDSHAKE, MODERN, "sse", "rest")
 SERVERS = {"h": HANDSHAKE, "m": MODERN}
-WAITS = [f'waits until another session has finished at "{name}"' for name in SERVERS]
-"""What the hub itself says of a call that has to wait for long."""
+WAITS = [*(f'waits until another session has finished at "{name}"' for name in SERVERS), "its turn has come"]
+"""Messages of the hub itself about a call that has to wait for long."""
 SECRET = re.compile(r"secret-\d+-of-client")
 
 

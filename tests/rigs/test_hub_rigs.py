@@ -77,9 +77,9 @@ def test_nothing_is_left_of_servers_children_and_hubs_that_were_killed(options: 
 def test_nothing_is_found_in_a_second() -> None:
     for target in TARGETS.values():
         search = Search(target, seed=1)
-        search.run(0.2)
+        while search.inputs < 2 and not search.findings:  # a busy machine may do one in this time
+            search.run(0.2, first=search.inputs)
         assert [(found.data, found.report) for found in search.findings] == []
-        assert search.inputs > 1
 
 
 def test_a_fault_is_found_and_made_small() -> None:

@@ -114,7 +114,7 @@ def test_public_servers_that_fail_inside_or_under_net_are_a_fault_beyond_their_s
 
 async def test_stand_in_answers_for_a_name_by_https_and_writes_it_down(tmp_path: Path) -> None:
     answers = {"api.example/v1?": "[1]", "api.example/v1": '{"word": "{canary}"}'}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with stand_in(tmp_path, answers) as world:
             trust = ssl.create_default_context(cafile=str(world.certificates))
             async with httpx2.AsyncClient(proxy=world.url, verify=trust, trust_env=False) as client:

@@ -17,7 +17,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run unde
 
 async def serve():
     async with received_signals() as signals:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             await signals.reload_wanted()
         assert not signals.stopped.is_set()
 

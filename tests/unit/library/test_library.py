@@ -34,7 +34,7 @@ from tests.unit.library import odd_tools
 
 pytestmark = pytest.mark.anyio
 
-WAIT = 20.0
+WAIT = 60.0
 CONFIG = {"servers": {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}, "hub": {"store": "memory"}}
 ODD = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
 

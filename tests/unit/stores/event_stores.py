@@ -54,7 +54,7 @@ KINDS: dict[str, Make] = {
 
 @asynccontextmanager
 async def opened(store: EventStore) -> AsyncIterator[EventStore]:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await store.open()
         try:
             yield store

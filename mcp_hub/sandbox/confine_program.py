@@ -192,8 +192,7 @@ def _confine(plan: "Plan", channel: _socket.socket) -> None:
     _enter("privileges")
     _checked(_prctl(_PR_SET_NO_NEW_PRIVS, _Long(1), *[_Long(0)] * 3))
     _enter("landlock")
-    if any(plan["handled"]):  # a learning run on an old kernel has nothing to handle
-        _restrict(plan["handled"], opened)
+    _restrict(plan["handled"], opened)
     _enter("seccomp")
     listener = _install(plan["seccomp"], plan["filter"], plan["has_listener"])
     if listener:

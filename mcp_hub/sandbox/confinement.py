@@ -55,6 +55,13 @@ class PathRight(msgspec.Struct, frozen=True):
     is_needed: bool = False
 
 
+_WITHOUT_RULE: Final = _MAKE_BLOCK | _REFER
+_MOVING: Final = (PathRight("/", _REFER),)
+"""Rights that a learning run handles, and its grant: under Landlock a process reads no memory of others. Block devices
+need a capability that it lacks, and links between folders are allowed.
+"""
+
+
 class Confinement(msgspec.Struct, frozen=True):
     """All that the process of a server may reach: files by `grants`, the network by `net` and `hosts`, and `sockets`.
 
@@ -105,8 +112,11 @@ class Confinement(msgspec.Struct, frozen=True):
     def plan(self, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> bytes:
         """The plan for the confining program. `argv[0]` is an absolute path."""
         net: Net = "any" if self.learns and self.net == "hosts" else self.net
-        files = 0 if self.learns else _known(_HANDLED, self.abi)
-        rules = [(os.fsencode(grant.path), grant.access & files, grant.is_needed) for grant in self.grants]
+        files = _known(_WITHOUT_RULE if self.learns else _HANDLED, self.abi)
+        grants = _MOVING if self.learns else self.grants
+        rules = [
+            (os.fsencode(grant.path), access, grant.is_needed) for grant in grants if (access := grant.access & files)
+        ]
         ports = 0 if net == "any" or self.abi < 4 else _BIND_TCP | _CONNECT_TCP
         scopes = _ABSTRACT_SOCKETS | _SIGNALS if self.abi >= _SIGNALS_SINCE else 0
         has_sockets = self.learns or bool(self.sockets)
@@ -115,7 +125,7 @@ class Confinement(msgspec.Struct, frozen=True):
             {
                 "argv": list(argv),
                 "env": dict(env),
-                "rules": [] if self.learns else rules,
+                "rules": rules,
                 "handled": (files, ports, scopes),
                 "seccomp": SECCOMP[self.machine],
                 "filter": code,

@@ -40,6 +40,8 @@ _HERE: Final = -100
 """AT_FDCWD."""
 _PROXY_PLACE: Final = (PROXY_URL.rpartition(":")[0].rpartition("/")[2], int(PROXY_URL.rpartition(":")[2]))
 _O_PATH, _O_TMPFILE = 0o10000000, 0o20200000
+_TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/vc", "/dev/console")
+"""Where a server could change what the user sees of its proposal."""
 _Making = Literal["makes", "removes", "replaces"]
 _Entry = tuple[int | None, int, _Making]
 _CHANGED: Final[Mapping[str, tuple[_Entry, ...]]] = {
@@ -180,7 +182,7 @@ class _Judge:
         """Whether a path is in a secret place or the hub's own; not whether it contains one."""
         if path == self._config or any(is_inside(path, folder) for folder in self._hub):
             return True
-        if is_inside(path, "/etc"):
+        if is_inside(path, "/etc") or path.startswith(_TERMINALS):
             return True  # the usual rule opens what is not secret there
         secret = secret_of(path, self._home)
         return secret is not None and is_inside(usual_path(path, self._home).lower(), secret.lower())

@@ -4,13 +4,14 @@ import os
 import socket
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mcp_hub.addresses import HostRule
 from mcp_hub.cli.render.learning import proposed_value, remarks
 from mcp_hub.config.schema.defaults import SandboxSettings
 from mcp_hub.masking import forget, learn
-from mcp_hub.sandbox.confinement import READ, Confinement, PathRight
+from mcp_hub.sandbox.confinement import ABI_LIMIT, READ, Confinement, PathRight
 from mcp_hub.sandbox.filters import ARCHITECTURES, OBSERVED, REFUSED, seccomp_filter
 from mcp_hub.sandbox.learning import PATHS, TARGETS, Learning, MakeProxy, Sighting
 from mcp_hub.sandbox.network.dial import HostPort, Observe
@@ -18,7 +19,7 @@ from mcp_hub.sandbox.network.interface import Proxy
 from mcp_hub.sandbox.network.proxy import HostProxy
 from mcp_hub.sandbox.proposal import MOST, Proposal, fold, proposal
 from mcp_hub.sandbox.rules import Rule, Subject, Surroundings
-from tests.unit.sandbox.confined import PYTHON, TRY, listener, needs_sandbox, python, sandbox_of
+from tests.unit.sandbox.confined import PYTHON, SECONDS, TRY, listener, needs_sandbox, python, sandbox_of, spawned
 from tests.unit.sandbox.proxied import answers, host
 from tests.unit.sandbox.test_filters import ALLOW, EACCES, NOTIFY, STREAM, UNIX, run
 
@@ -145,6 +146,44 @@ threading.Thread(target=lambda: attempt("thread", open, "{user}/data/a")).start(
     assert proposed.read == (f"{user}/bin/own",) and proposed.write == (f"{user}/data", f"{user}/out")
     assert proposed.left[:1] == ((str(user), "it is or contains the home folder"),)
     assert [path for path, _ in proposed.left[1:]] == [f"{user}/run"]
+
+
+@needs_sandbox()
+@pytest.mark.processes
+@pytest.mark.anyio
+@pytest.mark.parametrize("abi", [1, 5, 7])
+async def test_learning_run_reads_no_other_process_and_no_terminal(
+    tmp_path: Path, abi: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "user/from").mkdir(parents=True)
+    (tmp_path / "user/from/file").write_text("text")
+    others = sandbox_of(tmp_path).prepare(["/bin/sleep", "60"], {"KEY": "secret"}, "/", is_spare=False)
+    assert others is not None
+    process, terminals = spawned(others), os.openpty()
+    try:
+        async with anyio.create_task_group() as tasks:
+            with anyio.fail_after(SECONDS):
+                await others.begin(tasks)  # it executes the command
+            tasks.cancel_scope.cancel()
+        monkeypatch.setenv(ABI_LIMIT, str(abi))
+        sandbox = sandbox_of(tmp_path, Rule(write=()))
+        learning = Learning(no_proxy)
+        sandbox.learn(learning)
+        code = f"""
+attempt("environ", lambda: open("/proc/{process.pid}/environ").read())
+attempt("memory", open, "/proc/{process.pid}/mem", "rb")
+attempt("terminal", open, "{os.ttyname(terminals[1])}", "w")
+attempt("moved", os.rename, "{tmp_path}/user/from/file", "{tmp_path}/user/file")
+attempt("read", open, "{tmp_path}/user/file")
+"""
+        lines = (await python(sandbox, TRY + code)).splitlines()
+    finally:
+        process.kill()
+        process.communicate()
+        for descriptor in terminals:
+            os.close(descriptor)
+    moved = ["moved 18", "read 2"] if abi == 1 else ["moved open", "read open"]  # EXDEV: programs copy then
+    assert lines == ["environ 13", "memory 13", "terminal 13", *moved]
 
 
 def test_folders_stand_for_what_is_used_in_them() -> None:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 import mcp_hub
+from mcp_hub.config.findings import on_one_line
 from mcp_hub.sandbox import paths
 from mcp_hub.sandbox.confinement import DEVICE, READ, SHARED, WRITE, Confinement, PathRight, proxy_variables, support
 from mcp_hub.sandbox.filters import Net
@@ -187,7 +188,7 @@ class _Resolver:
                 self.remarks.append(f"{key}: {text} does not exist, and is not made")
                 continue
             if (secret := self._secret_behind(path, real)) is not None:
-                reason = f"since it leads to {real} by a link, and {secret} is secret"
+                reason = f"since it leads to {on_one_line(real)} by a link, and {secret} is secret"
                 self.remarks.append(f"{key}: {text} stays closed, {reason}. To open it, name that path.")
                 continue
             yield path

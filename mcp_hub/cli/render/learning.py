@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from typing import Final
 
+from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.config.schema.defaults import SandboxSettings
 from mcp_hub.masking import hide, hide_head
@@ -57,7 +58,7 @@ def remarks(learning: Learning, changes: Proposal) -> Iterator[tuple[str, str]]:
     if secrets:
         yield "Refused, and never proposed, since it is secret or starts programs outside:", "bold red"
         yield from _bounded([(line, "red") for line in secrets])
-    left = [(f"  {_shown(path)}: {reason}", "") for path, reason in changes.left]
+    left = [(f"  {_shown(path)}: {_shown(reason)}", "") for path, reason in changes.left]
     if left:
         yield "Used, but not in the proposal. The rule refuses these:", "bold"
         yield from _bounded(left)
@@ -87,7 +88,8 @@ def _secret(sighting: Sighting) -> str:
 
 
 def _shown(text: str) -> str:
-    return hide_head(os.fsencode(text), _LONGEST)
+    """On one line: a name with line breaks would look like lines of the command."""
+    return on_one_line(hide_head(os.fsencode(text), _LONGEST))
 
 
 def _bounded(lines: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:

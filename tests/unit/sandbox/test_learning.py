@@ -219,18 +219,22 @@ def test_proposal_never_holds_secrets_or_what_is_too_wide(tmp_path: Path) -> Non
     note(learning.reads, learning, home / "turned", home / "turned/key")
     note(learning.sockets, learning, home / "turned/agent", home / "${XDG_WORK:-run}/agent")
     note(learning.reads, learning, *(home / f"clean/file{number}" for number in range(5)))
+    (home / "shop/in\nside").mkdir(parents=True)
+    (home / "shop/in\nside/.env").touch()
+    learning.note(learning.secrets, str(home / ".ssh/x\u202e"), lambda: "node\nNothing else.", is_folder=False)
+    learning.note(learning.reads, str(home / "shop"), str, is_folder=True)
     note(learning.writes, learning, home / "own", home / ".bashrc", home / "other", is_folder=True)
     proposed = proposal(learning, None)
     assert proposed.write == (str(home / "other"),)
     files = [home / folder / f"file{number}" for folder in ("clean", "work") for number in range(5)]
     assert proposed.read == tuple(map(str, files))  # not their folders, which hold secrets
     reasons = dict(proposed.left)
-    assert {str(path) for path in wide} <= reasons.keys() and len(reasons) == len(wide) + 11
+    assert {str(path) for path in wide} <= reasons.keys() and len(reasons) == len(wide) + 12
     assert proposed.sockets == ()
     lines = [text for text, _ in remarks(learning, proposed)]
     assert any("id_rsa, by node server.js (1 times)" in line for line in lines)
     assert any("socket" in line and "docker.sock" in line for line in lines)
-    assert not any("KEY" in line for line in lines)
+    assert not any("KEY" in line for line in lines) and all(line.isprintable() for line in lines)
 
 
 def test_notes_and_proposals_are_bounded_and_masked(tmp_path: Path) -> None:

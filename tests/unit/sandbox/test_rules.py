@@ -232,7 +232,7 @@ def test_a_link_in_a_writable_folder_opens_nothing(home: Path) -> None:
 def test_a_link_of_a_rule_opens_no_secret_place_that_it_does_not_name(home: Path) -> None:
     for name in (".config/gcloud", ".local/bin", "dotfiles/ssh"):
         (home / name).mkdir(parents=True)
-    for link, target in {"keys": ".ssh", "tools": ".local/bin", "settings": ".config", "notes": "work"}.items():
+    for link, target in {"keys": ".ssh/a\nb", "tools": ".local/bin", "settings": ".config", "notes": "work"}.items():
         (home / link).symlink_to(home / target)  # such as one that another server has put there
     (home / ".aws").symlink_to(home / "dotfiles/ssh")
     rows = {
@@ -243,6 +243,7 @@ def test_a_link_of_a_rule_opens_no_secret_place_that_it_does_not_name(home: Path
     for (key, text), expected in rows.items():
         chosen = resolved(home, Rule(read=(text,)) if key == "read" else Rule(write=(text,)))
         assert rights(chosen.confinement, home / text[2:]) == expected, (key, text)
+        assert all(remark.isprintable() for remark in chosen.remarks)
         assert any(text in remark and "by a link" in remark for remark in chosen.remarks) is (expected == "")
 
 

@@ -157,7 +157,7 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
         if exc.is_certain:
             terms.learn(Era.MODERN, False)
     except StartFailed:
-        _blame_probe(peer)
+        _blame_probe(peer, terms)
         raise
     if found is not None:
         terms.learn(Era.MODERN, True)
@@ -172,7 +172,7 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
             raise FreshNeeded(*exc.cause) from None
         return await _ask(peer, Era.MODERN, terms)
     except StartFailed:
-        _blame_probe(peer)
+        _blame_probe(peer, terms)
         raise
 
 
@@ -256,9 +256,12 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
     return True
 
 
-def _blame_probe(peer: Peer) -> None:
-    """Raises `ProbeKilled` if the server is gone, also when it refused the probe first and ended then."""
-    if peer.ending.closed.is_set():
+def _blame_probe(peer: Peer, terms: Terms) -> None:
+    """Raises `ProbeKilled` if the server is gone, also when it refused the probe first and ended then.
+
+    A server that has spoken the modern era ends for another reason: its start fails, and the next one begins anew.
+    """
+    if peer.ending.closed.is_set() and Era.MODERN not in terms.known.speaks:
         code, reason = peer.ending.cause or CONNECTION_LOST
         raise ProbeKilled(code, f"it ended when it got server/discover: {reason}") from None
 

@@ -28,6 +28,8 @@ WAIT = 60.0
 LOCKED = """
 import json, sys
 speaks, era = sys.argv[1], None
+if speaks == "broken":
+    sys.exit(1)
 known = {"protocolVersion": "2025-11-25", "supportedVersions": ["2026-07-28"], "capabilities": {}}
 for line in sys.stdin:
     request = json.loads(line)
@@ -36,10 +38,13 @@ for line in sys.stdin:
     wanted = "handshake" if request["method"] == "initialize" else "modern"
     if speaks == "deaf" and wanted == "handshake" and era is None:
         continue  # and no answer
-    if speaks == "fragile" and wanted == "handshake":
+    if speaks in ("fragile", "unsure") and wanted == "handshake":
         sys.exit(1)
     is_ok = speaks in ("both", "deaf", "fragile", wanted) and era in (None, wanted)
     era = era or (wanted if is_ok or speaks == "modern" else None)
+    if speaks == "unsure":
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32603, "message": ""}}), flush=True)
+        continue
     error = {"code": -32022 if era == "modern" or speaks == "modern" else -32601, "message": "not in this session"}
     answer = {"result": known} if is_ok else {"error": error}
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer}), flush=True)
@@ -108,6 +113,23 @@ async def test_a_connection_of_one_era_only_fails_where_the_server_does_not_spea
             pass
     assert caught.group_contains(StartFailed)
     assert eras.known == known == KnownEras(frozenset((HANDSHAKE,)), frozenset((MODERN,)))
+
+
+@pytest.mark.parametrize("wanted", [*Era])
+@pytest.mark.parametrize("speaks", ["broken", "unsure"])
+async def test_a_modern_server_that_ends_at_its_start_fails_and_is_found_out_anew(speaks: str, wanted: Era) -> None:
+    eras = ServerEras(EraCache(None), "key")
+    eras.learn(MODERN, True)
+    eras.learn(HANDSHAKE, False)
+    with anyio.fail_after(WAIT):
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            for processes in (1, 2):
+                starts = Starts(speaks, eras, wish(wanted), watchdog)
+                with pytest.raises(StartFailed):
+                    await starts.open(tasks)
+                await starts.close()
+                assert starts.started == processes and MODERN not in eras.known.speaks
+            tasks.cancel_scope.cancel()
 
 
 async def test_a_server_in_another_version_is_asked_again_what_it_speaks() -> None:

@@ -3,17 +3,17 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 import mcp_hub
-from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.findings import on_one_line, quoted
 from mcp_hub.sandbox import paths
 from mcp_hub.sandbox.confinement import DEVICE, READ, SHARED, WRITE, Confinement, PathRight, proxy_variables, support
 from mcp_hub.sandbox.filters import Net
 from mcp_hub.sandbox.home import PrivateHome
-from mcp_hub.sandbox.network.interface import HostRule
+from mcp_hub.sandbox.network.interface import HostRule, is_literal
 from mcp_hub.sandbox.places import (
     DEVICES,
     SHARED_MEMORY,
@@ -83,11 +83,32 @@ class Subject(msgspec.Struct, frozen=True):
     is_spare: bool = False
 
 
+FileKey = Literal["read", "write"]
+
+
 class ResolvedRule(msgspec.Struct, frozen=True):
-    """A confinement, and remarks about the rule: paths that do not exist, and arguments that open nothing."""
+    """A confinement, and remarks about the rule: paths that do not exist, and arguments that open nothing.
+
+    `unnamed` has what `read` and `write` open where the rule does not have them: a list would have to repeat it.
+    """
 
     confinement: Confinement
     remarks: tuple[str, ...] = ()
+    around: Surroundings = Surroundings(os.sep)
+    unnamed: Mapping[str, tuple[str, ...]] = {}
+
+    def advice(self, key: FileKey, path: str) -> str:
+        """A sentence about a path that `key` does not open: what to write, or why not to."""
+        home = os.path.realpath(self.around.home)
+        if (reason := why_too_broad(path, home, map(os.path.realpath, self.around.hub))) is not None:
+            return f"No rule opens it: {reason}."
+        if (secret := secret_of(path, home)) is not None:
+            return f"{secret} is secret: ask why the server needs it. Only its name under {key} opens it."
+        if not is_literal(path):
+            return "Its name cannot stand in a rule."
+        if key not in self.unnamed:
+            return f"If it may, add {quoted(path)} to {key} of its sandbox."
+        return f"If it may, set {key}: [{', '.join(map(quoted, (*self.unnamed[key], path)))}] in its sandbox."
 
 
 def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
@@ -113,7 +134,7 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
     if hidden is not None:
         message = f"the sandbox hides {hidden}, the interpreter of {subject.program}. Add its folder to read."
         raise RuleError("command", message)
-    return ResolvedRule(confinement, tuple(resolver.remarks))
+    return ResolvedRule(confinement, tuple(resolver.remarks), subject.around, resolver.unnamed)
 
 
 def _with_indexes(hosts: Sequence[HostRule], subject: Subject, private: PrivateHome) -> tuple[HostRule, ...]:
@@ -136,10 +157,13 @@ class _Resolver:
         self._only_readable: list[str] = []
         self.remarks: list[str] = []
         self.variables: dict[str, str] = {}
+        self.unnamed: dict[str, tuple[str, ...]] = {}
 
     def grants(self) -> list[PathRight]:
         """Each path once; those inside of another with the same rights are left out."""
-        self._write(self._named("write") if self._rule.write is not None else self._changeable())
+        if self._rule.write is None:
+            self.unnamed["write"] = tuple(self._changeable())
+        self._write(self.unnamed.get("write", ()) if self._rule.write is None else self._named("write"))
         readable = [*map(os.path.realpath, self._closed_in(self._named("read"))), *system_paths(), *self._usual()]
         grants = [PathRight(path, READ | WRITE, is_needed=True) for path in self._own]
         grants.append(PathRight(os.path.realpath(self._private.settings), READ, is_needed=True))
@@ -244,17 +268,21 @@ class _Resolver:
         candidates = [*paths.interpreters(subject.program, subject.env, home, writable), *folders]
         candidates += paths.scripts(subject.args, subject.cwd, home, writable)
         candidates += [subject.env[name] for name in _TRUST if os.path.isabs(subject.env.get(name, ""))]
-        if self._rule.read is None and not subject.is_spare:
-            candidates.append(subject.cwd)
-        if self._rule.read is None and self._rule.write is not None:
-            candidates += self._arguments()
+        if self._rule.read is None:
+            opened = [] if subject.is_spare else [subject.cwd]
+            opened += self._arguments() if self._rule.write is not None else ()
+            self.unnamed["read"] = tuple(path for path in opened if not self._is_closed(os.path.realpath(path)))
+            candidates += opened
         candidates += self._only_readable
         candidates += self._private.trusted()
         for path in self._closed_in(candidates):
             real = os.path.realpath(path)
-            is_closed = why_too_broad(real, self._home, self._hub) or secret_of(real, self._home)
-            if not is_closed or path == subject.program:
+            if not self._is_closed(real) or path == subject.program:
                 yield real
+
+    def _is_closed(self, real: str) -> bool:
+        """Whether the usual rule opens it only by its name."""
+        return bool(why_too_broad(real, self._home, self._hub) or secret_of(real, self._home))
 
     def _check_configuration(self, path: str) -> None:
         """The configuration decides what runs outside, and so does the program of the hub."""

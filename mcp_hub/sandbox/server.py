@@ -21,9 +21,9 @@ from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confine
 from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import HomeCare, PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
-from mcp_hub.sandbox.network.interface import Proxy, Refusals, RefusedKind, is_literal, refused_name
+from mcp_hub.sandbox.network.interface import Proxy, Refusals, refused_name
 from mcp_hub.sandbox.places import secret_of
-from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
+from mcp_hub.sandbox.rules import FileKey, ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
 from mcp_hub.types import LAST_OUTPUT, Cause
 
@@ -63,6 +63,7 @@ class ServerSandbox:
         self._around = around
         self._make_proxy = make_proxy
         self.latest: Confinement | None = None
+        self._resolved: ResolvedRule | None = None  # with `latest` in it
         self._care = HomeCare(server, self._private)
 
     def has_same_rule(self, sandbox: "ServerSandbox") -> bool:
@@ -112,12 +113,13 @@ class ServerSandbox:
 
         Raises `StartFailed`.
         """
-        self.absence, self.latest = "", None
+        self.absence, self.latest, self._resolved = "", None, None
         self.refusals.begin()
         try:
             self._private.make(self._around.home, env)
             subject = self._subject(argv, env, cwd, is_spare=is_spare)
-            confinement = resolve(self.rule, subject, self._private).confinement
+            resolved = resolve(self.rule, subject, self._private)
+            confinement = resolved.confinement
             if self.learning is not None:
                 confinement = self.learning.begin(subject, confinement)
             launch = _launch(confinement, argv, confinement.environment(env))
@@ -131,7 +133,8 @@ class ServerSandbox:
             raise StartFailed("sandbox_rule", f"sandbox: {problem.key}: {problem}") from None
         except (OSError, Untrusted) as problem:
             raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
-        self.latest = confinement if self.learning is None else None
+        if self.learning is None:
+            self.latest, self._resolved = confinement, resolved
         return SandboxedStart(self, argv[0], confinement, launch, self._proxy())
 
     def _proxy(self) -> Proxy | None:
@@ -154,11 +157,11 @@ class ServerSandbox:
 
     def explain(self, cause: Cause) -> Cause:
         """The cause of a failed start, as `sandbox_refused` if the latest one met a refusal of a path or host."""
-        if self.latest is None or cause.code.startswith("sandbox"):
+        if self._resolved is None or cause.code.startswith("sandbox"):
             return cause
-        line = refused_path(cause.reason, self.latest, self._around.home, self.refusals) or self._refused_host()
-        line = line or refused_name(cause.reason, self.rule.net, self.latest.hosts)
-        return cause if line is None else Cause("sandbox_refused", f"{line} {cause.reason}")
+        line = refused_path(cause.reason, self._resolved, self.refusals) or self._refused_host()
+        line = line or refused_name(cause.reason, self.rule.net, self._resolved.confinement.hosts)
+        return cause if line is None else Cause("sandbox_refused", f"{line} The server: {cause.reason}")
 
     def _refused_host(self) -> str | None:
         if not self.refusals.has_new:
@@ -206,8 +209,8 @@ def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str
     return Launch(confinement, [encoded(word) for word in argv], _encoded(env))
 
 
-def refused_path(text: str, confinement: Confinement, home: str, refusals: Refusals) -> str | None:
-    """A sentence about the first path of an output that the sandbox refuses, with the line to add; counts it.
+def refused_path(text: str, resolved: ResolvedRule, refusals: Refusals) -> str | None:
+    """Sentences about the first path of an output that the sandbox refuses, with the line to add; counts it.
 
     The server has written the path: for a secret place there is no such line.
     """
@@ -215,20 +218,18 @@ def refused_path(text: str, confinement: Confinement, home: str, refusals: Refus
     for line in lines[-_MOST_LINES:]:
         if not _REFUSED.search(line):
             continue
-        for path, key in _refused_in(line, confinement):
-            if (secret := secret_of(path, os.path.realpath(home))) is not None:
+        for path, key in _refused_in(line, resolved.confinement):
+            if (secret := secret_of(path, os.path.realpath(resolved.around.home))) is not None:
                 refusals.note(key, path, f"{secret} is secret")
-                return f"The sandbox refuses to {key} {path}, since {secret} is secret. Ask why the server needs it."
-            refusals.note(key, path, "the server's last output names it", path)
-            if not is_literal(path):
-                return f"The sandbox refuses to {key} {path}, a name that cannot stand in a rule."
-            return f"The sandbox refuses to {key} {path}. If it may, add to its sandbox: {key}: [{quoted(path)}]"
+            else:
+                refusals.note(key, path, "the server's last output names it", path)
+            return f"The sandbox refuses to {key} {path}. {resolved.advice(key, path)}"
     return None
 
 
-def _refused_in(line: str, confinement: Confinement) -> list[tuple[str, RefusedKind]]:
+def _refused_in(line: str, confinement: Confinement) -> list[tuple[str, FileKey]]:
     """The paths of a line that are refused, those to read first: a program names itself before them."""
-    refused: list[tuple[str, RefusedKind]] = []
+    refused: list[tuple[str, FileKey]] = []
     for match in _PATH.finditer(line):
         path = os.path.realpath(match[1] or match[2])
         if not os.path.exists(os.path.dirname(path)):

@@ -164,7 +164,7 @@ def test_the_command_tests_paths_and_hosts_without_a_start(tmp_path: Path) -> No
     rows = {
         f"{tmp_path}/data/file": (0, "write: allowed"),
         f"{tmp_path}/server.py": (0, "write: refused"),
-        f"{tmp_path}/canary": (1, f"add {tmp_path}/canary to read"),
+        f"{tmp_path}/canary": (1, f'set read: ["{tmp_path}/canary"] in its sandbox'),
         "API.example": (0, "port 443: allowed"),
         "other.example:8443": (1, "add other.example:8443 to net"),
     }

@@ -112,7 +112,7 @@ async def _doctor(
     servers = [own for own in listed.servers if not names or own.server in names]
     found = [_diagnosis(own, hub.loaded, seconds.get(own.server)) for own in servers]
     repairs = [(repair, outcome) for repair, outcome in repairs if not any(_has_path(one, repair) for one in found)]
-    warnings = [*hub.unmatched(listed), *notices(servers)]
+    warnings = [*hub.unmatched(listed), *notices(servers, ends=hub.app is not None)]
     warnings += project_warnings(hub.loaded.settings) if hub.loaded is not None else []
     wrong = sum(not one.is_ok for one in found)
     if as_json:

@@ -41,7 +41,7 @@ async def _list(hub: ReachedHub, as_json: bool) -> int:
         tables.print_table(server_table(servers, ends=hub.app is not None))
         partly = [s for s in statuses if s.rests or (s.reason and s.version and s.state is UpstreamState.READY)]
         lines = [*tables.reasons([*partly, *missing], ends=hub.app is not None), *tables.warnings(statuses)]
-        lines += [(visible(str(own)), "yellow") for own in notices(servers)]
+        lines += [(visible(str(own)), "yellow") for own in notices(servers, ends=hub.app is not None)]
         if lines and tables.console().is_terminal:
             put()
         tables.print_lines(lines)

@@ -42,9 +42,9 @@ from mcp_hub.config.quantities import parse_duration
 from mcp_hub.config.schema.defaults import SandboxSettings
 from mcp_hub.errors import ConfigError, RpcError, StartFailed
 from mcp_hub.protocol.rest.servers import SandboxInfo
-from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement, Unsupported
+from mcp_hub.sandbox.confinement import READ_FILE, WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.proposal import Proposal, proposal
-from mcp_hub.sandbox.rules import RuleError
+from mcp_hub.sandbox.rules import FileKey, ResolvedRule, RuleError
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
@@ -119,17 +119,16 @@ def sandbox(
 
 def _show(loaded: Loaded, server: str, target: str | None, config: str | None) -> None:
     """Shows the sandbox, or the verdict about a path or host."""
-    confinement, notes, is_off = _resolved(loaded, server)
+    resolved, is_off = _resolved(loaded, server)
+    confinement = resolved.confinement
     if is_off:
-        put(f"{server} has no sandbox. With sandbox: on it would have this one:")
+        put(f"{server} has no sandbox. With sandbox: on{' it would have this one' if target is None else ''}:")
     if target is None:
-        put("\n".join(_rule(confinement, notes)))
+        put("\n".join(_rule(confinement, resolved.remarks)))
         if running_hub(os.path.abspath(config_path(config)), os.environ) is not None:
             run_with_client(Reach(None, None, config), lambda client: _ask(client, server), operates=True)
         return
-    verdicts = list(
-        _of_path(confinement, target) if target.startswith(("/", "~", ".")) else _of_host(confinement, target)
-    )
+    verdicts = list(_of_path(resolved, target) if target.startswith(("/", "~", ".")) else _of_host(confinement, target))
     put("\n".join(text for _, text in verdicts))
     if not all(is_allowed for is_allowed, _ in verdicts[:1]):
         raise SystemExit(EXIT_TOOL)
@@ -205,8 +204,8 @@ def _check_rule(loaded: Loaded, server: str, value: object) -> None:
     _resolved(replace(loaded, settings=loaded.settings.model_copy(update={"servers": servers})), server)
 
 
-def _resolved(loaded: Loaded, server: str) -> tuple[Confinement, tuple[str, ...], bool]:
-    """The sandbox, remarks about its rule, and whether it is off."""
+def _resolved(loaded: Loaded, server: str) -> tuple[ResolvedRule, bool]:
+    """The sandbox with remarks about its rule, and whether it is off."""
     settings, folder = loaded.settings, str(loaded.path.absolute().parent)
     rule, entry = settings.effective(server).sandbox, settings.servers[server]
     if entry.command is None:
@@ -224,7 +223,7 @@ def _resolved(loaded: Loaded, server: str) -> tuple[Confinement, tuple[str, ...]
         fail("sandbox_rule", f"sandbox of {server}: {problem.key}: {problem}")
     except Unsupported as problem:
         fail("sandbox_unsupported", str(problem))
-    return resolved.confinement, resolved.remarks, rule.mode == "off"
+    return resolved, rule.mode == "off"
 
 
 def _rule(confinement: Confinement, remarks: tuple[str, ...]) -> Iterator[str]:
@@ -264,15 +263,16 @@ def _refusals(sandbox: SandboxInfo) -> Iterator[str]:
         yield f"       {at}  {refused_text(refused)}{f', {refused.count} times' if refused.count > 1 else ''}"
 
 
-def _of_path(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]]:
+def _of_path(resolved: ResolvedRule, target: str) -> Iterator[tuple[bool, str]]:
     """Whether a path may be read, then whether it may be written."""
     path = os.path.realpath(os.path.expanduser(target))
-    for key, access in (("read", 0), ("write", WRITE_FILE)):
-        grant = confinement.allows(path, access) if access else confinement.allows(path)
+    rights: tuple[tuple[FileKey, int], ...] = (("read", READ_FILE), ("write", WRITE_FILE))
+    for key, access in rights:
+        grant = resolved.confinement.allows(path, access)
         if grant is not None:
             yield True, f"{key}: allowed, by {grant.path}"
         else:
-            yield False, f"{key}: refused. To allow it, add {path} to {key} of sandbox"
+            yield False, f"{key}: refused. {resolved.advice(key, path)}"
 
 
 def _of_host(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]]:

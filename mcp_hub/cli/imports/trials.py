@@ -25,12 +25,13 @@ from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile, option_for
 from mcp_hub.cli.setup import quiet_logs
 from mcp_hub.config.edit.writing import Word
-from mcp_hub.config.findings import on_one_line, quoted
+from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.foreign import works_where_started
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import ConfigError, StartFailed
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.sandbox.confinement import Unsupported, support
+from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.places import is_inside, secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, RuleError
 from mcp_hub.types import LAST_OUTPUT, JsonObject, UpstreamStatus
@@ -173,14 +174,20 @@ def tried(file: ServersFile, servers: Mapping[str, JsonObject]) -> Trial:
     failed = {name: cause for name in chosen if (cause := loaded.settings.failure(name)) is not None}
     refused = {name: f"{cause.reason} [{cause.code}]" for name, cause in failed.items()}
     names = [name for name in chosen if name not in failed]
+    homes = {name: PrivateHome(_folders(loaded).home(name)) for name in names}
+    fresh = [name for name, home in homes.items() if not os.path.lexists(home.folder)]
     if names:
-        say(f"Starting {', '.join(names)} once in a sandbox …")
+        these = "they work there" if len(names) > 1 else "it works there"
+        say(f"Starting {', '.join(names)} once in a sandbox, to see if {these}; packages may come first …")
     quiet_logs(0)
     for first in range(0, len(names), _AT_A_TIME):
         refused |= _started(loaded, names[first : first + _AT_A_TIME])
     for name in [name for name in names if name not in refused]:
         if (reason := next(_closed(loaded, name), None)) is not None:
             refused[name] = f"{reason} [sandbox_refused]"
+    for name in fresh:
+        if name in refused:
+            homes[name].remove()
     return Trial(tuple(name for name in names if name not in refused), refused, untried)
 
 
@@ -219,6 +226,10 @@ def _started(loaded: Loaded, names: Collection[str]) -> dict[str, str]:
     return refused
 
 
+def _folders(loaded: Loaded) -> StartFolders:
+    return StartFolders.of(Path(loaded.place), state_dir(os.environ))
+
+
 def _failure(status: UpstreamStatus) -> str:
     """Why a server did not become ready; for a refusal of the sandbox with the whole line to add."""
     text = (status.reason or "").partition(LAST_OUTPUT)[0]
@@ -229,7 +240,7 @@ def _failure(status: UpstreamStatus) -> str:
 
 def _closed(loaded: Loaded, name: str) -> Iterator[str]:
     """Paths of the entry that the sandbox closes, though the server has started: a call would fail without them."""
-    server, starts = loaded.settings.servers[name], StartFolders.of(Path(loaded.place), state_dir(os.environ))
+    server, starts = loaded.settings.servers[name], _folders(loaded)
     try:
         program = find_program(server, os.environ, str(loaded.path.absolute().parent))
         resolved = resolved_sandbox(loaded.settings, name, os.environ, program, starts)
@@ -237,10 +248,10 @@ def _closed(loaded: Loaded, name: str) -> Iterator[str]:
         return
     yield from (remark for remark in resolved.remarks if remark.startswith("args: "))
     for variable, value in server.env.items():
-        yield from _closed_value(variable, value, resolved)
+        yield from _closed_value(name, variable, value, resolved)
 
 
-def _closed_value(variable: str, value: str, resolved: ResolvedRule) -> Iterator[str]:
+def _closed_value(server: str, variable: str, value: str, resolved: ResolvedRule) -> Iterator[str]:
     home = str(Path.home())
     path = home + value[1:] if value.startswith("~/") else value
     if not os.path.isabs(path) or os.pathsep in path or "\0" in path:
@@ -251,10 +262,12 @@ def _closed_value(variable: str, value: str, resolved: ResolvedRule) -> Iterator
         return
     said = f"The sandbox closes {path}, which {variable} names."
     if secret_of(real, os.path.realpath(home)) is not None:
-        yield f"{said} It is a secret place. To open it, add it to read of its sandbox"
+        yield f"{said} {resolved.advice('read', real)}"
     elif os.path.lexists(path):
-        yield f"{said} If it may, add to its sandbox: write: [{quoted(path)}]"
+        yield f"{said} {resolved.advice('write', path)}"
     elif is_inside(home, folder):
-        yield f"{said} Name a file in a folder of its own, and add that to write of its sandbox"
+        place = os.path.join(folder, f"{server}-data")
+        file = os.path.join(place, os.path.basename(path))
+        yield f"{said} Make the folder {place}, and set {variable} to {file}. {resolved.advice('write', place)}"
     else:
-        yield f"{said} If it may, add to its sandbox: write: [{quoted(folder)}]"
+        yield f"{said} {resolved.advice('write', folder)}"

@@ -35,10 +35,10 @@ _LONGEST: Final = 1000
 """Characters of a text from the file of a project, which a stranger may have written."""
 
 
-def notices(servers: Iterable[ServerInfo]) -> list[ConfigFinding]:
+def notices(servers: Iterable[ServerInfo], *, ends: bool = False) -> list[ConfigFinding]:
     """A finding for each text that is not approved, for each flag, and for a sandbox that has refused something.
 
-    Servers whose names look alike have one flag.
+    Servers whose names look alike have one flag. `ends`: their hub ends with the command.
     """
     alike: dict[str, list[ServerInfo]] = {}
     for own in (servers := [*servers]):
@@ -49,7 +49,7 @@ def notices(servers: Iterable[ServerInfo]) -> list[ConfigFinding]:
         for code, lines in (
             ("tool_not_approved", _unapproved(own)),
             ("suspicious_tool", _flags(own, alike[folded(own.server)])),
-            ("sandbox_refused", _refusals(own)),
+            ("sandbox_refused", _refusals(own, ends=ends)),
         )
         for line in lines
     ]
@@ -81,12 +81,17 @@ def _flags(own: ServerInfo, alike: Sequence[ServerInfo]) -> Iterator[str]:
         yield f"{plural(more, 'more flag')} of this server"
 
 
-def _refusals(server: ServerInfo) -> Iterator[str]:
+def _refusals(server: ServerInfo, *, ends: bool) -> Iterator[str]:
+    """The number, and the newest target; nothing if the reason of the server names the only one."""
     sandbox = server.sandbox
     if sandbox and sandbox.refused:
+        is_reason = server.code == "sandbox_refused" and len(sandbox.latest) == 1
+        if is_reason and sandbox.latest[0].target in (server.reason or ""):
+            return
         newest = "".join(f", last {refused_text(latest)}" for latest in sandbox.latest[:1])
         refused = plural(sandbox.refused, "attempt")
-        yield f"the sandbox refused {refused}{newest}. Show them: mcp-hub sandbox {quote(server.server)}"
+        where = "" if ends else f". Show them: mcp-hub sandbox {quote(server.server)}"
+        yield f"the sandbox refused {refused}{newest}{where}"
 
 
 def refused_text(refused: RefusedInfo) -> str:

@@ -39,8 +39,10 @@ def _path(text: str) -> str:
 def _net(value: object) -> object:
     if isinstance(value, list):
         for index, host in enumerate(value):
+            if not isinstance(host, str):
+                raise finding("wrong_type", "expected text. Put it in quotes.", index)
             try:
-                host_rule(host if isinstance(host, str) else "")
+                host_rule(host)
             except ValueError as problem:
                 raise finding("invalid_value", str(problem), index) from None
         if not value:

@@ -79,6 +79,7 @@ def test_an_import_puts_servers_that_start_into_a_sandbox_and_breaks_none(
         "good": entry(home, str(home / "data"), API_KEY="k-1"),
         "needs": entry(home, NEEDED=str(home / "canary")),
         "later": entry(home, "x", MEMORY=str(home / "notes" / "memory.json")),
+        "home": entry(home, "h", MEMORY=str(home / "memory.json")),
         "broad": entry(home, str(home)),
         "engine": {"command": "docker", "args": ["run", "x"]},
         "unset": entry(home, "y", TOKEN="${NOT_SET_HERE}"),
@@ -95,7 +96,9 @@ def test_an_import_puts_servers_that_start_into_a_sandbox_and_breaks_none(
     off = json.loads(done.stdout)["sandbox"]["off"]
     assert json.loads(done.stdout)["sandbox"]["on"] == ["good"]
     told = {
-        "needs": f'read: ["{home}/canary"]', "later": f'write: ["{home}/notes"]', "broad": "contains the home folder",
+        "needs": f'read: ["{home}/canary"]', "later": f'write: ["{home}/notes"]',
+        "home": f'set MEMORY to {home}/home-data/memory.json. If it may, set write: ["{home}/home-data"]',
+        "broad": "contains the home folder",
         "engine": "docker starts it in a container", "unset": "NOT_SET_HERE is not set",
     }  # fmt: skip
     assert off.keys() == told.keys() and [name for name in told if told[name] not in off[name]] == []
@@ -113,10 +116,10 @@ def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_i
     line = [sys.executable, "-S", str(home.parent / "server.py")]
     done = run("add", "s", "--env", f"NEEDED={canary}", "--", *line)
     assert "sandbox" not in servers(home)["s"]
-    assert (
-        f'Without a sandbox: s: The sandbox refuses to read {canary}. If it may, add to its sandbox: read: ["{canary}"]'
-        in done.stderr
-    )
+    line = f'If it may, set read: ["{canary}"] in its sandbox. The server: '
+    assert f"Without a sandbox: s: The sandbox refuses to read {canary}. {line}" in done.stderr
+    homes = home.parent / "state" / "sandboxes"
+    assert not [*homes.glob("*/*")]
     assert "mcp-hub sandbox s on" in done.stderr
     (repair,) = [
         one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
@@ -124,7 +127,8 @@ def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_i
     assert "files: s. Run mcp-hub sandbox s on" in repair.problem and not repair.is_problem and not repair.is_fixable
     text = (home.parent / "hub" / "servers.yaml").read_text()
     (home.parent / "hub" / "servers.yaml").write_text(text.replace(str(canary), str(home.parent / "server.py")))
-    assert "In a sandbox: s\n" in run("sandbox", "s", "on").stderr
+    done = run("sandbox", "s", "on")
+    assert "sandbox: on for s" in done.stderr and "In a sandbox" not in done.stderr and [*homes.glob("*/s-*/home")]
     assert "    sandbox: on\n" in (home.parent / "hub" / "servers.yaml").read_text()
     run("sandbox", "--all", "off")
     assert servers(home)["s"]["sandbox"] is False

@@ -176,6 +176,11 @@ def test_refusals_of_a_sandbox_are_a_notice_with_the_line_to_add_and_the_command
         listed = notices([ServerInfo("a b", "ready", 0, sandbox=sandbox)])
         assert [own.message for own in listed] == ([] if message is None else [message])
         assert all(own.code == "sandbox_refused" for own in listed)
+    failed = ServerInfo("a", "failed", 0, "refuses to read /home/a/k. If", "sandbox_refused", sandbox=BOXED)
+    assert not notices([failed])
+    assert [own.message for own in notices([replace(failed, reason="another")], ends=True)] == [
+        'the sandbox refused 3 attempts, last to read /home/a/k (no); to allow it, add "/home/a/k" to read'
+    ]
     assert "sandbox" not in server_data(ServerInfo("a", "ready", 0))
     assert server_data(ServerInfo("a", "ready", 0, sandbox=BOXED))["sandbox"]["latest"][0]["target"] == "/home/a/k"
 

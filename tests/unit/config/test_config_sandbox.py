@@ -58,7 +58,7 @@ def test_an_own_sandbox_goes_before_that_of_defaults() -> None:
         ("{net: ['https://a.example/']}", "sandbox.net[0] [invalid_value]"),
         ("{net: ['a.example:99999']}", "sandbox.net[0] [invalid_value]"),
         ("{net: ['127.1']}", "sandbox.net[0] [invalid_value]"),
-        ("{net: [1]}", "sandbox.net[0] [invalid_value]"),
+        ("{net: [1]}", "sandbox.net[0] [wrong_type]"),
         ("{mode: maybe}", "sandbox.mode [invalid_value]"),
     ],
 )

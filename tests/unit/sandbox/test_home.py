@@ -155,6 +155,11 @@ def test_a_home_that_is_too_large_loses_its_caches(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(module, "_MOST", 10_000)
     Path(private.home, "memory.json").write_bytes(b"x" * 20000)
     assert not private.trim() and Path(private.home, "memory.json").exists()
+    with private.hold():
+        private.remove()
+        assert Path(private.home).exists()
+    private.remove()
+    assert not Path(private.folder).exists() and (outside / "file").read_text() == "mine"
 
 
 @needs_sandbox()

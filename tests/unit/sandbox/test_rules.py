@@ -334,13 +334,35 @@ def test_hosts_come_with_the_variables_of_the_proxy(home: Path) -> None:
     assert "HTTPS_PROXY" not in resolved(home).confinement.variables
 
 
+def test_advice_repeats_what_a_list_would_close(home: Path) -> None:
+    data, path = str(home / "data"), str(home / "work/x")
+    usual = resolved(home, args=[data], cwd=str(home / "work"))
+    alone = resolved(home, Rule(write=()), [data], cwd=str(home / "project"), is_spare=True)
+    rows = [
+        (usual, "read", f'set read: ["{home}/work", "{path}"] in'),
+        (usual, "write", f'set write: ["{data}", "{path}"] in'),
+        (resolved(home, args=[data], cwd=str(home)), "read", f'set read: ["{path}"] in'),
+        (
+            alone,
+            "read",
+            f'set read: ["{data}", "{path}"] in',
+        ),
+        (resolved(home, Rule(read=(data,), write=())), "read", f'add "{path}" to read of'),
+    ]
+    for rule, key, line in rows:
+        assert rule.advice("read" if key == "read" else "write", path) == f"If it may, {line} its sandbox."
+    assert "is or contains the home folder" in usual.advice("read", str(home))
+    secret = usual.advice("read", str(home / ".ssh/id"))
+    assert f"{home}/.ssh is secret" in secret and "set" not in secret
+
+
 def test_the_line_to_add_is_for_the_path_that_was_refused(home: Path) -> None:
-    confinement = resolved(home, args=[str(home / "data")]).confinement
+    rule = resolved(home, args=[str(home / "data")])
     outputs = {
         f"PermissionError: [Errno 13] Permission denied: '{home}/work/x'": f'read: ["{home}/work/x"]',
         f"Error: EACCES: permission denied, open '{home}/work/a b.json'": f'read: ["{home}/work/a b.json"]',
         f"mkdir: cannot create directory ‘x’: Permission denied\ncat: {home}/work: Permission denied": "read: [",
-        "touch: cannot touch '/usr/x': Permission denied": 'write: ["/usr/x"]',
+        "touch: cannot touch '/usr/x': Permission denied": f'set write: ["{home}/data", "/usr/x"] in its sandbox.',
         f"EACCES '{home}/.ssh/id'": "is secret",
         f"EACCES '{home}/${{X:-.ssh}}'": "cannot stand in a rule",
         f"/usr/bin/env: can't open '/usr/x' of '{home}/work/x': Permission denied": f'read: ["{home}/work/x"]',
@@ -353,7 +375,7 @@ def test_the_line_to_add_is_for_the_path_that_was_refused(home: Path) -> None:
         f"exited with code 1. Last output: File '{home}/work/a.py' | EACCES '{home}/work/x'": f'["{home}/work/x"]',
     }
     for output, line in outputs.items():
-        sentence = refused_path(output, confinement, str(home), Refusals())
+        sentence = refused_path(output, rule, Refusals())
         assert (line is None and sentence is None) or (sentence is not None and line is not None and line in sentence)
 
 

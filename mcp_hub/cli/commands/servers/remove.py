@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import click
+from msgspec.structs import replace
 
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.servers.changed import existing_file, make, report
@@ -66,6 +67,7 @@ def switch_sandbox(names: Sequence[str], word: str, config: str | None) -> int:
     ]
     if changes and make(file, changes):
         report(file, f"sandbox: {word} for {', '.join(trial.passed)}")
+        trial = replace(trial, passed=())
     elif not trial.refused and not trial.untried:
         say(f"Nothing to do: no server is to be changed{f' ({word} already)' if servers else ''}.")
     print_boxed(Boxed({}, tuple(trial.lines(file)) if is_on else ()))

@@ -140,7 +140,7 @@ def _learn(loaded: Loaded, server: str, seconds: float, *, limits_hosts: bool, y
 
     _resolved(loaded, server)
     say(_WARNING.format(server=server))
-    if not yes and sys.stdin.isatty() and not agrees(f"Start {server} so?", default=True):
+    if not yes and sys.stdin.isatty() and not agrees(f"Start {server} without the rule of files?", default=True):
         return EXIT_TOOL
     is_started = False
     ends = "Press Enter, or Ctrl-C, to end" if sys.stdin.isatty() else "Ctrl-C (SIGINT) ends"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from typing import Final
 
+from mcp_hub.cli.render.tables import plural
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.config.schema.defaults import SandboxSettings
@@ -84,7 +85,7 @@ def remarks(learning: Learning, changes: Proposal) -> Iterator[tuple[str, str]]:
 def _secret(sighting: Sighting) -> str:
     kind = "socket " if why_closed(sighting.path) is not None else ""
     by = f", by {_shown(sighting.program)}" if sighting.program else ""
-    return f"  {kind}{_shown(sighting.path)}{by} ({sighting.count} times)"
+    return f"  {kind}{_shown(sighting.path)}{by} ({plural(sighting.count, 'time')})"
 
 
 def _shown(text: str) -> str:

@@ -116,8 +116,8 @@ def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_i
     line = [sys.executable, "-S", str(home.parent / "server.py")]
     done = run("add", "s", "--env", f"NEEDED={canary}", "--", *line)
     assert "sandbox" not in servers(home)["s"]
-    line = f'If it may, set read: ["{canary}"] in its sandbox. The server: '
-    assert f"Without a sandbox: s: The sandbox refuses to read {canary}. {line}" in done.stderr
+    sentence = f'If it may, set read: ["{canary}"] in its sandbox. The server: '
+    assert f"Without a sandbox: s: The sandbox refuses to read {canary}. {sentence}" in done.stderr
     homes = home.parent / "state" / "sandboxes"
     assert not [*homes.glob("*/*")]
     assert "mcp-hub sandbox s on" in done.stderr
@@ -132,6 +132,7 @@ def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_i
     assert "    sandbox: on\n" in (home.parent / "hub" / "servers.yaml").read_text()
     run("sandbox", "--all", "off")
     assert servers(home)["s"]["sandbox"] is False
+    assert "says on or off already. To change one: " in run("sandbox", "--all", "on").stderr
     assert not [
         one for one in found_repairs(home.parent / "hub" / "servers.yaml", os.environ) if one.code == "sandbox_off"
     ]

@@ -232,7 +232,7 @@ def test_proposal_never_holds_secrets_or_what_is_too_wide(tmp_path: Path) -> Non
     assert {str(path) for path in wide} <= reasons.keys() and len(reasons) == len(wide) + 12
     assert proposed.sockets == ()
     lines = [text for text, _ in remarks(learning, proposed)]
-    assert any("id_rsa, by node server.js (1 times)" in line for line in lines)
+    assert any("id_rsa, by node server.js (1 time)" in line for line in lines)
     assert any("socket" in line and "docker.sock" in line for line in lines)
     assert not any("KEY" in line for line in lines) and all(line.isprintable() for line in lines)
 

@@ -69,7 +69,7 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
         HubPath("configuration", Path(place), "servers and settings"),
         *(one for one in optional if one.exists),
         HubPath("secrets", file.folder / FOLDER, "a file for each secret that was moved out of the configuration"),
-        HubPath("state", state, "streams, results, approvals, logins, undo records"),
+        HubPath("state", state, "streams, results, approvals, logins, undo records, homes of servers in a sandbox"),
         *(HubPath("store", path, "streams and results (hub.store.path)") for path in stores[1:] if path != state),
         HubPath("cache", state / "lists", "last lists of the servers; made again"),
         HubPath("logs", log_folder(state, place), "stderr and log of the servers"),

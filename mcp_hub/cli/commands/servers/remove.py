@@ -69,7 +69,8 @@ def switch_sandbox(names: Sequence[str], word: str, config: str | None) -> int:
         report(file, f"sandbox: {word} for {', '.join(trial.passed)}")
         trial = replace(trial, passed=())
     elif not trial.refused and not trial.untried:
-        say(f"Nothing to do: no server is to be changed{f' ({word} already)' if servers else ''}.")
+        which = "each enabled local server says on or off already. To change one: mcp-hub sandbox SERVER on"
+        say(f"Nothing to do: {f'{word} already' if servers or not is_on else which}.")
     print_boxed(Boxed({}, tuple(trial.lines(file)) if is_on else ()))
     return EXIT_TOOL if trial.refused or trial.untried else 0
 

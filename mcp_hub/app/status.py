@@ -249,7 +249,8 @@ def _with_sandbox(status: UpstreamStatus, sandbox: "ServerSandbox | None") -> Up
 def _sandbox(sandbox: "ServerSandbox | None", state: SandboxState | None) -> SandboxInfo | UnsetType:
     if sandbox is None or state is None:
         return UNSET
-    rule, latest, refusals = sandbox.rule, sandbox.latest, sandbox.refusals
+    rule, refusals = sandbox.rule, sandbox.refusals
+    latest = None if sandbox.latest is None else sandbox.latest.confinement
     hosts = rule.hosts if latest is None else latest.hosts
     traffic = refusals.traffic
     return SandboxInfo(

@@ -152,8 +152,7 @@ class _Resolver:
         self._home = os.path.realpath(subject.around.home)
         self._hub = [os.path.realpath(folder) for folder in subject.around.hub]
         folders = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
-        self._own = [os.path.realpath(path) for path in folders]
-        self._writable = [*folders, *self._own]
+        self._writable = [*folders, *map(os.path.realpath, folders)]
         self._only_readable: list[str] = []
         self.remarks: list[str] = []
         self.variables: dict[str, str] = {}
@@ -161,11 +160,12 @@ class _Resolver:
 
     def grants(self) -> list[PathRight]:
         """Each path once; those inside of another with the same rights are left out."""
+        private = dict.fromkeys(map(os.path.realpath, self._writable))
         if self._rule.write is None:
             self.unnamed["write"] = tuple(self._changeable())
         self._write(self.unnamed.get("write", ()) if self._rule.write is None else self._named("write"))
         readable = [*map(os.path.realpath, self._closed_in(self._named("read"))), *system_paths(), *self._usual()]
-        grants = [PathRight(path, READ | WRITE, is_needed=True) for path in self._own]
+        grants = [PathRight(path, READ | WRITE, is_needed=True) for path in private]
         grants.append(PathRight(os.path.realpath(self._private.settings), READ, is_needed=True))
         grants += [PathRight(os.path.realpath(path), READ | WRITE) for path in self._writable]
         grants += [PathRight(path, READ) for path in readable]

@@ -62,8 +62,7 @@ class ServerSandbox:
         self._private = PrivateHome(private)
         self._around = around
         self._make_proxy = make_proxy
-        self.latest: Confinement | None = None
-        self._resolved: ResolvedRule | None = None  # with `latest` in it
+        self.latest: ResolvedRule | None = None
         self._care = HomeCare(server, self._private)
 
     def has_same_rule(self, sandbox: "ServerSandbox") -> bool:
@@ -79,7 +78,7 @@ class ServerSandbox:
             if self._care.is_large
             else ""
         )
-        return tuple(filter(None, (absence, self.latest.shrinks if self.latest is not None else "", large)))
+        return tuple(filter(None, (absence, self.latest.confinement.shrinks if self.latest is not None else "", large)))
 
     async def begin(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
@@ -113,7 +112,7 @@ class ServerSandbox:
 
         Raises `StartFailed`.
         """
-        self.absence, self.latest, self._resolved = "", None, None
+        self.absence, self.latest = "", None
         self.refusals.begin()
         try:
             self._private.make(self._around.home, env)
@@ -133,8 +132,7 @@ class ServerSandbox:
             raise StartFailed("sandbox_rule", f"sandbox: {problem.key}: {problem}") from None
         except (OSError, Untrusted) as problem:
             raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
-        if self.learning is None:
-            self.latest, self._resolved = confinement, resolved
+        self.latest = resolved if self.learning is None else None
         return SandboxedStart(self, argv[0], confinement, launch, self._proxy())
 
     def _proxy(self) -> Proxy | None:
@@ -157,10 +155,10 @@ class ServerSandbox:
 
     def explain(self, cause: Cause) -> Cause:
         """The cause of a failed start, as `sandbox_refused` if the latest one met a refusal of a path or host."""
-        if self._resolved is None or cause.code.startswith("sandbox"):
+        if self.latest is None or cause.code.startswith("sandbox"):
             return cause
-        line = refused_path(cause.reason, self._resolved, self.refusals) or self._refused_host()
-        line = line or refused_name(cause.reason, self.rule.net, self._resolved.confinement.hosts)
+        line = refused_path(cause.reason, self.latest, self.refusals) or self._refused_host()
+        line = line or refused_name(cause.reason, self.rule.net, self.latest.confinement.hosts)
         return cause if line is None else Cause("sandbox_refused", f"{line} The server: {cause.reason}")
 
     def _refused_host(self) -> str | None:

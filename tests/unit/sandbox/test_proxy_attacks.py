@@ -381,9 +381,9 @@ def test_the_line_to_add_is_for_the_name_that_a_server_could_not_look_up() -> No
         "cannot reach https://h.test/": None,
         "": None,
     }
-    for output, host in outputs.items():
+    for output, name in outputs.items():
         sentences = [refused_name(output, net, [HostRule("other.test")]) for net in ("none", "hosts")]
-        assert all(sentence is None if host is None else host in str(sentence) for sentence in sentences), output
+        assert all(sentence is None if name is None else name in str(sentence) for sentence in sentences), output
         assert refused_name(output, "any", []) is None
     allowed = refused_name("getaddrinfo ENOTFOUND api.test.example", "hosts", [HostRule("*.test.example")])
     assert allowed is not None and "HTTPS_PROXY" in allowed and "add" not in allowed

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from mcp_hub.types import LAST_LINE, LAST_OUTPUT, LogFlow
 
 _WITHHELD: Final = "Its output says why. Operators of the hub see it."
+_WITHHELD_BY_SANDBOX: Final = "Its sandbox is why. Operators of the hub see the reason."
 
 
 class UnapprovedInfo(Struct):
@@ -149,14 +150,18 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
         if isinstance(sandbox, SandboxInfo):
             sandbox = sandbox.without_names()
         if isinstance(second, SecondConnection):
-            second = replace(second, reason=_withheld(second.reason))
+            second = replace(second, reason=_withheld(second.reason, second.code))
         warnings = [text.partition(LAST_LINE)[0] for text in self.warnings]
-        reason = _withheld(self.reason)
+        reason = _withheld(self.reason, self.code)
         return replace(self, stderr=[], reason=reason, warnings=warnings, second=second, sandbox=sandbox)
 
 
-def _withheld(reason: str | UnsetType) -> str | UnsetType:
-    return _WITHHELD if isinstance(reason, str) and LAST_OUTPUT in reason else reason
+def _withheld(reason: str | UnsetType, code: str | UnsetType) -> str | UnsetType:
+    if not isinstance(reason, str):
+        return reason
+    if isinstance(code, str) and code.startswith("sandbox"):
+        return _WITHHELD_BY_SANDBOX
+    return _WITHHELD if LAST_OUTPUT in reason else reason
 
 
 class UnmatchedInfo(Struct, frozen=True):

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from mcp_hub.fronts.monitoring.metrics import Metrics
 from mcp_hub.masking import learn
+from mcp_hub.protocol.rest.servers import SecondConnection, ServerInfo
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, ELSEWHERE, NARROW, OPERATOR
 from tests.unit.sandbox.confined import needs_sandbox
@@ -95,6 +97,10 @@ async def test_names_in_a_sandbox_are_for_operators(peer: DashboardPeer, tmp_pat
             assert b'"refused":1' in body and not any(name in body for name in names), body
         body = (await peer.ask("GET", place, token=ELSEWHERE)).body
         assert b"sandbox" not in body and b"refused" not in body, body
+    for code in ("sandbox_refused", "sandbox_rule", "sandbox_unsupported"):  # a start that failed says why, by names
+        second = SecondConnection("failed", reason="refused canary.example", code=code)
+        whole = ServerInfo("boxed", "failed", 0, reason="refused /home/ann/canary", code=code, second=second)
+        assert b"canary" not in msgspec.json.encode(whole.without_output())
     assert series(peer, "elsewhere") == [] and series(peer, "narrow") == series(peer)
 
 

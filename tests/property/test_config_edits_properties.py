@@ -105,7 +105,11 @@ def test_new_entries_at_once_are_those_one_after_another(file: tuple[str, Any], 
     single = text
     for key, entry in fresh.items():
         single = put(single, name, ("servers", key), entry)
-    assert together == single
+    if data["servers"]:
+        assert together == single
+    else:  # a comment below an empty mapping is of nobody: it stays below all of them, or goes with the first one
+        assert sorted(together.splitlines()) == sorted(single.splitlines())
+        assert repr(read_document(together, name).data) == repr(read_document(single, name).data)
 
 
 @given(files(), st.data())

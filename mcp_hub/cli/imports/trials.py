@@ -20,10 +20,12 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli.access.hub import ReachedHub, run_own_hub
 from mcp_hub.cli.imports.plan import ImportPlan
+from mcp_hub.cli.questions.terminal import can_ask
 from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile, option_for
 from mcp_hub.cli.setup import quiet_logs
+from mcp_hub.clock import SystemClock
 from mcp_hub.config.edit.writing import Word
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.foreign import works_where_started
@@ -48,6 +50,8 @@ _SPARE: Final = 5.0
 """Seconds beyond the longest `start_timeout`."""
 _LONGEST: Final = 120.0
 """Seconds for a group of servers to start."""
+UNATTENDED: Final = 20.0
+"""The same where nobody waits at a terminal: a server may never answer."""
 _LONGEST_REASON: Final = 3000
 """Characters of a refusal: it holds a path twice."""
 _ELSEWHERE: Final = {
@@ -113,7 +117,7 @@ def boxed(
         choice = agrees(f"Run {which} in a sandbox?", default=True)
     if choice is False:
         return Boxed({**servers, **{name: in_sandbox(servers[name], OFF) for name in names}})
-    trial = tried(file, {name: fill(servers[name]) for name in names})
+    trial = tried(file, {name: fill(servers[name]) for name in names}, _LONGEST if can_ask() else UNATTENDED)
     limited = {name: in_sandbox(servers[name]) for name in trial.passed}
     return Boxed({**servers, **limited}, tuple(trial.lines(file)), trial)
 
@@ -158,10 +162,11 @@ def in_sandbox(own: JsonObject, word: Word = ON) -> JsonObject:
     return {**own, "sandbox": {**box, "mode": word} if isinstance(box, dict) else word}
 
 
-def tried(file: ServersFile, servers: Mapping[str, JsonObject]) -> Trial:
+def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float = _LONGEST) -> Trial:
     """Starts local servers once in a sandbox, some at a time, and ends them; the file is not written.
 
-    `servers` are entries in which all secrets are values or can be read. Exits as any command if it is interrupted.
+    `servers` are entries in which all secrets are values or can be read; `longest` is the number of seconds for a group
+    of them; all of them have twice as many. Exits as any command if it is interrupted.
     """
     untried = {name: reason for name, own in servers.items() if (reason := why_not_tried(own)) is not None}
     chosen = {name: in_sandbox(own) for name, own in servers.items() if name not in untried}
@@ -180,8 +185,11 @@ def tried(file: ServersFile, servers: Mapping[str, JsonObject]) -> Trial:
         these = "they work there" if len(names) > 1 else "it works there"
         say(f"Starting {', '.join(names)} once in a sandbox, to see if {these}; packages may come first …")
     quiet_logs(0)
+    clock = SystemClock()
+    until = clock.now() + 2 * longest
     for first in range(0, len(names), _AT_A_TIME):
-        refused |= _started(loaded, names[first : first + _AT_A_TIME])
+        group, left = names[first : first + _AT_A_TIME], min(longest, until - clock.now())
+        refused |= _started(loaded, group, left) if left > 1 else dict.fromkeys(group, "others took all the time")
     for name in [name for name in names if name not in refused]:
         if (reason := next(_closed(loaded, name), None)) is not None:
             refused[name] = f"{reason} [sandbox_refused]"
@@ -203,13 +211,13 @@ def why_not_tried(own: Mapping[str, object]) -> str | None:
     return None
 
 
-def _started(loaded: Loaded, names: Collection[str]) -> dict[str, str]:
-    """Starts these servers of the configuration; why they did not become ready, by name."""
+def _started(loaded: Loaded, names: Collection[str], longest: float) -> dict[str, str]:
+    """Starts these servers of the configuration; why they did not become ready in so many seconds, by name."""
     settings = loaded.settings
     at_once = {"start": "eager", "idle_stop": "never"}
     servers = {name: settings.servers[name].model_copy(update=at_once) for name in names}
     only = replace(loaded, settings=settings.model_copy(update={"servers": servers}))
-    wait = min(_LONGEST, _SPARE + max(settings.effective(name).start_timeout for name in names))
+    wait = min(longest, _SPARE + max(settings.effective(name).start_timeout for name in names))
     refused: dict[str, str] = {}
     has_looked = False
 

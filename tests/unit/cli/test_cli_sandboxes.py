@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
 from mcp_hub.cli.commands.running.repairs import found_repairs
+from mcp_hub.cli.imports import trials
 from mcp_hub.cli.imports.trials import OFF, ON, in_sandbox, why_not_tried
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.config.edit.entries import put
@@ -222,3 +223,18 @@ def test_values_that_are_kept_are_there_for_a_start_and_escaped_text_stays(tmp_p
     assert secrets.filled(own) == {
         "env": {"KEY": "v$${X}", "TEXT": f"${reference}", "OTHER": "${file:secrets/other}"}, "args": ["--k=v$${X}"]
     }  # fmt: skip
+
+
+@needs_sandbox()
+@pytest.mark.processes
+def test_servers_that_never_answer_end_an_import_without_a_terminal_soon(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ABI_LIMIT)
+    monkeypatch.setattr(trials, "UNATTENDED", 1.5)
+    silent = {f"silent{number}": {"command": "sleep", "args": [str(600 + number)]} for number in range(18)}
+    (home / "claude.json").write_text(json.dumps({"mcpServers": silent}))
+    said = run("import", str(home / "claude.json"), "--yes", "--no-count").output
+    assert servers(home).keys() == silent.keys() and not any("sandbox" in own for own in servers(home).values())
+    assert "Without a sandbox: silent0: it does not start in time" in said
+    assert "others took all the time" in said and "mcp-hub sandbox --all on" in said

@@ -87,6 +87,7 @@ async def test_call_to_a_server_that_stays_down_names_state_and_reason(tmp_path:
     text = servers_yaml({"bad": [str(script)], "good": argv(name="good")}, defaults=own)
     async with http_hub(text, tmp_path) as running, connected(running, HANDSHAKE) as peer:
         await listed(peer, "bad", "good")
+        await echoes(peer, "bad")  # a server that a call has reached is not begun anew in the caller's era
         switch.touch()
         assert (await peer.call("bad_crash", {"code": 4})).error["code"] == LOST
         with anyio.fail_after(60):

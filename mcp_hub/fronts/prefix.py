@@ -13,6 +13,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 _PLACES: Final = b"/v1/"
 """The prefix of each Location that the hub sends."""
 _FORWARDED: Final = b"x-forwarded-prefix"
+_MCP: Final = "/mcp"
+"""The path whose responses name no path."""
 _PREFIX: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){1,8}")
 
 
@@ -59,7 +61,7 @@ def behind_proxy(application: Application, root_path: Callable[[], str]) -> Appl
     """
 
     def serve(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] == "http":
+        if scope["type"] == "http" and scope["path"] != _MCP:
             prefix = root_path()
             for name, value in () if prefix else scope["headers"]:
                 if name == _FORWARDED:

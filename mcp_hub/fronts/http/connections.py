@@ -7,7 +7,7 @@ below the application, and closes the connection. Only this subclass of uvicorn'
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
@@ -180,36 +180,33 @@ class Bounded(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Checks the head's size before uvicorn reads it, and keeps for later what is too many requests at once."""
         self._unset_keepalive_if_required()
+        is_much = self.pipeline or self.flow.behind or data.count(_VERSION) > _PIPELINED
+        for part in self._parts(data) if is_much else (data,):
+            if self._part is None:
+                self._enter("head")
+            self._overhead += len(part)
+            try:
+                self._feed(part)
+            except httptools.HttpParserError as error:
+                if not isinstance(error.__context__, _Refused):
+                    self.refuse(400, "malformed_request", "this is not an HTTP/1.1 request")
+            else:
+                if self._overhead > self.limits.max_headers:
+                    self._refuse_head()
+
+    def _parts(self, data: bytes) -> Iterator[bytes]:
+        """Parts of what has come, one after the other as it is parsed, until enough requests wait."""
         if self.flow.behind:
             self.flow.behind += data
-        elif self.pipeline or data.count(_VERSION) > _PIPELINED:
-            self._parse_some(data)
-        else:
-            self._parse(data)
-
-    def _parse_some(self, data: bytes) -> None:
-        """Parses requests until too many wait."""
+            return
         while data and not self.transport.is_closing():
             if len(self.pipeline) >= _PIPELINED:
                 self.flow.behind = data
                 self.flow.pause_reading()
                 return
             end = _end_of_requests(data, _PIPELINED - len(self.pipeline))
-            self._parse(data[:end])
+            yield data[:end]
             data = data[end:]
-
-    def _parse(self, data: bytes) -> None:
-        if self._part is None:
-            self._enter("head")
-        self._overhead += len(data)
-        try:
-            self._feed(data)
-        except httptools.HttpParserError as error:
-            if not isinstance(error.__context__, _Refused):
-                self.refuse(400, "malformed_request", "this is not an HTTP/1.1 request")
-            return
-        if self._overhead > self.limits.max_headers:
-            self._refuse_head()
 
     def _enter(self, part: _Part | None) -> None:
         self._part, self._overhead = part, 0

@@ -75,8 +75,26 @@ HOLD = """{
 }"""
 FINDINGS = """axe.run({resultTypes: ['violations']}).then((found) => found.violations.map((one) =>
     ({id: one.id, impact: one.impact, nodes: one.nodes.slice(0, 3).map((node) => node.html)})))"""
-TOO_WIDE = """[...document.querySelectorAll('.screen, .side, .screen > *, .two > *')].filter((one) => one.scrollWidth
-    > one.clientWidth + 2 || one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.className)"""
+TOO_WIDE = """[document.documentElement,
+    ...document.querySelectorAll('.screen, .side, .screen > *, .two > *, .table, .tbody')]
+    .filter((one) => one.scrollWidth > one.clientWidth + 2
+        || one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.className)"""
+PALE = """(() => {
+    const parts = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+    const light = (text) => parts(text).slice(0, 3).map((one) => one / 255)
+        .map((one) => (one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+    const ground = (one) => {
+        while (one && parts(getComputedStyle(one).backgroundColor)[3] === 0) one = one.parentElement;
+        return light(getComputedStyle(one ?? document.body).backgroundColor); };
+    return [...document.querySelectorAll('#app *')].filter((one) => one.offsetParent).flatMap((one) => {
+        const style = getComputedStyle(one);
+        if (style.borderBottomStyle === 'none' || !parseFloat(style.borderBottomWidth)) return [];
+        const [a, b] = [light(style.borderBottomColor), ground(one.parentElement)].sort((x, y) => y - x);
+        return (a + 0.05) / (b + 0.05) < 3 ? [`${one.tagName} ${one.className}`] : [];
+    });
+})()"""
+"""Borders with a contrast below 3 to what is around them (WCAG 1.4.11)."""
 EXEC = "import os, sys; a, b, *argv = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(argv[0], argv)"
 """Puts the ends of the pipes where the browser looks for them, above any number that they may have now."""
 POLL = 0.05

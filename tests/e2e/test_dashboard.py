@@ -16,7 +16,7 @@ import yaml
 
 from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
 from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import BROWSER, FINDINGS, TOO_WIDE, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import BROWSER, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import BOXED, BOXED_RULE, EVERYWHERE, EVIL, HASHES, HOSTILE, OBJECTS
 from tests.e2e.rest_client import RestClient
@@ -33,7 +33,7 @@ MOST_ROWS = 80
 SCREENS = {
     "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "Fix: Install it",
     "#/tools": "Description", "#/tool/a_echo": "What clients see", "#/calls": "Started", "#/stream/{}": "Output so far",
-    "#/server/far": "mcp-hub login far", "#/server/boxed": "Private home",
+    "#/server/far": "mcp-hub login far", "#/server/boxed": "Private home", "#/servers": "Select all",
     "#/search?q=answers%20with%20its%20arguments": "hits", "#/clients": "On the machine of the hub",
     "#/settings": "hub.http.port",
 }  # fmt: skip
@@ -107,7 +107,7 @@ async def test_every_screen_in_both_schemes_and_on_a_phone(page: Page, rest: Res
         await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
         for place, text in SCREENS.items():
             await page.go(place.format(stream), text)
-            assert await page.js(TOO_WIDE) == [], (place, width)
+            assert await page.js(TOO_WIDE) == [] == await page.js(PALE), (place, width, scheme)
         colours.add(await page.js("getComputedStyle(document.body).backgroundColor"))
     assert len(colours) == 2
     await page.ask("Emulation.clearDeviceMetricsOverride")

@@ -10,7 +10,7 @@ from mcp_hub.app.dashboard.approvals import ToolApprovals
 from mcp_hub.app.dashboard.installs import InstallWatch
 from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, check_size
-from mcp_hub.app.dashboard.settings import setting_list
+from mcp_hub.app.dashboard.settings import server_facts, setting_list
 from mcp_hub.app.limits import Current
 from mcp_hub.catalog.pins import label_of, subject_of
 from mcp_hub.codes.servers import SERVERS
@@ -23,6 +23,7 @@ from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ClientInstall,
     ServerDetails,
+    ServerEntry,
     ServerLine,
     SettingList,
     ToolOverride,
@@ -107,6 +108,11 @@ class HubCuration(msgspec.Struct, frozen=True):
         return ServerDetails(
             server, lines, self.logins.is_possible(server), "" if advice is None else advice.fix_of(server)
         )
+
+    async def entry(self, server: str) -> ServerEntry:
+        """The facts about a server. Raises `Problem` 404."""
+        self._check_server(server)
+        return ServerEntry(server, server_facts(self.current.settings, server))
 
     def login(self, server: str) -> Login:
         """A login by a person, to be run. Raises `Problem` 404 and 409."""

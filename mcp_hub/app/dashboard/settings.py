@@ -1,16 +1,23 @@
-"""The effective configuration as a list of keys, with secrets masked: part of the composition root."""
+"""The effective configuration as a list of keys, and the facts about one server, with secrets masked.
+
+Part of the composition root.
+"""
 
 import json
+import re
+import shlex
 from collections.abc import Collection, Iterator
 from typing import Final
 
 from pydantic import SecretStr
 
 from mcp_hub.app.dashboard.overrides import Overrides
+from mcp_hub.config.load.secrets import secret_arguments, secrets_of_url
 from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.masking import MASK, hide_head
-from mcp_hub.protocol.rest.overview import SettingInfo
+from mcp_hub.protocol.rest.overview import ServerFacts, SettingInfo
 
 _SECRET: Final = frozenset({"args", "env", "headers", "fixed", "arguments"})
 """Keys whose values may be secret, whatever they are."""
@@ -18,6 +25,44 @@ _TEXT: Final = 500
 """Characters of a value."""
 _MOST: Final = 5000
 """Keys that are listed."""
+_LINE: Final = 4000
+"""Characters of a command line or URL."""
+_NAMES: Final = 200
+"""Variables or headers that are listed."""
+_LIMITS: Final = ("timeout", "max_duration", "request_timeout", "start_timeout", "idle_stop")
+
+
+def server_facts(settings: Settings, server: str) -> ServerFacts:
+    """The entry of a server with the limits that hold for it. Raises `KeyError`."""
+    entry, general = settings.servers[server], settings.effective(server)
+    limits = {key: value for key in _LIMITS if isinstance(value := getattr(general, key), float | int)}
+    kind, text = _source(entry)
+    return ServerFacts(
+        kind,  # type: ignore[arg-type]  # one of the four
+        hide_head(text, _LINE),
+        [hide_head(name, _TEXT) for name in dict.fromkeys([*entry.env, *entry.pass_env])][:_NAMES],
+        [hide_head(name, _TEXT) for name in (*entry.headers, *(["Authorization"] if entry.bearer else ()))][:_NAMES],
+        hide_head(entry.cwd or "", _LINE),
+        (entry.scope or "shared") if entry.command is not None else "",
+        general.start if entry.command is not None or entry.url is not None else "",
+        limits,
+    )
+
+
+def _source(entry: ServerSettings) -> tuple[str, str]:
+    """The kind of a server and the text that says what it is."""
+    if entry.command is not None:
+        secrets = secret_arguments(entry.args)
+        args = [_without(arg, secrets.get(index, ())) for index, arg in enumerate(entry.args)]
+        return "command", shlex.join([entry.command, *args])
+    if entry.url is not None:
+        return "url", _without(entry.url, secrets_of_url(entry.url))
+    return ("local", entry.local) if entry.local is not None else ("skills", entry.skills or "")
+
+
+def _without(text: str, secrets: Collection[str]) -> str:
+    parts = sorted(secrets, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, parts)), MASK, text) if parts else text
 
 
 def setting_list(settings: Settings, overrides: Overrides) -> list[SettingInfo]:

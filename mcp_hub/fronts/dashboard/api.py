@@ -168,6 +168,7 @@ class DashboardApi:
             "/approvals": {"GET": self._waiting, "POST": self._judge},
             "/overrides": {"POST": self._override},
             "/server": {"GET": self._server},
+            "/entry": {"GET": self._entry},
             "/login": {"POST": self._login},
         }
 
@@ -224,6 +225,10 @@ class DashboardApi:
     async def _server(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
         return answer(await self._curated.server(request.query_params.get("server", "")))
+
+    async def _entry(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        return answer(await self._curated.entry(request.query_params.get("server", "")))
 
     async def _login(self, request: RestRequest) -> None:
         check_operator(request.caller, "A login is that of everybody.")

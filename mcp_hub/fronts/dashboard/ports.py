@@ -14,6 +14,7 @@ from mcp_hub.protocol.rest.overview import (
     LoginEnded,
     LoginNews,
     ServerDetails,
+    ServerEntry,
     SettingList,
     ToolOverride,
     ToolPlace,
@@ -83,6 +84,8 @@ class HubOperator(Protocol):
         """The clients on this machine."""
 
     async def server(self, server: str) -> ServerDetails: ...
+
+    async def entry(self, server: str) -> ServerEntry: ...
 
     def login(self, server: str) -> Login:
         """A login to a remote server, which begins once it is run."""

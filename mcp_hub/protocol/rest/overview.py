@@ -210,6 +210,31 @@ class ServerLine(Struct, omit_defaults=True):
     level: str = ""
 
 
+class ServerFacts(Struct, omit_defaults=True):
+    """The entry of a server as the hub uses it: `text` is its command line, URL, module or folder, secrets masked.
+
+    `variables` are names of environment variables that its process gets, `headers` names that its URL is sent,
+    `limits` the time limits that hold for it, in seconds. `client` is the client that it was imported from.
+    """
+
+    kind: Literal["command", "url", "local", "skills"]
+    text: str
+    variables: list[str] = []
+    headers: list[str] = []
+    folder: str = ""
+    scope: str = ""
+    start: str = ""
+    limits: dict[str, float] = {}
+    client: str = ""
+
+
+class ServerEntry(Struct, omit_defaults=True):
+    """A server in the configuration: what it is."""
+
+    server: str
+    facts: ServerFacts
+
+
 class ServerDetails(Struct, omit_defaults=True):
     """The last lines of and about a server, the newest last, with secrets masked. `login`: people can log in to it.
 

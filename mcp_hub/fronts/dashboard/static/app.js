@@ -1,11 +1,13 @@
 // The frame around all screens: navigation, the state of the connection, keys.
-import { html, render, useEffect, useState } from './lib/ui.js';
+import { html, render, useEffect, useRef, useState } from './lib/ui.js';
 import { takeToken } from './lib/api.js';
 import { parse, useRoute, link } from './lib/router.js';
 import { hubNow, run, useStore } from './lib/store.js';
-import { duration, member } from './lib/format.js';
+import { duration, member, plain } from './lib/format.js';
+import { Docs } from './lib/parts.js';
 import { Login } from './screens/login.js';
 import { Overview, needs } from './screens/overview.js';
+import { Servers } from './screens/servers.js';
 import { Server } from './screens/server.js';
 import { Tools } from './screens/tools.js';
 import { Tool } from './screens/tool.js';
@@ -16,17 +18,25 @@ import { Clients } from './screens/clients.js';
 import { Settings } from './screens/settings.js';
 
 const SCREENS = {
-  overview: ['Overview', Overview], tools: ['Tools', Tools], calls: ['Calls', Calls], search: ['Search', Search],
+  overview: ['Overview', Overview], servers: ['Servers', Servers], tools: ['Tools', Tools], calls: ['Calls', Calls], search: ['Search', Search],
   clients: ['Clients', Clients], settings: ['Settings', Settings],
 };
-const INNER = { server: ['overview', 'Server', Server], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream] };
+const INNER = { server: ['servers', 'Server', Server], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream] };
 
 function Side({ current, store }) {
   const counts = { calls: store.live.length, overview: needs(store).length };
   const shown = Object.entries(SCREENS).filter(([key]) => key !== 'settings' || store.hub.operator);
-  return html`<div class="side">
-    <div class="brand"><img src="dashboard/icon.svg" alt="" /><span>${store.hub.name}</span></div>
-    <nav aria-label="Screens">${shown.map(([key, [title]]) => html`
+  const [isOpen, open] = useState(false);
+  const button = useRef(null);
+  const close = (event) => {
+    if (event.key !== 'Escape' || !isOpen) return;
+    open(false);
+    button.current.focus();
+  };
+  return html`<div class="side" onKeyDown=${close}>
+    <div class="brand"><img src="dashboard/icon.svg" alt="" /><span>${plain(store.hub.name)}</span></div>
+    <button type="button" class="menu" ref=${button} aria-expanded=${String(isOpen)} aria-controls="nav" onClick=${() => open(!isOpen)}>Menu${counts.overview ? html`<span class="count alert">${counts.overview}<span class="hidden"> need you</span></span>` : null}</button>
+    <nav id="nav" aria-label="Screens" class=${isOpen ? 'open' : ''} onClick=${() => open(false)}>${shown.map(([key, [title]]) => html`
       <a key=${key} href=${link(key)} aria-current=${key === current ? 'page' : undefined}>${title}
         ${counts[key] ? html`<span class="count ${key === 'overview' ? 'alert' : ''}">${counts[key]}<span class="hidden"> ${key === 'overview' ? 'need you' : 'running'}</span></span>` : null}</a>`)}</nav>
     <div class="foot"><${Status} store=${store} /></div></div>`;
@@ -43,8 +53,8 @@ function Status({ store }) {
     <div>version ${hub.version}</div><div>up ${duration(Math.max(hubNow() - hub.started, 0))}</div>
     ${hub.mode === 'read' ? html`<div>read-only</div>` : null}
     ${hub.operator ? null : html`<div>your calls only</div>`}
-    ${hub.profile != null ? html`<div>profile ${hub.profile}</div>` : null}
-    <div><a href="https://github.com/mcp-hub/mcp-hub/blob/main/docs/README.md" target="_blank" rel="noopener noreferrer">Documentation</a></div>`;
+    ${hub.profile != null ? html`<div>profile ${plain(hub.profile)}</div>` : null}
+    <div><${Docs} page="README.md">Documentation<//></div>`;
 }
 
 function App() {

@@ -1,6 +1,6 @@
 // Small parts that several screens have.
-import { html, useState } from './ui.js';
-import { callState, serverState } from './format.js';
+import { html, useLayoutEffect, useRef, useState } from './ui.js';
+import { callState, count, plural, serverState } from './format.js';
 import { attempt, toast } from './store.js';
 
 export const Badge = ({ kind, children }) => html`<span class="badge ${kind}">${children}</span>`;
@@ -8,6 +8,13 @@ export const CallBadge = ({ status }) => { const [kind, text] = callState(status
 export const ServerBadge = ({ server }) => { const [kind, text] = serverState(server); return html`<${Badge} kind=${kind}>${text}<//>`; };
 const LOGIN = ['login_needed', 'login_failed', 'rights_missing'];
 export const isLogin = (server) => LOGIN.includes(server.code);
+const BAD = ['failed', 'incompatible', 'backing_off'];
+export const isBad = (server) => BAD.includes(server.state);
+// Why a server is as it is, or what else is to be said of it.
+export const why = (server) => server.reason ?? (server.warnings?.[0] || (server.sandbox?.refused ? `its sandbox refused ${plural(server.sandbox.refused, 'attempt')}` : ''));
+const DOCS = 'https://github.com/mcp-hub/mcp-hub/blob/main/docs/README.md';
+// A link to a page of the documentation, which opens in a tab of its own.
+export const Docs = ({ page = 'dashboard.md', children = 'Docs' }) => html`<a class="docs" href=${new URL(page, DOCS).href} target="_blank" rel="noopener noreferrer">${children}</a>`;
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
 export function Panel({ title, end, children, className = '' }) {
@@ -63,3 +70,19 @@ export function Select({ label, value, options, onChange }) {
 
 export const Filter = ({ value, onInput, label }) => html`<input type="search" id="filter" aria-label=${label}
   placeholder=${label} value=${value ?? ''} onInput=${(event) => onInput(event.target.value)} />`;
+
+// The rows of a table that are chosen, by key.
+export function useChosen() {
+  const [chosen, put] = useState(new Set());
+  const toggle = (key) => put((old) => { const next = new Set(old); if (!next.delete(key)) next.add(key); return next; });
+  return { chosen, toggle, set: (keys) => put(new Set(keys)) };
+}
+
+// Chooses every row that the filter shows, or none.
+export function PickAll({ keys, chosen, onChange }) {
+  const box = useRef(null), picked = keys.filter((key) => chosen.has(key)).length;
+  const isAll = keys.length > 0 && picked === keys.length;
+  useLayoutEffect(() => { box.current.indeterminate = picked > 0 && !isAll; });
+  return html`<label class="pick"><input type="checkbox" ref=${box} checked=${isAll} disabled=${!keys.length} onChange=${() => onChange(isAll ? [] : keys)} />
+    Select all</label><span class="dim small num">${chosen.size ? `${count(chosen.size)} chosen` : ''}</span>`;
+}

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useState } from '../lib/ui.js';
 import { link, refine } from '../lib/router.js';
 import { CALL_STATES, clock, count, duration, plain } from '../lib/format.js';
 import { hubNow, useStore } from '../lib/store.js';
-import { Bar, CallBadge, Filter, Select } from '../lib/parts.js';
+import { Bar, CallBadge, Filter, Select, Docs } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 
 const TIMES = [['60', 'last minute'], ['300', 'last 5 minutes'], ['3600', 'last hour'], ['86400', 'last day']];
@@ -12,11 +12,11 @@ const serverOf = (call) => call.server || 'hub';
 const COLUMNS = [
   { key: 'at', title: 'Started', width: '112px', cell: (call) => html`<span class="num dim">${clock(call.at)}</span>` },
   { key: 'status', title: 'State', width: '104px', cell: (call) => html`<${CallBadge} status=${call.status} />` },
-  { key: 'name', title: 'Call', width: 'minmax(150px, 1.6fr)', cell: (call) => html`<a href=${link('stream', call.id)}>${plain(call.name)}</a>` },
+  { key: 'name', title: 'Call', width: 'minmax(150px, 1.6fr)', card: 'title', cell: (call) => html`<a href=${link('stream', call.id)}>${plain(call.name)}</a>` },
   { key: 'server', title: 'Server', width: 'minmax(70px, .7fr)', cell: (call) => plain(serverOf(call)) },
   { key: 'client', title: 'Client', width: 'minmax(70px, .8fr)', cell: (call) => html`<span title=${plain(call.principal)}>${plain(call.client || '–')}</span>` },
   { key: 'took', title: 'Took', width: '86px', right: true, cell: (call) => html`<${Took} call=${call} />` },
-  { key: 'message', title: 'Message', width: 'minmax(0, 1.8fr)', cell: (call) => call.total && !call.took
+  { key: 'message', title: 'Message', width: 'minmax(0, 1.8fr)', card: 'whole', cell: (call) => call.total && !call.took
     ? html`<div class="head"><${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} /><span class="dim cut">${plain(call.message ?? '')}</span></div>`
     : html`<span class="dim">${plain(call.message ?? '')}</span>` },
 ];
@@ -46,7 +46,7 @@ export function Calls({ query }) {
     && (!query.state || call.status === query.state) && (!query.tool || call.name === query.tool) && call.at >= since
     && (!words || `${call.name} ${call.id} ${call.message ?? ''} ${call.principal}`.toLowerCase().includes(words)));
   const choice = (key) => (value) => refine({ [key]: value });
-  return html`<div class="screen fixed"><div class="head"><h1>Calls</h1><span class="dim num">${count(rows.length)}${rows.length === all.length ? '' : ` of ${count(all.length)}`}</span></div>
+  return html`<div class="screen fixed"><div class="head"><h1>Calls</h1><${Docs} page="streams.md" /><span class="dim num">${count(rows.length)}${rows.length === all.length ? '' : ` of ${count(all.length)}`}</span></div>
     <div class="filters"><${Filter} label="Filter calls" value=${query.q} onInput=${choice('q')} />
       <${Select} label="Server" value=${query.server} options=${names(all, serverOf)} onChange=${choice('server')} />
       <${Select} label="Tool" value=${query.tool} options=${names(query.server ? all.filter((call) => serverOf(call) === query.server) : all, (call) => call.name)} onChange=${choice('tool')} />

@@ -4,15 +4,15 @@ import { get, root } from '../lib/api.js';
 import { link } from '../lib/router.js';
 import { ago, count, plain } from '../lib/format.js';
 import { hubNow, loadInstalls, useStore } from '../lib/store.js';
-import { Badge, Command, Copy, Empty, Panel } from '../lib/parts.js';
+import { Badge, Command, Copy, Empty, Panel, Docs } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 
 const INSTALLED = { installed: ['ok', 'installed'], lost: ['bad', 'entry lost'], missing: ['off', 'not installed'], unreadable: ['bad', 'file unreadable'] };
 const INSTALLS = [
-  { key: 'title', title: 'Client', width: 'minmax(120px, .7fr)', cell: (one) => plain(one.title) },
+  { key: 'title', title: 'Client', width: 'minmax(120px, .7fr)', card: 'title', cell: (one) => plain(one.title) },
   { key: 'state', title: 'Hub', width: '136px', cell: (one) => { const [kind, text] = INSTALLED[one.state]; return html`<${Badge} kind=${kind}>${text}<//>`; } },
-  { key: 'path', title: 'File', width: 'minmax(0, 1.6fr)', cell: (one) => html`<code class="dim" title=${plain(one.path)}>${plain(one.path)}</code>` },
-  { key: 'command', title: 'Command', width: 'minmax(220px, 1fr)', cell: (one) => (one.command ? html`<code>${one.command}</code>` : html`<span class="dim">by hand: the entry below</span>`) },
+  { key: 'path', title: 'File', width: 'minmax(0, 1.6fr)', card: 'whole', cell: (one) => html`<code class="dim" title=${plain(one.path)}>${plain(one.path)}</code>` },
+  { key: 'command', title: 'Command', width: 'minmax(220px, 1fr)', card: 'whole', cell: (one) => (one.command ? html`<code>${one.command}</code>` : html`<span class="dim">by hand: the entry below</span>`) },
   { key: 'copy', title: '', width: '66px', right: true, cell: (one) => (one.command ? html`<${Copy} text=${one.command} label=${`Copy the command ${one.command}`} />` : null) },
 ];
 
@@ -26,7 +26,7 @@ function Installs({ all }) {
 
 const STATE = { true: ['ok', 'connected'], false: ['off', 'gone'], undefined: ['run', 'by request'] };
 const COLUMNS = [
-  { key: 'name', title: 'Client', width: 'minmax(130px, 1.4fr)', cell: (one) => html`<a href=${link('calls', '', { client: one.name })}>${plain(one.name || 'without a name')}</a> <span class="dim">${plain(one.version)}</span>` },
+  { key: 'name', title: 'Client', width: 'minmax(130px, 1.4fr)', card: 'title', cell: (one) => html`<a href=${link('calls', '', { client: one.name })}>${plain(one.name || 'without a name')}</a> <span class="dim">${plain(one.version)}</span>` },
   { key: 'state', title: 'State', width: '110px', cell: (one) => { const [kind, text] = STATE[one.connected]; return html`<${Badge} kind=${kind}>${text}<//>`; } },
   { key: 'era', title: 'Era', width: '92px', cell: (one) => one.era },
   { key: 'principal', title: 'Principal', width: 'minmax(70px, .8fr)', cell: (one) => plain(one.principal + (one.profile ? ` · ${one.profile}` : '')) },
@@ -58,7 +58,7 @@ export function Clients() {
   }, []);
   const url = new URL('mcp', root).href;
   const entry = JSON.stringify({ mcpServers: { [store.hub.name]: { type: 'http', url } } }, null, 2);
-  return html`<div class="screen"><div class="head"><h1>Clients</h1><span class="dim">since the hub started</span></div>
+  return html`<div class="screen"><div class="head"><h1>Clients</h1><${Docs} page="clients.md" /><span class="dim">since the hub started</span></div>
     <${Panel} title="Seen">${clients?.length ? html`<${Table} label="Clients" className="short" rows=${clients} rowKey=${(one) => `${one.name} ${one.first} ${one.principal}`} columns=${COLUMNS} />`
       : html`<${Empty}>${clients ? 'No client has come yet.' : 'Loading…'}<//>`}<//>
     <${Installs} all=${store.installs} />

@@ -25,8 +25,8 @@ export function Log({ events, after }) {
   const columns = [
     { key: 'seq', title: 'No.', width: '52px', right: true, cell: (event) => event.seq },
     { key: 'ts', title: 'Time', width: '108px', cell: (event) => html`<span class="dim num">${exact(event.ts)}</span>` },
-    { key: 'type', title: 'Event', width: '116px', cell: (event) => html`<button type="button" class="plain" aria-expanded=${open === event.seq} onClick=${() => setOpen(open === event.seq ? null : event.seq)}>${plain(event.type)}</button>` },
-    { key: 'what', title: 'What', width: 'minmax(0, 1fr)', cell: (event) => html`<span class="dim">${plain(summary(event))}</span>` },
+    { key: 'type', title: 'Event', width: '116px', card: 'title', cell: (event) => html`<button type="button" class="plain" aria-expanded=${open === event.seq} onClick=${() => setOpen(open === event.seq ? null : event.seq)}>${plain(event.type)}</button>` },
+    { key: 'what', title: 'What', width: 'minmax(0, 1fr)', card: 'whole', cell: (event) => html`<span class="dim">${plain(summary(event))}</span>` },
     { key: 'from', title: '', width: '76px', right: true, cell: (event) => html`<button type="button" class="plain" onClick=${() => refine({ after: String(event.seq - 1) })} aria-label=${`from here: event ${event.seq} on`}>from here</button>` },
   ];
   return html`<${Panel} title=${plural(events.length, 'event')} className="events" end=${after ? html`<button type="button" onClick=${() => refine({ after: '' })}>from the first one</button>` : null}>

@@ -4,10 +4,8 @@ import { get } from '../lib/api.js';
 import { link } from '../lib/router.js';
 import { count, cut, duration, plain, plural } from '../lib/format.js';
 import { hubNow, loadInstalls, useStore } from '../lib/store.js';
-import { Badge, Bar, CallBadge, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
+import { Badge, Bar, CallBadge, Empty, Docs, isBad, isLogin, Panel, ServerBadge, why } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
-
-const BAD = ['failed', 'incompatible', 'backing_off'];
 
 // Open questions, changed tools, logins, servers with a problem: each with where to go.
 export function needs(store) {
@@ -18,7 +16,7 @@ export function needs(store) {
     found.push({ key: 'approvals', kind: 'warn', tag: 'changed texts', text: `${plural(store.approvals.length, 'text')} changed since they were approved`, href: link('tools', '', { show: 'changed' }) });
   }
   for (const server of store.servers) {
-    if (!BAD.includes(server.state)) continue;
+    if (!isBad(server)) continue;
     found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin(server) ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
   }
   for (const one of store.installs) {
@@ -28,7 +26,7 @@ export function needs(store) {
 }
 
 // Those with a problem first, else in the order of the file.
-const byNeed = (servers) => [...servers.filter((one) => BAD.includes(one.state)), ...servers.filter((one) => !BAD.includes(one.state))];
+const byNeed = (servers) => [...servers.filter(isBad), ...servers.filter((one) => !isBad(one))];
 
 export function Overview() {
   const store = useStore();
@@ -39,7 +37,7 @@ export function Overview() {
   }, []);
   const todo = needs(store);
   const running = store.live.filter((call) => call.status !== 'waiting');
-  return html`<div class="screen"><div class="head"><h1>Overview</h1></div>
+  return html`<div class="screen"><div class="head"><h1>Overview</h1><${Docs} page="dashboard.md" /></div>
     <div class="tiles"><${Servers} servers=${store.servers} /><${Running} live=${store.live} /><${Rate} calls=${store.calls} /><${Saved} version=${store.tools} /></div>
     <div class="two">
       <${Panel} title="Needs you" end=${todo.length ? html`<${Badge} kind="warn">${todo.length}<//>` : null}>
@@ -49,20 +47,19 @@ export function Overview() {
         ${running.length ? html`<ul class="list live">${running.slice(0, 8).map((call) => html`<${Live} key=${call.id} call=${call} />`)}</ul>`
           : html`<${Empty}>No call runs longer than a moment.<//>`}<//>
     </div>
-    <${Panel} title="Servers">
+    <${Panel} title="Servers" end=${html`<a href=${link('servers')}>all servers</a>`}>
       ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${byNeed(store.servers)} rowKey=${(one) => one.server} columns=${COLUMNS} />`
         : html`<${Empty}>There are no servers. Add one to servers.yaml, for example: servers: {time: {command: uvx, args: [mcp-server-time]}}<//>`}<//>
   </div>`;
 }
 
-const why = (one) => one.reason ?? (one.warnings?.[0] || (one.sandbox?.refused ? `its sandbox refused ${plural(one.sandbox.refused, 'attempt')}` : ''));
 const COLUMNS = [
-  { key: 'server', title: 'Server', width: 'minmax(120px, 1.2fr)', cell: (one) => html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` },
+  { key: 'server', title: 'Server', width: 'minmax(120px, 1.2fr)', card: 'title', cell: (one) => html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` },
   { key: 'state', title: 'State', width: '120px', cell: (one) => html`<${ServerBadge} server=${one} />` },
   { key: 'tools', title: 'Tools', width: '60px', right: true, cell: (one) => count(one.offered?.tool ?? 0) },
   { key: 'restarts', title: 'Restarts', width: '70px', right: true, cell: (one) => one.restarts || '' },
   { key: 'software', title: 'Software', width: 'minmax(0, 1fr)', cell: (one) => html`<span class="dim">${plain(one.software ?? '')}</span>` },
-  { key: 'reason', title: 'Why', width: 'minmax(0, 2.4fr)', cell: (one) => html`<span title=${plain(one.reason ?? '')}>${plain(why(one))}</span>` },
+  { key: 'reason', title: 'Why', width: 'minmax(0, 2.4fr)', card: 'whole', cell: (one) => html`<span title=${plain(one.reason ?? '')}>${plain(why(one))}</span>` },
 ];
 
 function Live({ call }) {
@@ -75,7 +72,7 @@ function Live({ call }) {
 function Servers({ servers }) {
   const active = servers.filter((one) => one.state !== 'disabled');
   const ready = active.filter((one) => one.state === 'ready' || one.rests).length;
-  const bad = active.filter((one) => BAD.includes(one.state)).length;
+  const bad = active.filter(isBad).length;
   return html`<section class="panel tile"><h2 class="dim small">Servers</h2><div class="big">${ready} <small>of ${active.length} ready</small></div>
     <div class="small dim">${bad ? `${bad} with a problem` : plural(active.reduce((sum, one) => sum + (one.offered?.tool ?? 0), 0), 'tool')}</div></section>`;
 }

@@ -4,7 +4,7 @@ import { get, segment } from '../lib/api.js';
 import { link, refine } from '../lib/router.js';
 import { count, plain, plural, quoted } from '../lib/format.js';
 import { useStore } from '../lib/store.js';
-import { Command, Empty, Filter, Panel } from '../lib/parts.js';
+import { Command, Empty, Filter, Panel, Docs } from '../lib/parts.js';
 
 const PARTS = [['a', 'accent'], ['b', 'run'], ['c', 'warn'], ['d', 'off'], ['e', 'bad']];
 const part = (at) => PARTS[at % PARTS.length];
@@ -23,7 +23,7 @@ export function Search({ query }) {
   }, [q, version]);
   const best = found?.hits[0]?.score || 1;
   const parts = [...new Set((found?.hits ?? []).flatMap((hit) => Object.keys(hit.parts).filter((name) => hit.parts[name] > 0)))];
-  return html`<div class="screen"><div class="head"><h1>Search</h1><span class="dim">what find_tools answers to a model</span></div>
+  return html`<div class="screen"><div class="head"><h1>Search</h1><${Docs} page="search.md" /><span class="dim">what find_tools answers to a model</span></div>
     <div class="filters"><${Filter} label="What is the tool needed for?" value=${q} onInput=${(text) => refine({ q: text })} /></div>
     ${problem ? html`<p role="alert">${problem}</p>` : null}
     <div class="two">

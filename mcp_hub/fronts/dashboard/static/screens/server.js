@@ -2,9 +2,9 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get, segment } from '../lib/api.js';
 import { link } from '../lib/router.js';
-import { count, exact, plain, plural, quoted } from '../lib/format.js';
+import { count, duration, exact, plain, plural, quoted } from '../lib/format.js';
 import { operates, useStore } from '../lib/store.js';
-import { Command, Confirm, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
+import { Command, Confirm, Docs, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
 import { ServerLogin } from './login_server.js';
 import { Sandbox } from './sandbox.js';
 
@@ -13,22 +13,25 @@ export function Server({ name }) {
   const server = store.servers.find((one) => one.server === name);
   const [tools, setTools] = useState([]);
   const [details, setDetails] = useState(null);
+  const [entry, setEntry] = useState(null);
   useEffect(() => { get(`v1/tokens?server=${segment(name)}`).then((found) => setTools(found.tools), () => setTools([])); }, [name, store.tools]);
   useEffect(() => {
     if (!store.hub.operator) return;
     get(`server?server=${segment(name)}`).then(setDetails, () => setDetails(null));
+    get(`entry?server=${segment(name)}`).then(setEntry, () => setEntry(null));
   }, [name, server]);
   if (!server) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>There is no server of this name any more.<//></div>`;
   const restart = () => ask('POST', `v1/servers/${segment(name)}/restart`, {});
   const lines = details?.lines ?? (server.stderr ?? []).map((text) => ({ text }));
   return html`<div class="screen">
-    <div class="head"><h1>${plain(name)}</h1><${ServerBadge} server=${server} />
+    <div class="head"><h1>${plain(name)}</h1><${ServerBadge} server=${server} /><${Docs} page="supervision.md" />
       <div class="end">${operates() ? html`<${Confirm} onConfirm=${restart} sure="Restart it now" said="The server restarts.">Restart<//>` : null}
         <a class="button" href=${link('calls', '', { server: name })}>Its calls</a></div></div>
-    ${server.reason ? html`<section class="panel"><div class="body"><strong>Why:</strong> ${plain(server.reason)} ${server.code ? html` <span class="tag">${server.code}</span>` : null}
+    ${server.reason ? html`<section class="panel"><div class="body"><strong>Why:</strong> ${plain(server.reason)} ${server.code ? html` <${Docs} page="errors.md"><span class="tag">${server.code}</span><//>` : null}
       ${details?.fix ? html`<p><strong>Fix:</strong> ${plain(details.fix)}</p>` : null}
       ${isLogin(server) ? null : html`<p class="dim small">More, with the steps that were tried:</p><${Command}>${`mcp-hub doctor ${quoted(name)}`}<//>`}</div></section>` : null}
     ${details?.login || isLogin(server) ? html`<${ServerLogin} key=${name} name=${name} needed=${isLogin(server)} />` : null}
+    ${entry ? html`<${Panel} title="What it is"><div class="body"><dl class="facts">${described(entry.facts).map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl></div><//>` : null}
     <div class="two">
       <${Panel} title="State"><div class="body"><dl class="facts">${facts(server).map(([what, value]) => html`<dt>${what}</dt><dd>${value}</dd>`)}</dl>
         <p></p><${Command}>${`mcp-hub restart ${quoted(name)}`}<//></div><//>
@@ -40,6 +43,24 @@ export function Server({ name }) {
     <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${count(tool.tokens.full)} tokens</span></li>`)}</ul>
       ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${server.state === 'ready' ? 'The server offers no tools to you.' : 'Its tools are known once it is ready.'}<//>`}<//>
   </div>`;
+}
+
+const KINDS = { command: 'Command', url: 'URL', local: 'Python functions', skills: 'Folder of skills' };
+const LIMITS = { timeout: 'silence of a call', max_duration: 'a whole call', request_timeout: 'a list', start_timeout: 'a start', idle_stop: 'idle until it sleeps' };
+const names = (list) => list.map((one) => html`<span class="tag">${plain(one)}</span>`);
+
+// The entry in the configuration: names of variables and headers, never their values.
+function described({ kind, text, variables = [], headers = [], folder, scope, start, limits = {}, client }) {
+  return [
+    [KINDS[kind], html`<code>${plain(text)}</code>`],
+    ...(variables.length ? [['Variables', names(variables)]] : []),
+    ...(headers.length ? [['Headers', names(headers)]] : []),
+    ...(folder ? [['Folder', html`<code>${plain(folder)}</code>`]] : []),
+    ...(scope ? [['Scope', html`${scope}${scope === 'shared' ? ': one process for all' : `: a process for each ${scope}`}`]] : []),
+    ...(start ? [['Starts', start === 'lazy' ? 'when it is needed' : 'with the hub']] : []),
+    ['Time limits', Object.entries(limits).map(([key, seconds]) => `${LIMITS[key] ?? key} ${duration(seconds)}`).join(', ') || 'none'],
+    ['Came from', client ? `the client ${plain(client)}` : 'the configuration file'],
+  ];
 }
 
 function facts(server) {

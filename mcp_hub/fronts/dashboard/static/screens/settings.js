@@ -4,13 +4,13 @@ import { ask, get } from '../lib/api.js';
 import { refine } from '../lib/router.js';
 import { count, plain, quoted } from '../lib/format.js';
 import { operates, useStore } from '../lib/store.js';
-import { Command, Confirm, Filter, Select } from '../lib/parts.js';
+import { Command, Confirm, Filter, Select, Docs } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 
 const ORIGINS = [['file', 'file'], ['overrides', 'overrides'], ['default', 'default']];
 const COLUMNS = [
-  { key: 'path', title: 'Key', width: 'minmax(200px, 1fr)', cell: (one) => html`<code>${plain(one.path)}</code>` },
-  { key: 'value', title: 'Value', width: 'minmax(0, 1.4fr)', cell: (one) => html`<code title=${plain(one.value)}>${plain(one.value)}</code>` },
+  { key: 'path', title: 'Key', width: 'minmax(200px, 1fr)', card: 'title', cell: (one) => html`<code>${plain(one.path)}</code>` },
+  { key: 'value', title: 'Value', width: 'minmax(0, 1.4fr)', card: 'whole', cell: (one) => html`<code title=${plain(one.value)}>${plain(one.value)}</code>` },
   { key: 'origin', title: 'From', width: '90px', cell: (one) => html`<span class="tag ${one.origin === 'overrides' ? 'ok' : ''}">${one.origin}</span>` },
 ];
 
@@ -23,7 +23,7 @@ export function Settings({ query }) {
   const words = (query.q ?? '').toLowerCase();
   const rows = (found?.settings ?? []).filter((one) => (!query.origin || one.origin === query.origin) && (!words || `${one.path} ${one.value}`.toLowerCase().includes(words)));
   const reload = async () => { await ask('POST', 'v1/reload', {}); await load(); };
-  return html`<div class="screen fixed"><div class="head"><h1>Settings</h1><span class="dim">hub ${store.hub.version}</span>
+  return html`<div class="screen fixed"><div class="head"><h1>Settings</h1><${Docs} page="configuration.md" /><span class="dim">hub ${store.hub.version}</span>
       <div class="end">${operates() ? html`<${Confirm} onConfirm=${reload} sure="Reload it now" said="The configuration was read again.">Reload the configuration<//>` : null}</div></div>
     ${found ? html`<div class="small dim"><code>${plain(found.file)}</code>${found.overrides ? html` with <code>${plain(found.overrides)}</code>` : null}. Read only: change the file; the hub notices.</div>` : null}
     ${problem ? html`<p role="alert">${problem}</p>` : null}

@@ -1,11 +1,11 @@
 // All tools in one table; what changed since it was approved; what is hidden.
-import { html, useMemo, useState } from '../lib/ui.js';
+import { html, useMemo } from '../lib/ui.js';
 import { ask } from '../lib/api.js';
 import { link, refine } from '../lib/router.js';
 import { ago, count, member, plain, plural, table } from '../lib/format.js';
 import { attempt, hubNow, operates, useStore } from '../lib/store.js';
 import { hints, useTools } from '../lib/tools.js';
-import { Filter, Select } from '../lib/parts.js';
+import { Docs, Filter, PickAll, Select, useChosen } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 import { Changed } from './changed.js';
 
@@ -15,14 +15,14 @@ const SORTS = {
 };
 
 function columns(chosen, toggle) {
-  const box = { key: 'choose', title: '', width: '18px', cell: (tool) => html`<input type="checkbox" aria-label=${`Choose ${plain(tool.name)}`} checked=${chosen.has(tool.name)} onChange=${() => toggle(tool.name)} />` };
+  const box = { key: 'choose', title: '', width: '18px', card: 'corner', cell: (tool) => html`<input type="checkbox" aria-label=${`Choose ${plain(tool.name)}`} checked=${chosen.has(tool.name)} onChange=${() => toggle(tool.name)} />` };
   const others = [
-    { key: 'name', title: 'Tool', width: 'minmax(160px, 1.3fr)', sort: true, cell: (tool) => html`<a href=${link('tool', tool.name)}>${plain(tool.name)}</a>${tool.pinned ? html` <span class="tag ok">pinned</span>` : null}` },
+    { key: 'name', title: 'Tool', width: 'minmax(160px, 1.3fr)', sort: true, card: 'title', cell: (tool) => html`<a href=${link('tool', tool.name)}>${plain(tool.name)}</a>${tool.pinned ? html` <span class="tag ok">pinned</span>` : null}` },
     { key: 'server', title: 'Server', width: 'minmax(80px, .6fr)', sort: true, cell: (tool) => plain(tool.server) },
     { key: 'tokens', title: 'Tokens', width: '70px', right: true, sort: true, cell: (tool) => count(tool.tokens) },
     { key: 'last', title: 'Last used', width: '98px', right: true, sort: true, cell: (tool) => (tool.last ? ago(Math.max(hubNow() - tool.last, 0)) : '–') },
-    { key: 'hints', title: 'Hints', width: '168px', cell: (tool) => hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span>`) },
-    { key: 'about', title: 'Description', width: 'minmax(0, 2fr)', cell: (tool) => html`<span class="dim">${plain(String(tool.definition.description ?? '').slice(0, 300))}</span>` },
+    { key: 'hints', title: 'Hints', width: '168px', card: 'whole', cell: (tool) => hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span>`) },
+    { key: 'about', title: 'Description', width: 'minmax(0, 2fr)', card: 'whole', cell: (tool) => html`<span class="dim">${plain(String(tool.definition.description ?? '').slice(0, 300))}</span>` },
   ];
   return operates() ? [box, ...others] : others;
 }
@@ -30,7 +30,7 @@ function columns(chosen, toggle) {
 export function Tools({ query }) {
   const store = useStore();
   const { tools, overrides, problem, reload } = useTools();
-  const [chosen, setChosen] = useState(new Set());
+  const { chosen, toggle, set: setChosen } = useChosen();
   const last = useMemo(() => {
     const found = new Map();
     for (const call of [...store.live, ...store.calls]) if (!found.has(call.name)) found.set(call.name, call.at);
@@ -42,21 +42,20 @@ export function Tools({ query }) {
     .map((tool) => ({ ...tool, last: last.get(tool.name) }));
   const compare = member(SORTS, sort.replace('-', '')) ?? SORTS.server;
   rows.sort((a, b) => (sort.startsWith('-') ? compare(b, a) : compare(a, b)));
-  const toggle = (name) => setChosen((old) => { const next = new Set(old); if (!next.delete(name)) next.add(name); return next; });
   const write = async (change) => {
     const servers = table();
     for (const tool of all) if (chosen.has(tool.name)) (servers[tool.server] ??= table())[tool.tool] = change;
-    if (await attempt(() => ask('POST', 'overrides', { servers }), `${plural(chosen.size, 'tool')} changed in servers.overrides.yaml.`)) { setChosen(new Set()); reload(); }
+    if (await attempt(() => ask('POST', 'overrides', { servers }), `${plural(chosen.size, 'tool')} changed in servers.overrides.yaml.`)) { setChosen([]); reload(); }
   };
   const servers = [...new Set(all.map((tool) => tool.server))].map((name) => [name, plain(name)]);
   const total = rows.reduce((sum, tool) => sum + tool.tokens, 0);
-  return html`<div class="screen fixed"><div class="head"><h1>Tools</h1><span class="dim num">${tools ? `${plural(rows.length, 'tool')}, ${count(total)} tokens` : ''}</span></div>
+  return html`<div class="screen fixed"><div class="head"><h1>Tools</h1><${Docs} page="profiles.md" /><span class="dim num">${tools ? `${plural(rows.length, 'tool')}, ${count(total)} tokens` : ''}</span></div>
     ${problem ? html`<p role="alert">${problem}</p>` : null}
     <${Changed} isOpen=${query.show === 'changed'} onDone=${reload} />
     <${Hidden} overrides=${overrides} onDone=${reload} />
     <div class="filters"><${Filter} label="Filter tools" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="Server" value=${query.server} options=${servers} onChange=${(server) => refine({ server })} />
-      ${operates() ? html`<span class="dim small">${chosen.size ? `${chosen.size} chosen` : ''}</span>
+      ${operates() ? html`<${PickAll} keys=${rows.map((tool) => tool.name)} chosen=${chosen} onChange=${setChosen} />
         <button type="button" disabled=${!chosen.size} onClick=${() => write({ hide: true })}>Hide</button>
         <button type="button" disabled=${!chosen.size} onClick=${() => write({ pin: true })}>Pin</button>
         <button type="button" disabled=${!chosen.size} onClick=${() => write({ pin: null })}>Unpin</button>` : null}</div>

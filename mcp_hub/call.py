@@ -44,7 +44,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     its result is cut, 0 for never. `partials` is the form in which its client gets partial content as progress
     messages, if it does. `must_read`: it must not reach a tool that is not read-only. `people`
     answer in place of its client, whose working directory is `directory`. `roots_changes` counts the changes of its
-    client's roots, of which its server hears before the call.
+    client's roots, of which its server hears before the call. `shows_paths`: its errors may name files of the hub's
+    machine.
     """
 
     id: CallId
@@ -71,6 +72,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     people: People | None = None
     directory: str | None = None
     roots_changes: int = 0
+    shows_paths: bool = False
 
     def asks_client(self, method: str, params: RawJson) -> bool:
         """Whether a question of the call goes to its client; others are for `people`."""

@@ -4,13 +4,14 @@ A `RpcError` goes to the client as a JSON-RPC error, with its code and data. Cod
 outside -32768…-32000, which JSON-RPC reserves. The others stay inside the hub, or end a command or a start.
 """
 
+import re
 from collections import Counter
 from typing import ClassVar, Final, Self
 
 import msgspec
 
 from mcp_hub.masking import hide_within, shown
-from mcp_hub.types import Cause, JsonObject, RawJson
+from mcp_hub.types import Cause, JsonObject, RawJson, without_paths
 
 
 class HubError(Exception):
@@ -100,6 +101,11 @@ class NotKept(HubError):
 
 class StoreError(HubError):
     """The store cannot do what it was asked to; the message says why."""
+
+    @property
+    def public(self) -> str:
+        """The message for callers: without the place of the store, which is in the log."""
+        return without_paths(re.sub(r"^store /.*?: ", "store: ", str(self)))
 
 
 class Fenced(StoreError):

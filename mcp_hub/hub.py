@@ -41,7 +41,7 @@ from mcp_hub.notices import Notices, Origin
 from mcp_hub.protocol import eras, extensions, questions
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rest.tokens import TokenAccount
-from mcp_hub.protocol.rpc_errors import for_caller
+from mcp_hub.protocol.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.shape import tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.sessions.stored import SessionStore
@@ -140,7 +140,7 @@ class HubPort:
             deadline,
             results_of(self.catalog.rules(profile), client_kind),
             self._starter.truncation(view.shows_output),
-            partial(self.catalog.unlisted, profile),
+            partial(self.catalog.unlisted, profile, shows_paths=session.caller.shows_paths),
             is_settled,
             None if deadline is None else Early(deadline, is_task=False),
             partial(_is_read_only, view),
@@ -320,6 +320,7 @@ class HubPort:
         try:
             await self.subscriptions.add(session, (server, own), uri)
         except RpcError as error:
+            error = error if session.caller.shows_paths else for_others(error)
             raise for_caller(error, session.era, server, session.capabilities) from None
 
     def unsubscribe(self, session: Session, uri: str) -> None:
@@ -390,6 +391,7 @@ def _routed(
         people=people,
         directory=session.caller.directory,
         roots_changes=session.offer.roots_changes,
+        shows_paths=session.caller.shows_paths,
     )
 
 

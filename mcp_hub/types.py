@@ -5,6 +5,7 @@ spliced, never parsed into models and dumped again.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, NewType, Self
@@ -168,6 +169,17 @@ LAST_OUTPUT: Final = ". Last output: "
 """Between the reason of a `Cause` and the last lines of a server's output."""
 LAST_LINE: Final = ", the last is "
 """Between the number of lines that are not messages and the last of them."""
+_LOCAL_PATH: Final = re.compile(
+    r"(?P<url>\b(?!file:)[A-Za-z][\w+.-]{0,15}://[^\s'\"`<>]*)"
+    r"|(?P<quote>['\"`])(?:file://|~)?/[^'\"`\n]*(?P=quote)"
+    r"|~/[^\s'\"`]+"
+    r"|(?:file://|(?<![\w/.]))/(?!/)[^\s/'\"`|,;()\[\]<>]+/[^\s'\"`]*"
+    r"|/(?:home|Users|root|usr|var|etc|opt|tmp|private|mnt|media|srv|run|nix)/[^\s'\"`]*"
+)
+"""An absolute path of two parts or more, one in quotes, one below the home folder; or a URL, which is not one."""
+_WITHHELD_PATH: Final = "…"
+_WITHHELD: Final = "the operator of the hub sees why in `mcp-hub doctor`"
+_WITHHELD_BY_SANDBOX: Final = "its sandbox refused a start; the operator sees why in `mcp-hub doctor`"
 
 LogRule = Literal["hub", "shared", "turns"]
 """Where log messages of a server go that cannot be attributed to a call (`logs` of docs/configuration.md)."""
@@ -231,3 +243,20 @@ def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> st
         return "is still starting"
     said = "is being restarted" if state is UpstreamState.STARTING else "is restarted soon"
     return f"failed {failures} time{'' if failures == 1 else 's'} and {said}" if failures else said
+
+
+def without_paths(text: str) -> str:
+    """The text with `…` in place of each path of this machine, as far as its form shows it; URLs stay."""
+    return _LOCAL_PATH.sub(lambda match: match[0] if match["url"] else _WITHHELD_PATH, text)
+
+
+def reason_for_others(code: str | None, reason: str) -> str:
+    """The reason of a `Cause` for callers who do not operate the hub: without names of files of its machine.
+
+    That of a sandbox names paths and hosts, and is left out as a whole. A path may hold blanks, so that the hub's part
+    of another reason is left out if it names one; in the output of a server the paths alone are.
+    """
+    if (code or "").startswith("sandbox"):
+        return _WITHHELD_BY_SANDBOX
+    head, mark, output = reason.partition(LAST_OUTPUT)
+    return f"{head if without_paths(head) == head else _WITHHELD}{mark}{without_paths(output)}"

@@ -34,6 +34,7 @@ from mcp_hub.events import (
 )
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.questions import action_of
+from mcp_hub.protocol.rpc_errors import for_others
 from mcp_hub.types import RawJson
 
 log = get_logger(__name__)
@@ -143,8 +144,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     @property
     def survives(self) -> bool:
-        is_durable = self.stream is not None and self.stream.is_durable
-        return is_durable and self.resumption is not None and self._ends_by(HubStopping)
+        stream, is_resumable = self.stream, self.resumption is not None
+        return stream is not None and stream.is_durable and is_resumable and self._ends_by(HubStopping)
 
     @property
     def is_overdue(self) -> bool:
@@ -242,8 +243,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     def _beat(self, now: float) -> float:
         """Partial content as a message, or a heartbeat, if that is due; when the next one is."""
-        progress = self._progress
-        said = progress.message(now)
+        said = (progress := self._progress).message(now)
         if said is None and now >= self.times.spoken + _SILENCE:
             said = progress.heartbeat()
             self.times.speak(now)  # also where there is none to send
@@ -348,7 +348,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         except asyncio.CancelledError:
             ending = self.stopping or Cancelled("the hub is stopping")
         except RpcError as error:
-            ending = self.stopping or Failed(error)
+            ending = self.stopping or Failed(error if self.call.shows_paths else for_others(error))
         except Exception:
             log.exception("call_crashed", call_id=self.call.id, upstream=self.call.upstream)
             ending = Failed(RpcError("Internal error of the hub. Its log has the details."))

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.call import Call, Upstream
 from mcp_hub.catalog.definitions import Quarantined
@@ -30,7 +31,16 @@ from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import ClientKind, Kind, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import (
+    ClientKind,
+    Kind,
+    Mode,
+    RawJson,
+    Snapshot,
+    UpstreamState,
+    UpstreamStatus,
+    reason_for_others,
+)
 
 log = get_logger(__name__)
 
@@ -178,14 +188,22 @@ class Catalog:
         self._look()
         return [name for name in self._starting if name in self._rules[profile].servers]
 
-    def unlisted(self, profile: str | None, name: str) -> UpstreamStatus | None:
-        """The profile's server that a name must be of, going by its prefix, if that one has never been listed."""
+    def unlisted(self, profile: str | None, name: str, *, shows_paths: bool = True) -> UpstreamStatus | None:
+        """The profile's server that a name must be of, going by its prefix, if that one has never been listed.
+
+        `shows_paths`: its reason may name files of the hub's machine.
+        """
         prefixes = {server: own.prefix for server, own in self._rules[profile].servers.items() if own.prefix}
         exported, longest = name[:_LONGEST_PREFIX], self._rules[profile].max_name_length
         fit = [(prefix_in(exported, prefix, longest), server) for server, prefix in prefixes.items()]
         length, server = max(fit, default=(0, ""))
         upstream = self._upstreams.get(server) if length else None
-        return upstream.status() if upstream is not None and upstream.snapshot() is None else None
+        if upstream is None or upstream.snapshot() is not None:
+            return None
+        status = upstream.status()
+        if shows_paths or status.reason is None:
+            return status
+        return replace(status, reason=reason_for_others(status.code, status.reason))
 
     async def search(
         self, profile: str | None, query: str, limit: int, server: str | None = None, lists: CallerLists = ()

@@ -69,7 +69,7 @@ class InnerHub:
         self._app = app
         self._hub = app.hub
         self._tasks = tasks
-        self._caller = Caller(profile=profile)
+        self._caller = Caller(profile=profile, is_operator=True)
         self._wait = wait
         self._session_id = new_session_id()
         self._http: HttpFront | None = None

@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.masking import shown
 from mcp_hub.protocol.capabilities import missing
-from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.types import Era, JsonObject, RawJson, reason_for_others, without_paths
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -114,6 +114,23 @@ def for_caller(error: RpcError, era: Era, server: str | None, capabilities: Json
     if error.code in _RESERVED_MODERN:
         return _wrapped(error, server, error.message)
     return error
+
+
+def for_others(error: RpcError) -> RpcError:
+    """An error about a server for callers who do not operate the hub: without names of files of its machine.
+
+    One that the server sent, or that names none, stays as it is.
+    """
+    if error.raw is not None or not isinstance(error, UpstreamLost | UpstreamUnavailable):
+        return error
+    about, message, data = error.about_upstream, error.message, error.data
+    if isinstance(reason := about.get("reason"), str):
+        head, public = message.removesuffix(shown(reason)), reason_for_others(str(about.get("code", "")), reason)
+        said = without_paths(head) if head != message else f'server "{about.get("server", "")}" is not available: '
+        message, data = said + shown(public), {**(data or {}), "upstream": {**about, "reason": public}}
+    else:
+        message = without_paths(message)
+    return error if message == error.message else type(error).restored(message, error.code, data)
 
 
 class _MissingData(msgspec.Struct, rename="camel"):

@@ -32,6 +32,11 @@ class Caller(msgspec.Struct, frozen=True):
         """Whether it operates the whole hub, and sees the calls of every principal: never within a profile."""
         return self.is_operator and self.profile is None
 
+    @property
+    def shows_paths(self) -> bool:
+        """Whether it may read the names of files of the hub's machine: operators, and clients of the hub's user."""
+        return self.operates or self.has_own_hub
+
 
 LOCAL = Caller(is_operator=True)
 

@@ -108,7 +108,8 @@ class OwnTools:
         try:
             answer = await (self._cancel(caller, call) if name == CANCEL else self._wait(caller, call, channel))
         except (StoreError, InvalidParams, EventsGone, Busy) as problem:
-            return Completed.of(f"{name}: {problem}", is_error=True)
+            said = problem.public if isinstance(problem, StoreError) else problem
+            return Completed.of(f"{name}: {said}", is_error=True)
         return _passed_on(caller, call, answer) if isinstance(answer, _Ended) else answer
 
     async def _cancel(self, caller: OwnToolCaller, call: Call) -> Completed:

@@ -45,7 +45,7 @@ def rejoining(streams: StreamPort, id_: CallId, responses: RawObject) -> CallHan
         except UnknownStream:
             raise UnknownState("params.requestState is unknown: it was used, or its call is no longer kept") from None
         except StoreError as problem:
-            raise RpcError(f"the call cannot be continued here: {problem}") from None
+            raise RpcError(f"the call cannot be continued here: {problem.public}") from None
 
     return rejoin
 

@@ -98,7 +98,7 @@ class ReadResult:
         try:
             part = await self._documents.read(principal, id_, offset, size)
         except StoreError as problem:
-            raise RpcError(f"the result cannot be read now: {problem}") from None
+            raise RpcError(f"the result cannot be read now: {problem.public}") from None
         if part is None:
             raise InvalidParams(
                 f"{hide_head(id_, _SHOWN)!r} is not found: it has expired, or never existed. "

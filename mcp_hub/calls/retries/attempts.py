@@ -17,6 +17,7 @@ from mcp_hub.events import Attempt, Completed, Ending, Reset
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.extensions import STREAMS, declares
+from mcp_hub.protocol.rpc_errors import for_others
 
 log = get_logger(__name__)
 
@@ -83,7 +84,8 @@ def _announce(record: Retriable, number: int, error: RpcError, pause: float) -> 
     """Readers hear of the next attempt, and of what they have to discard."""
     reason, call = str(class_of(error)), record.call
     log.info("call_retried", call_id=call.id, upstream=call.upstream, attempt=number, reason=reason)
-    record.send(Attempt(number, reason, round(pause, 3), hide_head(error.message, _DETAIL)))
+    detail = (error if call.shows_paths else for_others(error)).message
+    record.send(Attempt(number, reason, round(pause, 3), hide_head(detail, _DETAIL)))
     if record.stream is not None and record.stream.content.is_any:
         record.stream.content.reset()
         record.send(Reset(number, reason))

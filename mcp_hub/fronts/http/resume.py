@@ -386,7 +386,8 @@ class Resumption:
 
 def not_now(error: Busy | StoreError) -> ErrorResponse:
     """The reason is short-lived: the client may come back soon."""
-    return ErrorResponse(503, Busy.symbol, str(error), Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])
+    said = error.public if isinstance(error, StoreError) else str(error)
+    return ErrorResponse(503, Busy.symbol, said, Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])
 
 
 def _can_poll(line: ClientStream) -> bool:

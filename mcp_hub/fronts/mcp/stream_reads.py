@@ -56,7 +56,7 @@ def stream_methods(hub: HubPort) -> Mapping[str, Answer]:
         try:
             return await _read(hub, session, _wanted(params))
         except StoreError as problem:
-            raise StoreUnavailable(f"the stream cannot be read: {problem}") from None
+            raise StoreUnavailable(f"the stream cannot be read: {problem.public}") from None
 
     return {READ: read}
 

@@ -83,7 +83,7 @@ def _for_declared(method: str, answer: Answer) -> Answer:
         try:
             return await answer(session, params)
         except StoreError as problem:
-            raise StoreUnavailable(f"the task cannot be read: {problem}") from None
+            raise StoreUnavailable(f"the task cannot be read: {problem.public}") from None
 
     return answered
 

@@ -127,6 +127,7 @@ class Health:
             servers, reload = await own.servers(profile), own.last_reload(profile)
             if not caller.operates:
                 servers = [server.without_output() for server in servers]
+                reload = None if reload is None else reload.without_paths()
             report = HealthReport(status, self._version, own.store, servers, reasons, self.warnings(), reload)
             return Response(msgspec.json.encode(report), code, _HEADERS, "application/json")
         if "application/json" in request.headers.get("accept", ""):

@@ -141,7 +141,7 @@ def problem_for(error: HubError) -> Problem:
         case KeyReused():
             return Problem(422, "idempotency_key_reused", str(error))
         case StoreError():
-            return Problem(503, "store_unavailable", str(error), headers=((b"retry-after", b"%d" % _PATIENCE),))
+            return Problem(503, "store_unavailable", error.public, headers=((b"retry-after", b"%d" % _PATIENCE),))
         case RpcError():
             return Problem(500, "internal_error", str(error), jsonrpc=msgspec.Raw(bytes(error.encoded())))
         case _:

@@ -5,10 +5,9 @@ from typing import Final, Literal, Self
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from mcp_hub.types import LAST_LINE, LAST_OUTPUT, LogFlow
+from mcp_hub.types import LAST_LINE, LAST_OUTPUT, LogFlow, reason_for_others, without_paths
 
 _WITHHELD: Final = "Its output says why. Operators of the hub see it."
-_WITHHELD_BY_SANDBOX: Final = "Its sandbox is why. Operators of the hub see the reason."
 
 
 class UnapprovedInfo(Struct):
@@ -142,16 +141,16 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     sandbox: SandboxInfo | UnsetType = UNSET
 
     def without_output(self) -> Self:
-        """The server without any line that it wrote, and any host that it tried to reach.
+        """The server without any line that it wrote, any host that it tried to reach, and paths of the hub's machine.
 
-        Both may hold what other principals sent to it.
+        Lines and hosts may hold what other principals sent to it.
         """
         second, sandbox = self.second, self.sandbox
         if isinstance(sandbox, SandboxInfo):
             sandbox = sandbox.without_names()
         if isinstance(second, SecondConnection):
             second = replace(second, reason=_withheld(second.reason, second.code))
-        warnings = [text.partition(LAST_LINE)[0] for text in self.warnings]
+        warnings = [without_paths(text.partition(LAST_LINE)[0]) for text in self.warnings]
         reason = _withheld(self.reason, self.code)
         return replace(self, stderr=[], reason=reason, warnings=warnings, second=second, sandbox=sandbox)
 
@@ -159,9 +158,8 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
 def _withheld(reason: str | UnsetType, code: str | UnsetType) -> str | UnsetType:
     if not isinstance(reason, str):
         return reason
-    if isinstance(code, str) and code.startswith("sandbox"):
-        return _WITHHELD_BY_SANDBOX
-    return _WITHHELD if LAST_OUTPUT in reason else reason
+    public = reason_for_others(code if isinstance(code, str) else None, reason)
+    return _WITHHELD if LAST_OUTPUT in public else public
 
 
 class UnmatchedInfo(Struct, frozen=True):
@@ -194,6 +192,10 @@ class LastReload(Struct):
     at: str
     applied: bool
     findings: list[str]
+
+    def without_paths(self) -> Self:
+        """The outcome without paths of the hub's machine."""
+        return replace(self, findings=[without_paths(text) for text in self.findings])
 
 
 class RestartAnswer(Struct):

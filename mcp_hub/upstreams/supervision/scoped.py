@@ -209,7 +209,7 @@ class Scoped(Divided):
         try:
             is_here = await holder.hold(session)
         except StoreError as problem:
-            raise UpstreamUnavailable(f'server "{self.name}" was not called: {problem}') from None
+            raise UpstreamUnavailable(f'server "{self.name}" was not called: {problem.public}') from None
         if not is_here:
             said = f'server "{self.name}" has its process for this session at another replica of the hub '
             said += "(scope: session). Use a balancer with sticky sessions for its clients."

@@ -104,6 +104,52 @@ async def test_names_in_a_sandbox_are_for_operators(peer: DashboardPeer, tmp_pat
     assert series(peer, "elsewhere") == [] and series(peer, "narrow") == series(peer)
 
 
+CRASHES_LATER = """
+import json, os, sys
+mark = os.path.join(os.environ["HOME"], "mark")
+if os.path.exists(mark):
+    open(os.environ["NEEDED"]).close()
+open(mark, "w").close()
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        info = {"name": "s", "version": "1"}
+        known = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+        tools = [{"name": "t", "inputSchema": {"type": "object"}}]
+        answers = {"initialize": {"result": known}, "tools/list": {"result": {"tools": tools}}}
+        answer = answers.get(message["method"], {"error": {"code": -32601, "message": "unknown"}})
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+async def test_reasons_name_paths_to_operators_alone(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(CRASHES_LATER)
+    canary = tmp_path / "canary file"
+    canary.touch()
+    servers = {
+        "once": boxed(
+            tmp_path, args=["-S", str(tmp_path / "server.py")], env={"NEEDED": str(canary)}, sandbox={"write": []}
+        ),
+        "gone": {"command": str(canary / "prog")}, "texts": {"skills": str(canary / "skills")},
+        "never": boxed(tmp_path, args=["-c", f"open({str(canary)!r})"], sandbox="on"),
+    }  # fmt: skip
+    async with dashboard_hub(tmp_path, tokens=True, prefix="always", servers=servers) as peer:
+        await ended(peer)
+        await peer.ask("POST", "/v1/servers/once/restart", {}, token=OPERATOR)
+        await ended(peer)
+        calls = [("POST", f"/v1/tools/{name}/call", {"arguments": {}}) for name in ("once_t", "never_t", "gone_t")]
+        states = [
+            ("GET", place, None) for place in ("/v1/servers", "/v1/servers/once", "/api/state", "/readyz?verbose")
+        ]
+        for method, place, body in [*calls, *states]:
+            for token in (OPERATOR, ALICE):
+                seen = (await peer.ask(method, place, body, token=token)).body
+                assert (b"canary file" in seen) is (token == OPERATOR), (place, seen)
+                assert b"command_not_found" in seen or b"sandbox_refused" in seen, (place, seen)
+                if token == ALICE:
+                    assert str(tmp_path).encode() not in seen and b"the operator" in seen, (place, seen)
+
+
 async def test_texts_of_the_server_are_bounded_escaped_and_masked(peer: DashboardPeer) -> None:
     learn(["a-secret-of-this-hub"])
     note = peer.app.operations.applier.sources.sandboxes["boxed"].refusals.note

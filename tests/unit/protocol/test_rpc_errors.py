@@ -6,9 +6,18 @@ import msgspec
 import pytest
 
 from mcp_hub import masking
-from mcp_hub.errors import Busy, EventsGone, RpcError, UnknownEntry, UnknownStream, UpstreamLost
-from mcp_hub.protocol.rpc_errors import for_caller, from_wire, url_elicitations
-from mcp_hub.types import Era, JsonObject
+from mcp_hub.errors import (
+    Busy,
+    EventsGone,
+    RpcError,
+    StoreError,
+    UnknownEntry,
+    UnknownStream,
+    UpstreamLost,
+    UpstreamUnavailable,
+)
+from mcp_hub.protocol.rpc_errors import for_caller, for_others, from_wire, url_elicitations
+from mcp_hub.types import LAST_OUTPUT, Era, JsonObject, without_paths
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
@@ -161,3 +170,39 @@ def test_hub_codes_are_outside_of_what_json_rpc_reserves() -> None:
         assert not -32768 <= kind.code <= -32000
     data = {"code": "busy", "n": 1}
     assert json.loads(bytes(Busy("b", data={"n": 1}).encoded())) == {"code": 1004, "message": "b", "data": data}
+
+
+@pytest.mark.parametrize(
+    ("text", "public"),
+    [
+        ("cannot open /home/ann/x: no", "cannot open … no"),
+        ("File \"/opt/a b/x.py\", line 3, in y: '/srv/k'", "File …, line 3, in y: …"),
+        ("-I/home/ann/x and ~/.ssh/id, file:///root/k", "-I… and … …"),
+        ("ENOENT:/data/k (/var/x/y)", "ENOENT:… (…"),
+        ("https://h.example:8443/mcp/v1?x=/a and http://[::1]/a/b", "https://h.example:8443/mcp/v1?x=/a and http://[::1]/a/b"),
+        ("text/html, and/or GET /mcp ../x/y a//b", "text/html, and/or GET /mcp ../x/y a//b"),
+        ("/" * 50_000 + "'/" * 50_000 + "a.b-" * 50_000, None),
+    ],
+)  # fmt: skip
+def test_paths_of_this_machine_are_left_out_and_urls_stay(text: str, public: str | None) -> None:
+    assert public is None or without_paths(text) == public
+    without_paths(text)
+
+
+def test_reason_for_others_names_no_path_and_keeps_what_a_program_needs() -> None:
+    rows = {
+        ("sandbox_rule", "sandbox: read: ~ is x"): "its sandbox refused a start",
+        ("cannot_start", "cannot start /home/a b/c: no"): "the operator of the hub sees why",
+        ("start_crashed", f"KeyError: 'K'{LAST_OUTPUT}File '/a/b.py' | K"): f"KeyError: 'K'{LAST_OUTPUT}File … | K",
+    }  # fmt: skip
+    for (code, reason), public in rows.items():
+        about = {"server": "s", "state": "failed", "reason": reason, "code": code}
+        error = for_others(UpstreamUnavailable(f'server "s" has failed: {reason}', data={"upstream": about}))
+        shown = error.about_upstream["reason"]
+        assert shown.startswith(public) and error.message == f'server "s" has failed: {shown}'
+        assert type(error) is UpstreamUnavailable and error.about_upstream["code"] == code
+    lost = for_others(UpstreamLost('server "s" lost its connection: it read /home/ann/x', data={"outcome": "unknown"}))
+    assert (lost.message, lost.is_outcome_unknown) == ('server "s" lost its connection: it read …', True)
+    sent = RpcError("/home/ann/x", raw=b'{"code":1,"message":"/home/ann/x"}')
+    assert for_others(sent) is sent
+    assert StoreError("store /home/a b/x.db: is full").public == "store: is full"

@@ -268,7 +268,13 @@ def _sandbox(sandbox: "ServerSandbox | None", state: SandboxState | None) -> San
         traffic=TrafficInfo(traffic.connections, traffic.open, traffic.sent, traffic.received)
         if rule.net == "hosts"
         else UNSET,
+        lists={key: [*entries] for key, entries in sandbox.entries.items() if _is_whole(entries)},
     )
+
+
+def _is_whole(entries: Sequence[str]) -> bool:
+    """Whether a list can be shown as it is."""
+    return len(entries) <= _MOST and all(_safe(entry) == entry and entry.isprintable() for entry in entries)
 
 
 def _listed(paths: Sequence[str]) -> list[str]:

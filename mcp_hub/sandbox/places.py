@@ -38,7 +38,7 @@ DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "rand
 SHARED_MEMORY: Final = "/dev/shm"
 _CHANGED_BY_THE_SYSTEM: Final = (
     *(*SYSTEM, *_SYSTEM_OF_MACOS, "/etc", "/boot", "/dev", "/run", "/sys", "/nix", "/gnu", "/Applications"),
-    *("/var/lib", "/var/spool", "/var/cache", "/private/var/db", "/private/var/at"),
+    *("/var/lib", "/var/run", "/var/spool", "/var/cache", "/private/var/db", "/private/var/at"),
 )
 """Folders that no argument opens for writing, which uid 0 could."""
 _PROGRAMS: Final = """
@@ -82,6 +82,15 @@ _CLOSED_SOCKETS: Final = frozenset(
     """.split()
 )
 """Names of sockets that start programs outside, so that the rest of a rule would mean nothing."""
+_OF_ALL: Final = frozenset(
+    """
+    /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /run/user /sbin /srv /sys /tmp /usr /var
+    /var/cache /var/lib /var/log /var/run /var/tmp
+    """.split()
+)
+"""Folders that all programs share."""
+_LOOKED_AT: Final = 20_000
+"""Entries below a folder among which files with secret names are looked for."""
 BROAD: Final = (".local", ".local/share", ".local/lib", ".config", ".cache", "Library", "Documents", "bin")
 """Below the home folder: never taken as the folder of an installation."""
 
@@ -285,6 +294,21 @@ def why_too_broad(path: str, home: str, hub: Iterable[str]) -> str | None:
         if is_inside(folder, path) or is_inside(path, folder):
             return f"the hub keeps its own files in {folder}"
     return None
+
+
+def why_shared(path: str, home: str) -> str | None:
+    """Why a path is not proposed though a rule may open it: a folder of many programs; None if it may be."""
+    path = usual_path(path, home)
+    if path in _OF_ALL:
+        return "all programs share this folder"
+    if path in {os.path.join(home, name) for name in BROAD}:
+        return "many programs keep their files in this folder"
+    return None
+
+
+def secret_at(path: str, home: str) -> str | None:
+    """As `secret_of`, and a file with a secret name below a folder, among its first entries. May take a moment."""
+    return secret_of(path, home) or secret_file_in(path, _LOOKED_AT)
 
 
 def why_closed(socket: str) -> str | None:

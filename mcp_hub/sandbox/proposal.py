@@ -19,7 +19,7 @@ from mcp_hub.sandbox import paths
 from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
 from mcp_hub.sandbox.learning import Learning, Sighting
 from mcp_hub.sandbox.network.interface import is_literal
-from mcp_hub.sandbox.places import BROAD, ancestors, is_inside, programs_at, secret_file_in, secret_of, why_too_broad
+from mcp_hub.sandbox.places import ancestors, is_inside, programs_at, secret_at, why_shared, why_too_broad
 from mcp_hub.sandbox.rules import Subject
 
 MOST: Final = 48
@@ -29,16 +29,7 @@ _ENTRIES: Final = 3
 _ENTRIES_NEAR_HOME: Final = 8
 """Entries for a folder right below the home folder, or one of the first two levels of the system."""
 _ENTRIES_IF_MANY: Final = 2
-_LOOKED_AT: Final = 20_000
-"""Entries below a folder among which files with secret names are looked for."""
 _GLOBS: Final = frozenset("*?[")
-_OF_ALL: Final = frozenset(
-    """
-    /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /run/user /sbin /srv /sys /tmp /usr /var
-    /var/cache /var/lib /var/log /var/run /var/tmp
-    """.split()
-)
-"""Folders that all programs share."""
 _KERNEL: Final = ("/dev", "/proc", "/sys")
 
 
@@ -80,13 +71,9 @@ class _Places:
             return "its name cannot stand in a rule"
         if any(is_inside(path, folder) for folder in _KERNEL):
             return "it is a device, or belongs to the kernel"
-        if path in _OF_ALL:
-            return "all programs share this folder"
-        if (reason := why_too_broad(path, self.home, self._hub)) is not None:
+        if (reason := why_too_broad(path, self.home, self._hub) or why_shared(path, self.home)) is not None:
             return reason
-        if path in {os.path.join(self.home, name) for name in BROAD}:
-            return "many programs keep their files in this folder"
-        if (secret := secret_of(path, self.home) or self._secret_in(path)) is not None:
+        if (secret := self._secret_in(path)) is not None:
             return f"{secret} is secret"
         if any(is_inside(file, path) for file in self._own_files) and (writes or os.path.isdir(path)):
             return "the hub's configuration or program is in it"
@@ -95,9 +82,9 @@ class _Places:
         return None
 
     def _secret_in(self, path: str) -> str | None:
-        """A secret below a folder: one that the run has met, or a file with the name of one among the first entries."""
+        """A secret that a path is, is in, or contains; one that the run has met among them."""
         if path not in self._inner_secrets:
-            self._inner_secrets[path] = self._above.get(path) or secret_file_in(path, _LOOKED_AT)
+            self._inner_secrets[path] = self._above.get(path) or secret_at(path, self.home)
         return self._inner_secrets[path]
 
     def entries(self, folder: str) -> int:

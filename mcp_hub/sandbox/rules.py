@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, Literal
 
 import msgspec
@@ -21,9 +22,11 @@ from mcp_hub.sandbox.places import (
     is_inside,
     leads_through,
     programs_at,
+    secret_at,
     secret_of,
     system_paths,
     why_closed,
+    why_shared,
     why_too_broad,
 )
 
@@ -89,26 +92,39 @@ FileKey = Literal["read", "write"]
 class ResolvedRule(msgspec.Struct, frozen=True):
     """A confinement, and remarks about the rule: paths that do not exist, and arguments that open nothing.
 
-    `unnamed` has what `read` and `write` open where the rule does not have them: a list would have to repeat it.
+    `entries` has the lists `read` and `write` of the rule; where it lacks one, what the key opens without a list, which
+    one would have to repeat.
     """
 
     confinement: Confinement
     remarks: tuple[str, ...] = ()
     around: Surroundings = Surroundings(os.sep)
-    unnamed: Mapping[str, tuple[str, ...]] = {}
+    entries: Mapping[str, tuple[str, ...]] = {}
 
-    def advice(self, key: FileKey, path: str) -> str:
-        """A sentence about a path that `key` does not open: what to write, or why not to."""
+    def line(self, key: FileKey, path: str) -> str:
+        """The line of the rule that opens a path, too."""
+        return listed(key, (*self.entries.get(key, ()), path))
+
+    def why_not(self, key: FileKey, path: str) -> str | None:
+        """A sentence why no line is proposed for a path; None if one is. May look through a folder."""
         home = os.path.realpath(self.around.home)
         if (reason := why_too_broad(path, home, map(os.path.realpath, self.around.hub))) is not None:
             return f"No rule opens it: {reason}."
-        if (secret := secret_of(path, home)) is not None:
-            return f"{secret} is secret: ask why the server needs it. Only its name under {key} opens it."
-        if not is_literal(path):
-            return "Its name cannot stand in a rule."
-        if key not in self.unnamed:
-            return f"If it may, add {quoted(path)} to {key} of its sandbox."
-        return f"If it may, set {key}: [{', '.join(map(quoted, (*self.unnamed[key], path)))}] in its sandbox."
+        if (reason := why_shared(path, home)) is not None:
+            return f"There is no line to add: {reason}. Name what the server needs in it."
+        if (secret := secret_at(path, home)) is not None:
+            return f"{on_one_line(secret)} is secret: ask why the server needs it. Only its name under {key} opens it."
+        return None if is_literal(path) else "Its name cannot stand in a rule."
+
+    def advice(self, key: FileKey, path: str) -> str:
+        """A sentence about a path that `key` does not open: what to write, or why not to."""
+        return self.why_not(key, path) or f"If it may, set {self.line(key, path)} in its sandbox."
+
+    def advice_for_program(self, program: str) -> str:
+        """As `advice`, to read a program: its folder, or itself where the folder holds more."""
+        real = os.path.realpath(program)
+        folder = os.path.dirname(real)
+        return self.advice("read", folder if self.why_not("read", folder) is None else real)
 
 
 def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
@@ -128,13 +144,40 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
         variables={**resolver.variables, **private.variables(), **hosts},
         removed=_NO_PROXY if rule.net == "hosts" else (),
     )
+    resolved = ResolvedRule(confinement, (), subject.around, resolver.entries)
     if confinement.allows(os.path.realpath(subject.program)) is None:
-        raise RuleError("command", f"the sandbox hides the program {subject.program}. Add its folder to read.")
+        advice = resolved.advice_for_program(subject.program)
+        raise RuleError("command", f"the sandbox hides the program {subject.program}. {advice}")
     hidden = paths.hidden_interpreter(subject.program, subject.env, lambda real: confinement.allows(real) is not None)
     if hidden is not None:
-        message = f"the sandbox hides {hidden}, the interpreter of {subject.program}. Add its folder to read."
-        raise RuleError("command", message)
-    return ResolvedRule(confinement, tuple(resolver.remarks), subject.around, resolver.unnamed)
+        advice = resolved.advice_for_program(hidden)
+        raise RuleError("command", f"the sandbox hides {hidden}, the interpreter of {subject.program}. {advice}")
+    return msgspec.structs.replace(resolved, remarks=tuple(remark(resolved) for remark in resolver.remarks))
+
+
+def listed(key: str, entries: Iterable[str]) -> str:
+    """A key of a rule with its list, as a person writes it."""
+    return f"{key}: [{', '.join(map(quoted, entries))}]"
+
+
+_Remark = Callable[[ResolvedRule], str]
+"""A remark, once all entries of the rule are known."""
+
+
+def _plain(text: str) -> _Remark:
+    return lambda rule: text
+
+
+def _opening(text: str, key: FileKey, path: str) -> _Remark:
+    """A remark with the line that opens a path."""
+    if not is_literal(path):
+        return _plain(f"{text}. Its name cannot stand in a rule.")
+    return lambda rule: f"{text}. To open it, set {rule.line(key, path)}."
+
+
+def _closing(text: str, path: str) -> _Remark:
+    """A remark with the line that closes a path for writing."""
+    return lambda rule: f"{text}. To close it, set {listed('write', (e for e in rule.entries['write'] if e != path))}."
 
 
 def _with_indexes(hosts: Sequence[HostRule], subject: Subject, private: PrivateHome) -> tuple[HostRule, ...]:
@@ -154,16 +197,16 @@ class _Resolver:
         folders = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
         self._writable = [*folders, *map(os.path.realpath, folders)]
         self._only_readable: list[str] = []
-        self.remarks: list[str] = []
+        self.remarks: list[_Remark] = []
         self.variables: dict[str, str] = {}
-        self.unnamed: dict[str, tuple[str, ...]] = {}
+        self.entries: dict[str, tuple[str, ...]] = {"read": rule.read or (), "write": rule.write or ()}
 
     def grants(self) -> list[PathRight]:
         """Each path once; those inside of another with the same rights are left out."""
         private = dict.fromkeys(map(os.path.realpath, self._writable))
         if self._rule.write is None:
-            self.unnamed["write"] = tuple(self._changeable())
-        self._write(self.unnamed.get("write", ()) if self._rule.write is None else self._named("write"))
+            self.entries["write"] = tuple(self._changeable())
+        self._write(self.entries["write"] if self._rule.write is None else self._named("write"))
         readable = [*map(os.path.realpath, self._closed_in(self._named("read"))), *system_paths(), *self._usual()]
         grants = [PathRight(path, READ | WRITE, is_needed=True) for path in private]
         grants.append(PathRight(os.path.realpath(self._private.settings), READ, is_needed=True))
@@ -198,10 +241,10 @@ class _Resolver:
             if self._is_writable(path):
                 raise RuleError("sockets", f"{text}: the server may write there, and put another one in its place")
             if not os.path.exists(path):
-                self.remarks.append(f"sockets: {text} does not exist")
+                self.remarks.append(_plain(f"sockets: {text} does not exist"))
             yield os.path.realpath(path)
 
-    def _named(self, key: str) -> Iterator[str]:
+    def _named(self, key: FileKey) -> Iterator[str]:
         """The paths of `read` or `write`."""
         for text in getattr(self._rule, key) or ():
             path = self._expanded(text)
@@ -209,21 +252,35 @@ class _Resolver:
             if (reason := why_too_broad(real, self._home, self._hub)) is not None:
                 raise RuleError(key, f"{text} cannot be opened: {reason}. Name the folders that the server needs.")
             if not os.path.lexists(path):
-                self.remarks.append(f"{key}: {text} does not exist, and is not made")
+                self.remarks.append(_plain(f"{key}: {text} does not exist, and is not made"))
                 continue
-            if (secret := self._secret_behind(path, real)) is not None:
-                reason = f"since it leads to {on_one_line(real)} by a link, and {secret} is secret"
-                self.remarks.append(f"{key}: {text} stays closed, {reason}. To open it, name that path.")
+            if (reason := self._why_behind(key, path, real)) is not None:
+                said = f"{key}: {text} stays closed, since it leads to {on_one_line(real)} by a link, and {reason}"
+                self.remarks.append(_plain(f"{said}. To open it, name that path."))
                 continue
             yield path
 
-    def _secret_behind(self, path: str, real: str) -> str | None:
-        """The secret place that a path leads to by links without naming it: another server may have put them there."""
+    def _why_behind(self, key: FileKey, path: str, real: str) -> str | None:
+        """Why a path stays closed that leads to a place by links without naming it; None if it does not.
+
+        Another server may have put the links there. For writing these are places with programs, too.
+        """
         home = self._subject.around.home
         written = self._home + path[len(home) :] if is_inside(path, home) else path
-        if written == real or secret_of(written, self._home) is not None:
+        if written == real:
             return None
-        return secret_of(real, self._home)
+        if (secret := secret_of(real, self._home)) is not None and secret_of(written, self._home) is None:
+            return f"{secret} is secret"
+        if key == "read" or programs_at(written, self._home, self._programs) is not None:
+            return None
+        place = programs_at(real, self._home, self._programs)
+        return None if place is None else f"{place} has programs or settings of others"
+
+    @cached_property
+    def _programs(self) -> list[str]:
+        """Folders with programs, besides those of the system and of the home folder."""
+        subject = self._subject
+        return [*paths.installations(subject.program, subject.env, self._home), *_OF_THE_HUB]
 
     def _arguments(self) -> Iterator[str]:
         """The existing paths among the arguments. A path inside of another one is not looked at."""
@@ -236,28 +293,26 @@ class _Resolver:
             if (reason := why_too_broad(real, self._home, self._hub)) is not None:
                 raise RuleError("args", f"the argument {path} cannot be opened: {reason}. Name folders with write.")
             if (secret := secret_of(real, self._home)) is not None:
-                self.remarks.append(f"args: {path} stays closed, since {secret} is secret. To open it, add it to read.")
+                self.remarks.append(_opening(f"args: {path} stays closed, since {secret} is secret", "read", path))
                 continue
             chosen += (path, real)
             yield path
 
     def _changeable(self) -> Iterator[str]:
         """The paths among the arguments without programs of the user or the system; the others are only read."""
-        subject = self._subject
-        folders = [*paths.installations(subject.program, subject.env, self._home), *_OF_THE_HUB]
         for path in self._arguments():
-            place = programs_at(os.path.realpath(path), self._home, folders)
+            place = programs_at(os.path.realpath(path), self._home, self._programs)
             if place is None:
                 yield path
-                inner = next((folder for folder in folders if is_inside(folder, os.path.realpath(path))), None)
+                inner = next((folder for folder in self._programs if is_inside(folder, os.path.realpath(path))), None)
                 if inner is not None:
                     reason = f"{inner} is in it, from which the hub may start programs of other servers"
-                    self.remarks.append(f"args: {path} can be written, and {reason}. To close it, set write.")
+                    self.remarks.append(_closing(f"args: {path} can be written, and {reason}", path))
                 continue
             self._only_readable.append(path)
             if os.access(path, os.W_OK):
-                reason = f"since {place} has programs or settings of others. To open it, add it to write."
-                self.remarks.append(f"args: {path} stays closed for writing, {reason}")
+                reason = f"since {place} has programs or settings of others"
+                self.remarks.append(_opening(f"args: {path} stays closed for writing, {reason}", "write", path))
 
     def _usual(self) -> Iterator[str]:
         """Paths that this command needs, and its folder unless `read` says otherwise; without links."""
@@ -271,7 +326,7 @@ class _Resolver:
         if self._rule.read is None:
             opened = [] if subject.is_spare else [subject.cwd]
             opened += self._arguments() if self._rule.write is not None else ()
-            self.unnamed["read"] = tuple(path for path in opened if not self._is_closed(os.path.realpath(path)))
+            self.entries["read"] = tuple(path for path in opened if not self._is_closed(os.path.realpath(path)))
             candidates += opened
         candidates += self._only_readable
         candidates += self._private.trusted()

@@ -13,7 +13,6 @@ from anyio.abc import TaskGroup
 
 from mcp_hub.addresses import host_rule
 from mcp_hub.attach.folder import Untrusted
-from mcp_hub.config.findings import quoted
 from mcp_hub.errors import StartFailed
 from mcp_hub.files import encoded
 from mcp_hub.logs import get_logger
@@ -22,8 +21,7 @@ from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import HomeCare, PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, refused_name
-from mcp_hub.sandbox.places import secret_of
-from mcp_hub.sandbox.rules import FileKey, ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
+from mcp_hub.sandbox.rules import FileKey, ResolvedRule, Rule, RuleError, Subject, Surroundings, listed, resolve
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch
 from mcp_hub.types import LAST_OUTPUT, Cause
 
@@ -68,6 +66,12 @@ class ServerSandbox:
     def has_same_rule(self, sandbox: "ServerSandbox") -> bool:
         """Whether it confines each start as that one does."""
         return (self.rule, self._around, self._private) == (sandbox.rule, sandbox._around, sandbox._private)
+
+    @property
+    def entries(self) -> Mapping[str, Sequence[str]]:
+        """The lists of the rule, by key; for `read` and `write` those that a list would have to repeat, once known."""
+        hosts = [entry for host in self.rule.hosts for entry in host.entries]
+        return {**({} if self.latest is None else self.latest.entries), "net": hosts, "sockets": self.rule.sockets}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -158,7 +162,7 @@ class ServerSandbox:
         if self.latest is None or cause.code.startswith("sandbox"):
             return cause
         line = refused_path(cause.reason, self.latest, self.refusals) or self._refused_host()
-        line = line or refused_name(cause.reason, self.rule.net, self.latest.confinement.hosts)
+        line = line or refused_name(cause.reason, self.rule.net, self.latest.confinement.hosts, self.entries["net"])
         return cause if line is None else Cause("sandbox_refused", f"{line} The server: {cause.reason}")
 
     def _refused_host(self) -> str | None:
@@ -168,7 +172,9 @@ class ServerSandbox:
         sentence = f"The sandbox refused {latest.target} ({latest.reason})."
         if not latest.entry:
             return sentence
-        return f"{sentence} If it may, add {quoted(latest.entry)} to {latest.key} of its sandbox."
+        return (
+            f"{sentence} If it may, set {listed(latest.key, (*self.entries[latest.key], latest.entry))} in its sandbox."
+        )
 
 
 class SandboxedStart:
@@ -197,7 +203,7 @@ class SandboxedStart:
         try:
             await self.launch.executed(serve)
         except StepFailed as problem:
-            raise StartFailed(*_cause_of(problem, self._program)) from None
+            raise StartFailed(*_cause_of(problem, self._program, sandbox.latest)) from None
         tasks.start_soon(sandbox.attend)
 
 
@@ -210,17 +216,15 @@ def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str
 def refused_path(text: str, resolved: ResolvedRule, refusals: Refusals) -> str | None:
     """Sentences about the first path of an output that the sandbox refuses, with the line to add; counts it.
 
-    The server has written the path: for a secret place there is no such line.
+    The server has written the path: for a secret place, or what is too broad, there is no such line.
     """
     lines = text.replace(LAST_OUTPUT, "\n").replace(" | ", "\n").splitlines()  # as `with_output` joins them
     for line in lines[-_MOST_LINES:]:
         if not _REFUSED.search(line):
             continue
         for path, key in _refused_in(line, resolved.confinement):
-            if (secret := secret_of(path, os.path.realpath(resolved.around.home))) is not None:
-                refusals.note(key, path, f"{secret} is secret")
-            else:
-                refusals.note(key, path, "the server's last output names it", path)
+            why_not = resolved.why_not(key, path)
+            refusals.note(key, path, why_not or "the server's last output names it", "" if why_not else path)
             return f"The sandbox refuses to {key} {path}. {resolved.advice(key, path)}"
     return None
 
@@ -239,7 +243,7 @@ def _refused_in(line: str, confinement: Confinement) -> list[tuple[str, FileKey]
     return sorted(refused, key=lambda entry: entry[1])
 
 
-def _cause_of(problem: StepFailed, program: str) -> Cause:
+def _cause_of(problem: StepFailed, program: str, rule: ResolvedRule | None) -> Cause:
     """The cause of a start that did not execute its command."""
     if problem.step == "exec" and problem.number == _ENOENT:
         if os.path.exists(program):
@@ -249,10 +253,8 @@ def _cause_of(problem: StepFailed, program: str) -> Cause:
     if problem.step == "exec" and problem.number == _EACCES:
         if not os.access(program, os.X_OK):
             return Cause("not_executable", f"cannot start {program}: no permission to execute it")
-        message = (
-            f"the sandbox refuses to execute {program} or its interpreter. Add their folder to read of its sandbox"
-        )
-        return Cause("sandbox_refused", message)
+        advice = "" if rule is None else f" {rule.advice_for_program(program)}"
+        return Cause("sandbox_refused", f"the sandbox refuses to execute {program} or its interpreter.{advice}")
     if problem.step == "exec":
         return Cause("cannot_start", f"cannot start {program}: {os.strerror(problem.number)}")
     if problem.step == "path":

@@ -166,7 +166,7 @@ def test_the_command_tests_paths_and_hosts_without_a_start(tmp_path: Path) -> No
         f"{tmp_path}/server.py": (0, "write: refused"),
         f"{tmp_path}/canary": (1, f'set read: ["{tmp_path}/canary"] in its sandbox'),
         "API.example": (0, "port 443: allowed"),
-        "other.example:8443": (1, "add other.example:8443 to net"),
+        "other.example:8443": (1, 'set net: ["api.example", "other.example:8443"] in its sandbox'),
     }
     for target, (code, text) in rows.items():
         done = hub(tmp_path, "sandbox", "s", "test", target)
@@ -268,7 +268,10 @@ async def test_refusals_are_in_the_answer_the_log_and_the_commands_of_a_running_
             ("call", "s_sh", "--arg", f"line={line}"): 'add "evil.example:8443" to net',
             ("sandbox", "s"): "refused in the running hub: 1 attempt, the latest at different targets:\n",
             ("status",): "  s: its sandbox refused 1 attempt. Run mcp-hub sandbox s",
-            ("doctor", "s"): 'evil.example:8443 (the host is not in its rule); to allow it, add "evil.example:8443"',
+            (
+                "doctor",
+                "s",
+            ): '(the host is not in its rule); to allow it, set net: ["api.example.com", "evil.example:8443"]',
             ("logs", "s"): "hub: sandbox_refused target=evil.example:8443 reason=the host is not in its rule total=1",
         }
         for command, text in commands.items():

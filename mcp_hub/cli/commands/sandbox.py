@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -44,7 +44,7 @@ from mcp_hub.errors import ConfigError, RpcError, StartFailed
 from mcp_hub.protocol.rest.servers import SandboxInfo
 from mcp_hub.sandbox.confinement import READ_FILE, WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.proposal import Proposal, proposal
-from mcp_hub.sandbox.rules import FileKey, ResolvedRule, RuleError
+from mcp_hub.sandbox.rules import FileKey, ResolvedRule, RuleError, listed
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
@@ -128,7 +128,10 @@ def _show(loaded: Loaded, server: str, target: str | None, config: str | None) -
         if running_hub(os.path.abspath(config_path(config)), os.environ) is not None:
             run_with_client(Reach(None, None, config), lambda client: _ask(client, server), operates=True)
         return
-    verdicts = list(_of_path(resolved, target) if target.startswith(("/", "~", ".")) else _of_host(confinement, target))
+    net = loaded.settings.effective(server).sandbox.net
+    hosts = net if isinstance(net, list) else []
+    is_path = target.startswith(("/", "~", "."))
+    verdicts = list(_of_path(resolved, target) if is_path else _of_host(confinement, target, hosts))
     put("\n".join(text for _, text in verdicts))
     if not all(is_allowed for is_allowed, _ in verdicts[:1]):
         raise SystemExit(EXIT_TOOL)
@@ -260,7 +263,8 @@ def _refusals(sandbox: SandboxInfo) -> Iterator[str]:
     for refused in sandbox.latest:
         seconds = tables.unix_time(refused.at)
         at = refused.at if seconds is None else f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
-        yield f"       {at}  {refused_text(refused)}{f', {refused.count} times' if refused.count > 1 else ''}"
+        times = f", {refused.count} times" if refused.count > 1 else ""
+        yield f"       {at}  {refused_text(refused, sandbox)}{times}"
 
 
 def _of_path(resolved: ResolvedRule, target: str) -> Iterator[tuple[bool, str]]:
@@ -275,8 +279,8 @@ def _of_path(resolved: ResolvedRule, target: str) -> Iterator[tuple[bool, str]]:
             yield False, f"{key}: refused. {resolved.advice(key, path)}"
 
 
-def _of_host(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]]:
-    """Whether a host may be reached, at its first port first."""
+def _of_host(confinement: Confinement, target: str, hosts: Sequence[str]) -> Iterator[tuple[bool, str]]:
+    """Whether a host may be reached, at its first port first; `hosts` are those of the rule."""
     try:
         tested = host_rule(target)
     except ValueError as problem:
@@ -284,10 +288,10 @@ def _of_host(confinement: Confinement, target: str) -> Iterator[tuple[bool, str]
     for port in tested.ports:
         target_port = f"{tested.host} port {port}"
         if confinement.net == "none":
-            yield False, f"{target_port}: refused, since net is none"
+            yield False, f"{target_port}: refused, since net is none. If it may, set {listed('net', [target])}."
         elif confinement.net == "any":
             yield True, f"{target_port}: allowed, since net is any"
         elif any(rule.matches(tested.host, port) for rule in confinement.hosts):
             yield True, f"{target_port}: allowed by net, unless its address is a private one that net does not list"
         else:
-            yield False, f"{target_port}: refused. To allow it, add {target} to net of sandbox"
+            yield False, f"{target_port}: refused. If it may, set {listed('net', (*hosts, target))} in its sandbox."

@@ -23,7 +23,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide, hide_head
-from mcp_hub.protocol.rest.servers import RefusedInfo, ServerInfo, UnmatchedInfo
+from mcp_hub.protocol.rest.servers import RefusedInfo, SandboxInfo, ServerInfo, UnmatchedInfo
 
 if TYPE_CHECKING:
     from mcp_hub.config.load.load import Loaded
@@ -88,16 +88,21 @@ def _refusals(server: ServerInfo, *, ends: bool) -> Iterator[str]:
         is_reason = server.code == "sandbox_refused" and len(sandbox.latest) == 1
         if is_reason and sandbox.latest[0].target in (server.reason or ""):
             return
-        newest = "".join(f", last {refused_text(latest)}" for latest in sandbox.latest[:1])
+        newest = "".join(f", last {refused_text(latest, sandbox)}" for latest in sandbox.latest[:1])
         refused = plural(sandbox.refused, "attempt")
         where = "" if ends else f". Show them: mcp-hub sandbox {quote(server.server)}"
         yield f"the sandbox refused {refused}{newest}{where}"
 
 
-def refused_text(refused: RefusedInfo) -> str:
-    """A target that a sandbox refused, on one line, with the entry that allows it."""
-    line = f"{_VERBS.get(refused.kind, '')}{refused.target} ({refused.reason})"
-    return f"{line}; to allow it, add {quoted(refused.entry)} to {refused.key}" if refused.entry else line
+def refused_text(refused: RefusedInfo, sandbox: SandboxInfo) -> str:
+    """A target that a sandbox refused, on one line, with the line of the rule that allows it, too."""
+    text = f"{_VERBS.get(refused.kind, '')}{refused.target} ({refused.reason})"
+    if not refused.entry or not refused.key:
+        return text
+    entries = sandbox.lists.get(refused.key)
+    if entries is None:  # of an older hub, or too many to be shown
+        return f"{text}; to allow it, add {quoted(refused.entry)} to the list {refused.key}"
+    return f"{text}; to allow it, set {refused.key}: [{', '.join(map(quoted, (*entries, refused.entry)))}]"
 
 
 def _more(found: Sequence[object]) -> int:

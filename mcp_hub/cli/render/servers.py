@@ -13,6 +13,7 @@ from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 
 def status_of(own: ServerInfo) -> UpstreamStatus:
@@ -52,6 +53,12 @@ def _logs(own: ServerInfo) -> str:
     return f"{own.logs.rule} ({own.logs.kept})" if own.logs.kept else own.logs.rule
 
 
+def _sandbox(own: ServerInfo) -> "Text":
+    """`on`, `absent` or `pending`; empty for a server that has none by its configuration."""
+    state = own.sandbox.state if own.sandbox else ""
+    return tables.cell(state, "red" if state == "absent" else "")
+
+
 def server_data(own: ServerInfo) -> JsonObject:
     """One server as `--json` shows it."""
     return {
@@ -79,22 +86,26 @@ def server_data(own: ServerInfo) -> JsonObject:
 
 
 def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table":
-    """A row for each server; reasons are too long for a column (`tables.reasons`). Skills have one if there are any.
+    """A row for each server; reasons are too long for a column (`tables.reasons`).
 
-    `ends`: the hub ends with the command, so that it restarts nothing.
+    Skills, processes that are not shared, and sandboxes have a column if there are any. `ends`: the hub ends with the
+    command, so that it restarts nothing.
     """
     kinds = [Kind.TOOL, Kind.RESOURCE, Kind.PROMPT]
     if any(_count(own, Kind.SKILL) for own in servers):
         kinds.append(Kind.SKILL)
     counted = [f"{kind.value}s" for kind in kinds]
     scopes = ["scope"] if any(own.scope != "shared" for own in servers) else []
-    made = tables.table("server", "state", "protocol", *counted, "logs", *scopes, right=counted)
+    sandboxes = ["sandbox"] if any(own.sandbox for own in servers) else []
+    made = tables.table("server", "state", "protocol", *counted, "logs", *scopes, *sandboxes, right=counted)
     for own in servers:
         shown = tables.shown_state(status_of(own), ends=ends)
         state = tables.cell(shown.value, tables.STYLES.get(shown, "yellow"))
         protocol = tables.cell(tables.protocol(status_of(own)))
         counts = (str(_count(own, kind)) for kind in kinds)
-        made.add_row(tables.cell(own.server), state, protocol, *counts, _logs(own), *([own.scope] if scopes else []))
+        scope = [own.scope] if scopes else []
+        sandbox = [_sandbox(own)] if sandboxes else []
+        made.add_row(tables.cell(own.server), state, protocol, *counts, _logs(own), *scope, *sandbox)
     return made
 
 

@@ -81,7 +81,9 @@ class SandboxInfo(Struct, frozen=True, omit_defaults=True):
     before the first start, and after one that failed before its program ran. `shrinks` says what this kernel cannot
     close. `net` is `any`, `none` or `hosts`, which are the entries in `hosts`. Of the paths to `read` and `write`, and
     `sockets`, at most 100 each are listed. `refused` counts all refusals since the rule holds; `latest` are the last
-    64 different ones, the newest first. Operators alone see paths, hosts and targets.
+    64 different ones, the newest first. `lists` has what a list under `read`, `write`, `net` or `sockets` has to
+    repeat, so that it opens what is open now; not keys with more than 100 entries, or one that cannot be shown as it
+    is. Operators alone see paths, hosts and targets.
     """
 
     state: Literal["on", "absent", "pending"]
@@ -96,10 +98,11 @@ class SandboxInfo(Struct, frozen=True, omit_defaults=True):
     write: list[str] = []
     latest: list[RefusedInfo] = []
     traffic: TrafficInfo | UnsetType = UNSET
+    lists: dict[str, list[str]] = {}
 
     def without_names(self) -> Self:
         """The sandbox without paths and hosts of the operator, and without what the server tried to reach."""
-        return replace(self, home=UNSET, hosts=[], sockets=[], read=[], write=[], latest=[])
+        return replace(self, home=UNSET, hosts=[], sockets=[], read=[], write=[], latest=[], lists={})
 
 
 class ServerInfo(Struct, frozen=True, omit_defaults=True):

@@ -20,7 +20,7 @@ import msgspec
 from mcp_hub.addresses import HostRule as HostRule
 from mcp_hub.addresses import normal_host
 from mcp_hub.clock import wall_time
-from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.findings import on_one_line, quoted
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 
@@ -142,11 +142,11 @@ class Refusals:
             return list(reversed(self._latest))
 
 
-def refused_name(text: str, net: str, hosts: Sequence[HostRule]) -> str | None:
-    """A sentence about a name that a server could not look up, by its output, with the line to add. None without one.
+def refused_name(text: str, net: str, hosts: Sequence[HostRule], entries: Sequence[str] = ()) -> str | None:
+    """A sentence about a name that a server could not look up, by its output, with the line to write. None without one.
 
     Under `net: none` or `net: [hosts]` no process resolves names: the proxy does, for those that use it. The server
-    has written the name.
+    has written the name. `entries` are those of `net`, which the line repeats.
     """
     lines = text.splitlines()[-_MOST_LINES:]
     if net == "any" or not any(map(_NO_NAME.search, lines)):
@@ -159,7 +159,8 @@ def refused_name(text: str, net: str, hosts: Sequence[HostRule]) -> str | None:
     if any(rule.matches(host, port) for rule in hosts for port in rule.ports):
         reason = "its sandbox allows that host by the proxy of HTTPS_PROXY alone, which the server ignores"
         return f"The server looked up {host} itself, and {reason}. Does it have an option for a proxy?"
-    return f'The sandbox refuses to look up {host}. If the server may, add "{host}" to net of its sandbox.'
+    line = ", ".join(map(quoted, (*entries, host)))
+    return f"The sandbox refuses to look up {host}. If the server may, set net: [{line}] in its sandbox."
 
 
 def is_literal(entry: str) -> bool:

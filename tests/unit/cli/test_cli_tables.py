@@ -158,6 +158,7 @@ def test_of_many_notices_about_a_server_ten_are_shown() -> None:
 BOXED = SandboxInfo(
     "on", "hosts", 3, hosts=["api.example.com"],
     latest=[RefusedInfo("read", "/home/a/k", "no", "2026-11-20T11:00:00.000Z", 3, "read", "/home/a/k")],
+    lists={"read": ["~/a"], "net": []},
 )  # fmt: skip
 
 
@@ -165,8 +166,13 @@ def test_refusals_of_a_sandbox_are_a_notice_with_the_line_to_add_and_the_command
     rows: list[tuple[SandboxInfo | UnsetType, str | None]] = [
         (
             BOXED,
-            'the sandbox refused 3 attempts, last to read /home/a/k (no); to allow it, add "/home/a/k" to read. '
+            'the sandbox refused 3 attempts, last to read /home/a/k (no); to allow it, set read: ["~/a", "/home/a/k"]. '
             "Show them: mcp-hub sandbox 'a b'",
+        ),
+        (
+            replace(BOXED, lists={}),  # of an older hub, or with more entries than are shown
+            "the sandbox refused 3 attempts, last to read /home/a/k (no); "
+            "to allow it, add \"/home/a/k\" to the list read. Show them: mcp-hub sandbox 'a b'",
         ),
         (BOXED.without_names(), "the sandbox refused 3 attempts. Show them: mcp-hub sandbox 'a b'"),
         (replace(BOXED, refused=0, latest=[]), None),
@@ -179,10 +185,20 @@ def test_refusals_of_a_sandbox_are_a_notice_with_the_line_to_add_and_the_command
     failed = ServerInfo("a", "failed", 0, "refuses to read /home/a/k. If", "sandbox_refused", sandbox=BOXED)
     assert not notices([failed])
     assert [own.message for own in notices([replace(failed, reason="another")], ends=True)] == [
-        'the sandbox refused 3 attempts, last to read /home/a/k (no); to allow it, add "/home/a/k" to read'
+        'the sandbox refused 3 attempts, last to read /home/a/k (no); to allow it, set read: ["~/a", "/home/a/k"]'
     ]
     assert "sandbox" not in server_data(ServerInfo("a", "ready", 0))
     assert server_data(ServerInfo("a", "ready", 0, sandbox=BOXED))["sandbox"]["latest"][0]["target"] == "/home/a/k"
+
+
+def test_list_says_in_the_row_which_servers_are_in_a_sandbox() -> None:
+    states: list[SandboxInfo | UnsetType] = [
+        BOXED, SandboxInfo("absent", "any", 0), SandboxInfo("pending", "any", 0), UNSET
+    ]  # fmt: skip
+    servers = [ServerInfo(name, "ready", 0, sandbox=box) for name, box in zip("abcd", states, strict=True)]
+    (column,) = [column for column in server_table(servers).columns if column.header == "sandbox"]
+    assert [*map(str, column.cells)] == ["on", "absent", "pending", ""]
+    assert "sandbox" not in [column.header for column in server_table(servers[3:]).columns]
 
 
 def test_server_has_settled_once_its_first_start_is_over() -> None:

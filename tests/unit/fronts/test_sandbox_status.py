@@ -77,6 +77,8 @@ async def test_rule_and_refusals_are_in_the_state_of_the_server(peer: DashboardP
     sandbox = await state(peer)
     assert (sandbox["state"], sandbox["net"], sandbox["refused"]) == ("on", "hosts", 3)
     assert sandbox["hosts"] == ["api.example.com", "git.example.com:8443"]
+    lists = {"read": [], "write": [str(tmp_path / "data")], "net": sandbox["hosts"], "sockets": []}
+    assert sandbox["lists"] == lists
     assert str(tmp_path / "data") in sandbox["write"] and "/usr" in sandbox["read"]
     assert sandbox["home"] in sandbox["write"] and not any(path.startswith("/etc/") for path in sandbox["read"])
     assert sandbox["traffic"] == {"connections": 0, "open": 0, "sent": 0, "received": 0}

@@ -385,6 +385,8 @@ def test_the_line_to_add_is_for_the_name_that_a_server_could_not_look_up() -> No
         sentences = [refused_name(output, net, [HostRule("other.test")]) for net in ("none", "hosts")]
         assert all(sentence is None if name is None else name in str(sentence) for sentence in sentences), output
         assert refused_name(output, "any", []) is None
+        whole = refused_name(output, "hosts", [HostRule("other.test")], ["other.test", "*.more.test"])
+        assert whole is None or "add" in whole or f'set net: ["other.test", "*.more.test", "{name}"]' in whole
     allowed = refused_name("getaddrinfo ENOTFOUND api.test.example", "hosts", [HostRule("*.test.example")])
     assert allowed is not None and "HTTPS_PROXY" in allowed and "add" not in allowed
     assert "<b>" not in str(refused_name("getaddrinfo ENOTFOUND <b>.test", "none", []))

@@ -1,10 +1,10 @@
-// The sandbox of a server: its rule as the latest start has it, and what it refused, with the line that allows it.
+// The sandbox of a server: its rule as the latest start has it, and what it refused, with the line that allows it, too.
 import { html } from '../lib/ui.js';
 import { ago, count, exact, member, plain, plural, quoted } from '../lib/format.js';
 import { hubNow, useStore } from '../lib/store.js';
 import { Badge, Command, Copy, Empty, Panel } from '../lib/parts.js';
 
-const STATES = { on: ['ok', 'on'], absent: ['bad', 'absent'], pending: ['off', 'not started yet'] };
+export const STATES = { on: ['ok', 'on'], absent: ['bad', 'absent'], pending: ['off', 'not started yet'] };
 const NETS = { any: 'every host', none: 'no host' };
 const MOST = 100; // paths and hosts; a hub lists no more paths
 
@@ -18,7 +18,7 @@ export function Sandbox({ name, sandbox }) {
     <dl class="facts">${facts(sandbox, store.hub.operator).map(([what, value]) => html`<dt>${what}</dt><dd>${value}</dd>`)}</dl>
       <h3>${sandbox.refused ? `Refused: ${plural(sandbox.refused, 'attempt')}` : 'Nothing was refused'}</h3>
       ${sandbox.refused && !latest.length ? html`<${Empty}>Operators of the hub see the targets.<//>` : null}</div>
-    ${latest.length ? html`<ul class="list">${latest.map((one) => html`<${Refused} key=${`${one.kind} ${one.target}`} one=${one} name=${name} />`)}</ul>` : null}
+    ${latest.length ? html`<ul class="list">${latest.map((one) => html`<${Refused} key=${`${one.kind} ${one.target}`} one=${one} name=${name} lists=${sandbox.lists ?? {}} />`)}</ul>` : null}
     <div class="body"><p class="dim small">The rule in full, and a test of a path or host:</p><${Command}>${`mcp-hub sandbox ${quoted(name)}`}<//>
       ${target ? html`<p></p><${Command}>${`mcp-hub sandbox ${quoted(name)} test ${quoted(target)}`}<//>` : null}</div><//>`;
 }
@@ -39,10 +39,16 @@ function facts({ home, hosts = [], net, read = [], sockets = [], traffic, write 
   ];
 }
 
-function Refused({ one, name }) {
-  const line = one.entry ? `- ${JSON.stringify(one.entry)}` : '';
+// A list replaces what its key opens without one, and a pasted line the list: so the line repeats the entries.
+function lineOf({ entry, key }, lists) {
+  const entries = member(lists, key ?? '');
+  return entry && entries ? `${key}: [${[...entries, entry].map((text) => JSON.stringify(text)).join(', ')}]` : '';
+}
+
+function Refused({ one, name, lists }) {
+  const line = lineOf(one, lists);
   return html`<li><span class="tag">${one.kind}</span><span class="what"><code>${plain(one.target)}</code>: ${plain(one.reason)}</span>
     <span class="dim small num" title=${exact(one.at)}>${one.count > 1 ? `${count(one.count)} times, ` : ''}${ago(Math.max(hubNow() - Date.parse(one.at) / 1000, 0))}</span>
-    ${line ? html`<div class="small" style=${{ flexBasis: '100%' }}><span class="dim">If it may, add under servers.${plain(name)}.sandbox.${one.key}:</span>
+    ${line ? html`<div class="small" style=${{ flexBasis: '100%' }}><span class="dim">If it may, set under servers.${plain(name)}.sandbox:</span>
       <div class="cmd"><code>${plain(line)}</code><${Copy} text=${line} label=${`Copy the line ${plain(line)}`} /></div></div>` : null}</li>`;
 }

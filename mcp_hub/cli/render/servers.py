@@ -54,7 +54,7 @@ def _logs(own: ServerInfo) -> str:
 
 
 def _sandbox(own: ServerInfo) -> "Text":
-    """`on`, `absent` or `pending`; empty for a server that has none by its configuration."""
+    """`on`, `absent` or `pending`; empty for a server that is to run without one."""
     state = own.sandbox.state if own.sandbox else ""
     return tables.cell(state, "red" if state == "absent" else "")
 

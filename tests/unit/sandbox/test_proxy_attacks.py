@@ -15,7 +15,7 @@ from anyio.abc import SocketStream
 
 from mcp_hub.addresses import Address, HostRule
 from mcp_hub.sandbox.network.dial import Denied, End, HostPort, checked, judge_path
-from mcp_hub.sandbox.network.interface import loopback_pair, refused_name
+from mcp_hub.sandbox.network.interface import loopback_pair
 from mcp_hub.sandbox.network.proxy import ProxyLimits
 from tests.unit.sandbox.proxied import NAME, SERVER, Sandboxed, echo, host, rules, sandboxed
 
@@ -365,28 +365,3 @@ async def test_one_direction_of_a_connection_that_was_reset_ends_without_a_failu
     with suppress(OSError, anyio.BrokenResourceError):  # what the relay expects of either loop
         await end.send_eof()
     await end.aclose()
-
-
-def test_the_line_to_add_is_for_the_name_that_a_server_could_not_look_up() -> None:
-    outputs = {
-        "cause: Error: getaddrinfo ENOTFOUND api.test.example": "api.test.example",
-        "TypeError: fetch failed\n  code: 'EAI_AGAIN',\n  syscall: 'getaddrinfo',\n  hostname: 'a.test'": "a.test",
-        "HTTPSConnectionPool(host='b.test', port=443): Failed to resolve 'b.test' ([Errno -3])": "b.test",
-        "Cannot connect to host c.test:443 ssl:default [Temporary failure in name resolution]": "c.test",
-        "httpx.ConnectError: [Errno -3] Temporary failure in name resolution\nGET https://d.test/x": "d.test",
-        "curl: (6) Could not resolve host: E.test": "e.test",
-        "dial tcp: lookup f.test on 127.0.0.53:53: no such host": "f.test",
-        "error sending request for url (https://g.test/): failed to lookup address information": "g.test",
-        "socket.gaierror: [Errno -2] Name or service not known": "add the hosts that it needs to net",
-        "cannot reach https://h.test/": None,
-        "": None,
-    }
-    for output, name in outputs.items():
-        sentences = [refused_name(output, net, [HostRule("other.test")]) for net in ("none", "hosts")]
-        assert all(sentence is None if name is None else name in str(sentence) for sentence in sentences), output
-        assert refused_name(output, "any", []) is None
-        whole = refused_name(output, "hosts", [HostRule("other.test")], ["other.test", "*.more.test"])
-        assert whole is None or "add" in whole or f'set net: ["other.test", "*.more.test", "{name}"]' in whole
-    allowed = refused_name("getaddrinfo ENOTFOUND api.test.example", "hosts", [HostRule("*.test.example")])
-    assert allowed is not None and "HTTPS_PROXY" in allowed and "add" not in allowed
-    assert "<b>" not in str(refused_name("getaddrinfo ENOTFOUND <b>.test", "none", []))

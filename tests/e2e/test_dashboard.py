@@ -252,17 +252,16 @@ async def test_texts_of_a_hostile_server_are_only_text(page: Page, rest: RestCli
 async def test_what_a_sandbox_refused_is_only_text_with_a_line_to_copy(page: Page) -> None:
     await page.go("#/server/boxed", "Refused: 3 attempts")
     line = 'net: ["api.example.com", "*.cdn.example.com", "canary.example:8443"]'
-    for shown in (
-        EVIL[:60], line, 'sockets: ["/run/none.sock", "/tmp/', "canary.example:8443: the host is not in its rule",
-        "2 times", "under servers.boxed.sandbox:", "mcp-hub sandbox boxed test canary.example:8443",
-    ):  # fmt: skip
+    whole, command = 'sockets: ["/run/none.sock", "/tmp/', "mcp-hub sandbox boxed test canary.example:8443"
+    for shown in (EVIL[:60], line, whole, "the host is not in its rule", "2 times", "under servers.boxed", command):
         assert shown in await page.text(), shown
     await page.js("navigator.clipboard.writeText = async (text) => { window.copied = text; }; 0")
     await page.click(f"Copy the line {line}")
     await page.until(f"window.copied === {json.dumps(line)}")
     assert await page.js("window.pwned") is None
-    await page.go("#/overview", "its sandbox refused 3 attempts")
-    assert "Sandbox" in await page.text()
+    for place in ("#/overview", "#/servers"):
+        await page.go(place, "its sandbox refused 3 attempts")
+        assert "Sandbox" in await page.text(), place
 
 
 async def test_tools_with_the_names_of_every_object_are_called_listed_and_hidden(page: Page, root: Path) -> None:

@@ -2,11 +2,11 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { get } from '../lib/api.js';
 import { link } from '../lib/router.js';
-import { count, cut, duration, member, plain, plural } from '../lib/format.js';
+import { count, cut, duration, plain, plural } from '../lib/format.js';
 import { hubNow, loadInstalls, useStore } from '../lib/store.js';
 import { Badge, Bar, CallBadge, Empty, Docs, isBad, isLogin, Panel, ServerBadge, why } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
-import { STATES } from './sandbox.js';
+import { withSandbox } from './sandbox.js';
 
 // Open questions, changed tools, logins, servers with a problem: each with where to go.
 export function needs(store) {
@@ -49,7 +49,7 @@ export function Overview() {
           : html`<${Empty}>No call runs longer than a moment.<//>`}<//>
     </div>
     <${Panel} title="Servers" end=${html`<a href=${link('servers')}>all servers</a>`}>
-      ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${byNeed(store.servers)} rowKey=${(one) => one.server} columns=${columns(store.servers)} />`
+      ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${byNeed(store.servers)} rowKey=${(one) => one.server} columns=${withSandbox(COLUMNS, store.servers)} />`
         : html`<${Empty}>There are no servers. Add one to servers.yaml, for example: servers: {time: {command: uvx, args: [mcp-server-time]}}<//>`}<//>
   </div>`;
 }
@@ -62,8 +62,6 @@ const COLUMNS = [
   { key: 'software', title: 'Software', width: 'minmax(0, 1fr)', cell: (one) => html`<span class="dim">${plain(one.software ?? '')}</span>` },
   { key: 'reason', title: 'Why', width: 'minmax(0, 2.4fr)', card: 'whole', cell: (one) => html`<span title=${plain(one.reason ?? '')}>${plain(why(one))}</span>` },
 ];
-const SANDBOX = { key: 'sandbox', title: 'Sandbox', width: '90px', cell: (one) => (one.sandbox ? (member(STATES, one.sandbox.state) ?? ['', one.sandbox.state])[1] : '') };
-const columns = (servers) => (servers.some((one) => one.sandbox) ? [...COLUMNS.slice(0, 2), SANDBOX, ...COLUMNS.slice(2)] : COLUMNS);
 
 function Live({ call }) {
   return html`<li><a class="what cut" href=${link('stream', call.id)}>${plain(call.name)}</a><${CallBadge} status=${call.status} />

@@ -6,6 +6,7 @@ import { count, member, plain, plural, serverState } from '../lib/format.js';
 import { attempt, operates, useStore } from '../lib/store.js';
 import { Confirm, Docs, Filter, PickAll, Select, ServerBadge, isBad, useChosen, why } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
+import { withSandbox } from './sandbox.js';
 
 const byNeed = (a, b) => isBad(b) - isBad(a);
 const STATES = [['bad', 'with a problem'], ['ready', 'ready'], ['sleeps', 'sleeps'], ['disabled', 'disabled']];
@@ -33,6 +34,7 @@ export function Servers({ query }) {
   const rows = store.servers.filter((one) => isIn(one, query.state) && (!words || `${one.server} ${one.software ?? ''} ${why(one)}`.toLowerCase().includes(words)));
   const compare = member(SORTS, sort.replace('-', '')) ?? byNeed;
   rows.sort((a, b) => (sort.startsWith('-') ? compare(b, a) : compare(a, b)));
+  const columns = withSandbox(COLUMNS, store.servers);
   const box = { key: 'choose', title: '', width: '18px', card: 'corner', cell: (one) => html`<input type="checkbox" aria-label=${`Choose ${plain(one.server)}`} checked=${chosen.has(one.server)} onChange=${() => toggle(one.server)} />` };
   const restart = async () => {
     setBusy(true);
@@ -45,6 +47,6 @@ export function Servers({ query }) {
       <${Select} label="State" value=${query.state} options=${STATES} onChange=${(state) => refine({ state })} />
       ${operates() ? html`<${PickAll} keys=${rows.map((one) => one.server)} chosen=${chosen} onChange=${set} />
         <${Confirm} disabled=${busy || !chosen.size} onConfirm=${restart} sure=${`Restart ${plural(chosen.size, 'server')} now`}>Restart<//>` : null}</div>
-    <section class="panel grow"><${Table} label="Servers" className="grow" rows=${rows} rowKey=${(one) => one.server} columns=${operates() ? [box, ...COLUMNS] : COLUMNS} sort=${sort} usual="problems first" onSort=${(next) => refine({ sort: next })}
+    <section class="panel grow"><${Table} label="Servers" className="grow" rows=${rows} rowKey=${(one) => one.server} columns=${operates() ? [box, ...columns] : columns} sort=${sort} usual="problems first" onSort=${(next) => refine({ sort: next })}
       empty=${store.servers.length ? 'No server fits this filter.' : 'There are no servers. Add one: mcp-hub add time -- uvx mcp-server-time'} /></section></div>`;
 }

@@ -139,7 +139,9 @@ async def test_reasons_name_paths_to_operators_alone(tmp_path: Path) -> None:
         await ended(peer)
         await peer.ask("POST", "/v1/servers/once/restart", {}, token=OPERATOR)
         await ended(peer)
-        calls = [("POST", f"/v1/tools/{name}/call", {"arguments": {}}) for name in ("once_t", "never_t", "gone_t")]
+        calls: list[tuple[str, str, object]] = [
+            ("POST", f"/v1/tools/{name}/call", {"arguments": {}}) for name in ("once_t", "never_t", "gone_t")
+        ]
         states = [
             ("GET", place, None) for place in ("/v1/servers", "/v1/servers/once", "/api/state", "/readyz?verbose")
         ]

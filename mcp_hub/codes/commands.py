@@ -112,6 +112,14 @@ COMMANDS: Final = table(
     client_running=("The client runs and would write its old file back.", "Quit it, or add --wait."),
     client_cli_failed=("The client's own command did not do what it reported.", "Try again, or update the client."),
     client_without_http=("The client cannot reach the hub by its URL.", "Install it without --http."),
+    wsl_unplain=(
+        "A name or path is one that Windows may read in another way, so no client on Windows gets it.",
+        "Rename it, or move the hub or its configuration to another folder.",
+    ),
+    no_windows=(
+        "A client on Windows was named, and this is not the Linux of WSL, or its Windows is not found.",
+        "Run the command in WSL, or set USERPROFILE as the message says.",
+    ),
     client_command_lost=(
         "The hub runs from a folder that will be removed.",
         "Install the hub, or put uvx on the PATH.",

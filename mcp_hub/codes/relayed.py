@@ -43,6 +43,18 @@ CONFIGURATION: Final = table(
     invalid_value=("The value cannot be used.", "Write what the message expects."),
     invalid_url=("The value is not a URL that can be used.", "Write http:// or https:// with a host."),
     cleartext_url=("Others on the network can read http://.", "Use https://."),
+    windows_program=(
+        "A client on Windows starts a program that is not there in the Linux of the hub.",
+        "Leave the server with its client, or add one that starts a program of Linux.",
+    ),
+    windows_path=(
+        "A server of a client on Windows has a path that this Linux does not have.",
+        "Write the path that it has here, with `mcp-hub add`.",
+    ),
+    windows_variable=(
+        "A server of a client on Windows has a variable of Windows.",
+        "Write its value in the client, or add the server with `mcp-hub add`.",
+    ),
     invalid_placeholder=("A `${…}` cannot be understood.", "Write ${VAR}, ${VAR:-default} or ${file:path}."),
     variable_not_set=("An environment variable is not set.", "Set it, or give a default: ${VAR:-default}."),
     file_unreadable=(

@@ -18,6 +18,7 @@ from mcp_hub.attach.arguments import USERS_FILE, find_config
 from mcp_hub.cli.clients.entries import HUB, Slot
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.config.findings import nearest
+from mcp_hub.config.load.foreign_windows import words_in_wsl
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
@@ -69,6 +70,7 @@ def entry_with_options(
         if not any(map(_PROGRAM.search, words)):
             return new
         words.append("serve")  # as an image of a container may do by itself
+    _check_linux(old, new)
     if bool(url) != _is_remote(new):
         _check_switch(words, url, old, rules)
         new, old = _with_profile(new, template, _profile(old, rules)), _without_form(old)
@@ -98,6 +100,11 @@ def profile_of(entry: JsonObject) -> str | None:
     return _option(_after_serve(_words(entry)), "--profile")
 
 
+def has_variables(entry: JsonObject) -> bool:
+    """Whether the entry sets variables for the hub that it starts."""
+    return any(_inner(entry).get(key) for key in ("env", "envs", "environment"))
+
+
 def _in_form(old: JsonObject, new: JsonObject) -> JsonObject:
     """The old entry with its transport in a section of its own where the new one has that (Cline)."""
     if not isinstance(new.get("transport"), dict) or isinstance(old.get("transport"), dict):
@@ -120,7 +127,14 @@ def _is_remote(entry: JsonObject) -> bool:
 
 
 def _words(entry: JsonObject) -> list[str]:
-    """The command with its arguments."""
+    """The command with its arguments; behind `wsl.exe`, that of Linux."""
+    words = _all_words(entry)
+    inside = words_in_wsl(words)
+    return words if inside is None else inside[1]
+
+
+def _all_words(entry: JsonObject) -> list[str]:
+    """The whole command line."""
     inner = _inner(entry)
     command, args = inner.get("command", inner.get("cmd")), inner.get("args")
     words = [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
@@ -187,7 +201,9 @@ def _arguments(old_words: list[str], args: list[str], old: JsonObject, rules: En
         done += old_words[part] if name not in values else [name, str(values[name])]
     missing = [name for name in values if _option(old_words, name) is None and values[name] is not None]
     added = [word for name in missing for word in (name, str(values[name]))]
-    return [*args[: args.index("serve") + 1], *done, *added]
+    _, inside = words_in_wsl(args) or words_in_wsl(["wsl.exe", *args]) or ({}, args)  # one of a list may be left out
+    before = len(args) - len(inside) + inside.index("serve")
+    return [*args[: before + 1], *done, *added]
 
 
 def _profile(old: JsonObject, rules: EntryRules) -> str | None:
@@ -293,6 +309,17 @@ def _changed(
         else:
             done[key] = _changed(value, part, words, url) if isinstance(part, Mapping) else value
     return done
+
+
+def _check_linux(old: JsonObject, new: JsonObject) -> None:
+    """Raises `EntryDiffers` for an entry on Windows that starts the hub of another Linux, or for another user."""
+    there, here = words_in_wsl(_all_words(old)), words_in_wsl(_all_words(new))
+    if there is None or here is None:
+        return
+    for option, about in (("--distribution", "in the WSL distribution"), ("--user", "for the Linux user")):
+        before, after = there[0].get(option), here[0].get(option)
+        if before is not None and before != after:
+            raise EntryDiffers(f"it starts the hub {about} {before}, and the new one would start it {about} {after}")
 
 
 def _merged(new: JsonObject, old: JsonObject, template: Mapping[str, object]) -> JsonObject:

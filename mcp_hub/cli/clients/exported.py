@@ -45,6 +45,7 @@ _HEADERS: Final = {"goose": "headers", "copilot": "headers", "codex": "http_head
 _BEARER: Final = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _FOLDER: Final = {"warp": "working_directory"}
 """The key of the working directory where it is not `cwd`."""
+_TO_WINDOWS: Final = "What came from this client goes back by mcp-hub uninstall --restore"
 _NO_PLACEHOLDERS: Final = ("codex",)
 """Clients that name a variable for the token only."""
 _DEFAULTS: Final = ("claude-code",)
@@ -101,6 +102,7 @@ def exported(
     `secret` gives the value for a `${file:…}`, `${keyring:…}` or `${cmd:…}`, which no other client understands;
     without it they stay, with a note.
     """
+    client = msgspec.structs.replace(client, name=client.row)
     keys = _keys_of(client, layout)
     is_off = _is_off(own)
     if is_off and keys.off is None:
@@ -109,6 +111,8 @@ def exported(
         return ExportedServer(name, None, ("only the hub runs Python functions",))
     if "skills" in own:
         return ExportedServer(name, None, ("only the hub serves a folder of skills",))
+    if client.windows_of and "url" not in own:
+        return ExportedServer(name, None, (f"it starts in Linux. {_TO_WINDOWS} {client.windows_of}-windows",))
     if "url" not in own and not own.get("command"):
         return ExportedServer(name, None, ("it has neither a command nor a URL",))
     template = layout.http if "url" in own else layout.stdio

@@ -81,11 +81,18 @@ class Client(msgspec.Struct, frozen=True):
     """Names of the program that, while it runs, writes the file back from memory."""
     restart: str = ""
     """The advice that makes the client read the file again; empty: it does so by itself."""
+    windows_of: str = ""
+    """The name of the client whose copy on Windows, around the Linux in WSL, this is."""
 
     @property
     def is_written(self) -> bool:
         """Whether the hub can be installed into it."""
         return any(place.is_written for place in self.places)
+
+    @property
+    def row(self) -> str:
+        """The name of its row in the table, whichever system it is on."""
+        return self.windows_of or self.name
 
     @property
     def client_kind(self) -> str:

@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from mcp_hub.cli.clients.wsl import WindowsSide, windows_side
+
 System = Literal["linux", "macos", "windows"]
 SYSTEMS: Final[tuple[System, ...]] = ("linux", "macos", "windows")
 
@@ -23,18 +25,31 @@ _USUAL: Final[Mapping[str, str]] = {
 
 
 class Where(msgspec.Struct, frozen=True):
-    """The machine and the person whose clients are meant."""
+    """The machine and the person whose clients are meant.
+
+    `windows`: Windows around this Linux, in WSL; `no_windows` is the reason if the person's files there are not found.
+    """
 
     system: System
     home: Path
     env: Mapping[str, str]
+    windows: WindowsSide | None = None
+    no_windows: str = ""
 
     @classmethod
     def here(cls, env: Mapping[str, str]) -> "Where":
         """This machine; the home is that of `env`, else the user's."""
         system: System = "windows" if sys.platform == "win32" else "macos" if sys.platform == "darwin" else "linux"
         home = env.get("USERPROFILE" if system == "windows" else "HOME")
-        return cls(system, Path(home) if home else Path.home(), env)
+        around = windows_side(env)
+        side, reason = (None, around) if isinstance(around, str) else (around, "")
+        return cls(system, Path(home) if home else Path.home(), env, side, reason)
+
+    def for_clients(self, *, are_on_windows: bool) -> "Where | None":
+        """The system of these clients; None for those on Windows where no Windows is. Its variables are not known."""
+        if not are_on_windows:
+            return self
+        return None if self.windows is None else Where("windows", self.windows.home, {}, self.windows)
 
 
 class Paths(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.model import Client, Layout
 from mcp_hub.cli.clients.reading import held_at, is_disabled, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.shown import snippet
+from mcp_hub.cli.clients.wsl import WindowsSide, through_wsl
 from mcp_hub.config.load.foreign_limits import switched_off
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import JsonObject
@@ -56,6 +57,8 @@ class Source(msgspec.Struct, frozen=True):
     rules: EntryRules = EntryRules()
     written: Mapping[str, str] = {}
     """The configurations that the hub itself wrote into files, by their paths, which another one may replace."""
+    windows: WindowsSide | None = None
+    """Whose clients start the hub in WSL."""
 
     def entry_for(self, file: ClientFile, layout: Layout, old: object) -> JsonObject:
         """The hub's entry for a file, with what a person wrote into its entry. Raises `FileRefused`."""
@@ -73,7 +76,10 @@ class Source(msgspec.Struct, frozen=True):
     def entry(self, client: Client, layout: Layout) -> JsonObject:
         """The hub's entry for a client that does not have it. Raises `FileRefused` if it cannot take the URL."""
         if self.url is None:
-            return filled(layout.stdio, self.command(client.client_kind))
+            command = self.command(client.client_kind)
+            if client.windows_of and self.windows is not None:
+                command = through_wsl(command, self.windows)
+            return filled(layout.stdio, command)
         if layout.http is None:
             said = f"{client.title} does not take a URL in its file. Install it without --http."
             raise FileRefused("client_without_http", said)

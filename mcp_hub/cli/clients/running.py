@@ -37,13 +37,15 @@ def _names(system: System) -> Iterator[str]:
         for line in _output("ps", "-axo", "comm="):
             yield line.rpartition("/")[2].strip()
     else:
-        for line in _output("tasklist", "/FO", "CSV", "/NH"):
+        for line in _output("tasklist.exe", "/FO", "CSV", "/NH"):  # in WSL the suffix is needed
             yield line.split(",")[0].strip('"').removesuffix(".exe")
 
 
 def _output(*argv: str) -> list[str]:
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS)
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
         return []
     return done.stdout.splitlines()

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from mcp_hub.cli.clients.entries import Slot
 from mcp_hub.cli.clients.files.replace import LARGEST
 from mcp_hub.cli.clients.model import PLAIN, URL, Client, Layout, OwnCli, Place, Template
@@ -305,7 +307,27 @@ _ALL: Final = (
 
 CLIENTS: Final[Mapping[str, Client]] = {client.name: client for client in _ALL}
 """All clients by name, those that are only imported from last."""
-_NAMES: Final = {name: client for client in _ALL for name in (client.name, *client.aliases)}
+
+
+def _on_windows(client: Client) -> Client:
+    """The client on the Windows around WSL. Its own command is one of Windows, which the hub does not run."""
+    return replace(
+        client,
+        name=f"{client.name}-windows",
+        title=f"{client.title} (Windows)",
+        kind=client.client_kind,
+        aliases=tuple(f"{alias}-windows" for alias in client.aliases),
+        cli=None,
+        windows_of=client.name,
+    )
+
+
+WINDOWS_CLIENTS: Final[Mapping[str, Client]] = {
+    client.name: client for client in map(_on_windows, _ALL) if any(place.paths.windows for place in client.places)
+}
+"""The same clients where the hub runs in WSL and they on Windows, by name."""
+_EVERY: Final = (*_ALL, *WINDOWS_CLIENTS.values())
+_NAMES: Final = {name: client for client in _EVERY for name in (client.name, *client.aliases)}
 
 
 def find_client(name: str) -> Client | None:

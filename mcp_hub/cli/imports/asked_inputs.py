@@ -3,12 +3,13 @@
 import os
 import re
 import sys
+from shlex import quote
 from typing import Final
 
 import msgspec
 
 from mcp_hub.cli.imports.plan import ImportPlan, TakenServer
-from mcp_hub.cli.render.output import answer, say
+from mcp_hub.cli.render.output import agrees, answer, say
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.config.load.imported import Input
 from mcp_hub.config.load.interpolate import escaped, variable_of_input
@@ -75,6 +76,30 @@ class AskedInputs:
         verb = "needs" if len(users) == 1 else "need"
         question = f"{names} ({sources}) {verb} {_label(wanted)}. Value (Enter: {empty})"
         return answer(question, wanted.default or "", is_secret=wanted.password, shows_default=False)
+
+
+def with_agreed_paths(plan: ImportPlan, *, yes: bool, asks: bool, tells: bool = True) -> ImportPlan:
+    """The plan with those servers whose paths of Windows may have their names in this Linux.
+
+    With `yes` they do, and the command says so; if it `asks`, a person decides; else the servers stay where they are,
+    which the command `tells`.
+    """
+    reasons: dict[str, str] = {}
+    for one in plan.taken:
+        name, listed = one.name, hide_head("; ".join(one.renamed), _LONGEST, "…")
+        if not one.renamed:
+            continue
+        if yes:
+            say(f"{name}: {listed}")
+        elif not asks:
+            said = f"it has paths of Windows, for which nobody could be asked: {listed}. To take it: mcp-hub import"
+            found = next(found for found in one.found if found.renamed)
+            reasons[name] = f"{said} {found.client if found.is_users else quote(found.source)} --yes"
+        elif not agrees(f"{name}: {listed}. Take it with these paths?", default=True):
+            reasons[name] = "its paths of Windows stay"
+    for name, reason in reasons.items() if tells else ():
+        say(f"not taken: {name}: {reason}")
+    return plan.without(reasons)
 
 
 def is_anybody_there() -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.cli.clients.find import ClientFile, client_files
+from mcp_hub.cli.clients.find import ClientFile, client_files, clients_of, drives_of
 from mcp_hub.cli.clients.model import Client, Place
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import KeyPath
@@ -16,6 +16,7 @@ from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.config.findings import Finding, Findings
 from mcp_hub.config.load.foreign import DOUBLED, doubled_names, is_foreign, origin_of, place_of_servers, sections
 from mcp_hub.config.load.foreign_limits import switched_off
+from mcp_hub.config.load.foreign_windows import Drives
 from mcp_hub.config.load.imported import Translator, ValuePlaces, is_whole
 from mcp_hub.config.load.locate import LocatedData, doubled_keys, half_findings, read_document
 from mcp_hub.config.load.texts import read_text_file
@@ -42,7 +43,8 @@ class FoundServer(msgspec.Struct, frozen=True):
     """A server of another client: `source` is the client's title or the file, `left_out` its keys that we have not.
 
     `file` and `place`: where its entry is, if the form of the file is known. `is_users`: the file is the user's own
-    configuration of that client; any other file may be of somebody else.
+    configuration of that client; any other file may be of somebody else. `renamed`: its paths of Windows, each with
+    the name here.
     """
 
     name: str
@@ -53,6 +55,7 @@ class FoundServer(msgspec.Struct, frozen=True):
     file: Path | None = None
     place: KeyPath = ()
     is_users: bool = False
+    renamed: tuple[str, ...] = ()
 
 
 class SkippedServer(msgspec.Struct, frozen=True):
@@ -138,7 +141,8 @@ def _take_document(found: FoundServers, path: Path, where: Where, places: ValueP
     file = _known(path, where)
     is_users = file is not None and _is_users(file, where)
     origin = origin_of(path, data, where.env, is_users=is_users)
-    translator = Translator(origin, data, where.env, places, report)
+    drives = drives_of(file, where, is_users=is_users)
+    translator = Translator(origin, data, _variables(drives, where), places, report, drives=drives)
     if origin.client == _PROJECT_CLIENT and path.name == ".mcp.json":
         off |= dict(_not_approved(servers, path, where))
     _take_servers(found, servers, off, translator, str(path), origin.client or path.stem, is_users=is_users)
@@ -147,7 +151,7 @@ def _take_document(found: FoundServers, path: Path, where: Where, places: ValueP
 def _known(path: Path, where: Where) -> ClientFile | None:
     """The row of the table for this file: by its path, or as a file in a client's folder of a project."""
     absolute = path.absolute()
-    for client in CLIENTS.values():
+    for client in clients_of(where):
         for file in client_files(client, where):
             if file.path == absolute:
                 return ClientFile(client, path, file.place)
@@ -162,7 +166,7 @@ def _is_users(file: ClientFile, where: Where) -> bool:
 
 
 def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where, places: ValuePlaces) -> None:
-    name, client = str(file.path), file.client.name
+    name, client = str(file.path), file.client.row
     try:
         text = read_text_file(file.path, file.place.largest).text
         document = _read(text, name)
@@ -184,12 +188,20 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
         empty = [name for name, server in holder.items() if not isinstance(server, dict)]
         found.skipped += (SkippedServer(name, source, _NO_SERVER) for name in empty)
     report = Findings(name, errors=[*_doubles(document, key, holder)])
-    translator = Translator(origin, whole, where.env, places, report)
+    drives = drives_of(file, where, is_users=is_users)
+    translator = Translator(origin, whole, _variables(drives, where), places, report, drives=drives)
 
     def place_of(key: str) -> tuple[Path | None, KeyPath]:
         return file.path, _key_path(data, file.place, key)
 
-    _take_servers(found, raw, off, translator, source, client, place_of, is_users=is_users)
+    _take_servers(found, raw, off, translator, source, file.client.name, place_of, is_users=is_users)
+
+
+def _variables(drives: Drives | None, where: Where) -> Mapping[str, str]:
+    """The variables that servers of a file may have: of those on Windows only what Linux needs to place them."""
+    if drives is None or not drives.is_clients:
+        return where.env
+    return {name: where.env[name] for name in ("HOME", "PATH") if name in where.env}
 
 
 def _doubles(document: LocatedData, key: KeyPath, holder: object) -> Iterator[Finding]:
@@ -226,8 +238,8 @@ def _take_servers(
     found.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
     wanted = {key: server for key, server in raw.items() if key not in off}
     done = translator.servers({key: server for key, server in wanted.items() if is_whole(key, report)})
-    problems = {str(error.path[1]): error.message for error in report.errors if error.path[1] in wanted}
-    found.skipped += (SkippedServer(key, source, f"{_FAILED}: {said}") for key, said in problems.items())
+    problems = {str(error.path[1]): error for error in report.errors if error.path[1] in wanted}
+    found.skipped += (SkippedServer(key, source, _reason(error)) for key, error in problems.items())
     for key, entry in done.items():
         if not _SOURCES & entry.keys():
             found.skipped.append(SkippedServer(key, source, _NO_SOURCE))
@@ -237,8 +249,21 @@ def _take_servers(
         else:
             file, place = place_of(key)
             left_out = _left_out(report, key)
-            found.servers.append(FoundServer(key, _plain(entry), source, client, left_out, file, place, is_users))
-    found.problems += report.located(one for one in report.warnings if one.code != "ignored_key" or _is_told(one))
+            renamed = tuple(one.message for one in report.warnings if _is_renamed(one) and one.path[1] == key)
+            found.servers.append(
+                FoundServer(key, _plain(entry), source, client, left_out, file, place, is_users, renamed)
+            )
+    told = (one for one in report.warnings if not _is_renamed(one))
+    found.problems += report.located(one for one in told if one.code != "ignored_key" or _is_told(one))
+
+
+def _is_renamed(warning: Finding) -> bool:
+    return warning.code == "windows_path"
+
+
+def _reason(error: Finding) -> str:
+    """Why a server is not taken; one of Windows has no fault."""
+    return error.message if error.code.startswith("windows_") else f"{_FAILED}: {error.message}"
 
 
 def _is_told(warning: Finding) -> bool:

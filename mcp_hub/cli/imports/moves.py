@@ -8,7 +8,7 @@ from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import KeyPath, Moved
-from mcp_hub.cli.imports.asked_inputs import AskedInputs, is_anybody_there
+from mcp_hub.cli.imports.asked_inputs import AskedInputs, is_anybody_there, with_agreed_paths
 from mcp_hub.cli.imports.found import FoundServer, of_files
 from mcp_hub.cli.imports.plan import ImportPlan, planned
 from mcp_hub.cli.imports.trials import boxed_plan, print_boxed
@@ -20,17 +20,21 @@ from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.masking import hide
 
 
-def moved_servers(files: Sequence[ClientFile], config: Path, *, is_boxed: bool | None = None) -> Moved:
+def moved_servers(
+    files: Sequence[ClientFile], config: Path, *, is_boxed: bool | None = None, is_dry: bool = False
+) -> Moved:
     """The servers of these files that the hub has from now on, or has already; all others stay where they are.
 
     The changes are those of the hub's own files: secrets, then the configuration, with the values that a person types
-    when they are asked for, and a sandbox for those that start in one. Nothing is written here. Raises `ConfigError`.
+    when they are asked for, and a sandbox for those that start in one. Nothing is written here. `is_dry`: nobody is
+    asked about paths of Windows. Raises `ConfigError`.
     """
     file = ServersFile(config, os.environ)
     secrets = KeptSecrets(file.folder)
     inputs = AskedInputs(secrets, asks=True)
     places = ValuePlaces(inputs.ask, secrets.keep)
     plan = planned(of_files(files, Where.here(os.environ), places), file, secrets, KeptSecrets(file.folder))
+    plan = with_agreed_paths(plan, yes=False, asks=is_anybody_there() and not is_dry, tells=False)
     gone = [*plan.there, *(found for one in plan.taken for found in one.found)]
     lines = [hide(on_one_line(line)) for line in _lines(plan)]
 

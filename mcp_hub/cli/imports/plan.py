@@ -62,6 +62,11 @@ class TakenServer(msgspec.Struct, frozen=True):
         return list(dict.fromkeys(key for one in self.found for key in one.left_out))
 
     @property
+    def renamed(self) -> list[str]:
+        """Its paths of Windows, each with its name in this Linux."""
+        return list(dict.fromkeys(line for one in self.found for line in one.renamed))
+
+    @property
     def sources_outside(self) -> list[str]:
         """The variables and files that it gets, without the secrets that the import keeps for it."""
         return [source for source in sources_of(self.own) if not source.startswith(f"file {FOLDER}/")]
@@ -135,6 +140,12 @@ class ImportPlan(msgspec.Struct, frozen=True):
             passed = list(dict.fromkeys([*one.own.get("pass_env", ()), *names.get(one.name, ())]))
             taken.append(replace(one, own={**one.own, "pass_env": passed}) if passed else one)
         return replace(self, taken=tuple(taken))
+
+    def without(self, reasons: Mapping[str, str]) -> "ImportPlan":
+        """The plan that leaves servers where they are, by their names with the reason."""
+        gone = [found for one in self.taken if one.name in reasons for found in _skipped(one, reasons[one.name])]
+        taken = tuple(one for one in self.taken if one.name not in reasons)
+        return replace(self, taken=taken, skipped=(*self.skipped, *gone))
 
     def limited(self, servers: Mapping[str, JsonObject]) -> "ImportPlan":
         """The plan with these entries, by the name of the server."""

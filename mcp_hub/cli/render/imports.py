@@ -50,8 +50,11 @@ def _shown(value: object) -> str:
 
 
 def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[str]:
-    """All that servers get from outside and its target, the variables to propose, and those that none gets."""
+    """Paths with another name here, all that servers get from outside and its target, the variables to propose, and
+    those that none gets."""
     for one in taken:
+        if one.renamed:
+            yield f"{one.name}: has paths of Windows; in this Linux {'; '.join(one.renamed)}"
         if sources := one.sources_outside:
             target = target_of(one.own.get("command"), one.own.get("url"))
             yield f"{one.name}: gets {', '.join(sources)} of this machine, for {target}"

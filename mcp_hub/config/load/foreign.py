@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
 from mcp_hub.config.load.foreign_limits import is_approval, is_list_of_tools
 from mcp_hub.config.load.foreign_server import SOURCES, flat
+from mcp_hub.config.load.foreign_windows import words_in_wsl
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
@@ -268,6 +269,8 @@ def is_hub(server: object) -> bool:
     entry = flat(server) if isinstance(server, dict) else {}
     argv = [entry.get("command", entry.get("cmd")), entry.get("args")]
     words = [word for part in argv for word in (part if isinstance(part, list) else [part]) if isinstance(word, str)]
+    if (inside := words_in_wsl(words)) is not None:
+        words = inside[1]
     return any(_PROGRAM.search(word) for word in words[:2]) and "serve" in words[:3]
 
 

@@ -22,6 +22,7 @@ from mcp_hub.config.load.foreign import (
 from mcp_hub.config.load.foreign_limits import narrowed, switched_off
 from mcp_hub.config.load.foreign_sandbox import UNREADABLE, SandboxedEntry, sandbox_rule
 from mcp_hub.config.load.foreign_server import flat, translated
+from mcp_hub.config.load.foreign_windows import Drives, linux_server
 from mcp_hub.config.load.interpolate import (
     CLIENTS_FOLDER,
     OF_CLIENTS,
@@ -72,8 +73,9 @@ class Translator(msgspec.Struct, frozen=True):
     """Brings the servers of a file, whose whole data is `data`, into the form of ours; `report` gets the warnings.
 
     `is_confined`: files of variables are read inside of the file's project only, and what only our format has and what
-    decides about rights (`_OWN_RIGHTS`) is not taken. A server that cannot be brought here
-    is an error of `report`, with the path of the server, and is not among the results.
+    decides about rights (`_OWN_RIGHTS`) is not taken. `drives`: the file is for Windows, or may be, and its servers
+    become those of Linux. A server that cannot be brought here is an error of `report`, with the path of the server,
+    and is not among the results.
     """
 
     origin: ForeignFile
@@ -82,6 +84,7 @@ class Translator(msgspec.Struct, frozen=True):
     places: ValuePlaces
     report: Findings
     is_confined: bool = True
+    drives: Drives | None = None
 
     def servers(self, servers: JsonObject) -> JsonObject:
         """The servers by name, as they would be written in our file."""
@@ -110,6 +113,8 @@ class Translator(msgspec.Struct, frozen=True):
         if isinstance(entry.get("envFile"), str) and "command" in entry:
             known.add("envFile")
         entry = own_keys(entry, path, known, self.report)
+        if self.drives is not None:
+            entry = linux_server(entry, self.drives, partial(self._note, path, "windows_path"))
         entry = self._notation(name, entry, path).server(entry)
         has_folder = bool(entry.get("cwd"))
         self._place(entry)
@@ -125,15 +130,17 @@ class Translator(msgspec.Struct, frozen=True):
 
     def _notation(self, name: str, entry: JsonObject, path: DataPath) -> Notation:
         variables = entry.get("env")
+        is_elsewhere = self.drives is not None and self.drives.is_clients
         return Notation(
             client=self.origin.client,
             env=self.env,
-            names=_names(self.origin, self.env),
+            names=_names(self.origin, {} if is_elsewhere else self.env),
             variables=variables if isinstance(variables, dict) else {},
             files=None if self.is_confined and not self.origin.is_users else self.origin.file.parent,
             ask=lambda wanted: self.places.ask(self._inputs().get(wanted, Input(wanted))),
             keep=partial(self.places.keep, name),
             note=partial(self._note, path, "invalid_placeholder"),
+            is_elsewhere=is_elsewhere,
         )
 
     def _inputs(self) -> dict[str, Input]:

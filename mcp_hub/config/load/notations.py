@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.config.load.foreign_windows import of_windows
 from mcp_hub.config.load.interpolate import Reference, Unresolved, escaped, is_variable_name, joined, split_text
 from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.globs import late
@@ -92,6 +93,8 @@ class Notation(msgspec.Struct, frozen=True):
     spent: list[int] = msgspec.field(default_factory=list)
     """The cost of each variable that was put in, of `_BUDGET`."""
     depth: int = 0
+    is_elsewhere: bool = False
+    """The variables are those of Windows, around this Linux: none of them is filled in."""
 
     def server(self, entry: JsonObject) -> JsonObject:
         """The server with all its texts in our notation.
@@ -178,6 +181,8 @@ class Notation(msgspec.Struct, frozen=True):
             return [self.names[name if name in self.names else inside]]
         if name in _WORKSPACE and inside == name and not (name == "CLAUDE_PROJECT_DIR" and name in self.env):
             raise Unresolved("workspace_unknown", _NO_WORKSPACE.format(name))
+        if self.is_elsewhere and inside == "userHome":
+            raise of_windows(written)
         if inside.startswith("input:"):
             return split_text(self.ask(inside.removeprefix("input:")))
         if inside.startswith("file:") and self.client in _READS_FILES:
@@ -209,6 +214,8 @@ class Notation(msgspec.Struct, frozen=True):
         if key == "args" and name not in self.env and not has_default and not expands:
             self.note(key, f"{written} stays text: {name} is not set, and the client does not fill it in either")
             return [written]
+        if self.is_elsewhere:
+            raise of_windows(written)
         # ${env:cmd:-x} is a variable called cmd with a default; ${cmd:-x} would be a program
         return [Reference(f"env:{reference}" if reference.startswith(_LOOKUPS) else reference)]
 

@@ -7,10 +7,9 @@ from typing import Final
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.clients.files.written import WrittenEntry, has_hub, lost_entries
-from mcp_hub.cli.clients.find import client_files, hub_files, is_present
+from mcp_hub.cli.clients.find import client_files, clients_of, hub_files, is_present
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.protocol.rest.overview import ClientInstall, InstallState
 
 _STATES: Final[Mapping[bool | None, InstallState]] = {True: "installed", False: "missing", None: "unreadable"}
@@ -21,7 +20,7 @@ def client_installs(env: Mapping[str, str]) -> list[ClientInstall]:
     where, lost = Where.here(env), dict[str, WrittenEntry]()
     with suppress(OSError):
         lost = {entry.client: entry for entry in lost_entries(state_dir(env))}
-    return [_install(client, where, lost.get(client.name)) for client in CLIENTS.values()]
+    return [_install(client, where, lost.get(client.name)) for client in clients_of(where)]
 
 
 def _install(client: Client, where: Where, lost: WrittenEntry | None) -> ClientInstall:

@@ -11,7 +11,7 @@ from mcp_hub.cli.clients.entries import HUB
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
 from mcp_hub.cli.clients.model import Client, Place
 from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
-from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.cli.clients.table import find_client
 from mcp_hub.errors import ConfigError
 from mcp_hub.stores.keyed_files import KeyedFiles
 
@@ -107,7 +107,8 @@ class ImportedServers:
 
 def lost_entries(state: Path) -> list[WrittenEntry]:
     """The entries that are not in their files any more, though the folder of the client is. Raises `OSError`."""
-    return [one for one in WrittenEntries(state).all() if one.client in CLIENTS and _is_lost(one, CLIENTS[one.client])]
+    every = ((one, find_client(one.client)) for one in WrittenEntries(state).all())
+    return [one for one, client in every if client is not None and _is_lost(one, client)]
 
 
 def _is_lost(one: WrittenEntry, client: Client) -> bool:

@@ -116,20 +116,20 @@ def install(
         raise SystemExit(_print_links(clients, every, loaded, where, profile))
     chosen = common.chosen_clients(clients, every, where)
     is_named = config is not None or bool(os.environ.get("MCP_HUB_CONFIG"))
-    options = Options(over_http, dry_run, waits, every, _moves(imports, is_boxed), profile, is_named)
+    options = Options(over_http, dry_run, waits, every, _moves(imports, is_boxed, dry_run), profile, is_named)
     code, changed = install_into(chosen, loaded, where, options)
     if changed:
         _start_once(loaded, code, options)
     raise SystemExit(code)
 
 
-def _moves(imports: bool, is_boxed: bool | None) -> Moves | None:
+def _moves(imports: bool, is_boxed: bool | None, dry_run: bool) -> Moves | None:
     """The move of servers with `--import`; exits with 2 for a sandbox without it."""
     if is_boxed is not None and not imports:
         fail(
             "usage", "--sandbox and --no-sandbox belong to --import. For a server of the hub: mcp-hub sandbox SERVER on"
         )
-    return partial(moved_servers, is_boxed=is_boxed) if imports else None
+    return partial(moved_servers, is_boxed=is_boxed, is_dry=dry_run) if imports else None
 
 
 def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, options: Options) -> tuple[int, bool]:
@@ -206,7 +206,8 @@ def _lacks_http(step: Step) -> bool:
 def _source(loaded: Loaded, where: Where, options: Options) -> Source:
     config = Path(loaded.place)
     rules = EntryRules(os.path.abspath(config), loaded.settings, where.env, options.profile)
-    source = Source(partial(_command, config, where, options.profile), rules=rules, written=_written(options))
+    command = partial(_command, config, where, options.profile)
+    source = Source(command, rules=rules, written=_written(options), windows=where.windows)
     if not options.over_http:
         return source
     http = loaded.settings.hub.http

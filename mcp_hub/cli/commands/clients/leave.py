@@ -17,10 +17,9 @@ from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.clients.files.acts import Acts
 from mcp_hub.cli.clients.files.replace import BACKUP, FileRefused
 from mcp_hub.cli.clients.files.written import WrittenEntries
-from mcp_hub.cli.clients.find import client_files
+from mcp_hub.cli.clients.find import client_files, clients_of
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import Step
-from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.commands.clients.uninstall import carry_out, planned
 from mcp_hub.cli.commands.running.paths import HubPath, hub_paths, socket_paths
@@ -63,7 +62,8 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     something still runs or could not be removed.
     """
     where = Where.here(os.environ)
-    clients = [client for client in CLIENTS.values() if client.is_written]
+    common.tell_no_windows(where)
+    clients = [client for client in clients_of(where) if client.is_written]
     every = planned(clients, where, restores=True, leaves=True)
     steps = [step for step in every if step.is_needed or step.problem or step.problems]
     steps = [step for step in steps if not _tell_removed(step)]

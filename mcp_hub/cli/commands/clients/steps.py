@@ -10,11 +10,11 @@ import msgspec
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.access.background import end_hubs_of
 from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.entry_options import profile_of
+from mcp_hub.cli.clients.entry_options import has_variables, profile_of
 from mcp_hub.cli.clients.files.acts import Acts, Done, FileChange, UndoneFile
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry, has_hub
-from mcp_hub.cli.clients.find import client_files, is_present
+from mcp_hub.cli.clients.find import client_files, clients_of, is_present
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import Step
@@ -33,13 +33,23 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
     """The clients of these names, or all that are installed. Exits with 2 if one is unknown or there are none."""
     if every and names:
         fail("usage", "--all and CLIENT exclude each other. Give one of them.")
-    present = [client for client in CLIENTS.values() if client.is_written and is_present(client, where)]
+    present = [client for client in clients_of(where) if client.is_written and is_present(client, where)]
     if every:
+        tell_no_windows(where)
         return present or _no_client()
     if not names:
         found = f"Found: {', '.join(client.name for client in present)}." if present else "None was found."
         fail("usage", f"Name a client, or add --all. {found}")
-    return list({client.name: client for client in map(_found, names)}.values())
+    chosen = list({client.name: client for client in map(_found, names)}.values())
+    if where.windows is None and (client := next((one for one in chosen if one.windows_of), None)) is not None:
+        fail("no_windows", f"{client.title} is not reached: {where.no_windows or 'this is not the Linux of WSL'}.")
+    return chosen
+
+
+def tell_no_windows(where: Where) -> None:
+    """Says why the clients on the Windows around WSL are not looked at."""
+    if where.no_windows:
+        say(f"Clients on Windows are left out: {where.no_windows}.", "yellow")
 
 
 def unless_running(step: Step, where: Where, waits: bool) -> Step:
@@ -63,7 +73,8 @@ def running_refusal(client: Client, where: Where, advice: str = "Quit it first."
 
 
 def _is_running(client: Client, where: Where) -> bool:
-    return bool(client.rewrites) and running.is_running(client.rewrites, where.system)
+    there = where.for_clients(are_on_windows=bool(client.windows_of))
+    return there is not None and bool(client.rewrites) and running.is_running(client.rewrites, there.system)
 
 
 def show(steps: Iterable[Step]) -> None:
@@ -129,7 +140,7 @@ def tell_others(steps: Iterable[Step]) -> None:
 def undo(names: Sequence[str], where: Where) -> int:
     """Undoes the last act, or for these clients its part in their files; the exit code."""
     state = state_dir(os.environ)
-    owners = {path: client for client in CLIENTS.values() for path in _targets(client, where)}
+    owners = {path: client for client in clients_of(where) for path in _targets(client, where)}
     clients = list(map(_found, names))
     only = {path for path, client in owners.items() if client in clients} if names else None
     configs = installed_configs(state)
@@ -230,6 +241,8 @@ def _record(written: WrittenEntries, steps: Sequence[Step], results: dict[Path, 
 
 def _tell(step: Step, problem: FileRefused | None) -> None:
     client = step.file.client
+    if problem is None and client.windows_of and has_variables(step.after or {}):
+        say(f"{client.title}: the variables of its entry do not reach the hub in WSL. Set them for the servers.")
     if problem is not None:
         say(f"{client.title}: {problem} [{problem.code}]")
     elif step.only_moves:

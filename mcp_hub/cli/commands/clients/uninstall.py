@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 import click
+import msgspec
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
@@ -67,7 +68,7 @@ def planned(clients: Iterable[Client], where: Where, *, restores: bool, leaves: 
     writes the file in its own way, does it.
     """
     if leaves:
-        where = Where(where.system, where.home, {**where.env, "PATH": ""})
+        where = msgspec.structs.replace(where, env={**where.env, "PATH": ""})
     steps: list[Step] = []
     for client in clients:
         files = [file for file in client_files(client, where) if restores or file.place.is_written]

@@ -131,6 +131,8 @@ def _file_of(name: str) -> ClientFile:
         hint = nearest(name.casefold(), _WRITTEN) or "."
         fail("unknown_client", f'There is no client "{visible(name)}"{hint} Known: {", ".join(_WRITTEN)}.')
     files = hub_files(found, Where.here(os.environ))
+    if not files and found.windows_of:
+        fail("no_windows", f"{found.title} is not reached: this is not the Linux of WSL, or its Windows is not found.")
     if not files:
         fail("client_import_only", f"The hub does not know how {found.title} writes its servers on this system.")
     return files[0]

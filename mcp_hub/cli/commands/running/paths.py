@@ -9,6 +9,7 @@ import msgspec
 
 from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.attach.folder import base_folders, problem_of
+from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.commands.running.units import ENVIRONMENT
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER
@@ -42,13 +43,20 @@ def paths(as_json: bool, config: str | None) -> None:
     Configuration, secrets, state, cache, logs and sockets, also those that do not exist yet.
     """
     try:
-        found = hub_paths(config, os.environ)
+        found = shown_paths(config, os.environ)
     except ConfigError as error:
         fail_with(error)
     if as_json:
         tables.print_json({one.name: {"path": str(one.path), "exists": one.exists} for one in found})
     else:
         tables.print_lines(path_lines(found))
+
+
+def shown_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
+    """`hub_paths`, and in WSL the folder of the Windows user, which is not the hub's. Raises `ConfigError`."""
+    side = Where.here(env).windows
+    around = [] if side is None else [HubPath("windows", side.home, f"clients there start the hub in {side.place}")]
+    return [*hub_paths(config, env), *around]
 
 
 def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:

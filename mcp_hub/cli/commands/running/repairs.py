@@ -18,8 +18,9 @@ from mcp_hub.app.attached.isolation import StartFolders, names_client
 from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.cli.access.running import dead_records
 from mcp_hub.cli.clients.files.written import ImportedServers, WrittenEntry, lost_entries
+from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.cli.clients.table import find_client
 from mcp_hub.cli.commands.clients.install import Options, install_into
 from mcp_hub.cli.imports.trials import why_not_tried, why_unsupported
 from mcp_hub.cli.servers_file.servers_file import EditRefused, PutKey, ServersFile
@@ -72,7 +73,9 @@ def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
         yield from _folders(loaded, env)
         yield from _unlimited(loaded, env)
     yield from (_dead_record(place) for place in dead_records(env))
-    yield from (_lost_entry(entry, env) for entry in lost_entries(state_dir(env)))
+    for entry in lost_entries(state_dir(env)):
+        if (client := find_client(entry.client)) is not None:
+            yield _lost_entry(entry, client, env)
 
 
 def _rights(loaded: Loaded | None, env: Mapping[str, str]) -> Iterator[Repair]:
@@ -169,18 +172,18 @@ def _dead_record(place: Path) -> Repair:
     return Repair("stale_record", said, [f"- {place}"], partial(remove, place), is_problem=False)
 
 
-def _lost_entry(entry: WrittenEntry, env: Mapping[str, str]) -> Repair:
-    client = CLIENTS[entry.client]
+def _lost_entry(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> Repair:
     said = f"{client.title} has lost the hub: {entry.path} does not have its entry any more"
-    return Repair("client_entry_lost", said, [f"+ {entry.path}: the entry of mcp-hub"], partial(_install, entry, env))
+    apply = partial(_install, entry, client, env)
+    return Repair("client_entry_lost", said, [f"+ {entry.path}: the entry of mcp-hub"], apply)
 
 
-def _install(entry: WrittenEntry, env: Mapping[str, str]) -> None:
+def _install(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> None:
     """As the command did that wrote the entry."""
     loaded = load(Path(entry.config or ""), env, partly=True, lenient=True)
     options = Options(over_http="--http" in entry.args, profile=entry.profile)
     check_caller(loaded, entry.profile)
-    code, _ = install_into([CLIENTS[entry.client]], loaded, Where.here(env), options)
+    code, _ = install_into([client], loaded, Where.here(env), options)
     if code:
         raise ConfigError(
             ConfigFinding("client_entry_lost", f"it was not put back. Run mcp-hub install {entry.client}.")

@@ -16,7 +16,7 @@ from mcp_hub.attach.serve import why_alone
 from mcp_hub.cli.access.background import end_hub, hubs_of
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord
-from mcp_hub.cli.commands.running.paths import HubPath, hub_paths, path_lines
+from mcp_hub.cli.commands.running.paths import HubPath, path_lines, shown_paths
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import project_warnings
 from mcp_hub.cli.render.output import say
@@ -62,7 +62,7 @@ def status(as_json: bool, config: str | None) -> None:
     """
     try:
         place, hubs = hubs_of(config)
-        paths = hub_paths(config, os.environ)
+        paths = shown_paths(config, os.environ)
     except ConfigError as error:
         fail_with(error)
     scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}

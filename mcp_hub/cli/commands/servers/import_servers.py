@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from mcp_hub.cli import completion
-from mcp_hub.cli.clients.find import is_present
+from mcp_hub.cli.clients.find import clients_of, is_present
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS, find_client
 from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report, tell_next
-from mcp_hub.cli.imports.asked_inputs import AskedInputs
+from mcp_hub.cli.imports.asked_inputs import AskedInputs, is_anybody_there, with_agreed_paths
 from mcp_hub.cli.imports.costs import MeasuredCosts, measured
 from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.cli.imports.plan import ImportPlan, planned
@@ -80,9 +80,9 @@ def import_servers(
         print_plan(plan)
     is_strange = print_alerts(plan, os.environ)
     costs, found = None, Boxed()
+    plan = with_agreed_paths(plan, yes=yes, asks=True) if not dry_run and (yes or is_anybody_there()) else plan
     if is_written := bool(plan.taken) and not dry_run:
-        plan = plan.passing(_passed(plan, agreed, yes=yes))
-        plan = _agreed(plan, agreed) if yes else plan
+        plan = _agreed(plan, agreed, yes=yes)
         _confirm(plan, yes=yes, is_strange=is_strange)
         plan, found = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
         carry_out(plan, found)
@@ -104,8 +104,12 @@ def _counts(counts: bool | None, *, yes: bool) -> bool:
     return counts or counts is None and (yes or is_to_count())
 
 
-def _agreed(plan: ImportPlan, agreed: Sequence[str]) -> ImportPlan:
-    """The plan, with the servers disabled that get values of this machine which no person has named."""
+def _agreed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> ImportPlan:
+    """The plan with the variables that a person lets servers have; with `yes`, the servers are disabled that get values
+    of this machine which no person has named."""
+    plan = plan.passing(_passed(plan, agreed, yes=yes))
+    if not yes:
+        return plan
     asked = {server: [name for name in names if name not in agreed] for server, names in plan.asked(os.environ).items()}
     asked = {server: names for server, names in asked.items() if names}
     for server, names in asked.items():
@@ -188,7 +192,7 @@ def is_to_count() -> bool:
 
 def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:
     if not sources:
-        return of_clients([one for one in CLIENTS.values() if is_present(one, where)], where, places)
+        return of_clients([one for one in clients_of(where) if is_present(one, where)], where, places)
     done = FoundServers()
     for source in sources:
         client = _client(source)

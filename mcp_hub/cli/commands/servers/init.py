@@ -9,7 +9,7 @@ import click
 
 from mcp_hub.cli.commands.servers.changed import confirm, end_with, note_added, report, tell_next
 from mcp_hub.cli.commands.servers.import_servers import carry_out, is_to_count, plan_of, print_costs_of
-from mcp_hub.cli.imports.asked_inputs import is_anybody_there
+from mcp_hub.cli.imports.asked_inputs import is_anybody_there, with_agreed_paths
 from mcp_hub.cli.imports.trials import boxed, boxed_plan, print_boxed
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import print_alerts, print_plan
@@ -54,6 +54,7 @@ def init(yes: bool, counts: bool | None, is_boxed: bool | None, config: str | No
     if plan.taken:
         print_plan(plan)
         print_alerts(plan, os.environ)
+        plan = with_agreed_paths(plan, yes=yes, asks=not yes)
         confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", yes=yes)
         plan, found = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
         carry_out(plan, found)

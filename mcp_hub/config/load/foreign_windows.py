@@ -1,0 +1,225 @@
+"""Servers of clients on Windows in the form of the Linux in WSL: their programs, paths and variables. Pure.
+
+`wsl.exe` starts programs of this Linux. A path of Windows has another name here, a program of Windows is another
+program, and variables of Windows do not exist.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PureWindowsPath
+from typing import Final
+
+import msgspec
+
+from mcp_hub.config.load.foreign_sandbox import Note
+from mcp_hub.config.load.interpolate import Unresolved
+from mcp_hub.globs import late
+from mcp_hub.types import JsonObject
+
+_DRIVE: Final = late(r"(?:\\\\\?\\)?(?P<drive>[A-Za-z]):(?P<path>[\\/].*)", re.DOTALL)
+_SHARE: Final = late(r"\\\\(?:\?\\UNC\\)?(?P<host>[^\\/?]+)\\(?P<share>[^\\/]+)(?P<path>.*)", re.DOTALL)
+_HERE: Final = frozenset(("wsl$", "wsl.localhost"))
+"""Hosts of shares by which Windows sees the files of its distributions."""
+_VALUE: Final = late(r"(?P<before>-*[A-Za-z_][\w.-]*=|file:///)(?P<value>.*)", re.DOTALL)
+_ANY_PATH: Final = late(r"(?<![A-Za-z\\])[A-Za-z]:(?:\\|/(?!/))|\\\\(?:\?|wsl[.$])")
+_VARIABLE: Final = late(r"%(?P<name>[A-Za-z_][A-Za-z0-9_()]{2,})%")
+_SUFFIXES: Final = (".exe", ".cmd", ".bat", ".com", ".ps1", ".vbs")
+_RUNNERS: Final = frozenset(
+    "npx npm pnpm pnpx yarn bunx bun node deno tsx uvx uv pipx python python3 docker podman java go dotnet".split()
+)
+"""Programs that Windows and Linux have under one name, and that run the packages of a server on both."""
+_PYTHON: Final = late(r"-(?P<version>[23](?:\.\d{1,2})?)(?:-(?:32|64))?")
+"""The version that the launcher `py` takes for an option."""
+_SWITCHES: Final = late(r"/[dsqau]|/[tefv]:\w+", re.IGNORECASE)
+_READ_BY_CMD: Final = late(r'[&|<>^"\r\n]')
+_READ_BY_SHELL: Final = late(r"[^\w@%+=:,./~-]")
+_WITH_VALUE: Final = ("-d", "--distribution", "--distribution-id", "-u", "--user", "--cd", "--shell-type")
+_BEFORE_COMMAND: Final = ("-e", "--exec", "--")
+_DEEPEST: Final = 4
+"""Wrappers around a program, such as `cmd /c`."""
+
+
+class Drives(msgspec.Struct, frozen=True):
+    """Windows as this Linux sees it: the folder `root` has its drives, `distribution` is the name of this Linux there.
+
+    `has_program`: whether Linux has a program of this name. `is_clients`: the servers are those of a client on Windows,
+    whose variables are those of Windows; other files may be for both systems.
+    """
+
+    root: str
+    distribution: str
+    has_program: Callable[[str], bool]
+    is_clients: bool = True
+
+
+def linux_path(text: str, root: str, distribution: str = "") -> str | None:
+    """The name of a Windows path in this Linux, whose drives are in the folder `root`; None for one that it lacks.
+
+    A network share is not mounted, but for `\\\\wsl.localhost\\NAME` of this distribution, which is Linux itself.
+    """
+    if "\0" in text:
+        return None
+    if (match := _DRIVE.fullmatch(text)) is not None:
+        return f"{root.rstrip('/')}/{match['drive'].lower()}{match['path'].replace(chr(92), '/')}"
+    match = _SHARE.fullmatch(text)
+    if match is not None and match["host"].lower() in _HERE and match["share"].lower() == distribution.lower() != "":
+        return match["path"].replace("\\", "/") or "/"
+    return None
+
+
+def words_in_wsl(words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
+    """The options of a command line of `wsl.exe`, and the words that Linux runs; None for another program.
+
+    Without `-e`, `--exec` or `--` the first word that is not an option begins the command.
+    """
+    if not words or program_name(words[0]) != "wsl":
+        return None
+    options: dict[str, str] = {}
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word in _BEFORE_COMMAND:
+            return {**options, "mode": word}, [*words[at + 1 :]]
+        if not word.startswith("-") and word != "~":
+            break
+        if word in _WITH_VALUE and at + 1 < len(words):
+            options[{"-d": "--distribution", "-u": "--user"}.get(word, word)] = words[at + 1]
+            at += 1
+        else:
+            options[word] = ""
+        at += 1
+    return options, [*words[at:]]
+
+
+def program_name(word: str) -> str:
+    """The name of a program as Windows compares it: without folder, suffix and case."""
+    name = PureWindowsPath(word).name.lower()
+    return next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
+
+
+def linux_server(entry: JsonObject, drives: Drives, note: Note) -> JsonObject:
+    """The server as Linux starts it; `note` gets each path that has another name here, with its key.
+
+    Raises: Unresolved for a program, path or variable that only Windows has.
+    """
+    _check_variables(entry, drives)
+    if not isinstance(command := entry.get("command"), str) or not command:
+        return entry
+    args = entry.get("args")
+    words = [command, *(args if isinstance(args, list) else ())]
+    if not all(isinstance(word, str) for word in words):
+        return entry
+    done = dict(entry)
+    if (inside := words_in_wsl(words)) is not None:
+        return _of_wsl(done, *inside, drives)
+    program, *values = _program(words, drives)
+    done["command"] = program
+    if values or "args" in done:
+        done["args"] = [_placed(value, "args", drives, note) for value in values]
+    for key in ("cwd", "envFile"):
+        if isinstance(value := done.get(key), str):
+            done[key] = _placed(value, key, drives, note)
+    if isinstance(variables := done.get("env"), dict):
+        done["env"] = {
+            name: _placed(value, f"env.{name}", drives, note) if isinstance(value, str) else value
+            for name, value in variables.items()
+        }
+    return done
+
+
+def _check_variables(entry: JsonObject, drives: Drives) -> None:
+    """Raises `Unresolved` for a text with a variable of Windows that the entry does not set itself."""
+    if not drives.is_clients:
+        return
+    variables = entry.get("env")
+    names = {name.upper() for name in variables} if isinstance(variables, dict) else set()
+    if isinstance(passed := entry.get("pass_env"), list) and passed:
+        raise of_windows(str(passed[0]))
+    for key in ("command", "args", "cwd", "envFile", "env"):
+        for text in _texts(entry.get(key)):
+            for match in _VARIABLE.finditer(text):
+                if match["name"].upper() not in names:
+                    raise of_windows(match[0])
+
+
+def of_windows(written: str) -> Unresolved:
+    """The reason why a server with this variable stays with its client."""
+    said = "is a variable of Windows, which is not filled in from Linux. Write its value in the client, or mcp-hub add"
+    return Unresolved("windows_variable", f"{written} {said}")
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        if isinstance(item, str):
+            yield item
+
+
+def _program(words: list[str], drives: Drives) -> list[str]:
+    """The command line of Linux that does the same. Raises `Unresolved` if there is none."""
+    for _ in range(_DEEPEST):
+        if program_name(words[0]) != "cmd" or "/" in words[0]:
+            break
+        words = _behind_cmd(words)
+    word, name = words[0], program_name(words[0])
+    is_bare = "\\" not in word and "/" not in word and ":" not in word
+    if is_bare and name == "py":
+        version = _PYTHON.fullmatch(words[1]) if len(words) > 1 else None
+        return [f"python{version['version']}" if version else "python3", *words[2 if version else 1 :]]
+    if is_bare and name in _RUNNERS:
+        return ["python3" if name == "python" and not drives.has_program(name) else name, *words[1:]]
+    is_windows = "\\" in word or _DRIVE.fullmatch(word) is not None or word.lower().endswith(_SUFFIXES)
+    is_missing = is_bare and drives.is_clients and not drives.has_program(word)
+    if is_windows or name in ("cmd", "powershell") or is_missing:
+        raise _program_of_windows(word)
+    return words
+
+
+def _behind_cmd(words: Sequence[str]) -> list[str]:
+    """The command line that `cmd /c` runs. Raises `Unresolved` for one that it reads as its own language."""
+    at = 1
+    while at < len(words) and _SWITCHES.fullmatch(words[at]):
+        at += 1
+    inside = [*words[at + 1 :]]
+    if len(inside) == 1:
+        inside = inside[0].split()
+    is_plain = inside and words[at].lower() == "/c" and not any(map(_READ_BY_CMD.search, inside))
+    if not is_plain:
+        raise _program_of_windows(" ".join(words[: at + 2]))
+    return inside
+
+
+def _program_of_windows(word: str) -> Unresolved:
+    said = "is a program of Windows, and the hub starts programs of Linux. It stays with its client"
+    return Unresolved("windows_program", f"{word} {said}")
+
+
+def _of_wsl(entry: JsonObject, options: Mapping[str, str], words: list[str], drives: Drives) -> JsonObject:
+    """A server that `wsl.exe` starts in this Linux, by its program. Raises `Unresolved` for another one."""
+    other = options.get("--distribution", drives.distribution)
+    folder = options.get("--cd", "")
+    is_shell = options.get("mode", "") not in ("-e", "--exec")
+    odd = [name for name in options if name not in ("mode", "--distribution", "--user", "--cd", "~")]
+    if other.lower() != drives.distribution.lower() or odd or "--user" in options:
+        raise Unresolved("windows_program", "wsl.exe starts it in another distribution or for another user. It stays")
+    if not words or is_shell and any(map(_READ_BY_SHELL.search, words)):
+        raise Unresolved("windows_program", "wsl.exe hands it to a shell as a script. It stays with its client")
+    place = linux_path(folder, drives.root, drives.distribution) or folder
+    placed = {"cwd": place} if place and place != "~" else {}
+    # Windows variables do not cross into WSL
+    return {**{key: entry[key] for key in entry if key not in ("env", "cwd")}, "command": words[0], "args": words[1:],
+            **placed}  # fmt: skip
+
+
+def _placed(text: str, key: str, drives: Drives, note: Note) -> str:
+    """A text with the path that it is, or that stands behind `=`, by its name here. Raises `Unresolved`."""
+    match = _VALUE.fullmatch(text)
+    before, value = (match["before"], match["value"]) if match is not None else ("", text)
+    if (place := linux_path(value, drives.root, drives.distribution)) is not None and not _ANY_PATH.search(value[2:]):
+        note(key, f"{value} becomes {place}")
+        return before.replace("file:///", "file://") + place
+    if _SHARE.match(value) or _ANY_PATH.search(text):
+        said = "has a path of Windows that Linux does not have, or not alone. It stays with its client"
+        raise Unresolved("windows_path", f"{key} {said}")
+    return text

@@ -4,7 +4,7 @@ Claude Code, Claude Desktop, Cursor, VS Code and Codex have eight servers in an 
 variable that is not set, one is disabled, three have secrets. Real commands move them into the hub, the Python SDK uses
 two of the entries, the clients rewrite their files in their own ways, another version of the hub takes over, the hub is
 killed. Then the person leaves, in three homes by three ways; each file must be as it was before, but for what its
-client wrote meanwhile. Exit code 1 for a fault. Needs Linux.
+client wrote meanwhile. The last home is that of WSL, with clients on Windows. Exit code 1 for a fault. Needs Linux.
 """
 
 import difflib
@@ -44,6 +44,7 @@ from rigs.clients.home import (
     parsed,
     rewrite,
 )
+from rigs.clients.wsl import WslHome, windows_in, windows_out, windows_use
 from tests.upstreams.child import until
 from tests.upstreams.launch import SERVER, received
 
@@ -273,7 +274,24 @@ async def story(folder: Path, faults: list[str]) -> list[str]:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         lines.append(f"{title}: {len(FILES)} files, {time.monotonic() - begun:.1f} s")
-    return lines
+    return [*lines, await windows_story(folder, faults)]
+
+
+async def windows_story(folder: Path, faults: list[str]) -> str:
+    """The clients on Windows around WSL; the line of the report."""
+    begun = time.monotonic()
+    (folder / "wsl").mkdir()
+    home = WslHome(folder / "wsl")
+    try:
+        with chapter("clients on Windows", faults):
+            windows_in(home)
+            await windows_use(home)
+            windows_out(home)
+    finally:
+        for pid in processes_of(home.home):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    return f"clients on Windows: {len(home.before)} files, {time.monotonic() - begun:.1f} s"
 
 
 def main() -> int:

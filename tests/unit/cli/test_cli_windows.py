@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from anyio import fail_after
 from click.testing import CliRunner, Result
 
 from mcp_hub import masking
@@ -21,6 +22,7 @@ from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS, WINDOWS_CLIENTS
 from mcp_hub.cli.clients.wsl import Machine, WindowsSide, side_of, through_wsl, wsl_settings
 from mcp_hub.cli.imports import asked_inputs, moves
+from rigs.clients.wsl import CURSOR, WslHome
 
 DISTRIBUTION, USER = "Ubuntu-24.04", "me"
 CANARY = "ghp_CANARYcanary1234567890"
@@ -357,3 +359,18 @@ def test_clients_on_windows_are_those_of_the_table_and_none_outside_of_wsl(
     monkeypatch.delenv("WSL_DISTRO_NAME")
     assert "this is not the Linux of WSL" in windows.cli("install", "cursor-windows", code=2).output
     assert "this is not the Linux of WSL" in windows.cli("export", "cursor-windows", code=2).output
+
+
+@pytest.mark.processes
+@pytest.mark.anyio
+async def test_client_on_windows_drives_the_hub_through_wsl(tmp_path: Path) -> None:
+    home = WslHome(tmp_path, has_servers=False)
+    home.config.parent.mkdir(parents=True)
+    home.config.write_text('{servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}, hub: {attach: never}}')
+    home.hub("install", "cursor-windows", "--config", str(home.config))
+    with fail_after(30):
+        async with home.opened(CURSOR) as client:
+            assert any(tool.name.startswith("jobs_") for tool in (await client.list_tools()).tools)
+    assert [path.name for path in (tmp_path / "project").iterdir()] == ["servers.yaml"]
+    home.hub("uninstall", "cursor-windows")
+    home.check_bytes([CURSOR])

@@ -117,7 +117,7 @@ COMMANDS: Final = table(
         "Rename it, or move the hub or its configuration to another folder.",
     ),
     no_windows=(
-        "A client on Windows was named, and this is not the Linux of WSL, or its Windows is not found.",
+        "Clients on Windows are not reached: this is not the Linux of WSL, or its Windows is not found.",
         "Run the command in WSL, or set USERPROFILE as the message says.",
     ),
     client_command_lost=(

@@ -191,6 +191,26 @@ def test_name_that_windows_may_read_otherwise_is_refused(
     assert refused.value.code == "wsl_unplain" and reason in str(refused.value)
 
 
+def test_entry_names_the_folder_of_wsl_exe(windows: Windows) -> None:
+    (windows.root / "c/Windows/System32/wsl.exe").touch()
+    cursor = windows.write(".cursor/mcp.json", "{}")
+    windows.cli("install", "cursor-windows")
+    assert words_of(cursor)[:2] == [r"C:\Windows\System32\wsl.exe", "-d"]
+    assert "already there" in windows.cli("install", "cursor-windows").output
+    assert "cursor-windows" in windows.cli("install", "cursor", "--dry-run").output
+    assert "it is this hub" not in windows.cli("import", "cursor-windows", "--dry-run").output
+
+
+def test_windows_that_is_gone_is_named_on_the_way_out(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
+    cursor = windows.write(".cursor/mcp.json", "{}")
+    windows.cli("install", "cursor-windows")
+    installed = cursor.read_bytes()
+    monkeypatch.setenv("WSL_DISTRO_NAME", "")
+    for args in (("leave", "--yes"), ("leave", "--purge", "--yes")):
+        assert "The hub stays in: Cursor (Windows)" in windows.cli(*args, code=1).output
+    assert cursor.read_bytes() == installed and windows.config.exists()
+
+
 def test_refused_name_leaves_windows_files_alone_and_linux_clients_get_the_hub(
     windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +376,8 @@ def test_clients_on_windows_are_those_of_the_table_and_none_outside_of_wsl(
     windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [client.windows_of for client in WINDOWS_CLIENTS.values()] == [*CLIENTS]
+    export = windows.cli("export", "cursor-windows").output
+    assert "not exported, it starts in Linux" in export or "disabled" in export
     monkeypatch.delenv("WSL_DISTRO_NAME")
     assert "this is not the Linux of WSL" in windows.cli("install", "cursor-windows", code=2).output
     assert "this is not the Linux of WSL" in windows.cli("export", "cursor-windows", code=2).output

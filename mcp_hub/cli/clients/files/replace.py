@@ -187,9 +187,11 @@ def _take_over(fresh: Path, found: os.stat_result) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
+    """Flushes the entry of a new file; some mounts, such as the drives of Windows in WSL, cannot do that."""
     if hasattr(os, "O_DIRECTORY"):
-        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+        with suppress(OSError):  # the file itself is on the disk
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)

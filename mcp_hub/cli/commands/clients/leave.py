@@ -62,7 +62,7 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     something still runs or could not be removed.
     """
     where = Where.here(os.environ)
-    common.tell_no_windows(where)
+    stays = common.tell_no_windows(where)
     clients = [client for client in clients_of(where) if client.is_written]
     every = planned(clients, where, restores=True, leaves=True)
     steps = [step for step in every if step.is_needed or step.problem or step.problems]
@@ -71,7 +71,7 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
         left = _left(config, [file.path for client in clients for file in client_files(client, where)])
     except ConfigError as error:
         fail_with(error)
-    if not steps and not _runs() and not (purge and any(map(_has_parts, left))):
+    if not steps and not _runs() and not (purge and any(map(_has_parts, left))) and not stays:
         say("Nothing to do: no client has the hub, and nothing of it runs.")
         raise SystemExit(0 if purge else _end(0, left))
     common.show(steps)
@@ -82,7 +82,7 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
         raise SystemExit(common.tell_problems(steps))
     if not yes:
         _ask(purge)
-    code = carry_out(steps, where, waits=waits, verb="leave", ends=purge) if steps else 0
+    code = (carry_out(steps, where, waits=waits, verb="leave", ends=purge and not stays) if steps else 0) or stays
     running, stop_code = _stop_all()
     if purge and not code:
         raise SystemExit(_purge(left, running) or stop_code)

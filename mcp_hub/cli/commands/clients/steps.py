@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import Step
 from mcp_hub.cli.clients.shown import difference
-from mcp_hub.cli.clients.table import CLIENTS, find_client
+from mcp_hub.cli.clients.table import CLIENTS, WINDOWS_CLIENTS, find_client
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, fail
@@ -43,13 +44,26 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
     chosen = list({client.name: client for client in map(_found, names)}.values())
     if where.windows is None and (client := next((one for one in chosen if one.windows_of), None)) is not None:
         fail("no_windows", f"{client.title} is not reached: {where.no_windows or 'this is not the Linux of WSL'}.")
+    for client in chosen:
+        around = WINDOWS_CLIENTS.get(f"{client.name}-windows")
+        if around is not None and around not in chosen and is_present(around, where) and not is_present(client, where):
+            say(f"{client.title} is found on Windows only. To name that one: {around.name}", "yellow")
     return chosen
 
 
-def tell_no_windows(where: Where) -> None:
-    """Says why the clients on the Windows around WSL are not looked at."""
-    if where.no_windows:
-        say(f"Clients on Windows are left out: {where.no_windows}.", "yellow")
+def tell_no_windows(where: Where) -> int:
+    """Says why the clients on the Windows around WSL are not looked at; the exit code, by which one has the hub."""
+    if where.windows is not None:
+        return 0
+    names: list[str] = []
+    with suppress(OSError):
+        clients = [find_client(entry.client) for entry in WrittenEntries(state_dir(os.environ)).all()]
+        names = [client.title for client in clients if client is not None and client.windows_of]
+    if where.no_windows or names:
+        about = f". The hub stays in: {', '.join(dict.fromkeys(names))}" if names else ""
+        reason = where.no_windows or "this is not the Linux of WSL"
+        say(f"Clients on Windows are left out: {reason}{about}. [no_windows]", "yellow")
+    return EXIT_TOOL if names else 0
 
 
 def unless_running(step: Step, where: Where, waits: bool) -> Step:

@@ -13,6 +13,7 @@ from mcp_hub.cli.clients.find import clients_of, is_present
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS, find_client
+from mcp_hub.cli.commands.clients.steps import tell_no_windows
 from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report, tell_next
 from mcp_hub.cli.imports.asked_inputs import AskedInputs, is_anybody_there, with_agreed_paths
 from mcp_hub.cli.imports.costs import MeasuredCosts, measured
@@ -192,6 +193,7 @@ def is_to_count() -> bool:
 
 def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:
     if not sources:
+        tell_no_windows(where)
         return of_clients([one for one in clients_of(where) if is_present(one, where)], where, places)
     done = FoundServers()
     for source in sources:

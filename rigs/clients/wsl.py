@@ -44,7 +44,7 @@ main()
 """
 _CMD: Final = """#!/bin/sh
 # in a folder of Linux it would say so and go elsewhere
-[ "$*" = "/c echo %%USERPROFILE%%" ] && [ "$PWD" = "%s" ] && printf 'C:\\\\Users\\\\J\\224rg\\r\\n'
+[ "$*" = "/c set USERPROFILE" ] && [ "$PWD" = "%s" ] && printf 'USERPROFILE=C:\\\\Users\\\\J\\224rg\\r\\n'
 """
 _WSL: Final = '''#!%(python)s
 """A stand-in for wsl.exe."""

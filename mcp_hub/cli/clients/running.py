@@ -1,6 +1,9 @@
 """Whether an application runs that would write its file back from memory."""
 
+import os
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -37,8 +40,16 @@ def _names(system: System) -> Iterator[str]:
         for line in _output("ps", "-axo", "comm="):
             yield line.rpartition("/")[2].strip()
     else:
-        for line in _output("tasklist.exe", "/FO", "CSV", "/NH"):  # in WSL the suffix is needed
+        for line in _output(_tasklist(), "/FO", "CSV", "/NH"):
             yield line.split(",")[0].strip('"').removesuffix(".exe")
+
+
+def _tasklist() -> str:
+    """The program by its path: one of this name in the working directory is never started."""
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("SystemRoot", r"C:\Windows"), "System32", "tasklist.exe")
+    path = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
+    return shutil.which("tasklist.exe", path=path) or "/nowhere/tasklist.exe"
 
 
 def _output(*argv: str) -> list[str]:

@@ -7,10 +7,13 @@ the values of `-d` and `-u` end at the first blank.
 
 import os
 import re
+import selectors
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -19,6 +22,7 @@ import msgspec
 
 from mcp_hub.cli.clients.entries import Command
 from mcp_hub.cli.clients.files.replace import FileRefused
+from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.foreign_windows import linux_path
 from mcp_hub.files import FileTooLarge, read_file
 
@@ -35,7 +39,7 @@ _VALUE: Final = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|\\(?P<escape>.)|(?P<c
 _PROFILE: Final = re.compile(r"[A-Za-z]:\\[^\0-\x1f\"<>|?*:]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,254}")
 """Names that `wsl.exe` takes for one word, and for no option."""
-_UNPLAIN: Final = re.compile(r"[\0-\x1f\x7f\"%&|<>^!\\]")
+_UNPLAIN: Final = re.compile(r"[\0-\x1f\x7f\"%&|<>^!\\\ud800-\udfff]")
 """Characters of a path that `cmd.exe` or the C runtime of Windows may read: some clients start servers by `cmd /c`."""
 _NOT_PEOPLE: Final = frozenset(
     ("public", "default", "default user", "all users", "defaultuser0", "defaultapppool", "wdagutilityaccount")
@@ -169,20 +173,21 @@ def _answers(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool
     if (written := env.get("USERPROFILE")) is not None:  # by WSLENV, or of this person
         yield os.fsencode(written)
     folder = root / "c"
-    path = env.get("PATH")
+    # not the working directory, which may be a project of somebody else
+    path = os.pathsep.join(entry for entry in env.get("PATH", "").split(os.pathsep) if os.path.isabs(entry))
     if can_run and (program := shutil.which("wslvar", path=path)) is not None:
         yield machine.run((program, "USERPROFILE"), folder, env)
     usual = root / _SYSTEM / "cmd.exe"
     program = shutil.which("cmd.exe", path=path) or (str(usual) if usual.is_file() else None)
     if can_run and program is not None:
-        # cmd.exe cannot work in a folder of Linux, so it starts on a drive
-        yield machine.run((program, "/c", "echo", "%USERPROFILE%"), folder, env)
+        # cmd.exe cannot work in a folder of Linux, so it starts on a drive; `echo` would run a name that follows an &
+        yield machine.run((program, "/c", "set", "USERPROFILE"), folder, env)
 
 
 def _profile(answer: bytes, root: Path) -> Path | None:
     """The folder that exists of those that the bytes may name."""
     for text in _readings(answer):
-        for line in (one.strip().strip('"') for one in text.splitlines()):
+        for line in (one.strip().removeprefix("USERPROFILE=") for one in reversed(text.splitlines())):
             is_path = _PROFILE.fullmatch(line) and ".." not in line.split("\\")
             place = linux_path(line, str(root)) if is_path else line if line.startswith(f"{root}/") else None
             if place is not None and ".." not in place.split("/") and len(Path(place).relative_to(root).parts) > 1:
@@ -239,14 +244,39 @@ def _text(path: Path) -> str:
 
 
 def _printed(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> bytes:
-    try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_SECONDS,
-            cwd=folder, env=dict(env), start_new_session=True,
-        )  # fmt: skip
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    """The beginning of what a program prints within its time; nothing if it has not ended then."""
+    if sys.platform == "win32":
         return b""
-    return done.stdout[:_LARGEST]
+    try:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder,
+            env=dict(env), start_new_session=True,
+        )  # fmt: skip
+    except (OSError, ValueError):
+        return b""
+    try:
+        with suppress(OSError):
+            return _read(process)
+        return b""
+    finally:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _read(process: "subprocess.Popen[bytes]") -> bytes:
+    assert process.stdout is not None
+    clock, data = SystemClock(), b""
+    end = clock.now() + _SECONDS
+    with process.stdout as out, selectors.DefaultSelector() as selector:
+        selector.register(out, selectors.EVENT_READ)
+        while (left := end - clock.now()) > 0 and len(data) < _LARGEST:
+            if selector.select(left):
+                part = os.read(out.fileno(), _LARGEST)
+                if not part:
+                    return data
+                data += part
+    return b""
 
 
 def _user() -> str:

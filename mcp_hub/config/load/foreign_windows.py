@@ -4,6 +4,7 @@
 program, and variables of Windows do not exist.
 """
 
+import ntpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
@@ -55,16 +56,22 @@ class Drives(msgspec.Struct, frozen=True):
 def linux_path(text: str, root: str, distribution: str = "") -> str | None:
     """The name of a Windows path in this Linux, whose drives are in the folder `root`; None for one that it lacks.
 
-    A network share is not mounted, but for `\\\\wsl.localhost\\NAME` of this distribution, which is Linux itself.
+    A network share is not mounted, but for `\\\\wsl.localhost\\NAME` of this distribution, which is Linux itself. `..`
+    ends at the drive, as on Windows: above it would be the files of Linux.
     """
     if "\0" in text:
         return None
     if (match := _DRIVE.fullmatch(text)) is not None:
-        return f"{root.rstrip('/')}/{match['drive'].lower()}{match['path'].replace(chr(92), '/')}"
+        return f"{root.rstrip('/')}/{match['drive'].lower()}{_normal(match['path'])}"
     match = _SHARE.fullmatch(text)
     if match is not None and match["host"].lower() in _HERE and match["share"].lower() == distribution.lower() != "":
-        return match["path"].replace("\\", "/") or "/"
+        return _normal(match["path"] or "/")
     return None
+
+
+def _normal(path: str) -> str:
+    """A path behind its drive, with the separators of Linux, and without parts that lead above the drive."""
+    return ntpath.normpath(path).replace("\\", "/")
 
 
 def words_in_wsl(words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
@@ -144,7 +151,7 @@ def _check_variables(entry: JsonObject, drives: Drives) -> None:
 
 def of_windows(written: str) -> Unresolved:
     """The reason why a server with this variable stays with its client."""
-    said = "is a variable of Windows, which is not filled in from Linux. Write its value in the client, or mcp-hub add"
+    said = "is a variable of Windows, which is not filled in from Linux. Write its value into the client's file"
     return Unresolved("windows_variable", f"{written} {said}")
 
 
@@ -206,10 +213,18 @@ def _of_wsl(entry: JsonObject, options: Mapping[str, str], words: list[str], dri
     if not words or is_shell and any(map(_READ_BY_SHELL.search, words)):
         raise Unresolved("windows_program", "wsl.exe hands it to a shell as a script. It stays with its client")
     place = linux_path(folder, drives.root, drives.distribution) or folder
-    placed = {"cwd": place} if place and place != "~" else {}
-    # Windows variables do not cross into WSL
-    return {**{key: entry[key] for key in entry if key not in ("env", "cwd")}, "command": words[0], "args": words[1:],
-            **placed}  # fmt: skip
+    placed: JsonObject = {"cwd": place} if place and place != "~" else {}
+    if crossing := _crossing(entry.get("env")):
+        placed["env"] = crossing
+    kept = {key: value for key, value in entry.items() if key not in ("env", "cwd", "envFile")}
+    return {**kept, "command": words[0], "args": words[1:], **placed}
+
+
+def _crossing(variables: object) -> JsonObject:
+    """The variables that reach Linux: those that WSLENV of the entry names, and no path among them."""
+    held = variables if isinstance(variables, dict) else {}
+    names = [part for part in str(held.get("WSLENV", "")).split(":") if part.partition("/")[2] in ("", "u")]
+    return {name: held[name] for part in names if (name := part.partition("/")[0]) in held}
 
 
 def _placed(text: str, key: str, drives: Drives, note: Note) -> str:

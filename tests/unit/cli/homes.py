@@ -1,6 +1,7 @@
 """A home folder with four clients and twelve servers: two doubles, one that is broken, one with secrets, odd names."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +9,9 @@ from click.testing import CliRunner, Result
 
 from mcp_hub import masking
 from mcp_hub.cli import main
+from mcp_hub.cli.clients.wsl import Machine, WindowsSide, side_of
 
+DISTRIBUTION, WINDOWS_USER = "Ubuntu-24.04", "me"
 CANARIES: Final = ("ghp_CANARYcanary1234567890", "CANARY.header.9876543210", "CANARYpassw0rd!")
 ODD_NAME: Final = "we\"ird' & ; \n $(x) é"
 DESKTOP: Final[Any] = {
@@ -89,3 +92,53 @@ class Moved:
         path = self.folder / [*FILES][number]
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new, 1))
+
+
+class WindowsDrive:
+    """A Linux in WSL whose drives are in `win`, as `etc/wsl.conf` says, with the profile of Jörg on C:."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "win"
+        self.profile = self.root / "c/Users/Jörg"
+        self.config = folder / "home/servers.yaml"
+        self.answers: dict[str, bytes] = {"cmd.exe": "C:\\Users\\Jörg\r\n".encode("cp850")}
+        self.asked: list[tuple[str, Path]] = []
+        self.env = {"WSL_DISTRO_NAME": DISTRIBUTION, "PATH": str(folder / "bin"), "HOME": str(folder / "home")}
+        for name in ("etc", "bin", "home", "win/c/Windows/System32"):
+            (folder / name).mkdir(parents=True)
+        (self.profile / "AppData").mkdir(parents=True)
+        (folder / "etc/wsl.conf").write_text('[automount]\nroot = "/win/" # drives\nroot = /other\n')
+        (self.root / "c/Windows/System32/cmd.exe").touch()
+        self.config.write_text("servers: {a: {command: x, enabled: false}}\n")
+
+    def machine(self) -> Machine:
+        return Machine(self.folder, WINDOWS_USER, self.run)
+
+    def run(self, argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> bytes:
+        self.asked.append((Path(argv[0]).name, folder))
+        return self.answers.get(Path(argv[0]).name, b"")
+
+    def program(self, name: str) -> None:
+        (self.folder / "bin" / name).write_text("#!/bin/sh\n")
+        (self.folder / "bin" / name).chmod(0o755)
+
+    def side(self, **more: str) -> WindowsSide | str | None:
+        return side_of({**self.env, **more}, self.machine())
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        path = self.profile / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    def cli(self, *args: str, code: int = 0) -> Result:
+        try:
+            done = CliRunner().invoke(main, list(args))
+        finally:
+            masking.forget()
+        assert done.exit_code == code and CANARIES[0] not in done.output, done.output
+        return done
+
+    def contents(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}

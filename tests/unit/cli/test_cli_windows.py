@@ -3,86 +3,31 @@
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from anyio import fail_after
-from click.testing import CliRunner, Result
 
-from mcp_hub import masking
-from mcp_hub.cli import main
 from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.entries import Command
-from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.clients.find import hub_files
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS, WINDOWS_CLIENTS
-from mcp_hub.cli.clients.wsl import Machine, WindowsSide, side_of, through_wsl, wsl_settings
+from mcp_hub.cli.clients.wsl import Machine
 from mcp_hub.cli.imports import asked_inputs, moves
 from rigs.clients.wsl import CURSOR, WslHome
+from tests.unit.cli.homes import CANARIES, DISTRIBUTION, WindowsDrive
+from tests.unit.cli.homes import WINDOWS_USER as USER
 
-DISTRIBUTION, USER = "Ubuntu-24.04", "me"
-CANARY = "ghp_CANARYcanary1234567890"
+CANARY = CANARIES[0]
 WRITTEN = [client for client in WINDOWS_CLIENTS.values() if client.is_written]
 STORE = "AppData/Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude/claude_desktop_config.json"
 
 
-class Windows:
-    """A Linux in WSL whose drives are in `win`, as `etc/wsl.conf` says, with the profile of Jörg on C:."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.root = folder / "win"
-        self.profile = self.root / "c/Users/Jörg"
-        self.config = folder / "home/servers.yaml"
-        self.answers: dict[str, bytes] = {"cmd.exe": "C:\\Users\\Jörg\r\n".encode("cp850")}
-        self.asked: list[tuple[str, Path]] = []
-        self.env = {"WSL_DISTRO_NAME": DISTRIBUTION, "PATH": str(folder / "bin"), "HOME": str(folder / "home")}
-        for name in ("etc", "bin", "home", "win/c/Windows/System32"):
-            (folder / name).mkdir(parents=True)
-        (self.profile / "AppData").mkdir(parents=True)
-        (folder / "etc/wsl.conf").write_text('[automount]\nroot = "/win/" # drives\nroot = /other\n')
-        (self.root / "c/Windows/System32/cmd.exe").touch()
-        self.config.write_text("servers: {a: {command: x, enabled: false}}\n")
-
-    def machine(self) -> Machine:
-        return Machine(self.folder, USER, self.run)
-
-    def run(self, argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> bytes:
-        self.asked.append((Path(argv[0]).name, folder))
-        return self.answers.get(Path(argv[0]).name, b"")
-
-    def program(self, name: str) -> None:
-        (self.folder / "bin" / name).write_text("#!/bin/sh\n")
-        (self.folder / "bin" / name).chmod(0o755)
-
-    def side(self, **more: str) -> WindowsSide | str | None:
-        return side_of({**self.env, **more}, self.machine())
-
-    def write(self, name: str, text: str | bytes) -> Path:
-        path = self.profile / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return path
-
-    def cli(self, *args: str, code: int = 0) -> Result:
-        try:
-            done = CliRunner().invoke(main, list(args))
-        finally:
-            masking.forget()
-        assert done.exit_code == code and CANARY not in done.output, done.output
-        return done
-
-    def contents(self) -> dict[str, bytes]:
-        return {str(path): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
-
-
 @pytest.fixture
-def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Windows:
-    made = Windows(tmp_path)
+def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WindowsDrive:
+    made = WindowsDrive(tmp_path)
     monkeypatch.setattr(Machine, "here", made.machine)
     monkeypatch.setattr(running, "_names", lambda system: iter(()))
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "USERPROFILE", "WSL_INTEROP"):
@@ -123,7 +68,7 @@ def words_of(file: Path) -> list[str]:
     return command if isinstance(command, list) else [command, *entry["args"]]
 
 
-def test_every_client_on_windows_gets_the_hub_of_wsl_and_its_bytes_back(windows: Windows) -> None:
+def test_every_client_on_windows_gets_the_hub_of_wsl_and_its_bytes_back(windows: WindowsDrive) -> None:
     where = Where.here(os.environ)
     assert where.windows is not None and where.windows.home == windows.profile
     windows.write(STORE, "{}")
@@ -156,7 +101,7 @@ def test_every_client_on_windows_gets_the_hub_of_wsl_and_its_bytes_back(windows:
     assert windows.contents() == before
 
 
-def test_leaving_restores_windows_files_and_a_lost_entry_is_put_back(windows: Windows) -> None:
+def test_leaving_restores_windows_files_and_a_lost_entry_is_put_back(windows: WindowsDrive) -> None:
     cursor = windows.write(".cursor/mcp.json", start(Path("mcp.json")))
     before = windows.contents()
     windows.cli("install", "cursor-windows")
@@ -169,29 +114,7 @@ def test_leaving_restores_windows_files_and_a_lost_entry_is_put_back(windows: Wi
     assert cursor.read_bytes() == before[str(cursor)]
 
 
-@pytest.mark.parametrize(
-    ("distribution", "user", "program", "reason"),
-    [
-        ("Ubuntu & calc", USER, "/h/mcp-hub", "name of the WSL distribution"),
-        ("-e", USER, "/h/mcp-hub", "name of the WSL distribution"),
-        ("", USER, "/h/mcp-hub", "WSL_DISTRO_NAME"),
-        ("U\nx", USER, "/h/mcp-hub", "name of the WSL distribution"),
-        ("Ubuntu", "a b", "/h/mcp-hub", "name of the Linux user"),
-        ("Ubuntu", "DOMAIN\\a", "/h/mcp-hub", "name of the Linux user"),
-        ("Ubuntu", USER, "/h/100%/mcp-hub", "100%"),
-        ("Ubuntu", USER, '/h/a"b/mcp-hub', "Move or rename"),
-    ],
-)
-def test_name_that_windows_may_read_otherwise_is_refused(
-    distribution: str, user: str, program: str, reason: str
-) -> None:
-    side = WindowsSide(Path("/mnt"), Path("/mnt/c/Users/a"), distribution, user)
-    with pytest.raises(FileRefused, match="Move or rename|Only letters|not known") as refused:
-        through_wsl(Command(program, ("serve",)), side)
-    assert refused.value.code == "wsl_unplain" and reason in str(refused.value)
-
-
-def test_entry_names_the_folder_of_wsl_exe(windows: Windows) -> None:
+def test_entry_names_the_folder_of_wsl_exe(windows: WindowsDrive) -> None:
     (windows.root / "c/Windows/System32/wsl.exe").touch()
     cursor = windows.write(".cursor/mcp.json", "{}")
     windows.cli("install", "cursor-windows")
@@ -201,7 +124,7 @@ def test_entry_names_the_folder_of_wsl_exe(windows: Windows) -> None:
     assert "it is this hub" not in windows.cli("import", "cursor-windows", "--dry-run").output
 
 
-def test_windows_that_is_gone_is_named_on_the_way_out(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_is_gone_is_named_on_the_way_out(windows: WindowsDrive, monkeypatch: pytest.MonkeyPatch) -> None:
     cursor = windows.write(".cursor/mcp.json", "{}")
     windows.cli("install", "cursor-windows")
     installed = cursor.read_bytes()
@@ -212,7 +135,7 @@ def test_windows_that_is_gone_is_named_on_the_way_out(windows: Windows, monkeypa
 
 
 def test_refused_name_leaves_windows_files_alone_and_linux_clients_get_the_hub(
-    windows: Windows, monkeypatch: pytest.MonkeyPatch
+    windows: WindowsDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WSL_DISTRO_NAME", "Ubuntu & calc")
     (windows.folder / "home/.cursor").mkdir()
@@ -220,68 +143,6 @@ def test_refused_name_leaves_windows_files_alone_and_linux_clients_get_the_hub(
     done = windows.cli("install", "--all", code=1)
     assert "wsl_unplain" in done.output and cursor.read_text() == "{}"
     assert (windows.folder / "home/.cursor/mcp.json").exists()
-
-
-def test_profile_is_that_of_windows_else_the_only_person(windows: Windows) -> None:
-    def home(**more: str) -> str:
-        side = windows.side(**more)
-        return side.home.name if isinstance(side, WindowsSide) else str(side)
-
-    assert home() == "Jörg" and windows.asked == [("cmd.exe", windows.root / "c")]
-    (windows.root / "c/Users/Ann/AppData").mkdir(parents=True)
-    for name in ("Public", "Default", "All Users"):
-        (windows.root / "c/Users" / name / "AppData").mkdir(parents=True)
-    windows.program("wslvar")
-    windows.answers["wslvar"] = b"C:\\Users\\Ann\r\n"
-    assert home() == "Ann"
-    assert home(USERPROFILE="C:\\Users\\Jörg") == "Jörg"
-    assert home(USERPROFILE=str(windows.profile)) == "Jörg"
-    windows.answers.clear()
-    assert "export USERPROFILE" in home()
-    for answer in (b"", b"\xff\xfe", b"C:\\Users\\..\\..\\etc", b"\\\\evil\\share", b"C:\\Nobody", b"A" * 99, b"C:\\"):
-        windows.answers["wslvar"] = answer
-        assert "export USERPROFILE" in home()
-    windows.answers["wslvar"] = "C:\\Users\\Ann".encode("utf-16")
-    assert home() == "Ann"
-    (windows.root / "c/Users/Ann/AppData").rmdir()
-    windows.answers.clear()
-    assert home() == "Jörg"
-
-
-def test_interop_that_is_off_starts_no_program_of_windows(windows: Windows) -> None:
-    for text in (
-        "[interop]\nenabled=false\n[automount]\nroot=/win\n",
-        '[INTEROP]\nEnabled = "False"\n[automount]\nroot=/win',
-    ):
-        (windows.folder / "etc/wsl.conf").write_text(text)
-        side = windows.side()
-        assert isinstance(side, WindowsSide) and side.home == windows.profile and not windows.asked
-
-
-def test_linux_that_is_not_wsl_and_odd_settings(windows: Windows) -> None:
-    del windows.env["WSL_DISTRO_NAME"]
-    assert windows.side() is None
-    (windows.folder / "proc/sys/kernel").mkdir(parents=True)
-    (windows.folder / "proc/sys/kernel/osrelease").write_text("5.15.90.1-microsoft-standard-WSL2\n")
-    assert isinstance(windows.side(), WindowsSide)
-    for text in (
-        "root=/win",
-        "[automount]\nroot=win",
-        "[automount]\nroot=/../win",
-        "[automount]\nroot=/w\\nin",
-        "\0" * 99,
-    ):
-        (windows.folder / "etc/wsl.conf").write_text(text)
-        assert windows.side() is None  # a container on the kernel of WSL
-        assert "the drive C: of Windows is not at" in str(windows.side(WSL_DISTRO_NAME="x"))
-    (windows.folder / "etc/wsl.conf").unlink()
-    os.mkfifo(windows.folder / "etc/wsl.conf")
-    assert "/mnt/c" in str(windows.side(WSL_DISTRO_NAME="x"))
-
-
-def test_settings_of_wsl_are_read_as_wsl_does() -> None:
-    text = '# x\n[Automount] # y\nROOT = "/a b/#" # z\nroot=/late\nenabled\n[boot]\ncommand = x "y z" \\"\r\n'
-    assert wsl_settings(text) == {"automount.root": "/a b/#", "boot.command": 'x y z "'}
 
 
 SERVERS = {
@@ -296,11 +157,11 @@ SERVERS = {
 }
 
 
-def taken(windows: Windows) -> dict[str, Any]:
+def taken(windows: WindowsDrive) -> dict[str, Any]:
     return dict(yaml.safe_load(windows.config.read_text())["servers"])
 
 
-def test_import_takes_what_linux_can_start_and_says_the_rest(windows: Windows) -> None:
+def test_import_takes_what_linux_can_start_and_says_the_rest(windows: WindowsDrive) -> None:
     windows.write(".cursor/mcp.json", json.dumps({"mcpServers": SERVERS}))
     shown = windows.cli("import", "cursor-windows", "--dry-run").output
     assert r"C:\Users\Jörg\docs becomes" in shown and set(taken(windows)) == {"a"}
@@ -325,7 +186,7 @@ def test_import_takes_what_linux_can_start_and_says_the_rest(windows: Windows) -
     assert os.environ["HOME"] not in json.dumps({name: one for name, one in found.items() if name != "files"})
 
 
-def test_paths_are_rewritten_only_if_somebody_agrees(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_rewritten_only_if_somebody_agrees(windows: WindowsDrive, monkeypatch: pytest.MonkeyPatch) -> None:
     cursor = windows.write(".cursor/mcp.json", json.dumps({"mcpServers": SERVERS}))
     before = cursor.read_bytes()
     done = windows.cli("install", "cursor-windows", "--import", "--no-sandbox").output
@@ -346,7 +207,7 @@ def test_paths_are_rewritten_only_if_somebody_agrees(windows: Windows, monkeypat
         assert cursor.read_bytes() == before
 
 
-def test_entry_on_windows_keeps_options_and_says_that_variables_do_not_cross(windows: Windows) -> None:
+def test_entry_on_windows_keeps_options_and_says_that_variables_do_not_cross(windows: WindowsDrive) -> None:
     cursor = windows.write(".cursor/mcp.json", "{}")
     windows.cli("install", "cursor-windows")
     data = json.loads(cursor.read_text())
@@ -362,7 +223,7 @@ def test_entry_on_windows_keeps_options_and_says_that_variables_do_not_cross(win
     assert "in the WSL distribution Debian" in done.output and json.loads(cursor.read_text()) == data
 
 
-def test_named_file_of_a_project_gets_no_path_or_program_of_windows_unasked(windows: Windows) -> None:
+def test_named_file_of_a_project_gets_no_path_or_program_of_windows_unasked(windows: WindowsDrive) -> None:
     project = windows.root / "c/work/.mcp.json"
     project.parent.mkdir()
     servers = {"a": {"command": "cmd", "args": ["/c", "npx", "x", r"C:\Users\Jörg\.ssh"]}, "b": {"command": "x.exe"}}
@@ -373,7 +234,7 @@ def test_named_file_of_a_project_gets_no_path_or_program_of_windows_unasked(wind
 
 
 def test_clients_on_windows_are_those_of_the_table_and_none_outside_of_wsl(
-    windows: Windows, monkeypatch: pytest.MonkeyPatch
+    windows: WindowsDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [client.windows_of for client in WINDOWS_CLIENTS.values()] == [*CLIENTS]
     export = windows.cli("export", "cursor-windows").output

@@ -7,7 +7,8 @@ Claude Code, Codex and Cursor with their marketplaces, the extension for Gemini 
 
 Held together by `facts`, from which `documents` makes every text: pure functions, compared with a golden file by the
 tests. `checks` finds what disagrees. `build` calls the build backend, `proof` installs the wheel from a folder of wheels,
-without network, and speaks MCP to it; `outside` runs the linters of others, which need a package index.
+without network, and speaks MCP to it; `outside` runs the linters of others, and asks a package
+index for wheels for every system.
 
 Not here: Dockerfile and compose file, which are sources; units for systemd and launchd (`mcp-hub service`).
 """

@@ -41,7 +41,7 @@ def _faults(facts: Facts, folder: Path, *, is_outside: bool) -> Iterator[str]:
         yield from (f"{way}: {fault}" for fault in proof.spoken(command, folder / "run", folder / "wheels"))
     if is_outside:
         yield from outside.of_linters(bundle, folder)
-        yield from outside.of_wheels(wheel)
+        yield from outside.of_wheels(facts, wheel)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,11 @@ def of_wheel(facts: Facts, wheel: Path) -> Iterator[str]:
         info = next(name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = HeaderParser().parsestr(file.read(info).decode())
         entries = file.read(info.replace("METADATA", "entry_points.txt")).decode()
+        tags = HeaderParser().parsestr(file.read(info.replace("METADATA", "WHEEL")).decode()).get_all("Tag")
     if (metadata["Name"], metadata["Version"]) != (facts.name, facts.version):
         yield f"{wheel.name} is {metadata['Name']} {metadata['Version']}"
+    if tags != ["py3-none-any"]:  # otherwise it fits one system, and others compile nothing but cannot install it
+        yield f"{wheel.name} has the tags {tags}, not py3-none-any"
     yield from (f"{wheel.name} has {name}" for name in names if name.startswith(_FOREIGN))
     if "mcp_hub/py.typed" not in names:
         yield f"{wheel.name} lacks py.typed"

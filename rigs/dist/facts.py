@@ -18,6 +18,7 @@ class Facts(msgspec.Struct, frozen=True):
     license: str
     keywords: list[str]
     python: str
+    extras: list[str]
     registry_name: str
     display_name: str
     author: str
@@ -42,6 +43,7 @@ def read_facts(root: Path = ROOT) -> Facts:
         license=project["license"],
         keywords=project["keywords"],
         python=project["requires-python"],
+        extras=list(project["optional-dependencies"]),
         registry_name=own["registry-name"],
         display_name=own["display-name"],
         author=own["author"],

@@ -4,8 +4,10 @@
 """
 
 import json
+import re
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -17,12 +19,13 @@ import yaml
 from msgspec.structs import replace
 
 from mcp_hub.config.schema.hub import HttpSettings
-from rigs.dist import build, checks
+from rigs.dist import build, checks, outside
 from rigs.dist.documents import documents
 from rigs.dist.facts import ROOT, Facts, read_facts
 
 GOLDEN: Final = Path(__file__).with_name("dist.json")
 FACTS: Final = read_facts()
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def made() -> dict[str, object]:
@@ -74,11 +77,12 @@ def test_a_disagreement_of_the_sources_is_found(wrong: Facts, said: list[str]) -
     assert len(found) == len(said) and all(part in text for part, text in zip(said, found, strict=True))
 
 
-def wheel(folder: Path, metadata: str, *names: str) -> Path:
+def wheel(folder: Path, metadata: str, *names: str, tag: str = "py3-none-any") -> Path:
     path = folder / "mcp_hub-1-py3-none-any.whl"
     info = f"mcp_hub-{FACTS.version}.dist-info"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr(f"{info}/METADATA", metadata)
+        file.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
         file.writestr(f"{info}/entry_points.txt", "[console_scripts]\nmcp-hub = mcp_hub.cli:main\n")
         for name in names:
             file.writestr(name, "")
@@ -89,9 +93,10 @@ def test_what_a_wheel_has_too_much_or_lacks_is_found(tmp_path: Path) -> None:
     right = f"Name: {FACTS.name}\nVersion: {FACTS.version}\nRequires-Dist: mcp<2.4,>=2.3\n"
     assert list(checks.of_wheel(FACTS, wheel(tmp_path, right, "mcp_hub/py.typed", "LICENSE"))) == []
     wrong = "Name: other\nVersion: 1\nRequires-Dist: mcp>=2.3\nRequires-Dist: mcp-types\n"
-    found = list(checks.of_wheel(FACTS, wheel(tmp_path, wrong, "tests/test_x.py")))
+    found = list(checks.of_wheel(FACTS, wheel(tmp_path, wrong, "tests/test_x.py", tag="cp311-cp311-linux_x86_64")))
     assert [text.partition(" ")[2] for text in found] == [
         "is other 1",
+        "has the tags ['cp311-cp311-linux_x86_64'], not py3-none-any",
         "has tests/test_x.py",
         "lacks py.typed",
         "lacks LICENSE",
@@ -132,6 +137,53 @@ def test_the_container_listens_where_the_compose_file_expects_it() -> None:
     assert mounted == {"/etc/mcp-hub/servers.yaml", "/var/lib/mcp-hub"} and all(place in file for place in mounted)
     users = [line for line in file.splitlines() if line.startswith("USER")]
     assert users == ["USER 10001"]
+
+
+def package(folder: Path, name: str, tag: str, *requires: str) -> Path:
+    """An empty wheel for the systems of `tag`."""
+    path = folder / f"{name}-1-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as file:
+        lines = "".join(f"Requires-Dist: {each}\n" for each in requires)
+        file.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n{lines}")
+        file.writestr(f"{name}-1.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
+        file.writestr(f"{name}-1.dist-info/RECORD", "")
+    return path
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("platform", "version", "lacking"),
+    [
+        ("x86_64-manylinux_2_28", "3.11", set()),
+        ("x86_64-manylinux_2_28", "3.12", {"one-python"}),
+        ("x86_64-unknown-linux-musl", "3.11", {"one-python", "glibc"}),
+        ("x86_64-pc-windows-msvc", "3.11", {"one-python", "glibc", "two-libcs"}),
+    ],
+)
+def test_every_package_without_a_wheel_for_a_system_is_listed(
+    tmp_path: Path, platform: str, version: str, lacking: set[str]
+) -> None:
+    package(tmp_path, "one_python", "cp311-cp311-manylinux_2_28_x86_64")
+    package(tmp_path, "glibc", "cp39-abi3-manylinux_2_17_x86_64")
+    for libc in ("manylinux_2_28", "musllinux_1_2"):
+        package(tmp_path, "two_libcs", f"cp39-abi3-{libc}_x86_64")
+    unix = "two-libcs; sys_platform != 'darwin'"
+    top = package(tmp_path, "top", "py3-none-any", "one-python", "glibc", unix, "not-there; sys_platform == 'darwin'")
+    line = (f"top @ {top.as_uri()}", platform, version, "--no-index", "--find-links", tmp_path)
+    assert outside.without_wheels(*line) == lacking
+    if platform.endswith("msvc"):
+        with pytest.raises(ValueError, match="not-there"):
+            outside.without_wheels(line[0], "aarch64-apple-darwin", *line[2:])
+
+
+def test_wheels_are_looked_for_on_every_supported_python_and_the_page_has_what_is_compiled() -> None:
+    assert [f"Programming Language :: Python :: {version}" for version in outside.PYTHONS] == [
+        text for text in PROJECT["classifiers"] if "Python :: 3." in text
+    ]
+    page = (ROOT / "docs/platforms.md").read_text("utf-8")
+    for platform, label in outside.PLATFORMS.items():
+        compiled = ", ".join(f"`{name}`" for name in sorted(outside.COMPILED.get(platform, ()))) or "every package"
+        assert re.search(rf"^\| {re.escape(label)} \|.*{re.escape(compiled)}", page, re.MULTILINE), label
 
 
 if __name__ == "__main__":

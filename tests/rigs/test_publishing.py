@@ -1,4 +1,4 @@
-"""What is published beside the code: the site of the pages, `llms.txt`, the audit, and the workflow of a release."""
+"""What is published beside the code: the site of the pages, `llms.txt`, the audit, and the workflows."""
 
 import json
 import re
@@ -14,7 +14,10 @@ from rigs import audit, site
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
-WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
+WORKFLOWS: dict[str, Any] = {
+    path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github/workflows").iterdir()
+}
+JOBS: dict[str, dict[str, Any]] = {name: job for flow in WORKFLOWS.values() for name, job in flow["jobs"].items()}
 REPOSITORY = "https://forge.example/hub"
 
 
@@ -115,30 +118,64 @@ def test_exit_code_tells_findings_from_what_was_not_checked() -> None:
 
 
 def steps() -> list[dict[str, Any]]:
-    return [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
+    return [step for job in JOBS.values() for step in job.get("steps", ())]
 
 
-def test_the_workflow_runs_targets_that_exist() -> None:
+def test_the_workflows_run_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     lines = [line for step in steps() for line in re.findall(r"^make ([a-z -]+)", step.get("run", ""), re.MULTILINE)]
     called = {word for line in lines for word in line.split()}
     assert {"test", "audit", "docs", "dist"} <= called <= targets
 
 
-def test_the_workflow_pins_actions_and_grants_each_job_what_it_needs() -> None:
-    text = (ROOT / ".github/workflows/release.yml").read_text("utf-8")
-    uses = re.findall(r"uses: (.*)", text)
-    assert uses and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line) for line in uses)
+def test_the_workflows_pin_actions_and_grant_each_job_what_it_needs() -> None:
+    for path in (ROOT / ".github/workflows").iterdir():
+        uses = re.findall(r"uses: (.*)", path.read_text("utf-8"))
+        files = [line.removeprefix("$/") for line in uses if line.startswith("$/")]
+        assert all((ROOT / file).is_file() for file in files)
+        pinned = [line for line in uses if re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
+        assert pinned and len(pinned) + len(files) == len(uses), path.name
     writes = {name: {key for key, right in job["permissions"].items() if right == "write"}
-              for name, job in WORKFLOW["jobs"].items()}  # fmt: skip
-    assert WORKFLOW["permissions"] == {}
+              for name, job in JOBS.items()}  # fmt: skip
+    assert all(flow["permissions"] == {} for flow in WORKFLOWS.values())
     assert writes == {
-        **dict.fromkeys(("test", "others", "audit"), set()),
+        **dict.fromkeys(("linux", "others", "alpine", "audit", "tests"), set()),
         **dict.fromkeys(("build", "image"), {"id-token", "attestations"}),
         **{"publish": {"id-token"}, "release": {"contents"}},
     }
-    assert WORKFLOW["jobs"]["others"]["continue-on-error"] is True
-    assert "secrets." not in json.dumps(WORKFLOW["jobs"]["publish"])
+    assert "secrets." not in json.dumps(JOBS["publish"])
+
+
+def test_a_called_workflow_waits_for_another_group_than_its_caller() -> None:
+    groups = [flow["concurrency"]["group"] for flow in WORKFLOWS.values()]
+    prefixes = [group.partition("${{")[0] for group in groups]
+    assert "" not in prefixes and len(set(prefixes)) == len(groups)
+
+
+def test_every_supported_python_must_pass_on_linux_and_no_other_system_can_fail_a_run() -> None:
+    versions = JOBS["linux"]["strategy"]["matrix"]["python"]
+    classified = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if " 3." in text]
+    assert versions == classified and "continue-on-error" not in JOBS["linux"]
+    others = JOBS["others"]
+    assert {"macos-latest", "windows-latest", "ubuntu-24.04-arm"} == set(others["strategy"]["matrix"]["system"])
+    assert {versions[0], versions[-1]} == set(others["strategy"]["matrix"]["python"])
+    lenient = {name for name, job in JOBS.items() if job.get("continue-on-error")}
+    assert lenient == {"others", "alpine"}
+    assert all("(may fail)" in JOBS[name]["name"] for name in lenient)
+
+
+def test_runs_on_other_systems_list_every_failure() -> None:
+    """A part that fails or hangs, and a file that cannot be imported, leave the results of the rest."""
+    job = JOBS["others"]
+    assert job["strategy"]["fail-fast"] is False and job["defaults"]["run"]["shell"] == "bash"
+    tests = [step for step in job["steps"] if "pytest" in step.get("run", "")]
+    assert all("--continue-on-collection-errors" in step["run"] and "--junit-xml=" in step["run"] for step in tests)
+    assert sum(step["timeout-minutes"] for step in tests) < job["timeout-minutes"]
+    last = job["steps"][job["steps"].index(tests[0]) + 1 :]
+    assert len(last) >= 3 and all("!cancelled()" in step["if"] for step in last)
+    assert "GITHUB_STEP_SUMMARY" in last[-2]["run"]
+    marks = [set(re.findall(r"(?:not )?\w+", step["run"].partition('-m "')[2].partition('"')[0])) for step in tests]
+    assert marks[0] ^ marks[1] == {"processes", "not processes"}
 
 
 def test_the_audit_looks_at_every_extra() -> None:

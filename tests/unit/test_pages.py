@@ -106,6 +106,27 @@ def test_the_readme_shows_the_pictures() -> None:
     assert {f"docs/{name}.svg" for name in PICTURES} <= set(LINK.findall(text("README.md")))
 
 
+def test_pages_about_macos_or_windows_link_what_was_shown_there() -> None:
+    """Except for the changes of a release, and for what pages say of other programs."""
+    named = [
+        page for page in PAGES if re.search(r"\b(macOS|Windows|launchd)\b", FENCE.sub("", page.read_text("utf-8")))
+    ]
+    unlinked = {page.name for page in named if not re.search(r"\(([./\w-]*/)?platforms\.md", page.read_text("utf-8"))}
+    assert unlinked <= {"platforms.md", "CHANGELOG.md"} and len(named) > 8
+
+
+def test_systems_of_the_platform_page_have_evidence_with_a_date_and_what_is_not_shown() -> None:
+    table = text("docs/platforms.md").partition("| system | evidence |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    assert len(rows) >= 6
+    for system, evidence, when, gap in rows:
+        kinds = re.findall(r"\b(run|checked|made trees): ", evidence)
+        assert kinds or evidence == "–" or evidence.startswith("wheels"), system
+        assert gap and (re.search(r"20\d\d.*, by the ", when) if kinds else not evidence.startswith("run")), system
+        if re.match(r"macOS|Windows", system) and "run" not in kinds:
+            assert "never run" in gap, system
+
+
 def console_lines() -> Iterator[tuple[str, str]]:
     """Lines that are typed in the pages, with the page's name; a backslash joins the next one."""
     for page, block in blocks("console"):

@@ -1,6 +1,6 @@
 """The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 import msgspec
@@ -113,6 +113,20 @@ class Question(msgspec.Struct, frozen=True):
     late: Callable[[RawJson | RpcError], None] | None = None
 
 
+WaitReason = str | Callable[[], Collection[str]]
+"""The reason of a wait, such as `server "a" to start`, or the sessions at the server whose calls have to end first."""
+
+
+class Waits(Protocol):
+    """Notes for people that a call waits, and for which reason; at most one wait at a time."""
+
+    def begin_wait(self, reason: WaitReason) -> None:
+        """From now on it waits."""
+
+    def end_wait(self) -> None:
+        """It does not wait any more. Idempotent."""
+
+
 class CallChannel(Protocol):
     """Where an upstream puts what happens to one call. Endings are returned or raised, never sent.
 
@@ -120,6 +134,10 @@ class CallChannel(Protocol):
     """
 
     stopping: Ending | None = None
+
+    @property
+    def times(self) -> Waits:
+        """Where an upstream notes that the call waits, before it is sent."""
 
     def send(self, event: CallEvent) -> None:
         """Append an event; never blocks, never raises. After the call has ended it is counted and dropped."""

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from mcp_hub import __version__
 from mcp_hub.app.build import App
-from mcp_hub.app.dashboard.wiring import dashboard_of, mode_of
+from mcp_hub.app.dashboard.wiring import dashboard_of, mode_of, watch_of
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
@@ -73,16 +73,17 @@ class HttpFront:
         self.legacy = LegacySse(
             app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission
         )
+        watch = watch_of(app)
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors,
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, limits=app.binding.limits, operator=app.operations, admission=admission,
-            public_url=lambda: app.settings.hub.http.public_url,
+            public_url=lambda: app.settings.hub.http.public_url, running=watch.running,
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
         self.dashboard_mode = mode_of(app, dashboard)
-        self.dashboard = dashboard_of(app, self.rest, self.dashboard_mode, installs)
+        self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
             self.auth.made(settings),

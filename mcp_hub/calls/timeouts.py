@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mcp_hub.aio import call_soon
-from mcp_hub.call import Call
+from mcp_hub.call import Call, WaitReason
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
@@ -29,11 +29,18 @@ class Alarm(Protocol):
         """Does it."""
 
 
+class Wait(msgspec.Struct, frozen=True):
+    """A wait of a call at its upstream: since when, by the clock of the call, and for which reason."""
+
+    since: float
+    reason: WaitReason
+
+
 class CallTimes(msgspec.Struct):
     """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
 
     `spoken` is the last progress that its caller received, or the start. `suspected` is when the last noise came that
-    may have been the answer. `alarm` is what the registry is to ring.
+    may have been the answer. `alarm` is what the registry is to ring. `waits` at its upstream, if it does.
     """
 
     clock: Clock
@@ -44,6 +51,15 @@ class CallTimes(msgspec.Struct):
     spoken: float
     suspected: float = -math.inf
     alarm: Alarm | None = None
+    waits: Wait | None = None
+
+    def begin_wait(self, reason: WaitReason) -> None:
+        """The call waits at its upstream."""
+        self.waits = Wait(self.clock.now(), reason)
+
+    def end_wait(self) -> None:
+        """It does not wait there any more."""
+        self.waits = None
 
     def wait(self) -> None:
         """The call waits for its turn."""

@@ -92,7 +92,11 @@ class HubClient:
 
     async def streams(self, most: int = 100) -> list[StreamStatus]:
         """This client's streams, the newest first."""
-        return (await self._rest.get(StreamList, "streams", limit=str(most))).streams
+        return (await self.stream_list(most)).streams
+
+    async def stream_list(self, most: int = 100) -> StreamList:
+        """The same with the number of calls that run and have no stream yet."""
+        return await self._rest.get(StreamList, "streams", limit=str(most))
 
     async def cancel(self, stream: str) -> StreamStatus:
         """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""

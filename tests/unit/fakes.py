@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from mcp_hub.call import Call, CallChannel, Question, Upstream
+from mcp_hub.call import Call, CallChannel, Question, Upstream, WaitReason, Waits
 from mcp_hub.calls.handle import CallHandle, is_known
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.clock import SystemClock
@@ -29,6 +29,16 @@ class HandClock:
         return self.time
 
 
+class UnnotedWaits:
+    """Waits that nobody looks at."""
+
+    def begin_wait(self, reason: WaitReason) -> None:
+        pass
+
+    def end_wait(self) -> None:
+        pass
+
+
 @dataclass
 class Channel(CallChannel):
     """Keeps what it is sent; its readers have caught up unless `is_behind`, its store unless `is_unkept`."""
@@ -41,6 +51,7 @@ class Channel(CallChannel):
     is_overdue: bool = False
     kept_calls: list[bool] = field(default_factory=list)
     signs: int = 0
+    times: Waits = UnnotedWaits()
 
     def send(self, event: CallEvent) -> None:
         self.sent.append(event)

@@ -6,6 +6,7 @@ within a profile those at its servers.
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Final
 
 from mcp_hub import __version__
@@ -15,10 +16,12 @@ from mcp_hub.app.limits import Current
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.history.recent import MOST, shown_principal
 from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
+from mcp_hub.fronts.rest.calls import OF_REST
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import (
@@ -30,6 +33,7 @@ from mcp_hub.protocol.rest.overview import (
     ToolPlace,
 )
 from mcp_hub.protocol.rest.servers import ServerList
+from mcp_hub.protocol.rest.streams import RunningCall
 from mcp_hub.sessions.clients_seen import SeenClient
 from mcp_hub.sessions.session import Caller
 from mcp_hub.types import OWN, CallId, Kind
@@ -117,9 +121,36 @@ class HubWatch:
     def live(self, caller: Caller) -> list[CallSummary]:
         """The newest calls that run, but for short quiet ones."""
         records = self._registry.under_way
+        every = self._recent.running(records, partial(self._may_name, caller))
         if not caller.operates:  # before the newest are taken: those of others take no room
             records = [record for record in records if record.call.principal == caller.principal]
-        return self._seen_by(caller, self._recent.live(records, self._clock.now()))
+        return self._seen_by(caller, self._recent.live(records, self._clock.now(), every))
+
+    def running(self, caller: Caller, of_rest: bool) -> list[RunningCall]:
+        """The caller's own calls that run here and have streams or may get them; those over REST only if `of_rest`."""
+        now, wall, records = self._clock.now(), wall_time(), self._registry.under_way
+        every = self._recent.running(records, partial(self._may_list, caller, of_rest))
+        found: list[RunningCall] = []
+        for record in records:
+            if (record.plan.may_last or record.stream is not None) and self._may_list(caller, of_rest, record):
+                wait = every.wait_of(record)
+                about = ("", 0.0) if wait is None else (wait.reason, wall - (now - wait.since))
+                found.append(RunningCall(record.call.id, record.stream is not None, *about))
+        return found
+
+    def _may_list(self, caller: Caller, of_rest: bool, record: CallRecord) -> bool:
+        call = record.call
+        is_own = call.principal == caller.principal and (not of_rest or call.session.startswith(OF_REST))
+        return is_own and self._may_name(caller, record)
+
+    def _may_name(self, caller: Caller, record: CallRecord) -> bool:
+        """Whether the caller may know the tool and the client of a call that others wait for."""
+        call, own = record.call, caller.profile
+        if caller.operates:
+            return True
+        return call.principal == caller.principal and (
+            own is None or call.upstream == OWN or call.upstream in self._hub.catalog.rules(own).servers
+        )
 
     def watched(self, caller: Caller, mode: DashboardMode) -> AbstractContextManager[None]:
         """A page is open meanwhile."""

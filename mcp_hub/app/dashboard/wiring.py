@@ -16,15 +16,20 @@ from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
 
 
+def watch_of(app: App) -> HubWatch:
+    """The hub as its callers may see it."""
+    return HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, app.seen, SystemClock())
+
+
 def dashboard_of(
     app: App,
+    watch: HubWatch,
     rest: RestApi,
     mode: Callable[[], DashboardMode],
     installs: Callable[[], list[ClientInstall]],
 ) -> DashboardApi:
     """`mode` is that of now; `installs` looks for clients, and blocks."""
     seen = app.seen
-    watch = HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, seen, SystemClock())
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
     approvals, logins = (
         ToolApprovals(app.approvals, seen.records, str(file.config)),

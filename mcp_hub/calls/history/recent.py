@@ -1,7 +1,8 @@
 """The last calls that ended, and those that run, each as one `CallSummary`."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from typing import Final, Protocol
 
@@ -11,7 +12,7 @@ from mcp_hub.calls.hub_tools.transcript import question_text
 from mcp_hub.calls.log import newest_progress
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
-from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.calls.streams.stored import asked
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import RpcError
@@ -134,15 +135,24 @@ class RecentCalls:
         packed = [summary for portion in self._packed for summary in _unpack(portion)]
         return [*packed, *self._fresh][::-1]
 
-    def live(self, records: Iterable[CallRecord], now: float) -> list[CallSummary]:
-        """The newest calls of these that are not short quiet ones; `now` by the clock of the records."""
-        lasting = [record for record in records if record.stream is not None or not record.is_short]
-        return [self._running(record, now) for record in lasting[-MOST_LIVE:]]
+    def live(
+        self, records: Collection[CallRecord], now: float, every: "RunningCalls | None" = None
+    ) -> list[CallSummary]:
+        """The newest calls of these that are not short quiet ones; `now` by the clock of the records.
 
-    def _running(self, record: CallRecord, now: float) -> CallSummary:
+        `every`: all that run, for which others wait, by default the same.
+        """
+        lasting = [record for record in records if _lasts(record, now)]
+        calls = RunningCalls(records, self._clients.name_of) if every is None else every
+        return [self._running(record, now, calls.wait_of(record)) for record in lasting[-MOST_LIVE:]]
+
+    def running(self, records: Collection[CallRecord], names: Callable[[CallRecord], bool]) -> "RunningCalls":
+        """These calls as others wait for them; somebody may know the tools and clients of those that it `names`."""
+        return RunningCalls(records, self._clients.name_of, names)
+
+    def _running(self, record: CallRecord, now: float, wait: "NamedWait | None") -> CallSummary:
         progress = newest_progress(record.log)
         took = now - record.times.started
-        is_waiting = record.state is CallState.WAITING
         said = None if progress is None else progress.message
         return CallSummary(
             record.call.id,
@@ -150,7 +160,7 @@ class RecentCalls:
             hide_head(asked(record.call), _TEXT),
             record.call.method,
             shown_principal(record.call.principal),
-            "waiting" if is_waiting else "input_required" if record.open_questions else "working",
+            "waiting" if wait is not None else "input_required" if record.open_questions else "working",
             round(wall_time() - took, 1),  # the same at each look
             0.0,
             self._clients.name_of(record.call.session),
@@ -160,7 +170,93 @@ class RecentCalls:
             None if progress is None else progress.total,
             len(record.open_questions),
             next((question_text(question) for question in record.open_questions.values()), ""),
+            "" if wait is None else wait.reason,
+            0.0 if wait is None else round(wall_time() - (now - wait.since), 1),
         )
+
+
+class NamedWait(msgspec.Struct, frozen=True):
+    """A wait in words, such as `slow_tool of Cursor`; `since` by the clock of the calls."""
+
+    reason: str
+    since: float
+
+
+class RunningCalls:
+    """The calls that run at one moment, and for which of them others wait.
+
+    A call waits for its principal's others (`running_calls`), or at its server. Calls that `names` does not take are
+    neither named nor is their client.
+    """
+
+    def __init__(
+        self,
+        records: Collection[CallRecord],
+        name_of: Callable[[str], str],
+        names: Callable[[CallRecord], bool] = lambda record: True,
+    ) -> None:
+        self._records = records
+        self._name_of = name_of
+        self._names = names
+
+    @cached_property
+    def _of(self) -> dict[str, list[CallRecord]]:
+        """Those that do not wait for each other, by principal."""
+        groups: dict[str, list[CallRecord]] = {}
+        for record in self._records:
+            if record.state is not CallState.WAITING:
+                groups.setdefault(record.call.principal, []).append(record)
+        return groups
+
+    @cached_property
+    def _at(self) -> dict[tuple[str, str], list[CallRecord]]:
+        """Those that are at their servers, by server and session."""
+        groups: dict[tuple[str, str], list[CallRecord]] = {}
+        for record in self._records:
+            if record.state is not CallState.WAITING and record.times.waits is None:
+                groups.setdefault((record.call.upstream, record.call.session), []).append(record)
+        return groups
+
+    def wait_of(self, record: CallRecord) -> NamedWait | None:
+        """The reason why a call does not run yet; None if it does."""
+        wait, call = record.times.waits, record.call
+        if record.state is CallState.WAITING:
+            return NamedWait(self._named(self._of.get(call.principal, ()), "its turn"), record.times.started)
+        if wait is None:
+            return None
+        if isinstance(wait.reason, str):
+            return NamedWait(hide_head(wait.reason, _TEXT), wait.since)
+        there = [other for session in wait.reason() for other in self._at.get((call.upstream, session), ())]
+        turn = f'its turn at server "{hide_head(call.upstream, _TEXT)}"'
+        return NamedWait(self._named(sorted(there, key=_start), turn), wait.since)
+
+    def _named(self, calls: Sequence[CallRecord], otherwise: str) -> str:
+        """The first of these calls that may be named, and the number of the others."""
+        if not calls:
+            return otherwise
+        first = next(filter(self._names, calls), None)
+        if first is None:
+            return "a call of somebody else" if len(calls) == 1 else f"{len(calls)} calls of others"
+        client = hide_head(self._name_of(first.call.session), _TEXT)
+        more = len(calls) - 1
+        rest = f" and {more} more call{'s' if more > 1 else ''}" if more else ""
+        return f"{hide_head(asked(first.call), _TEXT)}{f' of {client}' if client else ''}{rest}"
+
+
+def _start(record: CallRecord) -> float:
+    return record.times.started
+
+
+def _lasts(record: CallRecord, now: float) -> bool:
+    """Whether a call is shown as running: it has a stream, or has waited for longer than a quick call takes."""
+    if record.stream is not None or not record.is_short:
+        return True
+    since = record.times.started if record.state is CallState.WAITING else _waits_since(record)
+    return since is not None and now - since >= QUIET
+
+
+def _waits_since(record: CallRecord) -> float | None:
+    return None if record.times.waits is None else record.times.waits.since
 
 
 def shown_principal(principal: str) -> str:

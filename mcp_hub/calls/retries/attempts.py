@@ -58,7 +58,11 @@ async def attempted(record: Retriable, handler: CallHandler) -> Completed:
                 raise unknown from None
             number += 1
             _announce(record, number, error, pause)
-        await anyio.sleep(pause)
+        record.times.begin_wait("its next attempt")
+        try:
+            await anyio.sleep(pause)
+        finally:
+            record.times.end_wait()
         record.times.hear()  # the attempt has the longest silence to itself
 
 

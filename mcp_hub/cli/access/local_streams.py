@@ -24,7 +24,7 @@ from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 from mcp_hub.fronts.rest.info import status_of
-from mcp_hub.protocol.rest.streams import StreamStatus
+from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore, Message
@@ -66,6 +66,10 @@ class LocalStreams:
     async def streams(self, most: int) -> list[StreamStatus]:
         """The newest first."""
         return [status_of(row) for row in await self._store.rows(LOCAL.principal, most)]
+
+    async def stream_list(self, most: int) -> StreamList:
+        """The same; nobody here knows the calls that have no stream yet."""
+        return StreamList(await self.streams(most))
 
     async def status(self, stream: str) -> StreamStatus:
         """Raises `UnknownStream`."""

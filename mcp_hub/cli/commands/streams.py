@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from mcp_hub.cli.access.background import hubs_of
 from mcp_hub.cli.access.hub import Reach, run_with_streams, stream_options
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mcp_hub.cli.access.hub import StreamAccess
-    from mcp_hub.protocol.rest.streams import StreamStatus
+    from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 
 _STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "cancelled": "dim"}
 _MESSAGE: Final = 80
@@ -37,20 +38,50 @@ def streams(as_json: bool, limit: int, reach: Reach) -> None:
 
     A call becomes durable when it sends anything before its result or runs for more than 250 ms; calls over REST and by
     `mcp-hub call` always are. A durable call is kept for hub.store.retention (1 day) after its end. Asks the
-    running hub of the configuration; if none runs, lists the calls of all hubs that use the configured store.
+    running hub of the configuration; if none runs, lists the calls of all hubs that use the configured store. Calls of
+    that hub which run and are not durable yet are counted.
     """
-    run_with_streams(reach, lambda access: _streams(access, limit, as_json))
+    run_with_streams(reach, lambda access: _streams(access, limit, as_json, reach))
 
 
-async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
-    listed = await access.streams(limit)
+async def _streams(access: "StreamAccess", limit: int, as_json: bool, reach: Reach) -> int:
+    found = await access.stream_list(limit)
     if as_json:
-        tables.print_json({"streams": listed})
-    elif not listed:
-        put("No durable calls are stored.")
-    else:
-        tables.print_table(stream_table(listed, wall_time(), tables.console().width))
+        tables.print_json({"streams": found.streams, "unstored": found.unstored, "waiting": found.waiting})
+        return 0
+    if found.streams:
+        tables.print_table(stream_table(found.streams, wall_time(), tables.console().width))
+    if text := rest_text(found, 0 if reach.url is not None else _hubs_of_one_client(reach.config)):
+        put(visible(text))
     return 0
+
+
+def _hubs_of_one_client(config: str | None) -> int:
+    """The hubs of the configuration that no command can ask."""
+    return sum(not hub.endpoint for hub in hubs_of(config)[1])
+
+
+def rest_text(found: "StreamList", hubs: int) -> str:
+    """What the table does not show: calls that have no stream yet, and `hubs` of single clients; empty for nothing."""
+    parts = []
+    if number := found.unstored:
+        waiting = f", {found.waiting} of them waiting for their turn" if found.waiting else ""
+        what = f"{tables.plural(number, 'more call' if found.streams else 'call')} {'runs' if number == 1 else 'run'}"
+        parts.append(f"{what}{waiting}: not stored yet. A call is stored when it takes more than 250 ms.")
+    elif not found.streams:
+        parts.append("No durable calls are stored.")
+    if hubs and not found.streams:
+        which = "A hub of one client runs" if hubs == 1 else f"{hubs} hubs of one client each run"
+        parts.append(f"{which}: this command cannot count the calls there that are not durable.")
+    return " ".join(parts)
+
+
+def waiting_text(status: "StreamStatus", now: float) -> str:
+    """For example `waits for slow_tool of Cursor, 12 s`; empty for a call that does not wait. `now` in Unix seconds."""
+    if status.waits_for is msgspec.UNSET:
+        return ""
+    since = None if status.waits_since is msgspec.UNSET else tables.unix_time(status.waits_since)
+    return f"waits for {status.waits_for}" + ("" if since is None else f", {tables.age(since, now)}")
 
 
 def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table":
@@ -58,12 +89,14 @@ def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table
     columns = ("stream", "tool", "status", "age", "message")[: 4 if width < _NARROW else 5]
     made = tables.table(*columns, right=("age",), whole=("stream", "status", "age"))
     for status in listed:
-        message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
+        said = waiting_text(status, now) or ("" if status.message is msgspec.UNSET else status.message)
+        message = " ".join(visible(said).split())
         shown = hide_head(message, _MESSAGE, "…")
-        state = tables.cell(status.status, _STYLES.get(status.status, "yellow"))
+        state = "waiting" if status.waits_for else status.status
         created = tables.unix_time(status.created)
         age = "" if created is None else tables.age(created, now)
-        cells = (tables.cell(status.stream), tables.short_cell(status.name), state, age, tables.short_cell(shown))
+        styled = tables.cell(state, _STYLES.get(state, "yellow"))
+        cells = (tables.cell(status.stream), tables.short_cell(status.name), styled, age, tables.short_cell(shown))
         made.add_row(*cells[: len(columns)])
     return made
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.text import Text
 
-from mcp_hub.cli.render import results
+from mcp_hub.cli.render import results, tables
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, InputReceived, InputRequired, Log, Progressed
@@ -44,7 +44,9 @@ def server_row(own: ServerInfo) -> list[Text]:
 def call_row(call: CallSummary, now: float) -> list[Text]:
     """One call; `now` in Unix seconds by the clock of the hub."""
     message = call.message
-    if call.total and not call.took:
+    if call.waits_for:
+        message = f"waits for {call.waits_for}, {tables.age(call.waits_since, now)}"
+    elif call.total and not call.took:
         message = f"{100 * (call.progress or 0) / call.total:.0f} % {message}"
     return [
         _cell(f"{datetime.fromtimestamp(call.at):%H:%M:%S}"),

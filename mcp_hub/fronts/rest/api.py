@@ -28,7 +28,7 @@ from mcp_hub.fronts.rest.lists import RestLists
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
 from mcp_hub.fronts.rest.servers import Operator, RestServers
-from mcp_hub.fronts.rest.streams import RestStreams
+from mcp_hub.fronts.rest.streams import RestStreams, RunningView
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -46,7 +46,7 @@ class RestApi:
     """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one.
 
     `is_private`: only the user whose hub it is can come in. `public_url` is the hub's address for others, as it is
-    configured now.
+    configured now; `running` are the calls of a caller that run here.
     """
 
     prefix = PREFIX
@@ -64,12 +64,13 @@ class RestApi:
         is_open: Callable[[], bool] = lambda: False,
         is_private: bool = False,
         public_url: Callable[[], str | None] = lambda: None,
+        running: RunningView = lambda caller, of_rest: (),
     ) -> None:
         self._closing = Closing()
         admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
         self._document = openapi.document(version)
         lists = RestLists(hub, public_url)
-        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, shows_all=is_private)
+        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, running, shows_all=is_private)
         made = FormatCalls(hub, calls, self._closing)
         prompted = PromptedTools(hub, made, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)

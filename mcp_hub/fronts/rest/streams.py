@@ -4,9 +4,11 @@ Any hub on the store serves any stream; messages for the hub that runs the call 
 """
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.errors import InvalidParams, RpcError
@@ -19,8 +21,9 @@ from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.rest.streams import InputBody, QuestionInfo, StreamList, StreamPage
-from mcp_hub.sessions.session import LOCAL
+from mcp_hub.protocol.rest.streams import InputBody, QuestionInfo, RunningCall, StreamList, StreamPage, StreamStatus
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.sessions.session import LOCAL, Caller
 
 _WAIT: Final = 25.0
 _EVENTS, _MOST_EVENTS = 1000, 10_000
@@ -29,11 +32,19 @@ _NDJSON_HEADERS: Final = [(b"content-type", NDJSON.encode()), (b"cache-control",
 _CURSOR: Final = re.compile(r"[0-9]{1,18}")
 
 
-class RestStreams:
-    """Serves `/v1/streams`. `shows_all`: everybody who comes in is the user whose hub it is."""
+RunningView = Callable[[Caller, bool], Sequence[RunningCall]]
+"""The calls of a caller that run here and have streams or may get them; with True of those over REST only."""
 
-    def __init__(self, hub: HubPort, closing: Closing, *, shows_all: bool = False) -> None:
+
+class RestStreams:
+    """Serves `/v1/streams`. `shows_all`: everybody who comes in is the user whose hub it is.
+
+    `running` are the calls of a caller that run here.
+    """
+
+    def __init__(self, hub: HubPort, closing: Closing, running: RunningView, *, shows_all: bool = False) -> None:
         self._shows_all = shows_all
+        self._running = running
         self._hub = hub
         self._closing = closing
 
@@ -45,7 +56,11 @@ class RestStreams:
         is_part = is_open or caller.profile is not None
         rows = await self._hub.durable.newest(caller.principal, _MOST_STREAMS if is_part else most, caller.profile)
         shown = [row for row in rows if not is_open or row.session.startswith(OF_REST)][:most]
-        return answer(StreamList([info(self._hub, row) for row in shown]))
+        calls = {call.id: call for call in self._running(caller, is_open)}
+        listed = [_waiting(info(self._hub, row), calls.pop(row.id, None)) for row in shown]
+        is_cut = len(shown) == most
+        rest = [call for call in calls.values() if not (call.has_stream and is_cut)]
+        return answer(StreamList(listed, len(rest), sum(bool(call.waits_for) for call in rest)))
 
     async def get_stream(self, request: RestRequest) -> Response:
         """The status of a stream."""
@@ -103,6 +118,13 @@ class RestStreams:
             raise Problem(404, "unknown_question", f"no question {hide_head(body.key, 100)!r} is open (open: {still})")
         row = await stream.answer(body.key, _outcome(body, asked[body.key]))
         return answer(info(self._hub, row), 202)
+
+
+def _waiting(status: StreamStatus, call: RunningCall | None) -> StreamStatus:
+    """The status of a stream with what its call waits for, if it does."""
+    if call is None or not call.waits_for or status.has_ended:
+        return status
+    return replace(status, waits_for=call.waits_for, waits_since=timestamp(call.waits_since))
 
 
 def _cursor(request: RestRequest) -> int:

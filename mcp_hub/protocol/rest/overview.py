@@ -16,7 +16,8 @@ class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `name` is what the client called. `stream` says that it has a durable stream, which can be opened. `client` is the
     name that the client gives itself. `message` is the last progress or why it failed, with secrets masked.
-    `questions` are open; `question` is the text of the oldest, masked and cut, if it has one.
+    `questions` are open; `question` is the text of the oldest, masked and cut, if it has one. A call that is `waiting`
+    waits for what `waits_for` says, such as `slow_tool of Cursor`, since `waits_since` in Unix seconds.
     """
 
     id: str
@@ -34,6 +35,8 @@ class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
     total: float | None = None
     questions: int = 0
     question: str = ""
+    waits_for: str = ""
+    waits_since: float = 0.0
 
 
 class ClientSummary(Struct, frozen=True, omit_defaults=True):

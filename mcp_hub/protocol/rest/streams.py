@@ -21,6 +21,7 @@ class StreamStatus(Struct, frozen=True, omit_defaults=True):
 
     `name` is what was called, `tool` what its server calls it. `questions` are those that are open; `result`, `error`
     (data of the `error` event) or `reason` say how it ended. `durable` is false while it is in memory only, or absent.
+    A call that waits here has `waits_for`, such as `slow_tool of Cursor`, and `waits_since`.
     """
 
     stream: str
@@ -40,16 +41,32 @@ class StreamStatus(Struct, frozen=True, omit_defaults=True):
     error: JsonObjectText | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     durable: bool | UnsetType = UNSET
+    waits_for: str | UnsetType = UNSET
+    waits_since: str | UnsetType = UNSET
 
     @property
     def has_ended(self) -> bool:
         return self.status not in ("working", "input_required")
 
 
-class StreamList(Struct):
-    """The caller's streams, the newest first."""
+class RunningCall(Struct, frozen=True):
+    """A call that runs here, under the id that its stream has or will have; `waits_since` in Unix seconds."""
+
+    id: str
+    has_stream: bool
+    waits_for: str = ""
+    waits_since: float = 0.0
+
+
+class StreamList(Struct, omit_defaults=True):
+    """The caller's streams, the newest first. `unstored` calls run and are not in the list: they have no stream yet.
+
+    `waiting` of them wait for their turn.
+    """
 
     streams: list[StreamStatus]
+    unstored: int = 0
+    waiting: int = 0
 
 
 class StreamPage(Struct):

@@ -114,6 +114,7 @@ class Executor(msgspec.Struct, eq=False):
         while self.waiting and len(offers) < most and len(self.given) < running:
             id_, work = self.waiting.popitem(last=False)
             self.given[id_] = work
+            work.channel.times.end_wait()
             work.heard = now
             offers.append(work.offer)
         return offers

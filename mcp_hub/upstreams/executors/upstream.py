@@ -248,6 +248,7 @@ class ExecutorUpstream(LocalSource):
         work = Work(executor, call, channel, offer, Production(self._limits))
         self._works[offer.tool_call_id] = work
         executor.add(work)
+        channel.times.begin_wait(f'executor "{executor.key[1]}" to fetch it')
         return work
 
     def status(self) -> UpstreamStatus:

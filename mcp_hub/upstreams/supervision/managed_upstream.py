@@ -130,8 +130,12 @@ class ManagedUpstream(Supervisor, Upstream):
         alone = call.log_level is not None and self._logs.rule == "turns"
         if not self._turns.enter_now(call.session, alone=alone):
             waits = partial(channel.send, hubs_message(f'waits until another session has finished at "{self.name}"'))
-            if await self._turns.enter(call.session, call.principal, alone=alone, waits=waits):
-                channel.send(hubs_message("its turn has come"))
+            channel.times.begin_wait(self._turns.sessions)
+            try:
+                if await self._turns.enter(call.session, call.principal, alone=alone, waits=waits):
+                    channel.send(hubs_message("its turn has come"))
+            finally:
+                channel.times.end_wait()
         with self._in_turn(call, channel):
             if call.directory is not None:
                 self._note_session(call.session)
@@ -152,7 +156,7 @@ class ManagedUpstream(Supervisor, Upstream):
         reason = None
         peer = self._peer
         if peer is None or not peer.wire.can_send:
-            peer = await self._next_peer(self._rules.ready_wait)
+            peer = await self._awaited(channel)
         for is_retry in (False, True):
             if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
                 self._gate(call, snapshot, snapshot)
@@ -160,7 +164,7 @@ class ManagedUpstream(Supervisor, Upstream):
                 return self._looked_at(call, await peer.call(call, channel))
             except WireClosed as exc:  # nothing was sent, so trying once more is safe
                 reason = str(exc)
-                peer = await self._next_peer(self._rules.ready_wait)
+                peer = await self._awaited(channel)
             except TaskLeft as left:
                 return await self._follow(left.task, left)
             except RpcError as refused:
@@ -169,6 +173,14 @@ class ManagedUpstream(Supervisor, Upstream):
                     return await self._refused(call, channel, refused)
                 await self._learn_headers(peer, refused)
         raise self._unavailable(reason)
+
+    async def _awaited(self, channel: CallChannel) -> Peer:
+        """The peer that a call is sent to, for which it waits a little. Raises `UpstreamUnavailable`."""
+        channel.times.begin_wait(f'server "{self.name}" to start')
+        try:
+            return await self._next_peer(self._rules.ready_wait)
+        finally:
+            channel.times.end_wait()
 
     def _looked_at(self, call: Call, done: Completed) -> Completed:
         """The result of a call; one that says that the server does not know the tool has its list read again."""

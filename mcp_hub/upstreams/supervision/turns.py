@@ -62,6 +62,11 @@ class Turns:
         """From now on a call waits so many seconds; then `moves` takes its session elsewhere, and it is dismissed."""
         self._wait = wait, moves
 
+    def sessions(self) -> Collection[str]:
+        """Those that have calls here now, or had one given up a moment ago; not those that only wait."""
+        now = anyio.current_time()
+        return {*self._active, *(name for name, until in self._echoes.items() if until > now)}
+
     @property
     def is_empty(self) -> bool:
         """Whether no call is here or waits."""

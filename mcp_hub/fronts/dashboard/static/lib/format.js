@@ -12,6 +12,9 @@ export function duration(seconds) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`;
 }
 
+// What a call waits for, and for how long; else its last message.
+export const saying = (call, now) => (call.waits_for ? `waits for ${call.waits_for}, ${whole.format(Math.max(Math.floor(now - call.waits_since), 0))} s` : call.message ?? '');
+
 export function ago(seconds) {
   if (seconds < 5) return 'now';
   if (seconds < 60) return `${Math.floor(seconds)} s ago`;

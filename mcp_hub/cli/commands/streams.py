@@ -62,7 +62,7 @@ def _hubs_of_one_client(config: str | None) -> int:
 
 
 def rest_text(found: "StreamList", hubs: int) -> str:
-    """What the table does not show: calls that have no stream yet, and `hubs` of single clients; empty for nothing."""
+    """A sentence on calls that the table lacks: without a stream, or at `hubs` of single clients. It may be empty."""
     parts = []
     if number := found.unstored:
         waiting = f", {found.waiting} of them waiting for their turn" if found.waiting else ""

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.history.recent import CallingClient, RecentCalls, shown_principal
+from mcp_hub.calls.history.recent import CallingClient, RecentCalls, RunningCalls, shown_principal
 from mcp_hub.calls.metering import Outcome
+from mcp_hub.calls.plan import CallState
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
+from mcp_hub.clock import wall_time
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progressed
 from mcp_hub.ids import new_call_id
@@ -28,9 +30,9 @@ class Clients:
         return "c"
 
 
-def begun(name: str, principal: str = "p") -> CallRecord:
+def begun(name: str, principal: str = "p", session: str = "s") -> CallRecord:
     asked = msgspec.Raw(msgspec.json.encode(name))
-    call = Call(new_call_id(), "a", "tools/call", {}, {}, "s", principal, Era.MODERN, {}, asked=asked)
+    call = Call(new_call_id(), "a", "tools/call", {}, {}, session, principal, Era.MODERN, {}, asked=asked)
     record = new_record(call, cast("object", None), TimeLimits(1, 1), FixedClock())  # type: ignore[arg-type]  # never run
     record.log.begin()
     return record
@@ -108,3 +110,57 @@ def test_no_piece_of_a_secret_is_left_where_a_text_is_cut() -> None:
 
 def pieces(secret: str) -> list[str]:
     return [secret[at : at + 4] for at in range(len(secret) - 3)]
+
+
+class NamedClients(Clients):
+    """Names a client by its session."""
+
+    def name_of(self, session: str) -> str:
+        return session.capitalize()
+
+
+def running(name: str, principal: str = "p", session: str = "s") -> CallRecord:
+    record = begun(name, principal, session)
+    record.state = CallState.TASK
+    return record
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ([("ask", "p", "cursor")], "ask of Cursor"),
+        ([("ask", "p", "")], "ask"),
+        ([("ask", "p", "cursor"), ("ask", "p", "cursor"), ("b", "p", "zed")], "ask of Cursor and 2 more calls"),
+        ([("ask", "q", "cursor")], "a call of somebody else"),
+        ([("ask", "q", "cursor"), ("tell", "p", "zed")], "tell of Zed and 1 more call"),
+        ([("ask", "q", "cursor"), ("tell", "r", "zed")], "2 calls of others"),
+        ([], 'its turn at server "a"'),
+    ],
+)
+def test_a_wait_names_the_call_and_the_client_that_it_is_for(others: list[tuple[str, str, str]], reason: str) -> None:
+    there, waiting = [running(*other) for other in others], running("mine", session="mine")
+    elsewhere = running("elsewhere", session="far")
+    waiting.times.begin_wait(lambda: {record.call.session: None for record in there})
+    records = [elsewhere, *there, waiting]
+    calls = RunningCalls(records, NamedClients().name_of, lambda record: record.call.principal == "p")
+    found = calls.wait_of(waiting)
+    assert found is not None and (found.reason, found.since) == (reason, 5.0)
+    assert all(calls.wait_of(record) is None for record in (elsewhere, *there))
+    waiting.times.end_wait()
+    assert calls.wait_of(waiting) is None
+
+
+def test_a_call_that_waits_is_shown_as_waiting_with_the_reason_however_it_waits() -> None:
+    learn(["hunter23"])
+    recent = RecentCalls(NamedClients())
+    holder, queued, starting = running("hold", session="zed"), begun("queued"), running("early")
+    starting.times.begin_wait('server "hunter23" to start')
+    records = [holder, queued, starting]
+    assert recent.live(records, 5.2) == [], "as short as a quick call"
+    shown = {call.name: (call.status, call.waits_for) for call in recent.live(records, 17.0)}
+    reasons = {"queued": ("waiting", "hold of Zed and 1 more call"), "early": ("waiting", 'server "***" to start')}
+    assert shown == reasons
+    holder.is_short = False
+    assert recent.live(records, 17.0)[0].waits_for == ""
+    (since,) = {round(wall_time() - call.waits_since) for call in recent.live([queued], 17.0)}
+    assert since == 12

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from mcp_hub.cli.access.following import followed
-from mcp_hub.cli.commands.streams import stream_table
+from mcp_hub.cli.commands.streams import rest_text, stream_table, waiting_text
 from mcp_hub.cli.render.renderers import JsonLines, PlainText
 from mcp_hub.cli.render.tables import age, print_table
 from mcp_hub.client import HubStream
 from mcp_hub.errors import HubRestarted
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputRequired, Progressed, Started
-from mcp_hub.protocol.rest.streams import StreamStatus
+from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +49,35 @@ def test_table_has_what_a_person_looks_for_and_nothing_that_a_terminal_would_obe
     assert [str(column.header) for column in made.columns] == ["stream", "tool", "status", "age", "message"]
     assert cells[:4] == [["st_1"] * 2, ["job"] * 2, ["working", "failed"], ["1 h"] * 2]
     assert cells[4] == ["half \\x1b[2Jdone", "x" * 79 + "…"]
+
+
+def test_a_call_that_waits_says_for_which_call_and_for_how_long() -> None:
+    since = "2026-11-20T11:59:48.000Z"
+    row = status(waits_for="helpdesk_ask of Cur\x1bsor", waits_since=since, message="said before")
+    assert (
+        waiting_text(row, NOON) == "waits for helpdesk_ask of Cur\x1bsor, 12 s" and waiting_text(status(), NOON) == ""
+    )
+    cells = [[str(cell) for cell in column.cells] for column in stream_table([row], NOON, 200).columns]
+    assert (cells[2], cells[4]) == (["waiting"], ["waits for helpdesk_ask of Cur\\x1bsor, 12 s"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "unstored", "waiting", "hubs", "starts"),
+    [
+        (0, 0, 0, 0, "No durable calls are stored."),
+        (1, 0, 0, 2, ""),
+        (0, 1, 0, 0, "1 call runs: not stored yet."),
+        (1, 3, 2, 0, "3 more calls run, 2 of them waiting for their turn: not stored yet."),
+        (0, 0, 0, 1, "No durable calls are stored. A hub of one client runs: this command cannot count"),
+        (0, 0, 0, 2, "No durable calls are stored. 2 hubs of one client each run: this command cannot count"),
+    ],
+)
+def test_nothing_is_said_to_be_stored_only_where_no_call_runs(
+    rows: int, unstored: int, waiting: int, hubs: int, starts: str
+) -> None:
+    text = rest_text(StreamList([status()] * rows, unstored, waiting), hubs)
+    assert text.startswith(starts) and bool(text) == bool(starts)
+    assert ("No durable" in text) == (not rows and not unstored)
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

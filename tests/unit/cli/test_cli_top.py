@@ -14,7 +14,7 @@ from textual.widgets import ContentSwitcher, DataTable, RichLog, Static
 from mcp_hub.cli import main
 from mcp_hub.cli.commands.browser import top
 from mcp_hub.cli.top.app import TopApp
-from mcp_hub.cli.top.rows import needs, server_row
+from mcp_hub.cli.top.rows import call_row, needs, server_row
 from mcp_hub.client.hub_client import HubClient
 from mcp_hub.client.hub_feed import HubFeed
 from mcp_hub.client.in_process import AsgiTransport
@@ -137,3 +137,10 @@ def test_where_it_cannot_run_it_says_why(
 def test_a_question_is_shown_with_the_command_that_answers_it(text: str, said: str) -> None:
     call = CallSummary("st_1", "a", "ask", "tools/call", "p", "input_required", 0, 0, questions=1, question=text)
     assert [line.plain for line in needs([], [call])] == [f"{said}Answer: mcp-hub resume st_1"]
+
+
+def test_a_call_that_waits_says_for_which_call_and_for_how_long() -> None:
+    about = {"message": "said before", "waits_for": "helpdesk_ask of Cur\x1bsor", "waits_since": 88.0}
+    call = CallSummary("st_1", "helpdesk", "b", "tools/call", "local", "waiting", 90.0, 0.0, **about)  # type: ignore[arg-type]
+    cells = [str(cell) for cell in call_row(call, 100.0)]
+    assert (cells[1], cells[4]) == ("waiting", "waits for helpdesk_ask of Cur\\x1bsor, 12 s")

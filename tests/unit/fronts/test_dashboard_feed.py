@@ -8,11 +8,15 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 from mcp_hub.fronts.dashboard.feed import EACH_FEEDS, MOST_FEEDS, OpenFeeds
 from mcp_hub.fronts.rest.problem import Problem
-from mcp_hub.sessions.session import Caller
+from mcp_hub.protocol.eras import LATEST_HANDSHAKE
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, Response, problem
 from tests.upstreams.child import WAIT
@@ -147,3 +151,26 @@ async def test_feeds_end_when_the_hub_stops(peer: DashboardPeer) -> None:
     await feed.has(b"event: batch")
     peer.front.close()
     await feed.ended()
+
+
+async def test_calls_that_wait_say_for_which_call_and_those_without_a_stream_are_counted(tmp_path: Path) -> None:
+    limits = {"running_calls": 1, "waiting_calls": 5}
+    async with dashboard_hub(tmp_path, tokens=True, is_local=False, limits=limits) as peer:
+        holder = await peer.detached("hold", {"nonce": "1"}, authorization=f"Bearer {ALICE}")
+        waiting = peer.call("big", {"size": 1}, token=ALICE)
+        feed = peer.page("GET", f"/feed?after={(await peer.get('/state'))['cursor']}")
+        await feed.has(b'"waits_for"')
+        live = [call for batch in batches(feed) for call in batch.get("live", ())][-1]
+        assert (live["name"], live["status"], live["waits_for"]) == ("big", "waiting", "hold of REST")
+        session = Session("s", Caller("alice"), Era.HANDSHAKE, LATEST_HANDSHAKE)
+        params = {"name": msgspec.Raw(b'"echo"'), "arguments": msgspec.Raw(b'{"text":"x"}')}
+        call = peer.app.hub.call(session, "tools/call", params, RequestMeta(None, None, None, None, None, {}))
+        listed = (await peer.ask("GET", "/v1/streams", token=ALICE)).json
+        assert [(row["stream"], row.get("waits_for")) for row in listed["streams"][1:]] == [(holder, None)]
+        assert listed["streams"][0]["waits_for"] == "hold of REST" and "waits_since" in listed["streams"][0]
+        assert (listed["unstored"], listed["waiting"]) == (1, 1)
+        assert (await peer.ask("GET", "/v1/streams", token=BOB)).json == {"streams": []}, "nothing of somebody else"
+        peer.tools.go.set()
+        assert (await waiting.ended()).status == 200
+        call.record.cancel()
+        assert "unstored" not in (await peer.ask("GET", "/v1/streams", token=ALICE)).json

@@ -13,7 +13,8 @@ export function duration(seconds) {
 }
 
 // What a call waits for, and for how long; else its last message.
-export const saying = (call, now) => (call.waits_for ? `waits for ${call.waits_for}, ${whole.format(Math.max(Math.floor(now - call.waits_since), 0))} s` : call.message ?? '');
+export const saying = (call, now) => (call.waits_for ? `waits for ${call.waits_for}, ${lasting(Math.max(now - call.waits_since, 0))}` : call.message ?? '');
+const lasting = (seconds) => (seconds < 60 ? `${Math.floor(seconds)} s` : duration(seconds));
 
 export function ago(seconds) {
   if (seconds < 5) return 'now';

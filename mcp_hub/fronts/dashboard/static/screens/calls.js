@@ -1,7 +1,7 @@
 // Every call: those that run first, then the newest; filters are in the address.
 import { html, useEffect, useMemo, useState } from '../lib/ui.js';
 import { link, refine } from '../lib/router.js';
-import { CALL_STATES, clock, count, duration, plain } from '../lib/format.js';
+import { CALL_STATES, clock, count, duration, plain, saying } from '../lib/format.js';
 import { hubNow, useStore } from '../lib/store.js';
 import { Bar, CallBadge, Filter, Select, Docs } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
@@ -16,11 +16,12 @@ const COLUMNS = [
   { key: 'server', title: 'Server', width: 'minmax(70px, .7fr)', cell: (call) => plain(serverOf(call)) },
   { key: 'client', title: 'Client', width: 'minmax(70px, .8fr)', cell: (call) => html`<span title=${plain(call.principal)}>${plain(call.client || '–')}</span>` },
   { key: 'took', title: 'Took', width: '86px', right: true, cell: (call) => html`<${Took} call=${call} />` },
-  { key: 'message', title: 'Message', width: 'minmax(0, 1.8fr)', card: 'whole', cell: (call) => call.total && !call.took
+  { key: 'message', title: 'Message', width: 'minmax(0, 1.8fr)', card: 'whole', cell: (call) => call.total && !call.took && !call.waits_for
     ? html`<div class="head"><${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} /><span class="dim cut">${plain(call.message ?? '')}</span></div>`
-    : html`<span class="dim">${plain(call.message ?? '')}</span>` },
+    : html`<${Said} call=${call} />` },
 ];
 
+const Said = ({ call }) => html`<span class="dim">${plain(saying(call, hubNow()))}</span>`;
 const Took = ({ call }) => html`<span>${duration(call.took || Math.max(hubNow() - call.at, 0))}</span>`;
 
 function names(calls, of) {
@@ -44,7 +45,7 @@ export function Calls({ query }) {
   const since = query.time ? hubNow() - Number(query.time) : 0;
   const rows = all.filter((call) => (!query.server || serverOf(call) === query.server) && (!query.client || call.client === query.client)
     && (!query.state || call.status === query.state) && (!query.tool || call.name === query.tool) && call.at >= since
-    && (!words || `${call.name} ${call.id} ${call.message ?? ''} ${call.principal}`.toLowerCase().includes(words)));
+    && (!words || `${call.name} ${call.id} ${saying(call, 0)} ${call.principal}`.toLowerCase().includes(words)));
   const choice = (key) => (value) => refine({ [key]: value });
   return html`<div class="screen fixed"><div class="head"><h1>Calls</h1><${Docs} page="streams.md" /><span class="dim num">${count(rows.length)}${rows.length === all.length ? '' : ` of ${count(all.length)}`}</span></div>
     <div class="filters"><${Filter} label="Filter calls" value=${query.q} onInput=${choice('q')} />

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { get } from '../lib/api.js';
 import { link } from '../lib/router.js';
-import { count, cut, duration, plain, plural } from '../lib/format.js';
+import { count, cut, duration, plain, plural, saying } from '../lib/format.js';
 import { hubNow, loadInstalls, useStore } from '../lib/store.js';
 import { Badge, Bar, CallBadge, Empty, Docs, isBad, isLogin, Panel, ServerBadge, why } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
@@ -37,7 +37,8 @@ export function Overview() {
     return () => timers.forEach(clearInterval);
   }, []);
   const todo = needs(store);
-  const running = store.live.filter((call) => call.status !== 'waiting');
+  const waits = (call) => call.status === 'waiting';
+  const running = [...store.live.filter((call) => !waits(call)), ...store.live.filter(waits)];
   return html`<div class="screen"><div class="head"><h1>Overview</h1><${Docs} page="dashboard.md" /></div>
     <div class="tiles"><${Servers} servers=${store.servers} /><${Running} live=${store.live} /><${Rate} calls=${store.calls} /><${Saved} version=${store.tools} /></div>
     <div class="two">
@@ -67,7 +68,7 @@ function Live({ call }) {
   return html`<li><a class="what cut" href=${link('stream', call.id)}>${plain(call.name)}</a><${CallBadge} status=${call.status} />
     ${call.questions ? null : html`<${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} />`}
     <span class="num dim small">${call.total ? `${Math.round((100 * call.progress) / call.total)} %` : ''} ${duration(Math.max(hubNow() - call.at, 0))}</span>
-    ${call.message ? html`<span class="dim small cut" style=${{ flexBasis: '100%' }}>${plain(call.message)}</span>` : null}</li>`;
+    ${call.message || call.waits_for ? html`<span class="dim small cut" style=${{ flexBasis: '100%' }}>${plain(saying(call, hubNow()))}</span>` : null}</li>`;
 }
 
 function Servers({ servers }) {

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get, root, segment } from '../lib/api.js';
 import { link } from '../lib/router.js';
-import { clock, duration, isOver, plain, quoted } from '../lib/format.js';
+import { clock, duration, isOver, plain, quoted, saying } from '../lib/format.js';
 import { hubNow, mayChange, useStore } from '../lib/store.js';
 import { useEvents } from '../lib/events.js';
 import { Result, Text } from '../lib/content.js';
@@ -13,16 +13,21 @@ import { Log } from './log.js';
 export function Stream({ name: id, query }) {
   const store = useStore();
   const call = store.live.find((one) => one.id === id) ?? store.calls.find((one) => one.id === id);
-  const isQuick = call && !call.stream && isOver(call.status);
+  const isQuick = call && !call.stream && (isOver(call.status) || call.waits_for);
   if (isQuick) return html`<${Quick} call=${call} />`;
   return html`<${Followed} key=${query.after ?? ''} ...${{ id, call, after: Number(query.after ?? 0) }} />`;
 }
 
 function Quick({ call }) {
+  const [, tick] = useState(0), over = isOver(call.status);
+  useEffect(() => {
+    const timer = over ? 0 : setInterval(() => tick((n) => n + 1), 500);
+    return () => clearInterval(timer);
+  }, [over]);
   return html`<div class="screen"><div class="head"><h1>${plain(call.name)}</h1><${CallBadge} status=${call.status} /></div>
     <section class="panel"><div class="body"><dl class="facts"><dt>Server</dt><dd>${plain(call.server || 'the hub itself')}</dd><dt>Client</dt><dd>${plain(call.client || '–')}</dd><dt>Principal</dt><dd>${plain(call.principal)}</dd>
-      <dt>Started</dt><dd>${clock(call.at)}</dd><dt>Took</dt><dd>${duration(call.took)}</dd>${call.message ? html`<dt>Message</dt><dd>${plain(call.message)}</dd>` : null}</dl>
-      <p class="dim">This call was quick and quiet: its arguments and its result are not kept.</p></div></section></div>`;
+      <dt>Started</dt><dd>${clock(call.at)}</dd>${over ? html`<dt>Took</dt><dd>${duration(call.took)}</dd>` : null}${call.message || call.waits_for ? html`<dt>Message</dt><dd>${plain(saying(call, hubNow()))}</dd>` : null}</dl>
+      <p class="dim">${over ? 'This call was quick and quiet: its arguments and its result are not kept.' : 'This call was not sent to its server yet.'}</p></div></section></div>`;
 }
 
 function Followed({ id, call, after }) {
@@ -48,7 +53,7 @@ function Followed({ id, call, after }) {
       <div class="end">${!over && mayChange() ? html`<${Confirm} className="bad" onConfirm=${cancel} sure="Cancel it now" said="The call is being cancelled.">Cancel<//>` : null}
         <${Copy} text=${`mcp-hub resume ${id}`}>Copy command<//><${Copy} text=${`curl -N -H "Authorization: Bearer $MCP_HUB_TOKEN" ${quoted(url)}`}>Copy curl<//></div></div>
     <div class="small dim">${info || call ? html`at <a href=${link('server', info?.server ?? call.server)}>${plain((info?.server ?? call.server) || 'the hub')}</a>${call?.client ? html` for ${plain(call.client)}` : null}${started ? `, started ${clock(started)}` : ''}, ` : null}<code>${id}</code>${info?.durable === false ? ', in memory only' : ''}</div>
-    ${over || found.questions.size ? null : html`<div class="head" aria-live="off"><${Bar} progress=${found.progress?.progress} total=${found.progress?.total} label="Progress" /><span class="dim small num">${found.progress ? `${found.progress.total ? `${Math.round((100 * found.progress.progress) / found.progress.total)} % ` : ''}${plain(found.progress.message ?? '')}` : 'no progress yet'}</span></div>`}
+    ${over || found.questions.size ? null : html`<div class="head" aria-live="off"><${Bar} progress=${found.progress?.progress} total=${found.progress?.total} label="Progress" /><span class="dim small num">${call?.waits_for ? plain(saying(call, hubNow())) : found.progress ? `${found.progress.total ? `${Math.round((100 * found.progress.progress) / found.progress.total)} % ` : ''}${plain(found.progress.message ?? '')}` : 'no progress yet'}</span></div>`}
     ${[...found.questions.values()].map((one) => html`<${Question} key=${one.key} id=${id} question=${one} />`)}
     ${found.gone ? html`<p class="note">${found.gone} earlier events are no longer kept.</p>` : null}
     ${found.output || (!over && !found.questions.size) ? html`<${Panel} title=${over ? 'Partial output' : 'Output so far'}>${found.output ? html`<div class="body"><${Text} text=${found.output} label="Output so far" /></div>` : html`<${Empty}>Nothing yet.<//>`}<//>` : null}

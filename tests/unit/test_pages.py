@@ -107,7 +107,7 @@ def test_the_readme_shows_the_pictures() -> None:
 
 
 def test_pages_about_macos_or_windows_link_what_was_shown_there() -> None:
-    """Or the page about Windows, which does. The changes of a release, and the table of codes, claim nothing of a system."""
+    """Or the page about Windows, which does. The changes of a release and the table of codes claim nothing."""
     named = [
         page for page in PAGES if re.search(r"\b(macOS|Windows|launchd)\b", FENCE.sub("", page.read_text("utf-8")))
     ]

@@ -155,6 +155,7 @@ def _known(path: Path, where: Where) -> ClientFile | None:
         for file in client_files(client, where):
             if file.path == absolute:
                 return ClientFile(client, path, file.place)
+    for client in CLIENTS.values():
         if any(absolute.parts[-len(Path(own).parts) :] == Path(own).parts for own in client.project):
             return ClientFile(client, path, client.places[-1])
     return None

@@ -176,9 +176,9 @@ def _program(words: list[str], drives: Drives) -> list[str]:
         return [f"python{version['version']}" if version else "python3", *words[2 if version else 1 :]]
     if is_bare and name in _RUNNERS:
         return ["python3" if name == "python" and not drives.has_program(name) else name, *words[1:]]
-    is_windows = "\\" in word or _DRIVE.fullmatch(word) is not None or word.lower().endswith(_SUFFIXES)
+    is_path = "\\" in word or _DRIVE.fullmatch(word) is not None or drives.is_clients and "/" in word
     is_missing = is_bare and drives.is_clients and not drives.has_program(word)
-    if is_windows or name in ("cmd", "powershell") or is_missing:
+    if is_path or word.lower().endswith(_SUFFIXES) or name in ("cmd", "powershell") or is_missing:
         raise _program_of_windows(word)
     return words
 

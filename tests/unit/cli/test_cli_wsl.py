@@ -82,7 +82,8 @@ def test_program_of_windows_that_hangs_or_floods_is_given_up(tmp_path: Path, mon
     assert run(("/bin/pwd",), tmp_path, {}) == os.fsencode(tmp_path) + b"\n"
 
 
-def test_program_in_the_working_directory_is_not_asked(windows: WindowsDrive) -> None:
+def test_program_in_the_working_directory_is_not_asked(windows: WindowsDrive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(windows.folder / "home")
     for name in ("cmd.exe", "wslvar"):
         (windows.folder / "home" / name).write_text("#!/bin/sh\n")
         (windows.folder / "home" / name).chmod(0o755)
@@ -195,6 +196,7 @@ def test_server_of_windows_is_one_of_linux(entry: dict[str, Any], words: list[st
         ({"command": "C:/x/python.exe"}, "windows_program"),
         ({"command": "server.EXE"}, "windows_program"),
         ({"command": r".\server"}, "windows_program"),
+        ({"command": "/tools/server"}, "windows_program"),
         ({"command": "powershell", "args": ["-File", "x.ps1"]}, "windows_program"),
         ({"command": "cmd", "args": ["/c", "npx", "x", "&", "calc"]}, "windows_program"),
         ({"command": "cmd", "args": ["/k", "npx"]}, "windows_program"),

@@ -281,12 +281,12 @@ async def windows_story(folder: Path, faults: list[str]) -> str:
     """The clients on Windows around WSL; the line of the report."""
     begun = time.monotonic()
     (folder / "wsl").mkdir()
-    home = WslHome(folder / "wsl")
+    home = WslHome(folder / "wsl", attach="always")
     try:
         with chapter("clients on Windows", faults):
             windows_in(home)
             await windows_use(home)
-            windows_out(home)
+            await windows_out(home)
     finally:
         for pid in processes_of(home.home):
             with suppress(ProcessLookupError):

@@ -18,7 +18,8 @@ from typing import Any, Final
 from mcp import Client, StdioServerParameters
 
 from mcp_hub.cli.clients.reading import read_data
-from rigs.attach.place import expect
+from rigs.attach.place import GONE, expect, processes_of
+from tests.upstreams.child import until
 from tests.upstreams.launch import argv
 
 DISTRIBUTION: Final = "Ubuntu-24.04"
@@ -79,6 +80,7 @@ while (line := line.lstrip(" ")):
         word, at = word + line[at], at + 1
     words, line = [*words, word], line[at:]
 env = {"HOME": %(home)r, "USER": %(user)r, "PATH": %(path)r, "WSL_DISTRO_NAME": %(distribution)r, "WSLENV": ""}
+env["MCP_HUB_ATTACH"] = %(attach)r
 pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 child = subprocess.Popen(words, **pipes, env=env, cwd=%(home)r)
 def forward():
@@ -96,7 +98,7 @@ sys.exit(child.wait())
 class WslHome:
     """A home of Linux in WSL, and the profile of the Windows user with five files of clients, which have servers."""
 
-    def __init__(self, folder: Path, *, has_servers: bool = True) -> None:
+    def __init__(self, folder: Path, *, has_servers: bool = True, attach: str = "never") -> None:
         self.folder, self.home, self.bin = folder, folder / "home", folder / "bin"
         self.profile = folder / "drives/c/Users/Jörg"
         self.config = self.home / ".config/mcp-hub/servers.yaml"
@@ -110,7 +112,7 @@ class WslHome:
         npx = f"#!/bin/sh\nexec {shlex.join(argv(name='tokens', journal=self.home / 'tokens.journal'))}\n"
         programs = {
             self.bin / "cmd.exe": _CMD % self.profile.parents[1],
-            self.bin / "wsl.exe": _WSL % {**names, "path": self.path},
+            self.bin / "wsl.exe": _WSL % {**names, "path": self.path, "attach": attach},
             self.home / "bin/npx": npx,
         }
         for path, text in programs.items():
@@ -212,17 +214,19 @@ def windows_in(home: WslHome) -> None:
 
 
 async def windows_use(home: WslHome) -> None:
-    """Three clients reach their servers through `wsl.exe`; the project's configuration is not read."""
+    """Three clients share a hub and each server through `wsl.exe`; the project's configuration is not read."""
     for name in (STORE, VSCODE, CODEX):
         async with home.opened(name) as client:
             for server in ("notes", "vault", "tokens"):
                 result = await client.call_tool(f"{server}_echo", {"text": f"naïve {server}"})
                 expect(f"naïve {server}" in str(result), f"{server} does not answer through {name}", result)
+    lines = [one for one in processes_of(home.home).values() if "--name vault " in one.line]
+    expect(len(lines) == 1, "the clients do not share a server", [*map(str, lines)])
     expect([path.name for path in (home.folder / "project").iterdir()] == ["servers.yaml"], "a project's server ran")
 
 
-def windows_out(home: WslHome) -> None:
-    """Every way out gives the files their bytes."""
+async def windows_out(home: WslHome) -> None:
+    """Every way out gives the files their bytes, and the last one ends the hub."""
     home.hub("doctor", "--json", "notes", "vault")
     home.hub("install", "--undo")
     home.check_bytes()
@@ -232,5 +236,6 @@ def windows_out(home: WslHome) -> None:
     home.hub("install", "--undo")
     home.hub("leave", "--yes")
     home.check_bytes()
+    await until(lambda: not processes_of(home.home), GONE)
     shown = home.hub("paths", "--json")
     expect(str(home.profile) in json.loads(shown)["windows"]["path"], "paths does not show the profile", shown)

@@ -108,6 +108,7 @@ def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCos
             "from": one.sources,
             "entry": hide_within(one.own),
             "left_out": one.left_out,
+            "paths": [hide(line) for line in one.renamed],
             "pass_env": one.proposed(os.environ),
             "gets": one.sources_outside,
             "alerts": [hide(line) for line in _alerts(one, os.environ)],

@@ -1,5 +1,6 @@
 """Clients on Windows, the hub in WSL: what `install`, `import` and the way out do on a made drive, and refuse."""
 
+import base64
 import json
 import os
 import tomllib
@@ -121,6 +122,8 @@ def test_entry_names_the_folder_of_wsl_exe(windows: WindowsDrive) -> None:
     assert words_of(cursor)[:2] == [r"C:\Windows\System32\wsl.exe", "-d"]
     assert "already there" in windows.cli("install", "cursor-windows").output
     assert "cursor-windows" in windows.cli("install", "cursor", "--dry-run").output
+    links = windows.cli("install", "--link").output.splitlines()
+    assert "Cursor (Windows): cursor://" in links[0] and base64.b64encode(b'{"command":"C:').decode()[:16] in links[0]
     assert "it is this hub" not in windows.cli("import", "cursor-windows", "--dry-run").output
 
 
@@ -249,7 +252,7 @@ def test_clients_on_windows_are_those_of_the_table_and_none_outside_of_wsl(
 async def test_client_on_windows_drives_the_hub_through_wsl(tmp_path: Path) -> None:
     home = WslHome(tmp_path, has_servers=False)
     home.config.parent.mkdir(parents=True)
-    home.config.write_text('{servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}, hub: {attach: never}}')
+    home.config.write_text('{servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}}')
     home.hub("install", "cursor-windows", "--config", str(home.config))
     with fail_after(30):
         async with home.opened(CURSOR) as client:

@@ -5,7 +5,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES
+from errno import EACCES, EBUSY, EPERM
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -140,7 +140,8 @@ def unreadable(path: Path, problem: OSError) -> FileRefused:
 
 def unwritable(path: Path, problem: OSError) -> FileRefused:
     """The refusal of a file that cannot be written."""
-    said = f"{path} cannot be written: {problem.strerror}. Check the permissions of its folder, and the disk."
+    busy = ", and whether another program has it open" if problem.errno in (EACCES, EPERM, EBUSY) else ""
+    said = f"{path} cannot be written: {problem.strerror}. Check the permissions of its folder, the disk{busy}."
     return FileRefused("client_file_unwritable", said)
 
 
@@ -171,7 +172,7 @@ def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[
             if found is not None:
                 _take_over(fresh, found)
             elif mode is not None:
-                os.chmod(fresh, mode)
+                _chmod(fresh, mode)
             os.fsync(out.fileno())
         yield fresh
     finally:
@@ -183,7 +184,13 @@ def _take_over(fresh: Path, found: os.stat_result) -> None:
     if hasattr(os, "chown") and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(PermissionError):
             os.chown(fresh, found.st_uid, found.st_gid)
-    os.chmod(fresh, stat.S_IMODE(found.st_mode))
+    _chmod(fresh, stat.S_IMODE(found.st_mode))
+
+
+def _chmod(path: Path, mode: int) -> None:
+    """Gives the file its mode, where the mount has modes; a drive of Windows in WSL does not. It was made as 0600."""
+    with suppress(PermissionError):
+        os.chmod(path, mode)
 
 
 def _flush_folder(folder: Path) -> None:

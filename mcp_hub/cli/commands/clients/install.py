@@ -18,13 +18,14 @@ from mcp_hub.cli.access.warm import started_once
 from mcp_hub.cli.clients.command import LINKED, Installation, NoCommand, hub_command, install_link, serve_args
 from mcp_hub.cli.clients.entries import Command
 from mcp_hub.cli.clients.entry_options import PROFILE_PATH, EntryRules
+from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.clients.files.written import ImportedServers, WrittenEntries
-from mcp_hub.cli.clients.find import ClientFile, client_files, hub_files
+from mcp_hub.cli.clients.find import ClientFile, client_files, clients_of, hub_files
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import Moved, Moves, Source, Step, plan_install, plan_move
 from mcp_hub.cli.clients.shown import snippet
-from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.cli.clients.wsl import through_wsl
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.imports.costs import measured
 from mcp_hub.cli.imports.moves import moved_servers
@@ -249,14 +250,24 @@ def _refuse_import_only(client: Client, source: Source, where: Where) -> None:
 
 def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where, profile: str | None) -> int:
     """Prints the links of the clients that have some; the exit code."""
-    chosen = common.chosen_clients(names, every, where) if names else [CLIENTS[name] for name in LINKED]
+    chosen = common.chosen_clients(names, every, where) if names else _linked(where)
     for client in chosen:
-        link = install_link(client.name, _command(Path(loaded.place), where, profile, client.client_kind))
+        command = _command(Path(loaded.place), where, profile, client.client_kind)
+        try:
+            command = through_wsl(command, where.windows) if client.windows_of and where.windows else command
+        except FileRefused as problem:
+            fail(problem.code, str(problem), EXIT_TOOL)
+        link = install_link(client.row, command)
         if link is None and names:
             fail("usage", f"{client.title} does not have install links. Those that do: {', '.join(LINKED)}.")
         if link is not None:
             put(f"{client.title}: {link}")
     return 0
+
+
+def _linked(where: Where) -> list[Client]:
+    """The clients with links that are here; in WSL, those on Windows before them."""
+    return sorted((one for one in clients_of(where) if one.row in LINKED), key=lambda one: not one.windows_of)
 
 
 async def _warmed(code: int, app: App) -> int:

@@ -130,6 +130,7 @@ attacks: $(STAMP)
 sandbox: $(STAMP)
 	$(BIN)/python -m rigs.sandbox $(if $(findstring --,$(SANDBOX)),,--check docs/escapes.md) $(SANDBOX)
 	$(if $(SANDBOX),,for abi in 1 2 3 4 5; do $(BIN)/python -m rigs.sandbox --abi $$abi || exit 1; done)
+	$(if $(SANDBOX),,$(BIN)/python -m rigs.sandbox.unchanged)
 
 # the tests with processes, 20 times beside a load of 8; BUSY='--runs 3 tests/e2e/test_rest.py': fewer runs of some
 busy: $(STAMP)

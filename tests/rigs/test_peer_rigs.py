@@ -43,6 +43,7 @@ from rigs.sandbox.hostile.server import MODULES as ESCAPE_MODULES
 from rigs.sandbox.real import NETWORKED, NetworkTally, Tally, entries
 from rigs.sandbox.spaces import can_have_namespaces
 from rigs.sandbox.stand_in import stand_in
+from rigs.sandbox.unchanged import Start, differences, read_start
 from rigs.sandbox.world import HOSTILE
 from tests.upstreams import faults
 
@@ -110,6 +111,26 @@ def test_public_servers_that_fail_inside_or_under_net_are_a_fault_beyond_their_s
     assert "6 of them inside" in tally.summary(8) and networks.summary(20) and not tally.faults + networks.faults
     tally.inside, networks.inside = 5, NETWORKED - 1
     assert tally.summary(8) and networks.summary(20) and len(tally.faults) == len(networks.faults) == 1
+
+
+def _start(hub: int, process: int, descriptor: int, *more: str) -> Start:
+    """The start of `/bin/s` by system calls, with these numbers."""
+    pipe = f"pipe2([{descriptor}, {descriptor + 1}], O_CLOEXEC) = 0"
+    around = ['write(9, "?\\n", 2) = 2', pipe, f"vfork() = {process}", f'write(9, "+{process}\\n", 3)   = 3']
+    calls = [f"close({descriptor})  = 0", *more, f"setsid() = {process}", 'execve("/bin/s", ["/bin/s"], ["A=b"]) = 0']
+    traces = {
+        hub: [*around, "landlock_add_rule(4) = 0"],
+        process: [*calls, f"brk(NULL) = 0x{process}", f'read(0, "{hub}", 8) = 1', "exit(0)"],
+    }
+    return read_start(traces, ["/bin/s"], {})
+
+
+def test_another_system_call_of_a_start_is_a_difference_and_other_numbers_are_not() -> None:
+    first, again, masked = _start(70, 71, 22), _start(80, 82, 31), _start(70, 71, 22, "umask(077) = 022")
+    assert first == again and first.execution == (["/bin/s"], {"A": "b"}) and len(first.hub) == 4
+    assert first.calls == ["close(#0) = 0", "setsid() = PROCESS", "execve(COMMAND)", "brk(NULL) = ADDRESS"]
+    assert first.confining == ["landlock_add_rule(4) = 0"]
+    assert differences(first.process, masked.process, "s") == ["s: +umask(077) = 022"]
 
 
 async def test_stand_in_answers_for_a_name_by_https_and_writes_it_down(tmp_path: Path) -> None:

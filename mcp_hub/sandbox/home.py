@@ -68,7 +68,7 @@ _MOST: Final = 4 << 30
 _MEASURING: Final = 600.0
 """Seconds between two looks at the size of a private home."""
 _LOOK: Final = 0.05
-"""Seconds between two looks whether a thread has ended."""
+"""Seconds between two looks whether a thread has ended, or another hub holds a private home no longer."""
 _T = TypeVar("_T")
 _MOST_ENTRIES: Final = 500_000
 _CACHES: Final = ("home/.npm", "home/.cache", "tmp")
@@ -230,11 +230,21 @@ class HomeCare:
     async def run(self) -> None:
         """Holds the private home while a process uses it, and measures it now and then, until it is cancelled."""
         with ExitStack() as stack:
-            with suppress(OSError):  # another hub empties the caches of an earlier process
-                stack.enter_context(self._private.hold())
+            while not self._holds(stack):  # noqa: ASYNC110 - another hub does not say when it is done
+                await anyio.sleep(_LOOK)
             while True:
                 await anyio.sleep(_MEASURING)
                 await self.in_thread(self._measure)
+
+    def _holds(self, stack: ExitStack) -> bool:
+        """Whether the private home is held; not while another hub, which starts the server, too, bounds it."""
+        try:
+            stack.enter_context(self._private.hold())
+        except BlockingIOError:
+            return False
+        except OSError:  # it was removed meanwhile
+            return True
+        return True
 
     def _alone(self, work: Callable[[], _T]) -> _T:
         if not self._thread.acquire(blocking=False):

@@ -1,5 +1,6 @@
 """The settings of package indexes in a private home, and its folders."""
 
+import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -8,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_hub.sandbox import home as module
-from mcp_hub.sandbox.home import PrivateHome, npm_settings, pip_settings, uv_settings
+from mcp_hub.sandbox.home import HomeCare, PrivateHome, npm_settings, pip_settings, uv_settings
 from tests.unit.sandbox.confined import SECONDS, needs_sandbox, sandbox_of
 from tests.upstreams.child import until
 
@@ -160,6 +161,27 @@ def test_a_home_that_is_too_large_loses_its_caches(tmp_path: Path, monkeypatch: 
         assert Path(private.home).exists()
     private.remove()
     assert not Path(private.folder).exists() and (outside / "file").read_text() == "mine"
+
+
+@pytest.mark.anyio
+async def test_private_home_is_held_once_another_hub_has_looked_at_its_size(tmp_path: Path) -> None:
+    private = PrivateHome(str(tmp_path / "private"))
+    private.make(str(tmp_path), {})
+
+    def is_held() -> bool:
+        try:
+            with private.hold(fcntl.LOCK_EX):
+                return False
+        except BlockingIOError:
+            return True
+
+    async with anyio.create_task_group() as tasks:
+        with private.hold(fcntl.LOCK_EX):  # by a hub that starts the same server in this moment
+            tasks.start_soon(HomeCare("s", private).run)
+            await anyio.wait_all_tasks_blocked()
+        await until(is_held, SECONDS)
+        tasks.cancel_scope.cancel()
+    assert not is_held()
 
 
 @needs_sandbox()

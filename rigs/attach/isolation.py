@@ -10,7 +10,7 @@ from rigs.attach.trial import Trial
 from rigs.clients.clients import CLIENTS
 from rigs.clients.known import known_faults
 from rigs.clients.matrix import ERAS
-from rigs.clients.rig import NAMES, left_running, stop_attached
+from rigs.clients.rig import NAMES, journal_of, left_running, stop_attached
 from rigs.clients.run import Row, driven
 from rigs.clients.table import failures
 from tests.e2e.answers import Answers, form
@@ -102,7 +102,7 @@ async def three_real_clients(trial: Trial) -> None:
     found: list[str] = []
 
     async def one(row: Row) -> None:
-        outcomes = {row: await driven(row, row.client.steps(row.front), folder)}
+        outcomes = {row: await driven(row, row.client.steps(row.front), folder, shares=True)}
         found.extend(
             f"{row}, {wrong.step}: {wrong.detail}" for row, wrong in failures(outcomes, known_faults(outcomes))
         )
@@ -110,7 +110,7 @@ async def three_real_clients(trial: Trial) -> None:
     async with anyio.create_task_group() as tasks:
         for row in rows:
             tasks.start_soon(one, row)
-    starts = {name: events(folder / f"{name}.journal", "start") for name in NAMES.values()}
+    starts = {name: events(journal_of(name, folder), "start") for name in NAMES.values()}
     await stop_attached(folder)
     left = await left_running(folder)
     expect(not found, "not as it should be", found)

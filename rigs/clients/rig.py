@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from rigs.clients.clients import MODERN_VERSION, Client
 from rigs.clients.install import ROOT
+from rigs.report import sandboxed
 from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import Cutter, cutter
 from tests.interaction.fronts import http_hub
@@ -28,6 +29,7 @@ BOTH = "both"
 REFERENCE = "r"
 NO_KEYS: Mapping[str, str] = {}
 MARKER = "cut-here"
+_JOURNALS = "journals"
 # seconds between the notifications: a client that is asked to wait 5 s comes back when a few are still to come
 RESUME_DELAY = 0.15
 CUT_AFTER = 10
@@ -72,9 +74,15 @@ class HttpHub:
 
 def server(root: Path, era: str) -> list[str]:
     if era == BOTH:
-        return [*reference(REFERENCE, root / f"{REFERENCE}.journal"), "--stdio"]
+        return [*reference(REFERENCE, journal_of(REFERENCE, root)), "--stdio"]
     name = NAMES[era]
-    return argv(name=name, era=era, journal=root / f"{name}.journal")
+    return argv(name=name, era=era, journal=journal_of(name, root))
+
+
+def journal_of(name: str, root: Path) -> Path:
+    """The file in which a server notes what arrives; its folder is made. A server in a sandbox may write there."""
+    (root / _JOURNALS).mkdir(exist_ok=True)
+    return root / _JOURNALS / f"{name}.journal"
 
 
 def reference(name: str, journal: Path) -> list[str]:
@@ -86,16 +94,16 @@ def config(root: Path, attach: str = "never", era: str = "", reference_keys: Map
     """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md).
 
     For the era `BOTH` there is the reference server alone, as a process unless the keys of its entry have a `url`;
-    results are not cut, and a busy machine may take its time.
+    results are not cut, and a busy machine may take its time. The servers are in the sandbox of this run.
     """
     if era == BOTH:
         process = {} if "url" in reference_keys else {"cwd": str(ROOT), **entry(server(root, BOTH))}
         servers = {REFERENCE: {**process, **reference_keys}}
         hub: dict[str, Any] = {"attach": attach, "max_result_tokens": 0, "first_list_wait": "20s"}
-        return json.dumps({"hub": hub, "servers": servers}, indent=2)
+        return json.dumps(sandboxed({"hub": hub, "servers": servers}, root / _JOURNALS), indent=2)
     hub = {"clients": {"mcp-hub": {"result_gap": "5ms"}}, "attach": attach}
     servers = {name: entry(server(root, era)) for era, name in NAMES.items()}
-    return json.dumps({"hub": hub, "servers": servers}, indent=2)
+    return json.dumps(sandboxed({"hub": hub, "servers": servers}, root / _JOURNALS), indent=2)
 
 
 def entry(line: list[str]) -> dict[str, Any]:
@@ -123,7 +131,7 @@ async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIte
     `direct-http`, to a server over HTTP that has nothing to do with the hub.
     """
     name = NAMES.get(era, REFERENCE)
-    task = {"name": name, "prefix": f"{name}_", "journal": str(root / f"{name}.journal")}
+    task = {"name": name, "prefix": f"{name}_", "journal": str(journal_of(name, root))}
     if front == "direct":
         command, *args = server(root, era)
         yield Rig({**task, "prefix": "", "target": {"command": command, "args": args, "env": {}}})

@@ -69,8 +69,10 @@ async def run(row: Row, steps: Sequence[str], logs: Path | None = None) -> list[
     return [*outcomes, *lost, Outcome(ENDS, not wrong, "; ".join(wrong))]
 
 
-async def driven(row: Row, steps: Sequence[str], root: Path, logs: Path | None = None) -> list[Outcome]:
-    """The outcomes of these steps by a client that has its files in `root`; several may share one, and its hub.
+async def driven(
+    row: Row, steps: Sequence[str], root: Path, logs: Path | None = None, *, shares: bool = False
+) -> list[Outcome]:
+    """The outcomes of these steps by a client that has its files in `root`; with `shares` others use its hub, too.
 
     Raises: `NotInstalled`, and groups of `AssertionError`, `PeerClosed` and `TimeoutError`.
     """
@@ -79,7 +81,7 @@ async def driven(row: Row, steps: Sequence[str], root: Path, logs: Path | None =
     driver = StdioClient(row.client.library.argv(), env, cwd=ROOT)
     async with arranged(row.client, row.front, row.era, root) as rig, driver:
         with suppress(PeerClosed, TimeoutError):
-            await _attend(driver, rig, _task(row, rig, steps))
+            await _attend(driver, rig, {**_task(row, rig, steps), "shares": shares})
         is_uncut = rig.cutter is not None and not rig.cutter.has_cut
     if logs is not None:
         (logs / f"{row}.log".replace(", ", "-")).write_text(driver.stderr)

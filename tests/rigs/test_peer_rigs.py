@@ -5,8 +5,11 @@ import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import anyio
@@ -19,6 +22,7 @@ from rigs.attacks.run import run_attacks
 from rigs.attacks.table import tables, with_tables
 from rigs.clients.clients import CLIENTS
 from rigs.clients.deep import CHECKS, DEEP, DIRECT, MODES, PAGE, Difference, Measured, complaints, documented, table
+from rigs.clients.drivers.steps import PROGRESS, Failed, OnProgress, progress
 from rigs.clients.install import NotInstalled
 from rigs.clients.known import KNOWN
 from rigs.clients.matrix import Choice, measure
@@ -214,6 +218,28 @@ def test_a_failure_of_a_client_is_excused_only_if_it_is_known_and_shows_without_
     shown = {(row.client.name, fault)} if is_shown else set()
     failed = Outcome("cancel", False, detail)
     assert failures({row: [failed]}, shown) == [(row, failed)]
+
+
+@pytest.mark.parametrize(
+    ("values", "shares", "fault"),
+    [
+        ([*range(1, PROGRESS + 1)], False, ""),
+        ([0, 1e-6, *range(1, PROGRESS + 1)], True, ""),
+        ([0, 1e-6, *range(1, PROGRESS + 1)], False, "out of order"),
+        ([2, 1, *range(3, PROGRESS + 1)], True, "out of order"),
+        ([1, 1, *range(2, PROGRESS + 1)], True, "out of order"),
+    ],
+)
+async def test_messages_of_the_hub_are_progress_only_for_a_client_that_shares_its_servers(
+    values: list[float], shares: bool, fault: str
+) -> None:
+    async def call(tool: str, arguments: dict[str, Any], on_progress: OnProgress) -> None:
+        for value in values:
+            on_progress(value)
+
+    session: Any = SimpleNamespace(call=call)
+    with pytest.raises(Failed, match=fault) if fault else nullcontext():
+        await progress(session, {"prefix": "h_", "shares": shares})
 
 
 def _deep(*failing: tuple[str, str], client: str = "fastmcp") -> Measured:

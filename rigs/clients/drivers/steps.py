@@ -11,9 +11,10 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -139,12 +140,24 @@ async def call(session: Session, task: Task) -> str:
     return await echo(session, task, {**ECHOED, **(LARGE_INTEGERS if task["large_integers"] else {})})
 
 
+def of_server(values: Sequence[float], task: Task) -> list[float]:
+    """The progress that the server sent. Raises `Failed` if values do not increase.
+
+    A client that shares its servers with others also gets messages of the hub about the call that waits for its turn,
+    whose values lie a hair above the last one (docs/questions.md).
+    """
+    if not task["shares"]:
+        return list(values)
+    check(all(value < following for value, following in pairwise(values)), f"out of order: {values}")
+    return [value for value in values if value >= 1 and value == int(value)]
+
+
 async def progress(session: Session, task: Task) -> str:
     seen: list[float] = []
     await session.call(task["prefix"] + "progress", {"n": PROGRESS, "nonce": "p"}, seen.append)
-    in_time = len(seen)
-    check(await until(lambda: len(seen) >= PROGRESS, 2), f"{len(seen)} of {PROGRESS} arrived")
-    check(seen == list(range(1, PROGRESS + 1)), f"out of order: {seen}")
+    in_time = len(of_server(seen, task))
+    check(await until(lambda: len(of_server(seen, task)) >= PROGRESS, 2), f"of {PROGRESS} arrived {seen}")
+    check(of_server(seen, task) == list(range(1, PROGRESS + 1)), f"out of order: {seen}")
     check(in_time == PROGRESS, f"{PROGRESS - in_time} of {PROGRESS} were told after the result")
     return ""
 

@@ -19,7 +19,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
-	attach orphans hostile attacks sandbox poison soak fuzz scale replicas busy docs audit dist clean
+	attach orphans hostile attacks sandbox sandboxed poison soak fuzz scale replicas busy docs audit dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -48,6 +48,7 @@ proof: check
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) attacks
 	$(MAKE) sandbox
+	$(MAKE) sandboxed
 	$(MAKE) chaos
 	$(MAKE) chaos CHAOS='--redis $(CHAOS)'
 	$(MAKE) poison
@@ -131,6 +132,11 @@ sandbox: $(STAMP)
 	$(BIN)/python -m rigs.sandbox $(if $(findstring --,$(SANDBOX)),,--check docs/escapes.md) $(SANDBOX)
 	$(if $(SANDBOX),,for abi in 1 2 3 4 5; do $(BIN)/python -m rigs.sandbox --abi $$abi || exit 1; done)
 	$(if $(SANDBOX),,$(BIN)/python -m rigs.sandbox.unchanged)
+
+# tests of idle stop, sessions, restart, reload and the end of hubs, with all of their servers in a sandbox
+sandboxed: $(STAMP)
+	for mode in on hosts; do SANDBOXED=$$mode $(PYTEST) $(addprefix tests/e2e/,test_lazy_servers.py test_admin.py \
+		test_running_reloads.py test_attach.py test_shutdown.py test_authenticated_hubs.py) || exit 1; done
 
 # the tests with processes, 20 times beside a load of 8; BUSY='--runs 3 tests/e2e/test_rest.py': fewer runs of some
 busy: $(STAMP)

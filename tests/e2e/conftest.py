@@ -10,6 +10,7 @@ from tests.e2e.bad_input import ALICE, LIMIT, TOKENS
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.raw_wire import UPSTREAMS, Wire, config
 from tests.interaction.fronts import ERAS, FRONTS, connected, http_hub, replica_count, stdio_hub
+from tests.interaction.hub_process import without_sandbox
 from tests.interaction.replicas import SINGLE
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.stdio_client import StdioClient
@@ -18,11 +19,14 @@ pytest.register_assert_rewrite("tests.e2e.bad_upstreams")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what does not hold for replicas where the hubs of the tests are some."""
+    """Skips what does not hold for replicas, or for servers in a sandbox, where the hubs of the tests have them."""
     if replica_count() > 1:
         for item in items:
             if (why := SINGLE.get(item.name.partition("[")[0])) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"through replicas: {why}"))
+    for item in items:
+        if why := without_sandbox(item.name.partition("[")[0]):
+            item.add_marker(pytest.mark.skip(reason=f"in a sandbox: {why}"))
 
 
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}

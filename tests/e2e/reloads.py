@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.e2e.client import Hub
 from tests.interaction.fronts import stdio_hub
+from tests.interaction.hub_process import in_sandbox
 from tests.upstreams.child import until
 from tests.upstreams.launch import entry, events
 from tests.upstreams.stdio_client import StdioClient
@@ -37,7 +38,7 @@ class File:
 
     def write(self) -> None:
         beside = self.root / "servers.yaml.new"
-        beside.write_text(self.text)
+        beside.write_text(in_sandbox(self.text))
         beside.replace(self.root / "servers.yaml")
 
     def starts(self, name: str) -> int:

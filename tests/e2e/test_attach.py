@@ -133,6 +133,8 @@ async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there
 ) -> None:
     journal, placed = hubs.root / "journal", hubs.root / "placed"
     by_folder = [*argv(journal=placed, era="handshake"), "--name=${client.cwd}"]
+    (tmp_path / "w").mkdir()
+    monkeypatch.chdir(tmp_path / "w")  # not where the program of the hub is, which no rule opens
     text = servers_yaml({"a": [*argv(journal=journal, era="handshake"), "--name=./here"], "b": by_folder})
     async with hubs.client(text) as first, hubs.client(text) as second:
         for client in (first, second):

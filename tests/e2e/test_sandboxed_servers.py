@@ -26,10 +26,11 @@ from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from tests.e2e.terminal import terminal
 from tests.fork_server import forked_command
-from tests.interaction.fronts import http_hub
+from tests.interaction.fronts import http_hub, stdio_hub
 from tests.unit.cli.command import SECONDS, command_env, hub
 from tests.unit.sandbox.confined import needs_sandbox, sandbox_of
 from tests.upstreams.child import until
+from tests.upstreams.launch import argv, events, servers_yaml
 
 pytestmark = [needs_sandbox(), pytest.mark.processes]
 SERVER = """
@@ -278,6 +279,23 @@ async def test_refusals_are_in_the_answer_the_log_and_the_commands_of_a_running_
             done = await anyio.to_thread.run_sync(hub, tmp_path, *command)
             assert (done.returncode, text in done.stdout + done.stderr) == (0, True), done.stdout + done.stderr
             assert command[0] == "call" or "private" not in done.stdout
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["on", "hosts"])
+@pytest.mark.first(1)
+async def test_hub_of_a_sandboxed_run_starts_its_servers_in_a_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """As `make sandboxed` runs the tests of idle stop, sessions, restart, reload and the end of hubs."""
+    monkeypatch.setenv("SANDBOXED", mode)
+    journal = tmp_path / "journal"
+    async with stdio_hub(servers_yaml({"a": argv(journal=journal)}), tmp_path) as client:
+        await client.initialize()
+        await until(lambda: events(journal, "start"))
+        process = Path("/proc") / str(events(journal, "start")[0]["pid"])
+        assert "\nSeccomp:\t2\n" in (process / "status").read_text()
+        assert (b"HTTPS_PROXY=" in (process / "environ").read_bytes()) == (mode == "hosts")
 
 
 @pytest.mark.anyio

@@ -1,19 +1,66 @@
 """One process of a hub over HTTP."""
 
-from collections.abc import AsyncIterator
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
+import yaml
+
+from mcp_hub.sandbox.confinement import Unsupported, support
+from rigs.report import NETS
 from tests.e2e.client import Hub
 from tests.fork_server import forked_command
 from tests.upstreams.child import PeerClosed
 
+_OUTSIDE: Mapping[str, str] = {
+    "test_a_server_that_failed_is_tried_again_by_a_reload_of_the_same_file": "a script hides the files of the server",
+    **dict.fromkeys(
+        (
+            "test_hub_under_a_hub_takes_its_servers_along_when_the_outer_one_is_killed",
+            "test_hub_under_a_hub_leaves_the_outer_one_no_zombies",
+        ),
+        "another configuration hides the files of the server",
+    ),
+}
+"""Tests that `make sandboxed` leaves out, and why."""
+
 
 def written(root: Path, text: str) -> Path:
-    """The configuration as a file."""
+    """The configuration as a file, with a sandbox for its servers if this run has one."""
     config = root / "servers.yaml"
-    config.write_text(text, "utf-8")
+    config.write_text(in_sandbox(text), "utf-8")
     return config
+
+
+def in_sandbox(text: str) -> str:
+    """The configuration whose `defaults` have the sandbox `$SANDBOXED`: `on`, or a name of `rigs.report.NETS`.
+
+    The same text without the variable. A file that is named after `--journal` is made, since a rule opens no other.
+    """
+    kind = os.environ.get("SANDBOXED", "")
+    config = yaml.safe_load(text) if kind else None
+    if not isinstance(config, dict) or "servers" not in config:
+        return text
+    for entry in config["servers"].values():
+        for flag, value in pairwise(entry.get("args", ())):
+            if flag == "--journal":
+                Path(value).touch()
+    rule = "on" if kind == "on" else {"net": NETS[kind]}
+    return json.dumps({**config, "defaults": {"sandbox": rule, **(config.get("defaults") or {})}})
+
+
+def without_sandbox(test: str) -> str:
+    """The reason for which a test cannot run with all servers in a sandbox; empty if it can, or if they have none."""
+    if not os.environ.get("SANDBOXED", ""):
+        return ""
+    try:
+        support("hosts")
+    except Unsupported as problem:
+        return str(problem)
+    return _OUTSIDE.get(test, "")
 
 
 @asynccontextmanager

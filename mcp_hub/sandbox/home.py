@@ -7,11 +7,12 @@ index that the user has chosen, and for no other host: not one for publishing to
 
 import configparser
 import fcntl
+import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -69,6 +70,11 @@ _MEASURING: Final = 600.0
 """Seconds between two looks at the size of a private home."""
 _LOOK: Final = 0.05
 """Seconds between two looks whether a thread has ended, or another hub holds a private home no longer."""
+_INSTALLING: Final = 60.0
+"""Seconds for which a first start waits for others in its private home."""
+_INSTALLED: Final = "installed"
+"""The file of a private home with a mark for each of the last 64 commands that were ready there."""
+_RUNNERS: Final = frozenset(program for programs, *_ in _INDEXES for program in programs)
 _T = TypeVar("_T")
 _MOST_ENTRIES: Final = 500_000
 _CACHES: Final = ("home/.npm", "home/.cache", "tmp")
@@ -162,6 +168,20 @@ class PrivateHome(msgspec.Struct, frozen=True):
         finally:
             os.close(folder)
 
+    @contextmanager
+    def install(self, mark: str) -> Iterator[None]:
+        """Keeps other hubs from installing the same packages, for the time of the block, after which it has `mark`."""
+        file = os.open(os.path.join(self.folder, _INSTALLED), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+            marks = [*os.pread(file, _LONGEST, 0).decode("ascii", "replace").splitlines(), mark]
+            with suppress(OSError):
+                os.ftruncate(file, 0)
+                os.pwrite(file, "".join(f"{line}\n" for line in marks[-64:]).encode(), 0)
+        finally:
+            os.close(file)
+
     def is_large(self) -> bool:
         """Whether it is larger than its limit. Takes up to seconds; for a thread."""
         return _size(self.folder) > _MOST
@@ -171,6 +191,8 @@ class PrivateHome(msgspec.Struct, frozen=True):
             for cache in _CACHES:
                 with suppress(OSError):
                     remove_tree(os.path.join(self.folder, cache))
+            with suppress(OSError):
+                os.truncate(os.path.join(self.folder, _INSTALLED), 0)
             make_folder(self.temporary)
             return not self.is_large()
         return True
@@ -227,6 +249,21 @@ class HomeCare:
         if not self._is_tidy:
             await self.in_thread(self._tidy)
 
+    @asynccontextmanager
+    async def first(self, argv: Sequence[str]) -> AsyncIterator[None]:
+        """The time until a server is ready that a program for packages starts: first starts of it run one by one.
+
+        npm before 11 damages a folder into which two install at once. Nothing waits longer than `_INSTALLING`, nor for
+        a command that was ready here before.
+        """
+        with ExitStack() as stack:
+            if any(os.path.basename(word) in _RUNNERS for text in argv for word in text.split()):
+                mark = hashlib.sha256("\0".join(argv).encode("utf-8", "surrogateescape")).hexdigest()
+                with anyio.move_on_after(_INSTALLING):
+                    while not await self.in_thread(partial(self._may_install, mark, stack)):  # noqa: ASYNC110 - see `run`
+                        await anyio.sleep(_LOOK)
+            yield
+
     async def run(self) -> None:
         """Holds the private home while a process uses it, and measures it now and then, until it is cancelled."""
         with ExitStack() as stack:
@@ -236,14 +273,21 @@ class HomeCare:
                 await anyio.sleep(_MEASURING)
                 await self.in_thread(self._measure)
 
+    def _may_install(self, mark: str, stack: ExitStack) -> bool:
+        """Whether the start may go ahead; if it may install, `stack` keeps others from it, and notes a good end."""
+        try:
+            if mark not in _text(os.path.join(self._private.folder, _INSTALLED)).splitlines():
+                stack.enter_context(self._private.install(mark))
+        except OSError as problem:  # else it was removed meanwhile, or its disk is full
+            return not isinstance(problem, BlockingIOError)
+        return True
+
     def _holds(self, stack: ExitStack) -> bool:
         """Whether the private home is held; not while another hub, which starts the server, too, bounds it."""
         try:
             stack.enter_context(self._private.hold())
-        except BlockingIOError:
-            return False
-        except OSError:  # it was removed meanwhile
-            return True
+        except OSError as problem:  # else it was removed meanwhile
+            return not isinstance(problem, BlockingIOError)
         return True
 
     def _alone(self, work: Callable[[], _T]) -> _T:

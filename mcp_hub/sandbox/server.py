@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -61,7 +62,7 @@ class ServerSandbox:
         self._around = around
         self._make_proxy = make_proxy
         self.latest: ResolvedRule | None = None
-        self._care = HomeCare(server, self._private)
+        self.care = HomeCare(server, self._private)
 
     def has_same_rule(self, sandbox: "ServerSandbox") -> bool:
         """Whether it confines each start as that one does."""
@@ -78,9 +79,7 @@ class ServerSandbox:
         """Remarks for a list of servers."""
         absence = f"runs without a sandbox: {self.absence}" if self.absence else ""
         large = (
-            f"its private home is larger than 4 GiB: mcp-hub sandbox {quote(self.server)}"
-            if self._care.is_large
-            else ""
+            f"its private home is larger than 4 GiB: mcp-hub sandbox {quote(self.server)}" if self.care.is_large else ""
         )
         return tuple(filter(None, (absence, self.latest.confinement.shrinks if self.latest is not None else "", large)))
 
@@ -92,10 +91,10 @@ class ServerSandbox:
         A file system that does not answer stops the starts of this server alone, and holds one thread however often
         they are tried. Raises `StartFailed`.
         """
-        await self._care.tidy()
+        await self.care.tidy()
         try:
             with anyio.fail_after(_LOOKING):
-                return await self._care.in_thread(partial(self.prepare, argv, env, cwd, is_spare=is_spare))
+                return await self.care.in_thread(partial(self.prepare, argv, env, cwd, is_spare=is_spare))
         except TimeoutError:
             reason = f"looking at the paths of its sandbox and of PATH takes more than {_LOOKING:g} s"
             advice = "Is one of them on a network file system that does not answer?"
@@ -103,7 +102,7 @@ class ServerSandbox:
 
     async def attend(self) -> None:
         """Holds and measures the private home while a process runs, until it is cancelled."""
-        await self._care.run()
+        await self.care.run()
 
     def learn(self, learning: "Learning") -> None:
         """Makes later starts learning runs, which are without the rule of files."""
@@ -137,7 +136,7 @@ class ServerSandbox:
         except (OSError, Untrusted) as problem:
             raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
         self.latest = resolved if self.learning is None else None
-        return SandboxedStart(self, argv[0], confinement, launch, self._proxy())
+        return SandboxedStart(self, argv, confinement, launch, self._proxy())
 
     def _proxy(self) -> Proxy | None:
         if self._make_proxy is None or self.rule.net != "hosts":
@@ -154,7 +153,7 @@ class ServerSandbox:
     async def explained(self, cause: Cause) -> Cause:
         """As `explain`, off the event loop: a server names the paths. The cause itself if that takes long."""
         with anyio.move_on_after(_EXPLAINING):
-            return await self._care.in_thread(partial(self.explain, cause))
+            return await self.care.in_thread(partial(self.explain, cause))
         return cause
 
     def explain(self, cause: Cause) -> Cause:
@@ -181,13 +180,18 @@ class SandboxedStart:
     """One start in a sandbox: `launch` is spawned; then `begin` waits until the command is executed."""
 
     def __init__(
-        self, sandbox: ServerSandbox, program: str, confinement: Confinement, launch: AnyLaunch, proxy: Proxy | None
-    ) -> None:
+        self, sandbox: ServerSandbox, argv: Sequence[str], confinement: Confinement, launch: AnyLaunch,
+        proxy: Proxy | None,
+    ) -> None:  # fmt: skip
         self.launch = launch
         self.confinement = confinement
         self._sandbox = sandbox
-        self._program = program
+        self._argv = argv
         self._proxy = proxy
+
+    def first(self) -> AbstractAsyncContextManager[None]:
+        """The time until the server is ready: first starts of a package wait for one another (`HomeCare.first`)."""
+        return self._sandbox.care.first(self._argv)
 
     async def begin(self, tasks: TaskGroup) -> None:
         """Returns when the command was executed; `tasks` serve its connections. Raises `StartFailed`."""
@@ -203,7 +207,7 @@ class SandboxedStart:
         try:
             await self.launch.executed(serve)
         except StepFailed as problem:
-            raise StartFailed(*_cause_of(problem, self._program, sandbox.latest)) from None
+            raise StartFailed(*_cause_of(problem, self._argv[0], sandbox.latest)) from None
         tasks.start_soon(sandbox.attend)
 
 

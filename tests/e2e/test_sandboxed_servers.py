@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import yaml
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StartFailed
+from mcp_hub.sandbox.rules import Rule
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.process.child import Child
@@ -296,6 +298,45 @@ async def test_hub_of_a_sandboxed_run_starts_its_servers_in_a_sandbox(
         process = Path("/proc") / str(events(journal, "start")[0]["pid"])
         assert "\nSeccomp:\t2\n" in (process / "status").read_text()
         assert (b"HTTPS_PROXY=" in (process / "environ").read_bytes()) == (mode == "hosts")
+
+
+INSTALLING = """#!/bin/sh
+if [ ! -e ~/installed ]; then
+    mkdir ~/installing || exit 3
+    echo >> ~/installs
+    sleep 0.3
+    rmdir ~/installing
+    touch ~/installed
+fi
+exec "$@"
+"""
+"""As npx before npm 11: two that install into one folder at once damage it."""
+
+
+@pytest.mark.anyio
+async def test_first_starts_of_a_package_in_one_private_home_run_one_after_another(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    npx = tmp_path / "bin/npx"
+    npx.write_text(INSTALLING)
+    npx.chmod(0o755)
+    (tmp_path / "server.py").write_text(SERVER)
+    env = {"PATH": "/usr/bin:/bin"}
+    argv = (str(npx), sys.executable, str(tmp_path / "server.py"))
+    connections = []
+    with anyio.fail_after(60):
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            for _ in range(3):  # as of three hubs
+                rule = Rule(read=(sys.prefix, sys.base_prefix, str(tmp_path / "server.py")))
+                spec = StdioSpec(argv, env, str(tmp_path / "bin"), sandbox=sandbox_of(tmp_path, rule))
+                eras = ServerEras(EraCache(None), "key")
+                connections.append(StdioConnection("s", partial(msgspec.structs.replace, spec), eras, watchdog))
+            async with anyio.create_task_group() as starts:
+                for connection in connections:
+                    starts.start_soon(connection.open, tasks)
+            assert (tmp_path / "state/private/home/installs").read_text() == "\n"
+            for connection in connections:
+                await connection.close()
+            tasks.cancel_scope.cancel()
 
 
 @pytest.mark.anyio

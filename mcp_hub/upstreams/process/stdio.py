@@ -138,9 +138,15 @@ class StdioConnection:
             self.eras.forget()
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
+        start = await self._sandboxed()
+        if start is None:
+            return await self._started(tasks, terms, None)
+        async with start.first():
+            return await self._started(tasks, terms, start)
+
+    async def _started(self, tasks: anyio.abc.TaskGroup, terms: Terms, start: "SandboxedStart | None") -> Peer:
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
-        start = await self._sandboxed()
         with room_for_server(), ExitStack() as until_opened:
             self.child = child = self._spawn(start)
             if start is not None:

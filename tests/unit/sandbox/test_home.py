@@ -184,6 +184,43 @@ async def test_private_home_is_held_once_another_hub_has_looked_at_its_size(tmp_
     assert not is_held()
 
 
+@pytest.mark.anyio
+async def test_start_waits_for_a_first_one_only_if_it_may_install_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = PrivateHome(str(tmp_path / "private"))
+    private.make(str(tmp_path), {})
+    care, npx, marks = HomeCare("s", private), ("/usr/bin/npx", "a"), tmp_path / "private/installed"
+
+    async def waited(seconds: float, *argv: str) -> bool:
+        """Whether it went ahead only after this limit."""
+        monkeypatch.setattr(module, "_INSTALLING", seconds)
+        began = anyio.current_time()
+        async with care.first(argv):
+            return anyio.current_time() - began >= seconds
+
+    with anyio.fail_after(SECONDS):
+        with pytest.raises(ValueError, match="failed"):
+            async with care.first(npx):
+                raise ValueError("failed")
+        assert marks.read_text() == ""
+        with private.install("of another hub"):
+            assert await waited(0.1, *npx) and await waited(0.1, "/bin/sh", "-c", "cd x; uvx a")
+            assert not await waited(3600, "/bin/node", "a")
+        async with care.first(npx):
+            assert await waited(0.1, "npx", "b")
+        with private.install("of another hub"):
+            assert not await waited(3600, *npx)
+        monkeypatch.setattr(module, "_MOST", 0)
+        private.trim()
+        with private.install("of another hub"):
+            assert await waited(0.1, *npx)
+    for number in range(70):
+        with private.install(f"{number}"):
+            pass
+    assert marks.read_text().split() == [f"{number}" for number in range(6, 70)]
+
+
 @needs_sandbox()
 @pytest.mark.anyio
 async def test_a_private_home_that_grows_during_a_run_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

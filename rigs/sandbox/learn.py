@@ -22,6 +22,7 @@ import yaml
 from rigs.report import arguments, reported, say
 from rigs.sandbox import real
 from rigs.sandbox.real import Entry
+from rigs.sandbox.stand_in import home_of
 from tests.e2e.rest_client import RestClient
 
 TEN = ("everything", "memory", "thinking", "filesystem", "hello", "commands", "time", "git", "sqlite", "calculator")
@@ -169,7 +170,7 @@ def main() -> int:
     lines, faults = ["| server | rule | then |", "| --- | --- | --- |"], []
     with TemporaryDirectory(prefix="sandbox-learn-", ignore_cleanup_errors=True) as name:
         root = Path(name)
-        places = real.home_of(root)
+        places = home_of(root)
         os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         if given.user:
             _become(int(given.user), root)

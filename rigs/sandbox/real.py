@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections import deque
@@ -25,7 +24,7 @@ import anyio.to_thread
 import httpx2
 
 from rigs.report import arguments, reported, say
-from rigs.sandbox.stand_in import Network, StandIn, near_indexes, stand_in
+from rigs.sandbox.stand_in import SETTINGS, Network, StandIn, home_of, near_indexes, stand_in
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import WAIT
@@ -36,8 +35,6 @@ SHARE = 0.75
 NETWORKED = 10
 """Servers that have to get the answer of the stand-in under `net: [hosts]`."""
 _START = 240.0  # with its download
-_SETTINGS = (".npmrc", ".config/pip", ".config/uv")
-"""What names the package indexes of this machine."""
 _ELSEWHERE = "elsewhere.example"
 """The only host of a rule under which no server of the list gets an answer."""
 _VALUES: Mapping[str, Any] = {"string": "note", "number": 1, "integer": 1, "boolean": False, "array": [], "object": {}}
@@ -45,6 +42,7 @@ _READING = re.compile(r"get|list|read|search|show|describe|status|version|help|i
 """Names of tools that change nothing."""
 _DENIED = re.compile(r"EACCES|EPERM|permission denied|not permitted|read-only file system", re.IGNORECASE)
 _REFUSED = re.compile(r'"event": ?"sandbox_refused"')
+_FAILED = '"state": "backing_off"'
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,8 @@ class Entry:
 class Answered:
     """What came of one start: how many tools it listed, and whether a call had a result; else the error.
 
-    `text` is the result, or the error of the tool; `refusals` are the lines of the hub's log about refused hosts.
+    `text` is the result, or the error of the tool; `refusals` are the lines of the hub's log about refused hosts,
+    `failures` the starts that failed before it was up.
     """
 
     tools: int = 0
@@ -93,6 +92,7 @@ class Answered:
     is_error: bool = False
     text: str = ""
     refusals: Sequence[str] = ()
+    failures: int = 0
     seconds: float = 0.0
 
     @property
@@ -166,7 +166,8 @@ async def answered(
     async with http_hub(json.dumps(config), root, **variables) as hub, RestClient(hub) as rest:
         answer = await _answer(rest, entry, places)
     refusals = [line for line in hub.stderr.splitlines() if _REFUSED.search(line)]
-    return replace(answer, refusals=refusals, seconds=anyio.current_time() - began)
+    failures = sum(_FAILED in line for line in hub.stderr.splitlines())
+    return replace(answer, refusals=refusals, failures=failures, seconds=anyio.current_time() - began)
 
 
 async def _answer(rest: RestClient, entry: Entry, places: Mapping[str, str]) -> Answered:
@@ -207,21 +208,6 @@ async def _report(rest: RestClient) -> Mapping[str, Any]:
             await anyio.sleep(0.5)
 
 
-def home_of(root: Path) -> dict[str, str]:
-    """A home folder below `root` with the settings of package indexes, a folder and a repository."""
-    home, real = root / "home", Path.home()
-    data, repo = home / "data", home / "repo"
-    data.mkdir(parents=True)
-    (data / "note.md").write_text("a note\n")
-    for name in _SETTINGS:
-        source, target = real / name, home / name
-        if source.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
-    subprocess.run(["git", "init", "-q", str(repo)], check=True)
-    return {"home": str(home), "data": str(data), "repo": str(repo)}
-
-
 class Tally:
     """The rows of a table, and the counts behind its last line."""
 
@@ -234,12 +220,14 @@ class Tally:
         self.faults: list[str] = []
 
     async def try_server(self, folder: Path, entry: Entry) -> None:
-        """Outside first; inside only if it answers there."""
+        """Outside first; inside only if it answers there, in a new home folder."""
         places = home_of(folder)
-        outside = await _tried(folder / "outside", entry, places, None)
+        outside = await tried(folder / "outside", entry, places, None)
+        shutil.rmtree(folder / "home")  # the start inside does not find what the one outside has made
+        home_of(folder)
         if outside.is_good:
             entry = replace(entry, tool=outside.called, arguments=outside.arguments)
-        inside = await _tried(folder / "inside", entry, places, "on") if outside.is_good else None
+        inside = await tried(folder / "inside", entry, places, "on") if outside.is_good else None
         if inside is not None and inside.is_refused and not outside.is_refused:
             inside = replace(inside, error=f"an error that is not there outside: {inside.text}")
         self.outside += outside.is_good
@@ -251,9 +239,9 @@ class Tally:
 
     async def _line(self, folder: Path, entry: Entry, places: Mapping[str, str]) -> str:
         """The line by which a server answers that did not: with the folders of its call or environment. Else empty."""
-        named = json.dumps([entry.arguments, dict(entry.env or {})])
+        named = json.dumps([entry.arguments, dict(entry.env or {}), *entry.args])
         folders = [name for name in ("data", "repo") if f"{{{name}}}" in named or places[name] in named]
-        retried = await _tried(folder / "inside", entry, places, {"write": [places[name] for name in folders]})
+        retried = await tried(folder / "inside", entry, places, {"write": [places[name] for name in folders]})
         is_cured = folders and retried.is_good and not retried.is_refused
         return f"answers with `write: [{', '.join(f'~/{name}' for name in folders)}]`; else " if is_cured else ""
 
@@ -279,11 +267,11 @@ class NetworkTally(Tally):
         assert (network := entry.net) is not None
         places = home_of(folder)
         async with stand_in(folder, network.answers) as world:
-            settings = [Path(places["home"], name) for name in _SETTINGS]
+            settings = [Path(places["home"], name) for name in SETTINGS]
             proxies = world.proxies(settings)
             env = {**(entry.env or {}), **world.trust}
             entry = replace(entry, tool=network.tool, arguments=network.arguments, env=env)
-            outside = await _tried(folder / "outside", replace(entry, env={**env, **proxies}), places, None)
+            outside = await tried(folder / "outside", replace(entry, env={**env, **proxies}), places, None)
             cells = [_net_cell(outside, world, network), "–", "–"]
             if cells[0] == _BY_STAND_IN:
                 self.outside += 1
@@ -298,7 +286,7 @@ class NetworkTally(Tally):
         for hosts in (entry.net.hosts, [_ELSEWHERE]):
             world.requests.clear()
             rule = {"net": [*hosts, *await anyio.to_thread.run_sync(near_indexes)]}
-            answer = await _tried(folder / "inside", entry, places, rule, proxies)
+            answer = await tried(folder / "inside", entry, places, rule, proxies)
             asked = {host for host, _ in world.requests}
             if strangers := asked - set(hosts):
                 self.faults.append(f"{entry.name}: {', '.join(sorted(strangers))} answered, which its rule lacks")
@@ -352,7 +340,7 @@ def _short(text: str) -> str:
     return " ".join(text.replace("|", "/").split())[:240]
 
 
-async def _tried(
+async def tried(
     root: Path, entry: Entry, places: Mapping[str, str], sandbox: Any, env: Mapping[str, str] | None = None
 ) -> Answered:
     try:

@@ -1,12 +1,15 @@
 """The internet of a rig: an HTTP proxy on loopback that answers for every name itself, by HTTPS with certificates of
-its own authority. It writes down which names were asked for, and connects to nothing.
+its own authority. It writes down which names were asked for, and connects to nothing. Beside it, the home folder of
+servers that the rig downloads.
 """
 
 import os
 import re
 import secrets
+import shutil
 import socket
 import ssl
+import subprocess
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,6 +35,8 @@ _PAGE = """<!doctype html><html><head><title>{canary}</title></head><body><main>
 <p>The stand-in answers for this name, and its word is {canary}. Nothing else on this machine knows that word.</p>
 <p>A second paragraph, so that programs which look for the text of a page have one: {canary}.</p></article></main>
 </body></html>"""
+SETTINGS = (".npmrc", ".config/pip", ".config/uv")
+"""What names the package indexes of this machine."""
 _ROBOTS = "User-agent: *\nAllow: /\n"
 _READ = 1 << 16
 _INDEXES = ("registry.npmjs.org", "pypi.org", "files.pythonhosted.org")
@@ -195,3 +200,18 @@ def _named(name: str) -> x509.Name:
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def home_of(root: Path) -> dict[str, str]:
+    """A home folder below `root` with the settings of package indexes, a folder and a repository."""
+    home, real = root / "home", Path.home()
+    data, repo = home / "data", home / "repo"
+    data.mkdir(parents=True)
+    (data / "note.md").write_text("a note\n")
+    for name in SETTINGS:
+        source, target = real / name, home / name
+        if source.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+    subprocess.run(["git", "init", "-q", str(repo)], check=True)
+    return {"home": str(home), "data": str(data), "repo": str(repo)}

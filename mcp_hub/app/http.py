@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from mcp_hub import __version__
 from mcp_hub.app.build import App
+from mcp_hub.app.dashboard.edits import ServerEditor
 from mcp_hub.app.dashboard.wiring import dashboard_of, mode_of, watch_of
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
@@ -56,12 +57,14 @@ class HttpFront:
     callers without a token operate the hub and may execute tools, because by these settings only this machine reaches
     it. `dashboard` is the mode of the dashboard where the settings name none,
     `operator` the token of this start, by which its user operates the hub. `installs` looks at the client programs of
-    this machine, and blocks. `is_private`: only the user whose hub it is can reach the front.
+    this machine, and blocks; `editor` changes the servers in the configuration. `is_private`: only the user whose hub
+    it is can reach the front.
     """
 
     def __init__(
         self, app: App, profile: str | None, *, is_local: Callable[[Settings], bool],
         dashboard: DashboardMode = "off", installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
+        editor: ServerEditor | None = None,
     ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
@@ -83,7 +86,7 @@ class HttpFront:
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
         self.dashboard_mode = mode_of(app, dashboard)
-        self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs)
+        self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
             self.auth.made(settings),

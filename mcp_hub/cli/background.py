@@ -74,11 +74,13 @@ class BackgroundHttp:
     def _started(self) -> "HttpServer":
         from mcp_hub.app.http import HttpFront
         from mcp_hub.cli.clients.files.installed import client_installs
+        from mcp_hub.cli.servers_file.proposals import PageEditor
 
-        installs = partial(client_installs, os.environ)
+        installs, editor = partial(client_installs, os.environ), PageEditor(self._app.seen.config, os.environ)
         front = self._front = HttpFront(
-            self._app, None, is_local=lambda settings: True, dashboard="full", is_private=True, installs=installs
-        )
+            self._app, None, is_local=lambda settings: True, dashboard="full", is_private=True,
+            installs=installs, editor=editor,
+        )  # fmt: skip
         self._tasks.start_soon(front.run)
         self._server = self._serving(front.endpoints, [])
         return self._server

@@ -182,6 +182,12 @@ HTTP: Final = table(
     invalid_header=("A header has a value that cannot be used.", "Correct it."),
     head_too_large=("Request line and headers are too large.", "Send less, or raise `hub.http.max_headers`."),
     body_too_large=("The body is over the limit.", "Send less, or raise `hub.http.max_body`."),
+    proposals_full=("Too many edits of the dashboard wait for a person.", "Approve or withdraw one of them."),
+    entry_changed=("Somebody has changed or removed the server in the meantime.", "Load its entry again."),
+    not_on_this_machine=(
+        "The dashboard changes servers only where nobody but this machine reaches the hub.",
+        "Change the configuration file, or use `mcp-hub add`.",
+    ),
     overrides_too_large=("The dashboard's overrides have too many tools or bytes.", "Take some back first."),
     too_large=("A post of an executor is over the limit.", "Send less, or raise `hub.limits.event`."),
     malformed_request=("The request is not HTTP/1.1.", "Correct the client."),

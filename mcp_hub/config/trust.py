@@ -30,7 +30,7 @@ STATE_FOLDERS: Final = (
         "keys",
         "lists",
     ),
-    *("logs", "oauth", "results"),
+    *("logs", "oauth", "proposals", "results"),
 )
 """The folders of the hub in its state folder, and in the folder of its store."""
 

@@ -97,7 +97,10 @@ PALE = """(() => {
 """Borders with a contrast below 3 to what is around them (WCAG 1.4.11)."""
 EXEC = "import os, sys; a, b, *argv = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(argv[0], argv)"
 """Puts the ends of the pipes where the browser looks for them, above any number that they may have now."""
+FOCUSED = """(({activeElement: one}) =>
+    one.getAttribute('aria-label') ?? one.labels?.[0]?.innerText.trim() ?? one.innerText.trim())(document)"""
 POLL = 0.05
+_MOST_TABS = 120
 
 
 def operator(root: Path) -> str:
@@ -229,11 +232,19 @@ class Page:
         await self.until(f"({CHOOSE})({json.dumps(selector)}, {json.dumps(value)})")
 
     async def press(self, key: str) -> None:
-        code = {"Enter": 13, "Tab": 9, "Escape": 27}.get(key, ord(key.upper()[0]))
+        code = {"Enter": 13, "Tab": 9, "Escape": 27, "Backspace": 8}.get(key, ord(key.upper()[0]))
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         down = {"type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code}
         await self.ask("Input.dispatchKeyEvent", **down)
         await self.ask("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    async def tab_to(self, text: str) -> None:
+        """Moves the focus by the keyboard alone to the control with this text or label; each Tab moves it once."""
+        for _ in range(_MOST_TABS):
+            if await self.js(FOCUSED) == text:
+                return
+            await self.press("Tab")
+        raise AssertionError(f"the keyboard does not reach {text!r}")
 
     async def scheme(self, name: str) -> None:
         """`light` or `dark`."""

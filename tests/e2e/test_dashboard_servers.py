@@ -8,12 +8,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import BROWSER, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import Hub
+from tests.e2e.hostile_texts import EVIL
 from tests.interaction.fronts import http_hub
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
+
+SECRET = "q7w8e9r0t1y2u3i4"
+WIDTHS = (("light", 1280), pytest.param("dark", 390, marks=pytest.mark.proof))
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +31,7 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
     servers = {
         "text": {"local": "mcp_hub.examples.tools"},
         "jobs": {"local": "mcp_hub.examples.jobs:registry"},
+        "far": {"url": "http://127.0.0.1:9/mcp", "headers": {"X-Key": SECRET}, "start": "lazy"},
         "bad": {"command": "no-such", "args": ["--token", "abc123def456ghi"], "env": {"API_KEY": "k1k2k3k4k5"}},
     }
     async with http_hub(json.dumps({"servers": servers}), root, HOME=str(root / "home")) as running:
@@ -39,38 +45,120 @@ async def browser(hub: Hub, root: Path) -> AsyncIterator[Page]:
         yield page
 
 
+async def wide(page: Page, scheme: str, width: int) -> None:
+    await page.scheme(scheme)
+    await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+
+
+async def sound(page: Page) -> None:
+    """Asserts that the screen does not scroll sideways and that its borders can be seen."""
+    assert await page.js(TOO_WIDE) == [] == await page.js(PALE)
+
+
 @pytest.fixture
 async def page(browser: Page, hub: Hub) -> AsyncIterator[Page]:
     """A page with a token, at the overview."""
     await browser.go("#/overview", "Needs you")
     yield browser
+    await browser.ask("Emulation.clearDeviceMetricsOverride")
     assert browser.errors == []
     assert await browser.js("window.violations") == []
     assert browser.hosts == {base(hub)}
 
 
 async def test_phone_is_used_by_the_keyboard_alone(page: Page) -> None:
-    await page.ask("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
-    try:
-        assert await page.js("!document.querySelector('nav').offsetParent"), "behind a button"
-        await page.js("document.querySelector('.menu').focus()")
-        await page.press("Enter")
-        await page.until("!!document.querySelector('nav').offsetParent")
-        await page.press("Escape")
-        await page.until("document.activeElement === document.querySelector('.menu[aria-expanded=false]')")
-        await page.press("Enter")
-        for _ in range(2):
-            await page.press("Tab")
-        assert await page.js("document.activeElement.innerText") == "Servers"
-        await page.press("Enter")
-        await page.sees("Sort by")
-        assert await page.js("document.querySelector('.tr a').innerText") == "bad", "a problem is first"
-        await page.js("document.querySelector('.pick input').focus()")
-        await page.press(" ")
-        await page.sees("3 chosen")
-        await page.choose(".sorts select", "-server")
-        await page.until("document.querySelector('.tr a').innerText === 'text'")
-        await page.choose("select[aria-label=State]", "bad")
-        await page.until("document.querySelectorAll('.tr').length === 1")
-    finally:
-        await page.ask("Emulation.clearDeviceMetricsOverride")
+    await wide(page, "dark", 390)
+    assert await page.js("!document.querySelector('nav').offsetParent"), "behind a button"
+    await page.js("document.querySelector('.menu').focus()")
+    await page.press("Enter")
+    await page.until("!!document.querySelector('nav').offsetParent")
+    await page.press("Escape")
+    await page.until("document.activeElement === document.querySelector('.menu[aria-expanded=false]')")
+    await page.press("Enter")
+    for _ in range(2):
+        await page.press("Tab")
+    assert await page.js("document.activeElement.innerText") == "Servers"
+    await page.press("Enter")
+    await page.sees("Sort by")
+    assert await page.js("document.querySelector('.tr a').innerText") in ("bad", "far"), "a problem is first"
+    await page.js("document.querySelector('.pick input').focus()")
+    await page.press(" ")
+    await page.sees("4 chosen")
+    await page.choose(".sorts select", "-server")
+    await page.until("document.querySelector('.tr a').innerText === 'text'")
+    await page.choose("select[aria-label=State]", "bad")
+    await page.until("document.querySelectorAll('.tr').length === 2")
+
+
+@pytest.mark.parametrize(("scheme", "width"), WIDTHS)
+async def test_remote_server_is_added_edited_and_removed_by_the_keyboard(
+    page: Page, root: Path, scheme: str, width: int
+) -> None:
+    await wide(page, scheme, width)
+    await page.go("#/servers", "Add a server")
+    await page.tab_to("Add a server")
+    await page.press("Enter")
+    await page.sees("Its entry in the configuration")
+    await page.tab_to("Name")
+    await page.ask("Input.insertText", text=f"new{width}")
+    await page.tab_to("YAML")
+    await page.ask("Input.insertText", text="127.0.0.1:9/mcp\nst")
+    await page.sees("start_timeout")
+    await page.press("Enter")
+    await page.until("document.querySelector('#entry-text').value.endsWith('\\nstart: ')")
+    await page.ask("Input.insertText", text="wrong")
+    await page.sees("line 2:")
+    await sound(page)
+    for _ in range(5):
+        await page.press("Backspace")
+    await page.ask("Input.insertText", text="la")
+    await page.until("document.querySelector('.options')?.innerText.includes('lazy')")
+    await page.press("Enter")
+    await page.sees("It holds at once.")
+    await page.tab_to("Add")
+    await page.press("Enter")
+    await page.sees("What it is")
+    assert yaml.safe_load((root / "servers.yaml").read_text())["servers"][f"new{width}"]["start"] == "lazy"
+    await sound(page)
+    await page.tab_to("Disable")
+    await page.press("Enter")
+    await page.press("Enter")
+    await page.until("document.querySelector('h1 + .badge').innerText === 'disabled'")
+    await page.tab_to("Edit")
+    await page.press("Enter")
+    await page.sees(f"Edit new{width}")
+    await page.until("document.querySelector('#entry-text').value.includes('lazy')")
+    await page.go(f"#/server/new{width}", "What it is")
+    await page.tab_to("Remove")
+    await page.press("Enter")
+    await page.press("Enter")
+    await page.sees(f"new{width} is removed.")
+    assert f"new{width}" not in yaml.safe_load((root / "servers.yaml").read_text())["servers"]
+
+
+@pytest.mark.parametrize(("scheme", "width"), WIDTHS)
+async def test_command_is_only_proposed_and_the_page_shows_the_line_to_copy(
+    page: Page, root: Path, scheme: str, width: int
+) -> None:
+    await wide(page, scheme, width)
+    before = (root / "servers.yaml").read_text()
+    await page.go("#/edit/far", "Secrets are shown as ***")
+    await page.until("document.querySelector('#entry-text').value.includes('***')")
+    assert SECRET not in await page.js("document.documentElement.outerHTML + document.querySelector('textarea').value")
+    evil = json.dumps(EVIL)
+    await page.fill("#entry-text", f"command: sh\nargs: [-c, {evil}]\ndescription: {evil}")
+    await page.sees("starts nothing until you approve it on a terminal")
+    await page.sees("it changes command, args")
+    await sound(page)
+    await page.tab_to("Propose")
+    await page.press("Enter")
+    await page.sees("Nothing is started or changed yet.")
+    assert f"mcp-hub approve --config {root / 'servers.yaml'} far" in await page.text()
+    await page.go("#/overview", "far: an edit waits for you on a terminal")
+    await page.go("#/server/far", "An edit waits for you on a terminal:")
+    await page.go("#/servers?show=edits", "1 edit waiting for you on a terminal")
+    await sound(page)
+    assert await page.js("window.pwned") is None and (root / "servers.yaml").read_text() == before
+    await page.tab_to("Withdraw the edit of far")
+    await page.press("Enter")
+    await page.misses("1 edit waiting")

@@ -7,10 +7,11 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub.app.dashboard.approvals import ToolApprovals
+from mcp_hub.app.dashboard.edits import HubEdits
 from mcp_hub.app.dashboard.installs import InstallWatch
 from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, check_size
-from mcp_hub.app.dashboard.settings import server_facts, setting_list
+from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
 from mcp_hub.catalog.pins import label_of, subject_of
 from mcp_hub.codes.servers import SERVERS
@@ -23,7 +24,6 @@ from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ClientInstall,
     ServerDetails,
-    ServerEntry,
     ServerLine,
     SettingList,
     ToolOverride,
@@ -45,6 +45,7 @@ class HubCuration(msgspec.Struct, frozen=True):
     file: OverridesFile
     logins: BrowserLogins
     clients: InstallWatch
+    edits: HubEdits
     logs: Path | None = None
     """The folder of the logs of servers, if they are kept."""
 
@@ -108,11 +109,6 @@ class HubCuration(msgspec.Struct, frozen=True):
         return ServerDetails(
             server, lines, self.logins.is_possible(server), "" if advice is None else advice.fix_of(server)
         )
-
-    async def entry(self, server: str) -> ServerEntry:
-        """The facts about a server. Raises `Problem` 404."""
-        self._check_server(server)
-        return ServerEntry(server, server_facts(self.current.settings, server))
 
     def login(self, server: str) -> Login:
         """A login by a person, to be run. Raises `Problem` 404 and 409."""

@@ -1,6 +1,7 @@
 """`mcp-hub approve`: shows the tools and other texts that servers have changed, and approves them.
 
-Works on the records of running hubs; nothing is started. A running hub applies an approval within a second.
+Works on the records of running hubs; nothing is started. A running hub applies an approval within a second. An edit of
+the configuration that the dashboard has proposed is shown first: it needs a yes at a terminal, each one its own.
 """
 
 import os
@@ -15,7 +16,7 @@ import msgspec
 from mcp_hub.app.catalog_rules import confirmed_servers, policies
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.upstream_factory import list_file
-from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.flags import decoded, squeezed
 from mcp_hub.catalog.pins import (
     Fingerprint,
     Pin,
@@ -30,11 +31,17 @@ from mcp_hub.catalog.pins import (
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
 from mcp_hub.cli import completion
+from mcp_hub.cli.commands.servers.changed import end_with, found_file, note_added, report
+from mcp_hub.cli.imports.trials import boxed, is_local, print_boxed
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, put, say
+from mcp_hub.cli.servers_file.proposals import ProposedEdit, change_to, command_of, lines_for_terminal, proposals_of
+from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.errors import ConfigError
+from mcp_hub.masking import hide
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import JsonObject
@@ -57,6 +64,7 @@ class Waiting(msgspec.Struct, frozen=True):
 )
 @click.option("--yes", "-y", is_flag=True, help="Approve without asking.")
 @click.option("--forget", is_flag=True, help="Forget SERVER's approvals; its next list is trusted on first use.")
+@click.option("--reject", is_flag=True, help="Discard the edit of SERVER that the dashboard has proposed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; approve nothing.")
 @config_option
 def approve(
@@ -66,36 +74,113 @@ def approve(
     is_list: bool,
     yes: bool,
     forget: bool,
+    reject: bool,
     as_json: bool,
     config: str | None,
 ) -> None:
-    """Review and approve changed or new tools.
+    """Review and approve changed or new tools, and edits of the configuration that the dashboard proposes.
 
     With `hints: approved` also those that were trusted on first use, whose hints are not used until you approve them.
 
     SERVER is a name from the configuration, TOOL the server's own name of a tool, or `prompt:NAME`, `template:URI`, or
     `server:instructions` for the server's instructions. The command reads what hubs have recorded and starts no server;
-    run `mcp-hub list` first to record the current lists. Exit code 1 if a tool was not approved.
+    run `mcp-hub list` first to record the current lists. Exit code 1 if a tool or an edit was not approved.
     """
-    loaded = load_config(config)
-    check_servers(loaded, [server] if server is not None else [])
-    if server is None and (yes or forget) and not (every and yes and not forget):
-        fail("usage", "--forget needs a SERVER." if forget else "--yes without a SERVER needs --all.")
-    if every and server is not None:
-        fail("usage", "--all and SERVER exclude each other. Give one of them.")
+    loaded, file = load_config(config), found_file(config)
+    if reject:
+        _reject(file, server)
+        return
+    edits = [] if tools or forget else [one for one in proposals_of(file).all() if server in (None, one.server)]
+    if server is not None and edits and not (is_list or as_json):
+        if not (is_done := _edited(file, edits[0], yes)) or server not in loaded.settings.servers:
+            raise SystemExit(0 if is_done else EXIT_TOOL)
+        edits = []
+    check_servers(loaded, [server] if server is not None and not edits else [])
+    _check_usage(server, every, yes, forget)
     store = KeyedFiles(state_dir(os.environ) / "approvals")
     if forget and server is not None:
         _forget(store, loaded, server, yes)
         return
     waiting = list(_waiting(store, loaded, server, tools))
     if as_json:
-        tables.print_json({"waiting": list(map(_data, waiting))})
-    elif is_list or not waiting:
-        _list(waiting)
-        raise SystemExit(EXIT_TOOL if waiting else 0)
-    else:
-        left = [one for one in waiting if not _approved(store, one, yes)]
-        raise SystemExit(EXIT_TOOL if left else 0)
+        proposed = {"proposals": [_proposal(file, one) for one in edits]}
+        tables.print_json({"waiting": list(map(_data, waiting)), **(proposed if edits else {})})
+        return
+    raise SystemExit(EXIT_TOOL if _reviewed(store, file, waiting, edits, yes=yes, is_list=is_list) else 0)
+
+
+def _check_usage(server: str | None, every: bool, yes: bool, forget: bool) -> None:
+    if server is None and (yes or forget) and not (every and yes and not forget):
+        fail("usage", "--forget needs a SERVER." if forget else "--yes without a SERVER needs --all.")
+    if every and server is not None:
+        fail("usage", "--all and SERVER exclude each other. Give one of them.")
+
+
+def _reviewed(
+    store: KeyedFiles,
+    file: ServersFile,
+    waiting: Sequence[Waiting],
+    edits: Sequence[ProposedEdit],
+    *,
+    yes: bool,
+    is_list: bool,
+) -> bool:
+    """Lists what waits, or asks for each tool; whether something is left."""
+    for one in edits:
+        say(f"{decoded(one.server)}: an edit of the configuration waits. Review it: {command_of(file, one.server)}")
+    if is_list or not waiting:
+        _list(waiting, has_edits=bool(edits))
+        return bool(waiting or edits)
+    left = [one for one in waiting if not _approved(store, one, yes)]
+    return bool(left or edits)
+
+
+def _edited(file: ServersFile, one: ProposedEdit, yes: bool) -> bool:
+    """Shows an edit that the dashboard has proposed, and makes it if the person at the terminal agrees."""
+    before, name = file.servers().get(one.server), decoded(one.server)
+    verb = "add" if before is None else "change"
+    lines = [(f"{name}: a page of the dashboard proposes to {verb} it, since {timestamp(one.at)}", "bold")]
+    lines += [(f"  why you are asked: {squeezed(reason)}", "yellow") for reason in one.reasons]
+    styles = {"+": "green", "-": "red"}
+    lines += [(f"  {squeezed(line)}", styles.get(line[:1], "")) for line in lines_for_terminal(before, one.entry)]
+    tables.print_lines(lines)
+    if yes or not _is_anybody_there():
+        fail("no_terminal", "An edit needs a yes at a terminal, also with --yes. Run the command there, without it.")
+    if not agrees(f"Make this edit of {name}?", default=False, err=False):
+        say(f"Nothing is changed. The edit still waits; to discard it: {command_of(file, one.server, ' --reject')}")
+        return False
+    try:
+        if file.servers().get(one.server) != before:
+            say(f"{name} has changed in the meantime. Review it again.")
+            return False
+        entry, started = one.entry, None
+        if before is None and is_local(entry):
+            started = boxed(file, {one.server: entry}, lambda plain: plain, None, asks=False)
+            entry = dict(started.servers[one.server])
+        change_to(file, one.server, before, entry)
+        proposals_of(file).remove(one.server, one)
+    except ConfigError as error:
+        end_with(error)
+    report(file, f"{'Added' if before is None else 'Changed'} {name}")
+    if started is not None:
+        note_added(file, [one.server])
+        print_boxed(started)
+    return True
+
+
+def _reject(file: ServersFile, server: str | None) -> None:
+    if server is None:
+        fail("usage", "--reject needs a SERVER.")
+    try:
+        was_there = proposals_of(file).remove(server)
+    except ConfigError as error:
+        end_with(error)
+    put(f"{'Discarded the edit' if was_there else 'No edit waits'} of {decoded(server)}.")
+
+
+def _proposal(file: ServersFile, one: ProposedEdit) -> JsonObject:
+    lines = [hide(line) for line in lines_for_terminal(file.servers().get(one.server), one.entry)]
+    return {"server": one.server, "since": timestamp(one.at), "reasons": list(one.reasons), "diff": lines}
 
 
 def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequence[str]) -> Iterator[Waiting]:
@@ -124,9 +209,9 @@ def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
         fail("state_unreadable", f"{said}. To start again, run: mcp-hub approve {quote(server)} --forget")
 
 
-def _list(waiting: Sequence[Waiting]) -> None:
+def _list(waiting: Sequence[Waiting], *, has_edits: bool) -> None:
     if not waiting:
-        put("All tools are approved.")
+        put("All tools are approved." if not has_edits else "All tools are approved; edits wait.")
         return
     made = tables.table("server", "tool", "since", "held", "what")
     for one in waiting:

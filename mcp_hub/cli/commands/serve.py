@@ -180,6 +180,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
     from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of
     from mcp_hub.cli.clients.files.installed import client_installs
     from mcp_hub.cli.http_server import http_server
+    from mcp_hub.cli.servers_file.proposals import PageEditor
     from mcp_hub.fronts.http.connections import bounded, look_after
     from mcp_hub.fronts.prefix import behind_proxy
 
@@ -187,8 +188,10 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
         host = listener.getsockname()[0]
         is_local = is_loopback(host)
         mode: DashboardMode = "full" if is_local else "read"
-        installs = partial(client_installs, os.environ)
-        front = HttpFront(app, profile, is_local=lambda settings: is_local, dashboard=mode, installs=installs)
+        installs, editor = partial(client_installs, os.environ), PageEditor(loaded.path, os.environ)
+        front = HttpFront(
+            app, profile, is_local=lambda settings: is_local, dashboard=mode, installs=installs, editor=editor
+        )
         application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
         server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections

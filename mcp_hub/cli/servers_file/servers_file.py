@@ -64,7 +64,14 @@ class PutKey(msgspec.Struct, frozen=True):
     value: object
 
 
-Change = PutServer | RemoveServer | SwitchServer | PutKey
+class RemoveKey(msgspec.Struct, frozen=True):
+    """Takes one key of a server out."""
+
+    name: str
+    key: str
+
+
+Change = PutServer | RemoveServer | SwitchServer | PutKey | RemoveKey
 
 
 class ServersFile(msgspec.Struct, frozen=True):
@@ -153,7 +160,7 @@ class ServersFile(msgspec.Struct, frozen=True):
         text = text if fresh is None else fresh
         for change in changes if fresh is None else ():
             text = self._with(text, change)
-        self._check(text, [change.name for change in changes if isinstance(change, PutServer | PutKey)])
+        self._check(text, [change.name for change in changes if isinstance(change, PutServer | PutKey | RemoveKey)])
         return text.encode()
 
     def _fresh(self, text: str, changes: Sequence[Change]) -> str | None:
@@ -187,6 +194,8 @@ class ServersFile(msgspec.Struct, frozen=True):
                 return self._edited(lambda: remove(text, self.path.name, path))
             case PutKey(key=key, value=value):
                 return self._edited(lambda: put(text, self.path.name, (*path, key), value))
+            case RemoveKey(key=key):
+                return self._edited(lambda: remove(text, self.path.name, (*path, key)))
             case SwitchServer(on=on):
                 return self._edited(lambda: _switched(text, self.path.name, path, servers[name], on))
 

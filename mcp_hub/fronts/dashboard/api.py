@@ -32,9 +32,11 @@ from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ApprovalList,
     DashboardMode,
+    EditBody,
     InstallList,
     LoginBody,
     OverridesBody,
+    SwitchBody,
     ToolPlaces,
 )
 from mcp_hub.sessions.session import Caller
@@ -168,7 +170,10 @@ class DashboardApi:
             "/approvals": {"GET": self._waiting, "POST": self._judge},
             "/overrides": {"POST": self._override},
             "/server": {"GET": self._server},
-            "/entry": {"GET": self._entry},
+            "/entry": {"GET": self._entry, "POST": self._edit},
+            "/entry/check": {"POST": self._check},
+            "/edits": {"GET": self._edit_state, "POST": self._switch},
+            "/schema": {"GET": self._schema},
             "/login": {"POST": self._login},
         }
 
@@ -228,7 +233,27 @@ class DashboardApi:
 
     async def _entry(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
-        return answer(await self._curated.entry(request.query_params.get("server", "")))
+        return answer(await self._curated.edits.entry(request.query_params.get("server", "")))
+
+    async def _edit_state(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        return answer(await self._curated.edits.state(_host(request)))
+
+    async def _schema(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        return answer(await self._curated.edits.schema())
+
+    async def _check(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        return answer(await self._curated.edits.judge(await request.shaped(EditBody, _MOST_OVERRIDES), _host(request)))
+
+    async def _edit(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        return answer(await self._curated.edits.edit(await request.shaped(EditBody, _MOST_OVERRIDES), _host(request)))
+
+    async def _switch(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        return answer(await self._curated.edits.switch(await request.shaped(SwitchBody), _host(request)))
 
     async def _login(self, request: RestRequest) -> None:
         check_operator(request.caller, "A login is that of everybody.")
@@ -257,6 +282,10 @@ class DashboardApi:
         check_operator(request.caller, _ALL)
         await self._curated.override((await request.shaped(OverridesBody, _MOST_OVERRIDES)).servers)
         return Response(status_code=204)
+
+
+def _host(request: RestRequest) -> str:
+    return request.headers.get("host", "")
 
 
 def _nothing() -> Problem:

@@ -11,11 +11,16 @@ from mcp_hub.protocol.rest.overview import (
     ClientList,
     DashboardMode,
     DashboardState,
+    EditBody,
+    EditDone,
+    EditJudgement,
+    EditState,
     LoginEnded,
     LoginNews,
     ServerDetails,
     ServerEntry,
     SettingList,
+    SwitchBody,
     ToolOverride,
     ToolPlace,
     WaitingTool,
@@ -64,8 +69,30 @@ class HubView(Protocol):
     def tool_places(self, caller: Caller) -> list[ToolPlace]: ...
 
 
+class HubEditor(Protocol):
+    """The servers of the configuration, as an operator changes them. All of it raises `Problem`.
+
+    `host` is the Host header of the request.
+    """
+
+    async def entry(self, server: str) -> ServerEntry: ...
+
+    async def state(self, host: str) -> EditState: ...
+
+    async def schema(self) -> JsonObject: ...
+
+    async def judge(self, body: EditBody, host: str) -> EditJudgement: ...
+
+    async def edit(self, body: EditBody, host: str) -> EditDone: ...
+
+    async def switch(self, body: SwitchBody, host: str) -> EditDone: ...
+
+
 class HubOperator(Protocol):
     """Everything that only an operator of the whole hub reads and changes. All of it raises `Problem`."""
+
+    @property
+    def edits(self) -> HubEditor: ...
 
     async def waiting(self) -> list[WaitingTool]: ...
 
@@ -84,8 +111,6 @@ class HubOperator(Protocol):
         """The clients on this machine."""
 
     async def server(self, server: str) -> ServerDetails: ...
-
-    async def entry(self, server: str) -> ServerEntry: ...
 
     def login(self, server: str) -> Login:
         """A login to a remote server, which begins once it is run."""

@@ -232,10 +232,74 @@ class ServerFacts(Struct, omit_defaults=True):
 
 
 class ServerEntry(Struct, omit_defaults=True):
-    """A server in the configuration: what it is."""
+    """A server in the configuration. Where it can be edited, `text` is its YAML, secrets masked, of the `digest`."""
 
     server: str
     facts: ServerFacts
+    text: str = ""
+    digest: str = ""
+
+
+class EditFinding(Struct, frozen=True, omit_defaults=True):
+    """A mistake in the text of an entry, or advice without `error`; `line` counts from 1."""
+
+    message: str
+    code: str
+    line: int = 0
+    error: bool = False
+
+
+class EditJudgement(Struct, frozen=True, omit_defaults=True):
+    """The effect of an edit: nothing, at once, or a proposal, which needs a person for these `reasons`.
+
+    `diff` has lines that begin with +, - or a space, secrets masked. With an error among the findings nothing is done.
+    """
+
+    effect: Literal["none", "now", "proposal"]
+    findings: list[EditFinding] = []
+    reasons: list[str] = []
+    diff: list[str] = []
+
+
+class EditDone(Struct, frozen=True, omit_defaults=True):
+    """An edit that was made, or proposed: then `command` shows it on a terminal and asks."""
+
+    effect: Literal["none", "now", "proposal"]
+    command: str = ""
+
+
+class EditBody(Struct, forbid_unknown_fields=True):
+    """The text of a server's entry, in place of the one with the `digest`; that is empty for a new server."""
+
+    server: str
+    text: str
+    digest: str = ""
+
+
+class SwitchBody(Struct, forbid_unknown_fields=True):
+    """Switches a server on or off, removes it, or withdraws the proposal for it."""
+
+    server: str
+    action: Literal["enable", "disable", "remove", "withdraw"]
+
+
+class ProposalInfo(Struct, frozen=True, omit_defaults=True):
+    """An edit that waits for a person on a terminal, since `at` in Unix seconds. `new`: there is no such server yet."""
+
+    server: str
+    at: float
+    command: str
+    reasons: list[str] = []
+    diff: list[str] = []
+    new: bool = False
+
+
+class EditState(Struct, omit_defaults=True):
+    """Whether servers can be changed here, `why` not, the edits that wait, and the JSON Schema of an entry."""
+
+    possible: bool
+    why: str = ""
+    proposals: list[ProposalInfo] = []
 
 
 class ServerDetails(Struct, omit_defaults=True):

@@ -1,6 +1,7 @@
 """`mcp-hub approve` on records that hubs have left: what it shows, what it asks, and what it refuses to approve."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from mcp_hub.catalog.pins import Fingerprint, Record, encoded, findings_of, fing
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.cli import main
 from mcp_hub.cli.commands import approve as module
+from mcp_hub.cli.imports.trials import Boxed
+from mcp_hub.cli.servers_file.proposals import ProposedEdit, proposals_of
+from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.stores.keyed_files import KeyedFiles
 
 CONFIG = {"bank": {"command": "true"}, "shop": {"command": "true"}, "free": {"command": "true", "approval": False}}
@@ -223,3 +227,65 @@ def test_the_file_is_the_same_one_however_its_path_is_written(
     assert place.waits("shop")
     assert run("shop", "--yes").exit_code == 0
     assert not place.waits("shop")
+
+
+class Edits:
+    """ProposedEdits of a page for the configuration of `place`."""
+
+    def __init__(self, place: Place) -> None:
+        self.file = ServersFile(place.config, os.environ)
+        self.proposals = proposals_of(self.file)
+
+    def put(self, server: str, **entry: object) -> None:
+        self.proposals.put(ProposedEdit(server, entry, 9.0, ("it runs a program",)))
+
+
+@pytest.fixture
+def edits(place: Place, monkeypatch: pytest.MonkeyPatch) -> Edits:
+    monkeypatch.setattr(module, "_is_anybody_there", lambda: True)
+    return Edits(place)
+
+
+HOSTILE = "\x1b[2J\u202e" + " " * 60 + "rm"
+
+
+def test_edit_of_a_page_is_shown_as_a_difference_and_made_after_a_yes(run: Callable[..., Result], edits: Edits) -> None:
+    edits.put("bank", command="sh", args=["-c", HOSTILE, "--token=abcdef123456secret"], env={"A": "1"})
+    done = run("bank", said="n\n")
+    assert done.exit_code == 1 and "command" in edits.file.servers()["bank"] and len(edits.proposals.all()) == 1
+    for line in (
+        "proposes to change it", "why you are asked: it runs a program", '- command: "true"', "+ command: sh",
+        "\\e[2J", "⟨60 blanks⟩", "--token=abcdef123456secret", "--reject",
+    ):  # fmt: skip
+        assert line in done.output, (line, done.output)
+    assert not {"\x1b", "\u202e"} & set(done.output), "nothing hides, and nothing of it is masked"
+    done = run("bank", said="y\nn\nn\n")
+    assert edits.file.servers()["bank"]["args"][1] == HOSTILE and not edits.proposals.all()
+    assert "pay has changed" in done.output, "then the tools"
+
+
+def test_edit_is_never_approved_without_a_person(
+    run: Callable[..., Result], edits: Edits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits.put("fresh", command="id")
+    edits.put("bank", command="id")
+    before = edits.file.path.read_bytes()
+    for args in (("fresh", "--yes"), ("bank", "--yes"), ("--all", "--yes"), ("--list",), ("--json",)):
+        done = run(*args)
+        assert edits.file.path.read_bytes() == before and len(edits.proposals.all()) == 2, args
+        assert done.exit_code == (0 if args == ("--json",) else 2 if args[0] in ("fresh", "bank") else 1), args
+    assert "mcp-hub approve fresh" in run("--list").output
+    monkeypatch.setattr(module, "_is_anybody_there", lambda: False)
+    assert run("fresh", said="y\n").exit_code == 2 and edits.file.path.read_bytes() == before
+    assert run("fresh", "--reject").exit_code == 0 and [one.server for one in edits.proposals.all()] == ["bank"]
+
+
+def test_new_server_of_a_page_is_written_with_its_secret_in_a_file(
+    run: Callable[..., Result], edits: Edits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "boxed", lambda file, servers, *_, **__: Boxed(servers))
+    edits.put("fresh", command="id", env={"API_KEY": "q1w2e3r4t5y6u7"})
+    done = run("fresh", said="y\n")
+    assert done.exit_code == 0 and "q1w2e3r4t5y6u7" in done.output, "the person reads all of it"
+    assert edits.file.servers()["fresh"] == {"command": "id", "env": {"API_KEY": "${file:secrets/fresh.API_KEY}"}}
+    assert (edits.file.folder / "secrets/fresh.API_KEY").stat().st_mode & 0o777 == 0o600

@@ -12,6 +12,7 @@ import anyio
 from mcp_hub.app.build import open_app
 from mcp_hub.app.http import HttpFront
 from mcp_hub.cli.clients.files.installed import client_installs
+from mcp_hub.cli.servers_file.proposals import PageEditor
 from mcp_hub.config.load.load import load
 from mcp_hub.protocol.rest.overview import DashboardMode
 from tests.unit.fronts import local_hub
@@ -67,8 +68,11 @@ async def dashboard_hub(
         open_app(load(path, {}), {"MCP_HUB_STATE_DIR": str(root / "state")}, has_executors=True) as app,
         anyio.create_task_group() as tasks,
     ):
-        installs = partial(client_installs, {"HOME": str(root), "MCP_HUB_STATE_DIR": str(root / "state")})
-        front = HttpFront(app, None, is_local=lambda settings: is_local, dashboard=mode, installs=installs)
+        env = {"HOME": str(root), "MCP_HUB_STATE_DIR": str(root / "state")}
+        installs, editor = partial(client_installs, env), PageEditor(path, env)
+        front = HttpFront(
+            app, None, is_local=lambda settings: is_local, dashboard=mode, installs=installs, editor=editor
+        )
         peer = DashboardPeer(app, tools, front.rest, front.endpoints, tasks)
         peer.front = front
         await app.hub.catalog.settled()

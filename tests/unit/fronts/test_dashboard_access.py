@@ -1,5 +1,6 @@
 """Who may use the dashboard, from where, and what each mode lets them do."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ CHANGES = [
     ("POST", "/overrides", {"servers": {"local": {"echo": {"hide": True}}}}),
     ("POST", "/approvals", {"server": "local", "tool": "echo", "digest": "", "action": "reject"}),
     ("POST", "/login", {"server": "local"}),
+    ("POST", "/entry", {"server": "x", "text": "url: http://127.0.0.1:9/mcp"}),
+    ("POST", "/entry", {"server": "x", "text": "command: 'true'"}),
+    ("POST", "/entry/check", {"server": "x", "text": "url: http://127.0.0.1:9/mcp"}),
+    ("POST", "/edits", {"server": "local", "action": "remove"}),
     ("DELETE", "/v1/streams/{}", None),
     ("POST", "/v1/streams/{}/input", {"key": "q1", "action": "decline"}),
 ]
@@ -53,6 +58,8 @@ async def nothing_changed(peer: DashboardPeer) -> None:
     assert (state["calls"], peer.app.reloader.last) == ([], None)
     assert "echo" in [tool["name"] for tool in (await peer.get("/tools"))["tools"]]
     assert not list(peer.app.seen.config.parent.glob("*.overrides.yaml"))
+    assert not (peer.app.seen.config.parent / "state" / "proposals").exists()
+    assert list(json.loads(peer.app.seen.config.read_text())["servers"]) == ["local"]
     assert [server["restarts"] for server in state["servers"]["servers"]] == [0]
 
 

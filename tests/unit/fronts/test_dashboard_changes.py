@@ -265,23 +265,3 @@ async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) 
     assert (await peer.get("/state"))["calls"][0]["client"] == "editor"
     await peer.ask("DELETE", "/mcp", headers=session, token=None)
     assert await connected() is False
-
-
-async def test_entry_of_a_server_names_variables_and_headers_and_hides_values(tmp_path: Path) -> None:
-    servers = {
-        "run": {
-            "command": "no-such", "args": ["--token", "abc123def456ghi", "x y"], "env": {"API_KEY": "k1k2k3k4k5"},
-            "pass_env": ["LANG"], "cwd": "/tmp", "timeout": "5m", "enabled": False,
-        },
-        "far": {"url": "https://far.example/mcp?key=q1w2e3r4t5", "headers": {"X-Key": "v1v2v3v4v5"}, "enabled": False},
-    }  # fmt: skip
-    async with dashboard_hub(tmp_path, servers=servers, tokens=True) as peer:
-        facts = {name: (await peer.get(f"/entry?server={name}"))["facts"] for name in ("run", "far", "local")}
-        problem(await peer.page("GET", "/entry?server=none").ended(), 404, "unknown_server")
-        problem(await peer.page("GET", "/entry?server=run", token=ALICE).ended(), 403, "operator_required")
-    run, far, local = facts.values()
-    assert (run["kind"], run["text"], run["folder"]) == ("command", "no-such --token '***' 'x y'", "/tmp")
-    assert (run["variables"], run["scope"], run["limits"]["timeout"]) == (["API_KEY", "LANG"], "shared", 300)
-    assert (far["text"], far["headers"]) == ("https://far.example/mcp?key=***", ["X-Key"])
-    assert local["kind"] == "local" and "scope" not in local
-    assert not [secret for secret in ("k1k2", "v1v2", "q1w2", "abc123") if secret in str(facts)]

@@ -119,6 +119,12 @@ DASHBOARD: Final[dict[str, list[Ask]]] = {
     "POST /overrides": [("/overrides", {"servers": {"local": {"echo": {"hide": True}}}}, {})],
     "GET /server": [("/server?server=local", None, {})],
     "POST /login": [("/login", {"server": "local"}, {})],
+    "GET /entry": [("/entry?server=local", None, {})],
+    "POST /entry": [("/entry", {"server": "{mine}", "text": "url: http://127.0.0.1:9/mcp"}, {})],
+    "POST /entry/check": [("/entry/check", {"server": "{mine}", "text": "url: http://127.0.0.1:9/mcp"}, {})],
+    "GET /edits": [("/edits", None, {})],
+    "POST /edits": [("/edits", {"server": "local", "action": "remove"}, {})],
+    "GET /schema": [("/schema", None, {})],
 }
 FOR_ALL: Final = ("GET /state", "GET /clients", "GET /tools")
 """Everything else on the dashboard is for operators."""

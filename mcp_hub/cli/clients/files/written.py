@@ -95,6 +95,11 @@ class ImportedServers:
         """The names of all servers of a configuration that were not written by hand."""
         return {one.server for one in _imported(self._files.read(_IMPORTED)) if one.config == config}
 
+    def client_of(self, config: str, server: str) -> str:
+        """The client that the server of a configuration came from last; empty if it came from none."""
+        every = _imported(self._files.read(_IMPORTED))
+        return next((one.client for one in reversed(every) if (one.config, one.server) == (config, server)), "")
+
     def add(self, servers: Sequence[ImportedServer]) -> None:
         """Remembers servers, and forgets the oldest of too many."""
 

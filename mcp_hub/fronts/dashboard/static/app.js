@@ -9,6 +9,7 @@ import { Login } from './screens/login.js';
 import { Overview, needs } from './screens/overview.js';
 import { Servers } from './screens/servers.js';
 import { Server } from './screens/server.js';
+import { Edit } from './screens/edit.js';
 import { Tools } from './screens/tools.js';
 import { Tool } from './screens/tool.js';
 import { Calls } from './screens/calls.js';
@@ -21,7 +22,7 @@ const SCREENS = {
   overview: ['Overview', Overview], servers: ['Servers', Servers], tools: ['Tools', Tools], calls: ['Calls', Calls], search: ['Search', Search],
   clients: ['Clients', Clients], settings: ['Settings', Settings],
 };
-const INNER = { server: ['servers', 'Server', Server], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream] };
+const INNER = { server: ['servers', 'Server', Server], edit: ['servers', 'Edit', Edit], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream] };
 
 function Side({ current, store }) {
   const counts = { calls: store.live.length, overview: needs(store).length };

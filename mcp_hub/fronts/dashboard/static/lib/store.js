@@ -13,6 +13,7 @@ export const store = {
   live: [],
   tools: 0, // changes with the lists of tools
   approvals: [],
+  edits: null, // {possible, why, proposals}
   installs: [],
   toast: '',
   outdated: false,
@@ -73,6 +74,15 @@ export async function loadApprovals() {
   changed();
 }
 
+// Whether servers can be changed here, and the edits that wait for a terminal.
+export async function loadEdits() {
+  if (!store.hub?.operator) return;
+  try {
+    store.edits = await get('edits');
+  } catch { /* the next change tries again */ }
+  changed();
+}
+
 // The client programs on the machine of the hub.
 export async function loadInstalls() {
   if (!store.hub?.operator) return;
@@ -90,6 +100,7 @@ async function snapshot() {
   Object.assign(store, { calls, live, servers: servers.servers, tools: hub.tools, phase: 'ready', problem: '' });
   changed();
   loadApprovals();
+  loadEdits();
   loadInstalls();
   return hub.cursor;
 }
@@ -101,6 +112,7 @@ function take(batch) {
   if (batch.tools !== undefined && batch.tools !== store.tools) {
     store.tools = batch.tools;
     loadApprovals();
+    loadEdits();
   }
   changed();
 }

@@ -16,6 +16,9 @@ export function needs(store) {
   if (store.approvals.length) {
     found.push({ key: 'approvals', kind: 'warn', tag: 'changed texts', text: `${plural(store.approvals.length, 'text')} changed since they were approved`, href: link('tools', '', { show: 'changed' }) });
   }
+  for (const one of store.edits?.proposals ?? []) {
+    found.push({ key: `e ${one.server}`, kind: 'warn', tag: 'edit', text: `${plain(one.server)}: an edit waits for you on a terminal`, href: link('servers', '', { show: 'edits' }) });
+  }
   for (const server of store.servers) {
     if (!isBad(server)) continue;
     found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin(server) ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
@@ -51,7 +54,7 @@ export function Overview() {
     </div>
     <${Panel} title="Servers" end=${html`<a href=${link('servers')}>all servers</a>`}>
       ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${byNeed(store.servers)} rowKey=${(one) => one.server} columns=${withSandbox(COLUMNS, store.servers)} />`
-        : html`<${Empty}>There are no servers. Add one to servers.yaml, for example: servers: {time: {command: uvx, args: [mcp-server-time]}}<//>`}<//>
+        : html`<${Empty}>There are no servers. <a href=${link('edit')}>Add a server</a><//>`}<//>
   </div>`;
 }
 

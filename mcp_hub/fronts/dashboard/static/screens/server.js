@@ -1,11 +1,12 @@
 // One server: its state and why, what it wrote, its tools.
 import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get, segment } from '../lib/api.js';
-import { link } from '../lib/router.js';
+import { go, link } from '../lib/router.js';
 import { count, duration, exact, plain, plural, quoted } from '../lib/format.js';
-import { operates, useStore } from '../lib/store.js';
+import { operates, toast, useStore } from '../lib/store.js';
 import { Command, Confirm, Docs, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
 import { ServerLogin } from './login_server.js';
+import { change } from './servers.js';
 import { Sandbox } from './sandbox.js';
 
 export function Server({ name }) {
@@ -22,11 +23,22 @@ export function Server({ name }) {
   }, [name, server]);
   if (!server) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>There is no server of this name any more.<//></div>`;
   const restart = () => ask('POST', `v1/servers/${segment(name)}/restart`, {});
+  const mayEdit = operates() && store.edits?.possible && entry?.digest;
+  const waiting = store.edits?.proposals?.find((one) => one.server === name);
+  const turn = async (action) => {
+    const outcome = await change(name, action);
+    if (outcome.effect === 'proposal') toast('It is proposed: approve it on a terminal.');
+    if (action === 'remove') go('servers');
+  };
   const lines = details?.lines ?? (server.stderr ?? []).map((text) => ({ text }));
   return html`<div class="screen">
     <div class="head"><h1>${plain(name)}</h1><${ServerBadge} server=${server} /><${Docs} page="supervision.md" />
       <div class="end">${operates() ? html`<${Confirm} onConfirm=${restart} sure="Restart it now" said="The server restarts.">Restart<//>` : null}
+        ${mayEdit ? html`<a class="button" href=${link('edit', name)}>Edit</a>
+          <${Confirm} onConfirm=${() => turn(server.state === 'disabled' ? 'enable' : 'disable')} sure=${server.state === 'disabled' ? 'Enable it now' : 'Disable it now'}>${server.state === 'disabled' ? 'Enable' : 'Disable'}<//>
+          <${Confirm} className="bad" onConfirm=${() => turn('remove')} sure="Remove it now" said=${`${plain(name)} is removed.`}>Remove<//>` : null}
         <a class="button" href=${link('calls', '', { server: name })}>Its calls</a></div></div>
+    ${waiting ? html`<section class="panel"><div class="body"><strong>An edit waits for you on a terminal:</strong> ${(waiting.reasons ?? []).map(plain).join('; ')}<p></p><${Command}>${waiting.command}<//></div></section>` : null}
     ${server.reason ? html`<section class="panel"><div class="body"><strong>Why:</strong> ${plain(server.reason)} ${server.code ? html` <${Docs} page="errors.md"><span class="tag">${server.code}</span><//>` : null}
       ${details?.fix ? html`<p><strong>Fix:</strong> ${plain(details.fix)}</p>` : null}
       ${isLogin(server) ? null : html`<p class="dim small">More, with the steps that were tried:</p><${Command}>${`mcp-hub doctor ${quoted(name)}`}<//>`}</div></section>` : null}

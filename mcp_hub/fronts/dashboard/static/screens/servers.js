@@ -3,10 +3,11 @@ import { html, useState } from '../lib/ui.js';
 import { ask, segment } from '../lib/api.js';
 import { link, refine } from '../lib/router.js';
 import { count, member, plain, plural, serverState } from '../lib/format.js';
-import { attempt, operates, useStore } from '../lib/store.js';
-import { Confirm, Docs, Filter, PickAll, Select, ServerBadge, isBad, useChosen, why } from '../lib/parts.js';
+import { attempt, loadEdits, operates, useStore } from '../lib/store.js';
+import { Command, Confirm, Docs, Filter, PickAll, Select, ServerBadge, isBad, useChosen, why } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 import { withSandbox } from './sandbox.js';
+import { Diff } from './edit.js';
 
 const byNeed = (a, b) => isBad(b) - isBad(a);
 const STATES = [['bad', 'with a problem'], ['ready', 'ready'], ['sleeps', 'sleeps'], ['disabled', 'disabled']];
@@ -42,11 +43,36 @@ export function Servers({ query }) {
     set([]);
     setBusy(false);
   };
-  return html`<div class="screen fixed"><div class="head"><h1>Servers</h1><${Docs} page="configuration.md" /><span class="dim num">${plural(rows.length, 'server')}</span></div>
+  const edit = async (action, text) => {
+    setBusy(true);
+    for (const name of chosen) await attempt(() => change(name, action), `${plain(name)} ${text}.`);
+    set([]);
+    setBusy(false);
+  };
+  return html`<div class="screen fixed"><div class="head"><h1>Servers</h1><${Docs} page="configuration.md" /><span class="dim num">${plural(rows.length, 'server')}</span>
+      <div class="end">${operates() && store.edits?.possible ? html`<a class="button go" href=${link('edit')}>Add a server</a>` : null}</div></div>
+    <${Waiting} proposals=${store.edits?.proposals ?? []} isOpen=${query.show === 'edits'} />
     <div class="filters"><${Filter} label="Filter servers" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="State" value=${query.state} options=${STATES} onChange=${(state) => refine({ state })} />
       ${operates() ? html`<${PickAll} keys=${rows.map((one) => one.server)} chosen=${chosen} onChange=${set} />
-        <${Confirm} disabled=${busy || !chosen.size} onConfirm=${restart} sure=${`Restart ${plural(chosen.size, 'server')} now`}>Restart<//>` : null}</div>
+        <${Confirm} disabled=${busy || !chosen.size} onConfirm=${restart} sure=${`Restart ${plural(chosen.size, 'server')} now`}>Restart<//>
+        ${store.edits?.possible ? html`<${Confirm} disabled=${busy || !chosen.size} onConfirm=${() => edit('disable', 'is disabled')} sure=${`Disable ${plural(chosen.size, 'server')} now`}>Disable<//>
+          <${Confirm} className="bad" disabled=${busy || !chosen.size} onConfirm=${() => edit('remove', 'is removed')} sure=${`Remove ${plural(chosen.size, 'server')} now`}>Remove<//>` : null}` : null}</div>
     <section class="panel grow"><${Table} label="Servers" className="grow" rows=${rows} rowKey=${(one) => one.server} columns=${operates() ? [box, ...columns] : columns} sort=${sort} usual="problems first" onSort=${(next) => refine({ sort: next })}
       empty=${store.servers.length ? 'No server fits this filter.' : 'There are no servers. Add one: mcp-hub add time -- uvx mcp-server-time'} /></section></div>`;
+}
+
+// Disables, enables or removes a server, or withdraws the edit of it; what waits for a terminal then is in the store.
+export async function change(server, action) {
+  const outcome = await ask('POST', 'edits', { server, action });
+  await loadEdits();
+  return outcome;
+}
+
+function Waiting({ proposals, isOpen }) {
+  if (!proposals.length) return null;
+  return html`<details class="panel" open=${isOpen}><summary class="body"><span class="badge warn">${plural(proposals.length, 'edit')} waiting for you on a terminal</span></summary>
+    ${proposals.map((one) => html`<article class="body raw" key=${one.server}><div class="head"><h3>${plain(one.server)}</h3><span class="dim small">${one.new ? 'new' : 'changed'}: ${(one.reasons ?? []).map(plain).join('; ')}</span>
+      ${operates() ? html`<div class="end"><button type="button" class="bad" aria-label=${`Withdraw the edit of ${plain(one.server)}`} onClick=${() => attempt(() => change(one.server, 'withdraw'), 'The edit is withdrawn.')}>Withdraw</button></div>` : null}</div>
+      <${Diff} lines=${one.diff} label=${`Difference of ${plain(one.server)}`} /><${Command}>${one.command}<//></article>`)}</details>`;
 }

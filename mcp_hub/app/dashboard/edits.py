@@ -1,0 +1,157 @@
+"""Servers that an operator adds, edits, switches and removes by the dashboard: part of the composition root.
+
+An edit holds once the hub has read the file; an edit that it cannot use is taken back. No request makes a command: the
+editor keeps such an edit as a proposal, which starts nothing.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from mcp_hub.app.dashboard.settings import server_facts
+from mcp_hub.app.limits import Current
+from mcp_hub.config.schema.json_schema import json_schema
+from mcp_hub.errors import ConfigError
+from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.masking import hide
+from mcp_hub.protocol.rest.overview import (
+    EditBody,
+    EditDone,
+    EditJudgement,
+    EditState,
+    ProposalInfo,
+    ServerEntry,
+    SwitchBody,
+)
+from mcp_hub.types import JsonObject
+
+_ELSEWHERE: Final = (
+    "Servers are changed here only where nobody but this machine reaches the hub. "
+    "Change the configuration file, or use mcp-hub add."
+)
+_STATUS: Final = {
+    "unknown_server": 404, **dict.fromkeys(("server_exists", "entry_changed", "foreign_file", "not_editable"), 409),
+    "config_too_large": 413, **dict.fromkeys(("state_unwritable", "output_unwritable", "file_busy"), 503),
+    "proposals_full": 409,
+}  # fmt: skip
+_Result = TypeVar("_Result")
+
+
+class Edited(msgspec.Struct, frozen=True):
+    """The outcome of an edit; `undo` takes back what was written, and blocks."""
+
+    done: EditDone
+    undo: Callable[[], None] | None = None
+
+
+class ServerEditor(Protocol):
+    """The configuration file as the page edits it. Every method blocks, and raises `ConfigError` or `OSError`."""
+
+    def origin(self, server: str) -> str: ...
+
+    def text(self, server: str) -> tuple[str, str]: ...
+
+    def waiting(self) -> list[ProposalInfo]: ...
+
+    def judge(self, body: EditBody) -> EditJudgement: ...
+
+    def edit(self, body: EditBody) -> Edited: ...
+
+    def switch(self, body: SwitchBody) -> Edited: ...
+
+
+class HubEdits(msgspec.Struct):
+    """A `fronts.dashboard` `HubEditor`. `reload` has the hub read the file; raises `Problem` 422.
+
+    `is_near`: by the settings of now nobody but this machine reaches the hub. Without an `editor` nothing is edited.
+    """
+
+    current: Current
+    editor: ServerEditor | None
+    is_near: Callable[[], bool]
+    reload: Callable[[], Awaitable[object]]
+    _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    _schema: JsonObject | None = None
+
+    async def entry(self, server: str) -> ServerEntry:
+        """The facts about a server, and its text. Raises `Problem` 404."""
+        settings = self.current.settings
+        if server not in settings.servers:
+            raise unknown_server(server, settings.servers)
+        facts = server_facts(settings, server)
+        if self.editor is None:
+            return ServerEntry(server, facts)
+        try:
+            client = await anyio.to_thread.run_sync(self.editor.origin, server)
+            text, digest = await anyio.to_thread.run_sync(self.editor.text, server)
+        except (ConfigError, OSError):  # the file of another client, or one that is gone: it is only shown
+            return ServerEntry(server, facts)
+        return ServerEntry(server, msgspec.structs.replace(facts, client=hide(client)), text, digest)
+
+    async def state(self, host: str) -> EditState:
+        """Whether servers can be changed by a request to this host, and the proposals that wait."""
+        why = self._refusal(host)
+        if self.editor is None:
+            return EditState(False, why)
+        try:
+            return EditState(not why, why, await anyio.to_thread.run_sync(self.editor.waiting))
+        except (ConfigError, OSError) as problem:
+            return EditState(False, hide(str(problem)))
+
+    async def schema(self) -> JsonObject:
+        """The JSON Schema of one entry, for completion."""
+        if self._schema is None:
+            whole = await anyio.to_thread.run_sync(json_schema)
+            self._schema = {**whole["$defs"]["ServerSettings"], "$defs": whole["$defs"]}
+        return self._schema
+
+    async def judge(self, body: EditBody, host: str) -> EditJudgement:
+        """The effect that an edit would have. Raises `Problem`."""
+        return await self._run(partial(self._usable(host).judge, body))
+
+    async def edit(self, body: EditBody, host: str) -> EditDone:
+        """Makes an edit or proposes it. Raises `Problem`, and then nothing has changed."""
+        return await self._applied(partial(self._usable(host).edit, body))
+
+    async def switch(self, body: SwitchBody, host: str) -> EditDone:
+        """Switches or removes a server. Raises `Problem`, and then nothing has changed."""
+        return await self._applied(partial(self._usable(host).switch, body))
+
+    def _usable(self, host: str) -> ServerEditor:
+        refusal = self._refusal(host)
+        if self.editor is None or refusal:
+            raise Problem(403, "not_on_this_machine", refusal)
+        return self.editor
+
+    def _refusal(self, host: str) -> str:
+        return "" if self.editor is not None and self.is_near() and _is_loopback(host) else _ELSEWHERE
+
+    async def _applied(self, edit: Callable[[], Edited]) -> EditDone:
+        async with self._turn:
+            with anyio.CancelScope(shield=True):  # a page that leaves does not leave half an edit
+                edited = await self._run(edit)
+                if edited.undo is not None:
+                    try:
+                        await self.reload()
+                    except Problem:
+                        await self._run(edited.undo)
+                        raise
+        return edited.done
+
+    async def _run(self, act: Callable[[], _Result]) -> _Result:
+        try:
+            return await anyio.to_thread.run_sync(act)
+        except ConfigError as error:
+            status = _STATUS.get(error.code, 422)
+            code = error.code if error.code in _STATUS else "invalid_configuration"
+            raise Problem(status, code, hide("; ".join(one.message for one in error.findings))) from None
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a Host header names this machine alone, as a browser on it does."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    return name.lower() in ("localhost", "127.0.0.1", "[::1]")

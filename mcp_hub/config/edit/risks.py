@@ -1,0 +1,146 @@
+"""Changes of a server that need a person at a terminal: they run something, or send elsewhere what the user has. Pure.
+
+Whoever has taken an operator's token may send any change. The hub makes by itself only those whose worst is a remote
+server of the sender's own: its keys are listed here, and a key that is new in the schema is not one of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from mcp_hub.addresses import address_of, normal_host, refused_address, special_kind
+from mcp_hub.config.load.interpolate import Reference, Unresolved, split_text
+from mcp_hub.config.quantities import as_flag
+from mcp_hub.types import JsonObject
+
+AT_ONCE: Final = frozenset(
+    (
+        "url type transport headers bearer auth enabled disabled tools resources prompts expose compact prefix rename"
+        " era apps logs timeout max_duration request_timeout start_timeout restart start idle_stop task orphan"
+        " idempotent retry approval hints per_tool description"
+    ).split()
+)
+"""Keys of a server that start no program, read no file and get no variable, `${…}` in their texts aside."""
+_SENT: Final = ("headers", "bearer", "oauth")
+_SOURCES: Final = {
+    "command": "it runs a program",
+    "local": "it runs Python code of this machine",
+    "skills": "it offers a folder of this machine",
+}
+_LISTED: Final = 8
+"""References that a reason names."""
+_INNER: Final = ("internal", "local", "lan", "home", "corp", "intranet", "private", "home.arpa", "test", "onion")
+"""Ends of names that the public name service does not have."""
+_HARMLESS_LOGIN: Final = frozenset(("scopes", "redirect_port"))
+
+
+def reasons_to_ask(before: JsonObject | None, after: JsonObject, servers: Mapping[str, JsonObject]) -> list[str]:
+    """The reasons why a person has to approve the change; empty if the hub may make it at once.
+
+    Both are entries as the file has them, `before` None for a new server; `servers` are all of the file.
+    """
+    previous = before or {}
+    changed = [key for key in {**previous, **after} if previous.get(key, ...) != after.get(key, ...)]
+    reasons = [reason for key, reason in _SOURCES.items() if key in after and key not in previous]
+    risky = [key for key in changed if key not in AT_ONCE and not (key == "oauth" and _is_harmless_login(after))]
+    if risky and (before is not None or not reasons):
+        reasons.append(f"it changes {', '.join(risky)}")
+    if _is_off(previous) and not _is_off(after) and ("url" not in after or references(after)):
+        reasons.append("it enables a server that is disabled")
+    fresh = references(after) - _sent_already(before, after, servers)
+    if fresh:
+        names = ", ".join(f"${{{name}}}" for name in sorted(fresh)[:_LISTED])
+        reasons.append(f"it gets {names}{', …' if len(fresh) > _LISTED else ''}")
+    if before is not None and before.get("url") != after.get("url") and _credentials(before) & _credentials(after):
+        reasons.append("it sends credentials of the old URL to another one")
+    if "url" in changed and (reason := _of_address(after.get("url"))) is not None:
+        reasons.append(reason)
+    return reasons
+
+
+def refused_url(url: object) -> str | None:
+    """The reason why a page may not even propose this URL; None if it may. Names are not looked up."""
+    address = address_of(_host(url))
+    if address is None or address.is_loopback:
+        return None
+    reason = refused_address(address, is_near=True)
+    return None if reason is None else f"{reason}. Write it into the configuration file yourself if you need it"
+
+
+def references(tree: object) -> set[str]:
+    """The insides of all `${…}` in a tree, without their defaults; a text that cannot be split counts as one."""
+    return {name for text in _texts(tree) for name in _in_text(text)}
+
+
+def neutralized(tree: object, keep: set[str], stand_in: str) -> object:
+    """A copy in which `stand_in` is in place of each `${…}` that is not in `keep`, so that nothing is looked up."""
+    if isinstance(tree, dict):
+        return {key: neutralized(value, keep, stand_in) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [neutralized(value, keep, stand_in) for value in tree]
+    if isinstance(tree, str) and _in_text(tree) - keep:
+        return stand_in
+    return tree
+
+
+def _texts(tree: object) -> Iterator[str]:
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from _texts(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _texts(value)
+    elif isinstance(tree, str):
+        yield tree
+
+
+def _in_text(text: str) -> set[str]:
+    try:
+        parts = split_text(text)
+    except Unresolved:
+        return {text} if "${" in text else set()
+    return {part.text.partition(":-")[0] for part in parts if isinstance(part, Reference)}
+
+
+def _sent_already(before: JsonObject | None, after: JsonObject, servers: Mapping[str, JsonObject]) -> set[str]:
+    """The `${…}` that the user has given to this very server, or to another one at the same URL."""
+    if "url" not in after:
+        return references(before) if before is not None and "url" not in before else set()
+    same = [one for one in servers.values() if isinstance(one, dict) and one.get("url") == after["url"]]
+    return {name for one in same for name in references(one)}
+
+
+def _credentials(entry: JsonObject) -> set[str]:
+    return {text for key in _SENT for text in _texts(entry.get(key))}
+
+
+def _is_harmless_login(entry: JsonObject) -> bool:
+    login = entry.get("oauth") or {}
+    return isinstance(login, dict) and login.keys() <= _HARMLESS_LOGIN
+
+
+def _is_off(entry: JsonObject) -> bool:
+    return as_flag(entry.get("enabled", True)) is False or as_flag(entry.get("disabled", False)) is True
+
+
+def _of_address(url: object) -> str | None:
+    """The reason for a host of an inner network; of this machine none, which its programs reach anyway.
+
+    A public name that leads to such an address is not noticed: names are not looked up.
+    """
+    host = _host(url)
+    address = address_of(host)
+    if address is None:
+        is_inner = host != "localhost" and ("." not in host or host.endswith(tuple(f".{end}" for end in _INNER)))
+        return "its URL has a name of an inner network" if host and is_inner else None
+    kind = None if address.is_loopback else special_kind(address)
+    return None if kind is None else f"its URL has {kind}"
+
+
+def _host(url: object) -> str:
+    """The host of a URL in its one spelling; empty for what is not a URL."""
+    try:
+        host = urlsplit(url).hostname if isinstance(url, str) else None
+    except ValueError:
+        return ""
+    return normal_host(f"[{host}]" if ":" in host else host) or host if host else ""

@@ -61,7 +61,7 @@ def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[s
         if names := ", ".join(one.proposed(env)):
             yield f"{one.name}: may need {names} of this shell, which it does not get without pass_env: [{names}]"
     if any("command" in one.own for one in taken) and (names := ", ".join(withheld(env))):
-        yield f"servers get these variables of this shell by pass_env only: {names}"
+        yield f"no server gets {names} of this shell, unless its entry in servers.yaml lists the name under pass_env"
 
 
 def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:

@@ -237,7 +237,7 @@ def test_variables_that_a_known_command_wants_are_proposed(folder: Path, monkeyp
     assert "box: may need DOCKER_HOST, KUBECONFIG of this shell" in done.stderr
     assert "pass_env: [DOCKER_HOST, KUBECONFIG]" in done.stderr and "plain: may need" not in done.stderr
     assert "plain: gets $GITHUB_TOKEN of this machine, for the command x" in done.stderr
-    assert "by pass_env only: AWS_PROFILE, DOCKER_CONTEXT, DOCKER_HOST, KUBECONFIG" in done.stderr
+    assert "no server gets AWS_PROFILE, DOCKER_CONTEXT, DOCKER_HOST, KUBECONFIG of this shell" in done.stderr
     assert "value-of" not in done.output
 
 

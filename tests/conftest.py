@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +25,10 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 os.environ["MCP_HUB_ATTACH"] = "never"  # no test leaves a hub behind; those about background hubs use --attach
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a shell runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 logs.own_process()  # so that tests can capture what the hub logs; a host program is a process of its own
 
 _started: list[str] = []

@@ -34,8 +34,12 @@ document.addEventListener('securitypolicyviolation', (event) =>
   window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
 FIND = """async (wanted, within) => {
+    const is_meant = (one) => one?.innerText?.trim() === wanted || one?.getAttribute('aria-label') === wanted;
+    const note = (event) => { clicked ||= is_meant(event.target.closest('button, a, summary, input')); };
+    window.clicked = false;
+    document.addEventListener('click', note, {capture: true, once: true});
     for (const one of document.querySelectorAll(within + ' :is(button, a, summary, input)')) {
-        if ((one.innerText?.trim() !== wanted && one.getAttribute('aria-label') !== wanted) || one.disabled) continue;
+        if (!is_meant(one) || one.disabled) continue;
         one.scrollIntoView({block: 'center'});
         const before = one.getBoundingClientRect();
         await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -217,10 +221,13 @@ class Page:
         await self.until(f"!document.body.innerText.includes({json.dumps(text)})")
 
     async def click(self, text: str, within: str = "body") -> None:
-        """Clicks on the button, link or summary with this text or label, by the mouse."""
-        place = await self.until(f"({FIND})({json.dumps(text)}, {json.dumps(within)})")
-        for kind in ("mousePressed", "mouseReleased"):
-            await self.ask("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+        """Clicks on the button, link or summary with this text or label, by the mouse; again if it moved away."""
+        has_missed = True
+        while has_missed:
+            x, y = await self.until(f"({FIND})({json.dumps(text)}, {json.dumps(within)})")
+            for kind in ("mousePressed", "mouseReleased"):
+                await self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            has_missed = await self.js("window.clicked") is False  # undefined in another document
 
     async def fill(self, selector: str, value: str) -> None:
         """Types into a field, in place of what is there."""

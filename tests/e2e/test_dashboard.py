@@ -117,8 +117,8 @@ async def test_every_screen_in_both_schemes_and_on_a_phone(page: Page, rest: Res
 
 async def test_a_call_is_watched_reloaded_in_the_middle_and_cancelled(page: Page, rest: RestClient) -> None:
     await page.go("#/tool/jobs_run_job", "Call it")
-    await page.fill("#call-steps", "300")
-    await page.fill("#call-seconds", "30")
+    await page.fill("#call-steps", "3000")
+    await page.fill("#call-seconds", "300")
     await page.click("Call")
     await page.sees("step 2 done")
     await page.ask("Page.reload")

@@ -24,17 +24,20 @@ def progressed(client: StdioClient) -> int:
 async def test_reload_disturbs_none_of_a_thousand_calls_to_servers_that_stay(tmp_path: Path) -> None:
     file = File(tmp_path, "a", "b", "gone", "other")
     answers: dict[int, Message] = {}
+    gate = tmp_path / "gate"
     async with running(file) as client:
 
         async def call(number: int) -> None:
             tool = "a_progress" if number % 2 else "b_progress"
-            asked = {**params(tool, n=3, delay=1.2, nonce=f"n{number}"), "_meta": {"progressToken": number}}
-            answers[number] = await client.request("tools/call", asked, seconds=60)
+            asked = params(tool, n=3, nonce=f"n{number}", gate=str(gate))
+            answers[number] = await client.request(
+                "tools/call", {**asked, "_meta": {"progressToken": number}}, seconds=60
+            )
 
         async with anyio.create_task_group() as calls:
             for number in range(1000):
                 calls.start_soon(call, number)
-            await until(lambda: progressed(client) >= 1000, 40)
+            await until(lambda: progressed(client) >= 2000, 40)
             del file.servers["gone"]
             file.add("new")
             file.add("other", "--instructions", "others")
@@ -42,10 +45,10 @@ async def test_reload_disturbs_none_of_a_thousand_calls_to_servers_that_stay(tmp
             file.write()
             reload(client)
             done = await reloaded(client)
-            in_flight = 1000 - len(answers)
+            assert not answers, "all are in flight until here"
+            gate.touch()
         assert (done["added"], done["removed"], done["restarted"]) == (["new"], ["gone"], ["other"])
         assert (done["adjusted"], done["kept"]) == (["a"], 1)
-        assert in_flight > 0, "all of them, unless this machine is very slow"
         progress: dict[int, list[int]] = {}
         for message in client.transcript:
             if message.get("method") == "notifications/progress":
@@ -53,7 +56,7 @@ async def test_reload_disturbs_none_of_a_thousand_calls_to_servers_that_stay(tmp
                 progress.setdefault(given["progressToken"], []).append(given["progress"])
         for number, answer in answers.items():
             assert json.loads(answer["result"]["content"][0]["text"]) == {"n": 3, "nonce": f"n{number}"}
-            assert progress[number] == [1, 2, 3]
+            assert [value for value in progress[number] if value % 1 == 0] == [1, 2, 3]  # beside signs of life
         assert len(answers) == 1000
         assert (file.starts("a"), file.starts("b"), file.starts("new"), file.starts("other")) == (1, 1, 1, 2)
         await until(lambda: len(told(client, "upstream_retired")) == 2)

@@ -43,6 +43,8 @@ class Client:
     ear: Ear
     pid: int
     """The process that runs its calls at the server that asks, once it has asked."""
+    was_asked: bool
+    """Whether that server could ask it."""
 
     async def facts(self, server: str) -> dict[str, Any]:
         """What the process that runs its calls says of itself."""
@@ -98,7 +100,9 @@ async def test_a_call_changes_what_its_caller_sees(
                 await check_lists(client, server, [] if scope == "default" else eras)
         pids = {server: {(await client.facts(server))["pid"] for client in clients} for server in KINDS}
         if (front, scope) == ("http", "default"):
-            assert [len(pids[server]) for server in KINDS] == [1, 1, 1, len(eras)], "a second one is for questions only"
+            is_one = any(client.era == MODERN and client.was_asked for client in clients)
+            of_asking = 1 if is_one else len(eras)
+            assert [len(pids[server]) for server in KINDS] == [1, 1, 1, of_asking], "a second one is for questions only"
         for client in clients:
             await check_roots(client)
             assert await pid_of(client.peer, "a") == client.pid, "its calls stay at one process"
@@ -113,16 +117,15 @@ async def listening(peer: Peer) -> AsyncIterator[Client]:
     await peer.names()
     if peer.era == HANDSHAKE:
         await peer.request("logging/setLevel", {"level": "debug"})
-        assert (await peer.call("a_ask")).text == "accept"
+    seen = (await peer.call("a_ask")).answer
+    was_asked = "error" not in seen
+    if was_asked:  # also a modern client: on a busy machine the hub may speak the handshake era with the server
+        assert seen["result"]["content"][0]["text"] == "accept", seen
     else:
-        seen = await peer.call("a_ask")
-        if "error" in seen.answer:
-            assert "back-channel" in seen.answer["error"]["message"]
-        else:  # on a busy machine the hub may speak the handshake era with it, in which it can ask
-            assert seen.text == "accept", seen.answer
+        assert peer.era == MODERN and "back-channel" in seen["error"]["message"]
     uris = [shown(await peer.names("resources/list", "resources", "uri"), name) for name in KINDS]
     async with hearing(peer, uris, "tools") as ear:
-        yield Client(peer, peer.era, ear, await pid_of(peer, "a"))
+        yield Client(peer, peer.era, ear, await pid_of(peer, "a"), was_asked)
 
 
 async def pid_of(peer: Peer, server: str) -> int:

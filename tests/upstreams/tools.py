@@ -34,18 +34,23 @@ TOOLS["echo"].definition.update(
 
 
 @tool(
-    "Sends n progress notifications, then answers.",
+    "Sends n progress notifications, then answers; before the last one it waits for the file `gate`.",
     is_slow=True,
     n="integer",
     nonce="string?",
     total="number?",
     delay="number?",
+    gate="string?",
 )
 def progress(session: Session, request: Request, arguments: Arguments) -> Result:
     n, nonce = arguments["n"], arguments.get("nonce", "")
     for i in range(1, n + 1):
+        is_open = i < n or "gate" not in arguments
         if request.cancelled.wait(arguments.get("delay", 0)):
             return None
+        while not (is_open or os.path.exists(arguments["gate"])):
+            if request.cancelled.wait(0.5):
+                return None
         session.progress(request, i, total=arguments.get("total", n), message=f"{nonce} {i}".strip())
     return text({"n": n, "nonce": nonce})
 

@@ -61,6 +61,10 @@ _NAMES: Final = frozenset(name for name, _ in _HEADERS)
 Handler = Callable[[RestRequest], Awaitable[Response | None]]
 
 
+_LAST_LOGIN: float = 5.0
+"""Seconds that a login waits for the end of one of the same server whose page has gone."""
+
+
 class DashboardApi:
     """A `Mount` with an entrance of its own (`access`). `mode` is that of now, `max_body` in bytes."""
 
@@ -85,7 +89,7 @@ class DashboardApi:
         self._request = partial(RestRequest, max_body=max_body, limits=FrontLimits() if limits is None else limits)
         self._closing = Closing()
         self._feeds = OpenFeeds()
-        self._logins: set[str] = set()
+        self._logins: dict[str, anyio.Event] = {}
         self.pages = shell.routes(mode)
 
     def owns(self, path: str) -> bool:
@@ -258,16 +262,20 @@ class DashboardApi:
     async def _login(self, request: RestRequest) -> None:
         check_operator(request.caller, "A login is that of everybody.")
         server = (await request.shaped(LoginBody)).server
+        if (running := self._logins.get(server)) is not None:
+            with anyio.move_on_after(_LAST_LOGIN):  # its page was told to stop, and is not noticed to be gone yet
+                await running.wait()
         if server in self._logins:
             raise Problem(409, "login_running", f'Somebody is logging in to "{server}" already.')
         if len(self._logins) >= MOST_LOGINS:
             raise Problem(503, "busy", f"{MOST_LOGINS} logins are waiting already.", headers=((b"retry-after", b"5"),))
         login = self._curated.login(server)
-        self._logins.add(server)
+        ended = self._logins[server] = anyio.Event()
         try:
             await self._closing.connected(request, send_login(login, request.streamed()))
         finally:
-            self._logins.discard(server)
+            del self._logins[server]
+            ended.set()
 
     async def _waiting(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.fronts.dashboard import login
+from mcp_hub.fronts.dashboard import api, login
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import NARROW, Response, problem
 from tests.unit.upstreams.authorization import Authorization, browse
@@ -55,12 +55,17 @@ async def test_a_login_shows_its_page_then_its_outcome_and_the_server_gets_ready
     assert (await peer.get("/server?server=far"))["login"] is True
 
 
-async def test_a_page_that_leaves_ends_its_login_and_another_one_can_begin(peer: DashboardPeer) -> None:
+async def test_a_page_that_leaves_ends_its_login_and_another_one_can_begin(
+    peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     response, _ = await started(peer)
-    problem(await peer.post("/login", {"server": "far"}), 409, "login_running")
+    with monkeypatch.context() as patched:
+        patched.setattr(api, "_LAST_LOGIN", 0.01)
+        problem(await peer.post("/login", {"server": "far"}), 409, "login_running")
+    again = peer.page("POST", "/login", {"server": "far"})  # the other one is not noticed to have left yet
     response.leave()
-    await response.ended()
-    again, page = await started(peer)
+    await again.has(b'"page"')
+    page = news(again)[0]["url"]
     await browse(page, "")
     assert news(await again.ended())[-1]["type"] == "ended"
 

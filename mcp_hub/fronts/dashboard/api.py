@@ -263,7 +263,7 @@ class DashboardApi:
         check_operator(request.caller, "A login is that of everybody.")
         server = (await request.shaped(LoginBody)).server
         if (running := self._logins.get(server)) is not None:
-            with anyio.move_on_after(_LAST_LOGIN):  # its page was told to stop, and is not noticed to be gone yet
+            with anyio.move_on_after(_LAST_LOGIN):  # the hub notices late that a page has gone
                 await running.wait()
         if server in self._logins:
             raise Problem(409, "login_running", f'Somebody is logging in to "{server}" already.')

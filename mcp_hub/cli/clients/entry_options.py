@@ -100,6 +100,15 @@ def profile_of(entry: JsonObject) -> str | None:
     return _option(_after_serve(_words(entry)), "--profile")
 
 
+def other_linux(entry: JsonObject, distribution: str, user: str) -> str:
+    """The distribution or user of WSL that an entry names and that is not this one; empty if there is none."""
+    inside = words_in_wsl(_all_words(entry))
+    options = {} if inside is None else inside[0]
+    if options.get("--distribution", distribution).casefold() != distribution.casefold():
+        return f"in the WSL distribution {options['--distribution']}"
+    return f"for the Linux user {options['--user']}" if options.get("--user", user) != user else ""
+
+
 def has_variables(entry: JsonObject) -> bool:
     """Whether the entry sets variables for the hub that it starts."""
     return any(_inner(entry).get(key) for key in ("env", "envs", "environment"))
@@ -313,13 +322,9 @@ def _changed(
 
 def _check_linux(old: JsonObject, new: JsonObject) -> None:
     """Raises `EntryDiffers` for an entry on Windows that starts the hub of another Linux, or for another user."""
-    there, here = words_in_wsl(_all_words(old)), words_in_wsl(_all_words(new))
-    if there is None or here is None:
-        return
-    for option, about in (("--distribution", "in the WSL distribution"), ("--user", "for the Linux user")):
-        before, after = there[0].get(option), here[0].get(option)
-        if before is not None and before != after:
-            raise EntryDiffers(f"it starts the hub {about} {before}, and the new one would start it {about} {after}")
+    here = words_in_wsl(_all_words(new))
+    if here is not None and (there := other_linux(old, here[0].get("--distribution", ""), here[0].get("--user", ""))):
+        raise EntryDiffers(f"it starts the hub {there}, and the new one would start it in this Linux")
 
 
 def _merged(new: JsonObject, old: JsonObject, template: Mapping[str, object]) -> JsonObject:

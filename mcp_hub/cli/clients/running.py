@@ -22,6 +22,18 @@ def is_running(programs: Collection[str], system: System) -> bool:
     return any(name in programs for name in _names(system))
 
 
+def is_unclear(programs: Collection[str], system: System) -> bool:
+    """Whether one of these programs may run, as far as Windows says: not at all, or by a name in another case.
+
+    The name of a program may be that of another one there: `claude.exe` is Claude Desktop, and Claude Code.
+    """
+    if system != "windows":
+        return False
+    names = list(_names(system))
+    alike = {program.casefold() for program in programs}
+    return not names or any(name.casefold() in alike and name not in programs for name in names)
+
+
 def wait_for_end(is_there: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> bool:
     """Whether the application ended within ten minutes."""
     for _ in range(int(_PATIENCE / _STEP)):

@@ -179,7 +179,7 @@ def _program(words: list[str], drives: Drives) -> list[str]:
     is_path = "\\" in word or _DRIVE.fullmatch(word) is not None or drives.is_clients and "/" in word
     is_missing = is_bare and drives.is_clients and not drives.has_program(word)
     if is_path or word.lower().endswith(_SUFFIXES) or name in ("cmd", "powershell") or is_missing:
-        raise _program_of_windows(word)
+        raise _program_of_windows(word, name if name in _RUNNERS else "")
     return words
 
 
@@ -197,9 +197,11 @@ def _behind_cmd(words: Sequence[str]) -> list[str]:
     return inside
 
 
-def _program_of_windows(word: str) -> Unresolved:
+def _program_of_windows(word: str, runner: str = "") -> Unresolved:
+    """The reason why a server with this program stays; `runner`: the name of one that Linux has, too."""
     said = "is a program of Windows, and the hub starts programs of Linux. It stays with its client"
-    return Unresolved("windows_program", f"{word} {said}")
+    advice = f". To start it by that of Linux: mcp-hub add NAME -- {runner} …" if runner else ""
+    return Unresolved("windows_program", f"{word} {said}{advice}")
 
 
 def _of_wsl(entry: JsonObject, options: Mapping[str, str], words: list[str], drives: Drives) -> JsonObject:

@@ -224,6 +224,7 @@ def test_entry_on_windows_keeps_options_and_says_that_variables_do_not_cross(win
     cursor.write_text(json.dumps(data))
     done = windows.cli("install", "cursor-windows", code=1)
     assert "in the WSL distribution Debian" in done.output and json.loads(cursor.read_text()) == data
+    assert "starts the hub in the WSL distribution Debian" in windows.cli("doctor").output
 
 
 def test_named_file_of_a_project_gets_no_path_or_program_of_windows_unasked(windows: WindowsDrive) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.cli.clients import wsl
+from mcp_hub.cli.clients import running, wsl
 from mcp_hub.cli.clients.entries import Command
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.clients.wsl import Machine, WindowsSide, through_wsl, wsl_settings
@@ -220,3 +220,20 @@ def test_server_that_only_windows_can_start_stays_there(entry: dict[str, Any], c
     with pytest.raises(Unresolved) as refused:
         linux_server(entry, DRIVES, lambda key, said: None)
     assert refused.value.code == code
+
+
+@pytest.mark.processes
+def test_desktop_application_on_windows_is_seen_by_its_name(
+    windows: WindowsDrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = windows.folder / "bin/tasklist.exe"
+    monkeypatch.setenv("PATH", f"{windows.folder}/bin:/bin")
+    seen = []
+    for lines in ('"Claude.exe","1","Console"', '"claude.exe","1","Console"', '"J\\351.exe","1","Console"'):
+        program.write_text(f"#!/bin/sh\nprintf '{lines}\\r\\n'\n")
+        program.chmod(0o755)
+        seen.append([look(("Claude",), "windows") for look in (running.is_running, running.is_unclear)])
+    assert seen == [[True, False], [False, True], [False, False]]
+    program.unlink()
+    assert not running.is_running(("Claude",), "windows") and running.is_unclear(("Claude",), "windows")
+    assert not running.is_unclear(("Claude",), "linux")

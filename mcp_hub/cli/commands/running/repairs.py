@@ -17,10 +17,14 @@ import msgspec
 from mcp_hub.app.attached.isolation import StartFolders, names_client
 from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.cli.access.running import dead_records
-from mcp_hub.cli.clients.files.written import ImportedServers, WrittenEntry, lost_entries
+from mcp_hub.cli.clients.entry_options import other_linux
+from mcp_hub.cli.clients.files.replace import FileRefused
+from mcp_hub.cli.clients.files.written import ImportedServers, WrittenEntries, WrittenEntry, lost_entries
+from mcp_hub.cli.clients.find import hub_files
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.table import find_client
+from mcp_hub.cli.clients.plan import entry_in
+from mcp_hub.cli.clients.table import WINDOWS_CLIENTS, find_client
 from mcp_hub.cli.commands.clients.install import Options, install_into
 from mcp_hub.cli.imports.trials import why_not_tried, why_unsupported
 from mcp_hub.cli.servers_file.servers_file import EditRefused, PutKey, ServersFile
@@ -76,6 +80,7 @@ def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
     for entry in lost_entries(state_dir(env)):
         if (client := find_client(entry.client)) is not None:
             yield _lost_entry(entry, client, env)
+    yield from _in_other_linux(env)
 
 
 def _rights(loaded: Loaded | None, env: Mapping[str, str]) -> Iterator[Repair]:
@@ -176,6 +181,20 @@ def _lost_entry(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> 
     said = f"{client.title} has lost the hub: {entry.path} does not have its entry any more"
     apply = partial(_install, entry, client, env)
     return Repair("client_entry_lost", said, [f"+ {entry.path}: the entry of mcp-hub"], apply)
+
+
+def _in_other_linux(env: Mapping[str, str]) -> Iterator[Repair]:
+    """Entries on Windows that start the hub where this one is not, as after a distribution of WSL got another name."""
+    where = Where.here(env)
+    side, paths = where.windows, {entry.path for entry in WrittenEntries(state_dir(env)).all()}
+    if side is None:
+        return
+    for file in (file for client in WINDOWS_CLIENTS.values() for file in hub_files(client, where)):
+        with suppress(FileRefused):
+            found = entry_in(file) if os.path.realpath(file.path) in paths else None
+            if isinstance(found, dict) and (there := other_linux(found, side.distribution, side.user)):
+                said = f"{file.client.title} starts the hub {there}, and this is {side.place}"
+                yield by_hand("client_entry_differs", said)
 
 
 def _install(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> None:

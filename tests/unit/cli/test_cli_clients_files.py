@@ -1,6 +1,8 @@
 """Files of clients on the disk: links, modes, backups, the way back, and the changes of others."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,9 @@ from mcp_hub.cli.clients.files.replace import BACKUP, FileRefused
 from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry, lost_entries
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.stores.locks import lock_file, take
+
+
+SECONDS = 120
 
 
 def to(text: bytes | None) -> Callable[[bytes | None], bytes | None]:
@@ -261,3 +266,16 @@ def test_the_state_of_each_client_on_this_machine_is_found(tmp_path: Path) -> No
     assert found["cursor"].command == "mcp-hub install cursor --http"
     assert found["claude-desktop"].command == "mcp-hub install claude-desktop" and found["qwen"].command == ""
     assert found["cursor"].path == str(tmp_path / ".cursor/mcp.json")
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.proof)])
+def test_kill_at_any_step_loses_no_byte(tmp_path: Path, stride: int) -> None:
+    """SIGKILL at any step of a change or its undo: each file can be brought back."""
+    argv = [sys.executable, "-m", "tests.unit.cli.killed_acts", str(tmp_path), str(stride)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    installing, undoing = map(int, done.stdout.split())
+    assert installing > 50 and undoing > 20  # it was killed at many steps indeed

@@ -17,7 +17,6 @@ from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry, lost
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.stores.locks import lock_file, take
 
-
 SECONDS = 120
 
 

@@ -4,8 +4,9 @@ import os
 import sys
 
 from mcp_hub.attach.arguments import HubWanted
-from mcp_hub.attach.folder import Untrusted, hub_folder
-from mcp_hub.attach.join import Joined, NotJoined, join
+from mcp_hub.attach.folder import Untrusted, hub_folder, make_private, problem_of, successor_folder
+from mcp_hub.attach.join import Joined, NotJoined, OlderHub, join
+from mcp_hub.attach.locks import is_alive
 from mcp_hub.attach.machine import interpreter
 from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
@@ -28,16 +29,8 @@ def attach(
     Raises `SystemExit` if hubs die again and again, with `always` in place of a hub of the client's own.
     """
 
-    def joined(streams: str) -> Joined:
-        return join(folder, {**_said(asked), "streams": streams}, start)
-
-    def start(until: float) -> None:
-        from mcp_hub.attach.start import start_hub  # when no hub runs
-
-        start_hub(folder, asked.config, names, env, until)
-
     try:
-        folder = hub_folder(asked.config, names, env)
+        joined = _joining(asked, names, env)
         first = joined("")
     except (Untrusted, NotJoined, OSError) as problem:
         return str(problem)
@@ -56,6 +49,47 @@ def attach(
         warn(f"the connection to the client is lost: {problem.strerror}")
         raise SystemExit(_LOST) from None
     return None
+
+
+def _joining(asked: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]") -> "Callable[[str], Joined]":
+    """Joins the hub of this client with these streams, each time it is called, and starts one if need be.
+
+    Where an older hub is in use, all clients of this build have another one beside it. Raises `Untrusted`, `OSError`;
+    the function raises `NotJoined`.
+    """
+    folder = hub_folder(asked.config, names, env)
+    newer = successor_folder(folder, asked.config, names, env)
+
+    def starting(place: str) -> "Callable[[float], None]":
+        def start(until: float) -> None:
+            from mcp_hub.attach.start import start_hub  # when no hub runs
+
+            start_hub(place, asked.config, names, env, until)
+
+        return start
+
+    def joined(streams: str) -> Joined:
+        said = {**_said(asked), "streams": streams}
+        try:
+            if not _is_served(newer):
+                return join(folder, said, starting(folder))
+        except OlderHub:
+            pass
+        try:
+            make_private(newer)
+            return join(newer, said, starting(newer))
+        except (OSError, Untrusted) as problem:
+            raise NotJoined(str(problem)) from None
+
+    return joined
+
+
+def _is_served(folder: str) -> bool:
+    """Whether a hub lives in a folder, which may not exist."""
+    try:
+        return os.path.isdir(folder) and problem_of(folder) is None and is_alive(folder)
+    except OSError:
+        return False
 
 
 def _said(asked: HubWanted) -> dict[str, str]:

@@ -11,7 +11,7 @@ import stat
 import sys
 
 from mcp_hub.attach.arguments import state_folder
-from mcp_hub.attach.build import MAJOR
+from mcp_hub.attach.build import BUILD, MAJOR
 from mcp_hub.attach.environment import runtime_folder, scope_values
 
 TYPE_CHECKING = False
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SOCKET, HTTP_SOCKET, LOCK, START, RECORD, LOG = "hub.sock", "http.sock", "lock", "start", "hub.json", "hub.log"
 _VARIABLES = "variables"
+_RUNTIME = "XDG_RUNTIME_DIR"
 _LONGEST_VARIABLES = 1 << 16
 _LONGEST = 103
 """Bytes of a socket's path: macOS has 104 with the NUL behind it."""
@@ -56,6 +57,15 @@ def hub_folder(config: str, names: "Collection[str]", env: "Mapping[str, str]") 
     raise Untrusted("; ".join(problems))
 
 
+def successor_folder(folder: str, config: str, names: "Collection[str]", env: "Mapping[str, str]") -> str:
+    """The folder for hubs of this build, beside one in which an older hub is in use. It may not exist.
+
+    Raises `OSError`, `Untrusted`.
+    """
+    base = os.path.dirname(folder)
+    return os.path.join(base, scope_of(config, names, env, _key(os.path.join(base, _KEY)), BUILD))
+
+
 def base_folders(env: "Mapping[str, str]") -> list[str]:
     """The folders in which hubs may have theirs, the preferred one first; they may not exist."""
     return [base for base in _bases(env) if _fits(base)]
@@ -73,10 +83,13 @@ def _fits(base: str) -> bool:
     return len(os.fsencode(os.path.join(base, "x" * _SCOPE, HTTP_SOCKET))) <= _LONGEST
 
 
-def scope_of(config: str, names: "Collection[str]", env: "Mapping[str, str]", key: bytes) -> str:
-    """Tells hubs apart: 16 characters that reveal nothing of the values, which are nowhere else stored."""
+def scope_of(config: str, names: "Collection[str]", env: "Mapping[str, str]", key: bytes, build: str = "") -> str:
+    """Tells hubs apart: 16 characters that reveal nothing of the values, which are nowhere else stored.
+
+    `build` is that of the hubs where others of an older one are in use.
+    """
     values = scope_values(env, names)
-    parts = [str(MAJOR), str(os.geteuid()), config]
+    parts = [f"{MAJOR} {build}" if build else str(MAJOR), str(os.geteuid()), config]
     parts += [f"{name}={values[name]}" if name in values else name for name in sorted({*values, *names})]
     return _digest(parts, key)
 
@@ -106,17 +119,35 @@ def variables_of(folder: str, env: "Mapping[str, str]") -> dict[str, bool]:
     Among them are variables that are set here, not there, and that would give another scope.
     """
     try:
-        key = _key(os.path.join(os.path.dirname(folder), _KEY))
-        file = os.open(os.path.join(folder, _VARIABLES), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            text = os.read(file, _LONGEST_VARIABLES).decode()
-        finally:
-            os.close(file)
+        key, there = _key(os.path.join(os.path.dirname(folder), _KEY)), _read_variables(folder)
     except (OSError, Untrusted, ValueError):
         return {}
-    there = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     here = {name: _digest([value], key) for name, value in scope_values(env, there).items()}
     return {name: there.get(name) == here.get(name) for name in sorted({*there, *here})}
+
+
+def different_variables(folder: str, other: str) -> list[str]:
+    """The names of the variables because of which two hubs of one configuration are two; [] if no variable is.
+
+    Hubs whose folders are apart differ in where sockets are.
+    """
+    if os.path.dirname(folder) != os.path.dirname(other):
+        return [_RUNTIME]
+    try:
+        values, others = _read_variables(folder), _read_variables(other)
+    except (OSError, ValueError):
+        return []
+    return sorted(name for name in {*values, *others} if values.get(name) != others.get(name))
+
+
+def _read_variables(folder: str) -> dict[str, str]:
+    """The digests that `write_variables` wrote, by name. Raises `OSError`, `ValueError`."""
+    file = os.open(os.path.join(folder, _VARIABLES), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        text = os.read(file, _LONGEST_VARIABLES).decode()
+    finally:
+        os.close(file)
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def _key(path: str) -> bytes:

@@ -1,7 +1,8 @@
 """The first message of each side on a hub's socket: fields `name=value`, a NUL behind each and one more at the end.
 
 The shim says its build, the range of protocol versions, working directory and arguments; the hub answers with its
-`status`: `ok`, `retire` (it ends in favour of a newer build), `busy` (it is older and cannot), or `refused` with `why`.
+`status`: `ok`, `retire` (it ends in favour of a newer build), `busy` with `why` (it has too many clients, or, with its
+`build`, it is older and in use), or `refused` with `why`.
 After `ok` the shim hands over two pipes (`pipes`), on which both sides send lines: those of MCP, and from the hub to
 the shim *control lines*, which begin with `#` and stay between them: `#stream ID STREAM` (the request `ID` runs as this
 durable stream) and `#stopping`.

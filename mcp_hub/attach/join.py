@@ -25,6 +25,10 @@ class NotJoined(Exception):
     """There is no hub to join; the text says why."""
 
 
+class OlderHub(NotJoined):
+    """A hub of an older build is in use, and so does not end for this one."""
+
+
 class Joined:
     """The pipes to a hub that takes this client; `fields` are those of its hello."""
 
@@ -99,7 +103,9 @@ def _handed(connection: "_socket.socket") -> "HubPipes | None":
 
 
 def _retires(fields: "Mapping[str, str]") -> bool:
-    """Whether the hub ends for a newer one. Raises `NotJoined` if it does not, but refuses us."""
+    """Whether the hub ends for a newer one. Raises `NotJoined` if it does not, but refuses us; `OlderHub`."""
+    if fields.get("status") == "busy" and "build" in fields:
+        raise OlderHub(fields.get("why"))
     if fields.get("status") != "retire":
         raise NotJoined(fields.get("why") or "the background hub refused this client")
     return True

@@ -48,6 +48,38 @@ class SeenClient(msgspec.Struct):
         return None if presence == "by request" else presence == "connected"
 
 
+class PresentClient(msgspec.Struct, frozen=True):
+    """A client that is connected to a background hub now, for `mcp-hub status`; `since` in Unix seconds.
+
+    `name` and `version` are those that it gives itself, and with `era` empty before its first request. `kind` is that
+    of its `--client`, `build` that of its program. `calls` are those that have ended; modern clients that are alike are
+    counted together.
+    """
+
+    pid: int
+    build: str
+    since: float
+    kind: str = ""
+    name: str = ""
+    version: str = ""
+    era: str = ""
+    calls: int = 0
+
+
+class HubUse(msgspec.Struct, frozen=True):
+    """How a background hub is used: its `clients` (the first of so `many`), running `calls` and HTTP `connections`.
+
+    `idle` is after how many seconds without them it ends, `left` how many of these are left, None while it is in use.
+    """
+
+    clients: list[PresentClient]
+    many: int
+    calls: int
+    connections: int
+    idle: float
+    left: float | None = None
+
+
 class ClientsSeen:
     """Finds the kind of a session's client by `kind_of`, and remembers that it came at the time `now`.
 
@@ -109,6 +141,11 @@ class ClientsSeen:
         """The name of the client of a session; empty if it is not known."""
         client = self.by_session.get(session)
         return _unnamed(session) if client is None else client.name
+
+    def of(self, caller: Caller) -> SeenClient | None:
+        """The client that came as this caller, or the last one that is alike; None if it has not asked for anything."""
+        alike = [client for client in self._clients.values() if client.caller == caller]
+        return next((client for client in alike if client.caller is caller), alike[-1] if alike else None)
 
     def newest(self) -> list[SeenClient]:
         """Those that came last first."""

@@ -1,5 +1,6 @@
 """Clients and hubs of different builds: copies of the package with another version in it."""
 
+import json
 import re
 import shutil
 from contextlib import AsyncExitStack
@@ -44,9 +45,12 @@ async def _meet(trial: Trial, place: Place, first: str, second: str, *, is_busy:
             await one.close()
         two = await stack.enter_async_context(place.joined("--attach", "auto", code=build(trial.folder, second)))
         if second > first and is_busy:
-            expect(two.pid in place.owners("a"), f"{case}: no hub of its own", place.owners("a"))
-            expect(first in two.stderr and second in two.stderr, f"{case}: not told why", two.stderr)
-            expect(place.hubs() == {old}, f"{case}: the busy hub was replaced", place.hubs())
+            newer = place.hubs() - {old}
+            expect(old in place.hubs(), f"{case}: the busy hub was replaced", place.hubs())
+            expect(len(newer) == 1 and two.pid not in place.owners("a"), f"{case}: no hub beside it", place.hubs())
+            await stack.enter_async_context(place.joined("--attach", "auto", code=build(trial.folder, second)))
+            expect(place.hubs() == {old, *newer}, f"{case}: newer clients do not share one hub", place.hubs())
+            await _is_named(place, one.pid, old, case)
         elif second > first:
             await place.gone([old])
             expect(place.record()["build"].startswith(second), f"{case}: not replaced", place.record())
@@ -56,6 +60,13 @@ async def _meet(trial: Trial, place: Place, first: str, second: str, *, is_busy:
         if call is not None:
             expect("result" in await ended_once(one, call), f"{case}: the call was lost")
         await echoed(two, case)
+
+
+async def _is_named(place: Place, client: int, hub: int, case: str) -> None:
+    """`status` names the client that keeps the older hub."""
+    shown = json.loads((await place.command("status", "--json")).stdout)
+    kept_by = [own["process"] for found in shown["hubs"] if found["pid"] == hub for own in found["clients"]]
+    expect(kept_by == [client], f"{case}: status does not name the client that keeps the older hub", shown)
 
 
 async def alternate(trial: Trial) -> None:

@@ -59,6 +59,9 @@ async def test_status_names_hub_and_clients(place: Place, client: StdioClient) -
     done = await place.command("status", "--json")
     (hub,) = [hub for hub in json.loads(done.stdout)["hubs"] if hub["pid"] == place.hub()]
     assert hub["version"] and hub["transport"]
+    (own,) = [each for each in hub["clients"] if each["process"] == client.pid]
+    assert (own["kind"], own["era"], own["build"]) == ("mcp-hub", "handshake", hub["version"]) and own["calls"] >= 1
+    assert hub["ends"]["left"] is None and hub["ends"]["idle"] > 0
 
 
 async def test_restart_restarts_one_server_of_the_attached_hub(place: Place, client: StdioClient) -> None:

@@ -10,16 +10,20 @@ from typing import IO, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from mcp_hub.app.attached.greeting import Hello
 from mcp_hub.attach import hello
 from mcp_hub.attach.build import BUILD
+from mcp_hub.clock import wall_time
 from mcp_hub.fronts.bonds import AttachedBond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.stdio import StdioFront
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
+from mcp_hub.sessions.clients_seen import ClientsSeen, PresentClient, SeenClient
 
 log = get_logger(__name__)
 
@@ -27,6 +31,10 @@ _GREETING: Final = 5.0
 """Seconds in which a client has to say hello, and then to hand over its pipes."""
 _FAREWELL: Final = 2.0
 """Seconds after the end of a client in which what it has written is read."""
+_MOST_PRESENT: Final = 40
+"""Clients that are listed: with their texts, fewer bytes than a message has (`attach.hello`)."""
+_SHOWN: Final = 40
+"""Characters of a text of a client."""
 _T = TypeVar("_T")
 
 
@@ -39,10 +47,14 @@ class AttachedClients:
         self._binding = binding
         self._line_limit = line_limit
         self._drain = drain
-        self._fronts: set[StdioFront] = set()
+        self._fronts: dict[StdioFront, tuple[Hello, float]] = {}
 
     def __len__(self) -> int:
         return len(self._fronts)
+
+    def present(self, seen: ClientsSeen) -> list[PresentClient]:
+        """The first `_MOST_PRESENT` of them, as `seen` knows them; texts are masked and cut."""
+        return [_present(said, since, seen.of(said.caller)) for said, since in [*self._fronts.values()][:_MOST_PRESENT]]
 
     async def serve(self, connection: socket.socket, said: Hello) -> None:
         """Serves a client that was welcomed, until it has gone.
@@ -55,7 +67,7 @@ class AttachedClients:
         if said.build != BUILD:  # for people who wonder why a client and its hub differ
             binding = binding.introduced(f"{BUILD} (client {said.build})")
         front = StdioFront(self._hub, binding, said.caller, self._drain, bond, new_session_id())
-        self._fronts.add(front)
+        self._fronts[front] = said, wall_time()
         log.info("client_attached", client=said.caller.client, pid=said.pid, build=said.build, clients=len(self))
         try:
             async with anyio.create_task_group() as tasks:
@@ -63,13 +75,21 @@ class AttachedClients:
                 await front.serve(read, write, self._line_limit)
                 tasks.cancel_scope.cancel()
         finally:
-            self._fronts.discard(front)
+            del self._fronts[front]
             front.close()
 
     def close(self) -> None:
         """Ends all connections, once what has ended is delivered: clients come back when they need a hub."""
         for front in list(self._fronts):
             front.close(hello.STOPPING)
+
+
+def _present(said: Hello, since: float, seen: SeenClient | None) -> PresentClient:
+    known = PresentClient(said.pid, hide_head(said.build, _SHOWN), since, hide_head(said.caller.client or "", _SHOWN))
+    if seen is None:
+        return known
+    name, version = hide_head(seen.name, _SHOWN), hide_head(seen.version, _SHOWN)
+    return replace(known, name=name, version=version, era=seen.era.value, calls=seen.calls)
 
 
 async def greeted(connection: socket.socket) -> tuple[dict[str, str], bytes]:

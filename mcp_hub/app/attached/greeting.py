@@ -49,7 +49,10 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idle: bool) -> dict[str, str]:
-    """The fields of the hub's answer; `status` is `ok`, `retire`, `busy` or `refused`. `clients` are connected now."""
+    """The fields of the hub's answer; `status` is `ok`, `retire`, `busy` or `refused`. `clients` are connected now.
+
+    A hub that is busy and older than the client says its `build`: newer clients then have a hub of their own together.
+    """
     oldest, newest = hello.protocol
     is_apart = newest < OLDEST or oldest > NEWEST
     if is_newer(hello.build, build) and not hello.is_final:
@@ -57,7 +60,7 @@ def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idl
             return {"status": "retire"}
         said = f"clients still use the background hub of version {build}, which is older than this program "
         said += f"({hello.build}). Restart these clients, or run mcp-hub stop"
-        return {"status": "busy", "why": said}
+        return {"status": "busy", "why": said, "build": build}
     if clients >= MOST_CLIENTS:
         return {"status": "busy", "why": f"the background hub has {clients} clients already"}
     if is_apart:

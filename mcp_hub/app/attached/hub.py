@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import anyio
+import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.app.attached.claim import described
@@ -21,6 +22,7 @@ from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
 from mcp_hub.attach.hello import encoded
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
+from mcp_hub.sessions.clients_seen import HubUse
 from mcp_hub.stores.instances import new_instance_id
 
 log = get_logger(__name__)
@@ -144,6 +146,8 @@ class AttachedHub:
         reply = {"status": "ok"}
         if asked == "dashboard":
             reply |= await self._http.dashboard()
+        elif asked == "use":
+            reply["use"] = msgspec.json.encode(self._use()).decode()
         elif asked != "stop":
             reply = {"status": "refused", "why": f"unknown request {hide_head(asked, 50)!r}"}
         await _send(connection, encoded(reply))
@@ -151,6 +155,13 @@ class AttachedHub:
         if asked == "stop":
             log.info("hub_stopping", by="command")
             self._ended.set()
+
+    def _use(self) -> HubUse:
+        """How the hub is used now, and when it ends."""
+        app, clients, idle = self._app, self._clients, self._idle
+        left = max(idle - (anyio.current_time() - self._used), 0.0) if self.is_idle else None
+        calls, connections = len(app.registry.under_way), self._http.connections
+        return HubUse(clients.present(app.seen.clients), len(clients), calls, connections, idle, left)
 
     async def _look_after(self, sockets: list[PrivateSocket]) -> None:
         while True:

@@ -5,7 +5,9 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from mcp_hub.attach.arguments import VARIABLE
 from mcp_hub.cli.access.running import HubRecord, running_hubs
@@ -14,6 +16,9 @@ from mcp_hub.cli.setup import EXIT_UNAVAILABLE, fail, load_config
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import find_config
 from mcp_hub.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mcp_hub.sessions.clients_seen import HubUse
 
 _PATIENCE: Final = 10.0
 """Seconds for background hubs to end."""
@@ -29,6 +34,17 @@ def asked(folder: str, wants: str) -> dict[str, str]:
         return request(folder, wants)
     except NotJoined as problem:
         fail("hub_not_answering", f"The background hub in {folder} does not answer: {problem}.", EXIT_UNAVAILABLE)
+
+
+def use_of(folder: str) -> "HubUse | None":
+    """How the background hub in that folder is used; None if it does not say: it does not answer, or is too old."""
+    from mcp_hub.attach.join import NotJoined, request  # not on Windows
+    from mcp_hub.sessions.clients_seen import HubUse
+
+    try:
+        return msgspec.json.decode(request(folder, "use", _SHORTEST).get("use", ""), type=HubUse)
+    except (NotJoined, msgspec.DecodeError):
+        return None
 
 
 def dashboard_of(hub: HubRecord) -> tuple[str, str]:

@@ -14,8 +14,10 @@ from mcp_hub.attach.folder import (
     Untrusted,
     check_peer,
     check_socket,
+    different_variables,
     hub_folder,
     scope_of,
+    successor_folder,
     variables_of,
     write_variables,
 )
@@ -88,6 +90,19 @@ def test_status_names_the_variables_of_a_scope_and_those_with_another_value(env:
     report = HubReport("/a", [HubRecord("", 1, folder=found)], variables={found: variables_of(found, here)})
     lines = "\n".join(text for text, _ in report_lines(report, 0))
     assert "another hub: other values of PIP_INDEX_URL, TOKEN, UV_INDEX" in lines
+
+
+def test_hubs_of_one_configuration_are_apart_by_names_of_variables_never_by_values(env: dict[str, str]) -> None:
+    envs = [env, {**env, "TOKEN": "secret-b", "PIP_INDEX_URL": "i"}, {**env, "HOME": "/home/bob"}]
+    found = [hub_folder("/a", ["TOKEN"], each) for each in envs]
+    for folder, each in zip(found, envs, strict=True):
+        write_variables(folder, ["TOKEN"], each)
+    assert different_variables(found[0], found[1]) == ["PIP_INDEX_URL", "TOKEN"]
+    assert different_variables(found[0], found[2]) == ["HOME"] and different_variables(found[0], found[0]) == []
+    assert different_variables(found[0], "/elsewhere/0123") == ["XDG_RUNTIME_DIR"]
+    newer = successor_folder(found[0], "/a", ["TOKEN"], env)
+    assert os.path.dirname(newer) == os.path.dirname(found[0]) and newer not in found and not os.path.exists(newer)
+    assert different_variables(found[0], newer) == []
 
 
 def test_values_cannot_be_shifted_between_names(env: dict[str, str]) -> None:

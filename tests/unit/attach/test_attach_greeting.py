@@ -31,11 +31,12 @@ def test_the_answer_follows_from_builds_and_wishes(hub: str, is_idle: bool, more
     reply = answer(Hello.of({**FIELDS, **more}), hub, SETTINGS, clients=1, is_idle=is_idle)
     assert reply["status"] == status
     assert ("why" in reply) == (status in ("busy", "refused"))
+    assert reply.get("build") == (hub if status in ("busy", "ok") else None), "a busy hub that is older says so"
 
 
 def test_a_hub_takes_a_bounded_number_of_clients() -> None:
-    statuses = [answer(Hello.of(FIELDS), "1.0", SETTINGS, clients=n, is_idle=False)["status"] for n in (255, 256)]
-    assert statuses == ["ok", "busy"]
+    replies = [answer(Hello.of(FIELDS), "1.0", SETTINGS, clients=n, is_idle=False) for n in (255, 256)]
+    assert [reply["status"] for reply in replies] == ["ok", "busy"] and "build" not in replies[1]
 
 
 def test_a_hello_names_the_streams_of_open_requests() -> None:

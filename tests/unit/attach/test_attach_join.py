@@ -3,6 +3,7 @@
 import fcntl
 import os
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.attach import hello
-from mcp_hub.attach.folder import LOCK, SOCKET
-from mcp_hub.attach.join import NotJoined, _started, join, request
+from mcp_hub.attach.arguments import HubWanted
+from mcp_hub.attach.client import _joining as joining
+from mcp_hub.attach.folder import LOCK, SOCKET, hub_folder, successor_folder
+from mcp_hub.attach.join import NotJoined, OlderHub, _started, join, request
 
 SAID = {"cwd": "/"}
 
@@ -53,7 +56,8 @@ class FakeHub:
                 continue
             if status == "leaves":  # takes the client, and ends before it has got the pipes
                 connection.shutdown(socket.SHUT_RD)
-            connection.sendall(hello.encoded({"status": "ok" if status == "leaves" else status}))
+            more = {"build": "0.0.1", "why": "older"} if status == "busy" else {}
+            connection.sendall(hello.encoded({"status": "ok" if status == "leaves" else status, **more}))
             if status in ("retire", "leaves"):
                 self.end()
                 return
@@ -162,7 +166,7 @@ def test_a_hub_that_ends_before_it_has_the_pipes_is_followed_by_another(tmp_path
 
 def test_a_busy_older_hub_stays(tmp_path: Path, started: list[FakeHub]) -> None:
     started.append(FakeHub(tmp_path, "busy"))
-    with pytest.raises(NotJoined, match="refused"):
+    with pytest.raises(OlderHub, match="older"):
         join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
     assert len(started) == 1
 
@@ -180,3 +184,30 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
 def test_a_request_to_nobody_fails(tmp_path: Path) -> None:
     with pytest.raises(NotJoined, match="nobody listens"):
         request(str(tmp_path), "stop")
+
+
+def test_clients_of_a_newer_build_share_one_hub_beside_an_older_one_that_is_in_use(
+    started: list[FakeHub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as state:
+        env = {"XDG_RUNTIME_DIR": "", "MCP_HUB_STATE_DIR": state, "HOME": "/home/ann"}
+
+        def start(folder: str, *about: object) -> None:
+            started.append(FakeHub(Path(folder), "ok"))
+
+        monkeypatch.setattr("mcp_hub.attach.start.start_hub", start)
+        folder = hub_folder("/a.yaml", [], env)
+        joined = joining(HubWanted([], "/a.yaml", None, None, None), [], env)
+        older = FakeHub(Path(folder), "busy")
+        try:
+            for _ in range(2):
+                joined("").pipes.close()
+            (newer,) = started
+            assert str(newer.folder) == successor_folder(folder, "/a.yaml", [], env) and len(older.hellos) == 1
+        finally:
+            older.end()
+        joined("").pipes.close()
+        assert started == [newer] and len(newer.hellos) == 3, "it is used as long as it lives"
+        newer.end()
+        joined("").pipes.close()
+        assert [hub.folder for hub in started] == [newer.folder, Path(folder)]

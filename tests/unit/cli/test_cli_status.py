@@ -12,6 +12,7 @@ from mcp_hub.cli import main
 from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
 from mcp_hub.cli.commands.running.status import HubReport, report_data, report_lines
 from mcp_hub.protocol.rest.servers import SandboxInfo, ServerInfo
+from mcp_hub.sessions.clients_seen import HubUse, PresentClient
 
 
 @pytest.fixture
@@ -77,3 +78,61 @@ def test_servers_are_counted_by_state_and_those_given_up_are_named() -> None:
 def test_a_hub_that_does_not_answer_runs_all_the_same() -> None:
     report = HubReport("/x.yaml", [HubRecord("http://h/mcp", 7)], problem="wrong token [unauthorized]")
     assert ("servers: unknown: wrong token [unauthorized]", "yellow") in report_lines(report, 0.0)
+
+
+CURSOR = PresentClient(41, "0.0.9", 940.0, "cursor", "Cur\x1bsor", "1.2", "handshake", 12)
+
+
+@pytest.mark.parametrize(
+    ("version", "use", "lines"),
+    [
+        (__version__, None, ["  clients: unknown: this hub does not say"]),
+        (
+            __version__,
+            HubUse([], 0, 0, 0, 600.0, 540.0),
+            ["  clients: none", "  ends:    in 9 min, unless a client comes"],
+        ),
+        (
+            __version__,
+            HubUse([CURSOR, PresentClient(7, "0.1.0", 999.0)], 9, 1, 0, 600.0),
+            [
+                "  clients: Cur\\x1bsor 1.2 (cursor), handshake, process 41, for 1 min, 12 calls",
+                "           a client that has not said its name, process 7, for 1 s, 0 calls",
+                "           7 more",
+                "  ends:    10 min after the last client and call; 9 clients and 1 running call now",
+            ],
+        ),
+        (
+            "0.0.9",
+            HubUse([CURSOR], 1, 0, 0, 600.0),
+            [
+                "  clients: Cur\\x1bsor 1.2 (cursor), handshake, process 41, for 1 min, 12 calls",
+                "  older:   kept by Cur\\x1bsor 1.2 (cursor), handshake, process 41. Restart it, or run mcp-hub stop; "
+                f"until then clients of version {__version__} share another hub",
+                "  ends:    10 min after the last client and call; 1 client now",
+            ],
+        ),
+    ],
+)
+def test_a_background_hub_names_its_clients_and_its_end(version: str, use: HubUse | None, lines: list[str]) -> None:
+    hub = HubRecord("", 1, 900.0, version, folder="/run/mcp-hub/0123", place="/x.yaml")
+    report = HubReport("/x.yaml", [hub], uses={hub.folder: use})
+    shown = [text for text, _ in report_lines(report, 1000.0)]
+    assert shown[2 : 2 + len(lines)] == lines and shown[2 + len(lines)].startswith("config:")
+    (data,) = report_data(report, 1000.0)["hubs"]
+    assert (data["clients"], data["ends"]) == (None, None) if use is None else len(data["clients"]) == len(use.clients)
+
+
+@pytest.mark.parametrize(
+    ("names", "version", "why"),
+    [
+        (["TOKEN"], __version__, "other values of TOKEN"),
+        ([], "0.0.9", f"its version is 0.0.9, and that one's {__version__}"),
+        ([], __version__, "one was started while a hub of an older version was in use"),
+    ],
+)
+def test_two_hubs_of_one_configuration_say_why_they_are_two(names: list[str], version: str, why: str) -> None:
+    hubs = [HubRecord("", 7, folder="/run/a", place="/x.yaml", version=__version__),
+            HubRecord("", 8, folder="/run/b", place="/x.yaml", version=version)]  # fmt: skip
+    shown = [text for text, _ in report_lines(HubReport("/x.yaml", hubs, apart={"/run/b": names}), 0.0)]
+    assert [line for line in shown if "apart" in line] == [f"  apart:   from process 7: {why}"]

@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from mcp_hub import __version__
-from mcp_hub.attach.folder import variables_of
+from mcp_hub.attach.build import is_newer
+from mcp_hub.attach.folder import different_variables, variables_of
 from mcp_hub.attach.serve import why_alone
-from mcp_hub.cli.access.background import end_hub, hubs_of
+from mcp_hub.cli.access.background import end_hub, hubs_of, use_of
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord
 from mcp_hub.cli.commands.running.paths import HubPath, path_lines, shown_paths
@@ -26,6 +27,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import ConfigError, RpcError
 from mcp_hub.masking import hide, visible
 from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.sessions.clients_seen import HubUse, PresentClient
 from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
@@ -37,8 +39,9 @@ _GIVEN_UP = ("failed", "incompatible")
 class HubReport(msgspec.Struct, frozen=True):
     """The hubs of the configuration at `place`, and the servers of the one that commands ask, or why not.
 
-    `variables`: by folder of a background hub, as `attach.folder.variables_of`. `alone`: why clients of this shell do
-    not share a hub.
+    By folder of a background hub: `variables` as `attach.folder.variables_of`, `uses`, None if it does not say, and
+    `apart`, the variables in which it differs from the youngest one. `alone`: why clients of this shell do not share a
+    hub.
     """
 
     place: str
@@ -48,6 +51,8 @@ class HubReport(msgspec.Struct, frozen=True):
     variables: Mapping[str, Mapping[str, bool]] = {}
     paths: Sequence[HubPath] = ()
     alone: str = ""
+    uses: Mapping[str, HubUse | None] = {}
+    apart: Mapping[str, Sequence[str]] = {}
 
 
 @click.command()
@@ -67,11 +72,24 @@ def status(as_json: bool, config: str | None) -> None:
         fail_with(error)
     scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}
     tables.print_warnings(project_warnings(None))
-    report = HubReport(place, hubs, variables=scopes, paths=paths, alone=why_alone(place, os.environ))
+    uses = {folder: use_of(folder) for folder in scopes}
+    report = HubReport(
+        place, hubs, variables=scopes, paths=paths, alone=why_alone(place, os.environ), uses=uses, apart=_apart(hubs)
+    )
     if place and os.path.isfile(place) and any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
         run_with_client(reach, lambda client: _ask(client, report, as_json), operates=True)
     raise SystemExit(_print(report, as_json))
+
+
+def _apart(hubs: Sequence[HubRecord]) -> dict[str, list[str]]:
+    """The variables in which each background hub differs from the youngest one of its configuration, by its folder."""
+    first: dict[str, str] = {}
+    return {
+        hub.folder: different_variables(hub.folder, youngest)
+        for hub in hubs
+        if hub.folder and (youngest := first.setdefault(hub.place, hub.folder)) != hub.folder
+    }
 
 
 async def _ask(client: "HubClient", report: HubReport, as_json: bool) -> int:
@@ -104,6 +122,9 @@ def report_data(found: HubReport, now: float) -> JsonObject:
             "folder": hub.folder or None,
             "config": hub.place or found.place or None,
             "variables": found.variables.get(hub.folder),
+            "clients": _clients_data(found.uses.get(hub.folder)),
+            "ends": _ends_data(found.uses.get(hub.folder)),
+            "apart": found.apart.get(hub.folder),
             "alone": hide(hub.alone) or None,
         }
         for hub in found.hubs
@@ -116,6 +137,93 @@ def report_data(found: HubReport, now: float) -> JsonObject:
     problem = hide(found.problem) or None
     return {"running": bool(hubs), "config": found.place or None, "hubs": hubs, "servers": states, "problem": problem,
             "alone": found.alone or None, "paths": {one.name: str(one.path) for one in found.paths}}  # fmt: skip
+
+
+def _clients_data(use: HubUse | None) -> list[JsonObject] | None:
+    if use is None:
+        return None
+    return [
+        {
+            "name": hide(client.name) or None,
+            "version": hide(client.version) or None,
+            "kind": client.kind or None,
+            "era": client.era or None,
+            "process": client.pid,
+            "build": client.build,
+            "since": datetime.fromtimestamp(client.since, UTC).isoformat(timespec="seconds"),
+            "calls": client.calls,
+        }
+        for client in use.clients
+    ]
+
+
+def _ends_data(use: HubUse | None) -> JsonObject | None:
+    if use is None:
+        return None
+    return {"idle": use.idle, "left": use.left, "calls": use.calls, "connections": use.connections}
+
+
+def _client(client: PresentClient) -> str:
+    """A client in words, without the time: `Cursor 1.2 (cursor), handshake, process 41`."""
+    name = " ".join(filter(None, (client.name, client.version))) or "a client that has not said its name"
+    kind = f" ({client.kind})" if client.kind else ""
+    return f"{name}{kind}{f', {client.era}' if client.era else ''}, process {client.pid}"
+
+
+def _use(hub: HubRecord, found: HubReport, now: float) -> list[tuple[str, str]]:
+    """The clients of a background hub, those that keep an older one, and when it ends."""
+    if hub.folder not in found.uses:
+        return []
+    use = found.uses[hub.folder]
+    if use is None:
+        return [("  clients: unknown: this hub does not say", "yellow")]
+    rows = [
+        (f"{_client(own)}, for {tables.age(own.since, now)}, {tables.plural(own.calls, 'call')}", "")
+        for own in use.clients
+    ]
+    if more := use.many - len(use.clients):
+        rows.append((f"{more} more", ""))
+    heads = ["  clients: ", *["           "] * len(rows)]
+    lines = [(f"{head}{text}", style) for head, (text, style) in zip(heads, rows or [("none", "")], strict=False)]
+    if is_newer(__version__, hub.version) and use.left is None:
+        keep = ", ".join(map(_client, use.clients)) or tables.plural(use.calls, "running call")
+        advice = (
+            f"Restart {'it' if use.many < 2 else 'them'}, or run mcp-hub stop" if use.many else "It ends after that"
+        )
+        until = f"until then clients of version {__version__} share another hub"
+        lines.append((f"  older:   kept by {keep}. {advice}; {until}", "yellow"))
+    return [*lines, (f"  ends:    {_end(use)}", "")]
+
+
+def _end(use: HubUse) -> str:
+    """When the hub ends, from now."""
+    if use.left is not None:
+        return f"in {_span(use.left)}, unless a client comes"
+    parts = [
+        tables.plural(number, noun) for number, noun in ((use.many, "client"), (use.calls, "running call")) if number
+    ]
+    if use.connections and not parts:
+        parts.append(tables.plural(use.connections, "connection"))
+    return f"{_span(use.idle)} after the last client and call; {' and '.join(parts) or 'a client'} now"
+
+
+def _span(seconds: float) -> str:
+    return tables.age(0.0, seconds)
+
+
+def _differs(hub: HubRecord, found: HubReport) -> list[tuple[str, str]]:
+    """Why this is another hub than the youngest one of its configuration."""
+    names = found.apart.get(hub.folder)
+    if names is None:
+        return []
+    youngest = next(own for own in found.hubs if own.folder and own.place == hub.place)
+    if names:
+        why = f"other values of {', '.join(names)}"
+    elif hub.version != youngest.version:
+        why = f"its version is {hub.version}, and that one's {youngest.version}"
+    else:
+        why = "one was started while a hub of an older version was in use"
+    return [(f"  apart:   from process {youngest.pid}: {why}", "yellow")]
 
 
 def _other(hub: HubRecord) -> str:
@@ -146,6 +254,8 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
             (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other(hub)}", ""),
             *([(f"  alone:   {hub.alone}", "")] if hub.alone else []),
             *_variables(found.variables.get(hub.folder, {})),
+            *_differs(hub, found),
+            *_use(hub, found, now),
         ]
         if not found.place:
             advice = ". End it with: mcp-hub stop" if hub.folder else ""

@@ -50,7 +50,12 @@ async def _streams(access: "StreamAccess", limit: int, as_json: bool, reach: Rea
         tables.print_json({"streams": found.streams, "unstored": found.unstored, "waiting": found.waiting})
         return 0
     if found.streams:
-        tables.print_table(stream_table(found.streams, wall_time(), tables.console().width))
+        now, width = wall_time(), tables.console().width
+        tables.print_table(stream_table(found.streams, now, width))
+        if width < _NARROW:
+            tables.print_lines(
+                [(visible(f"{row.stream} {text}"), "") for row in found.streams if (text := waiting_text(row, now))]
+            )
     if text := rest_text(found, 0 if reach.url is not None else _hubs_of_one_client(reach.config)):
         put(visible(text))
     return 0

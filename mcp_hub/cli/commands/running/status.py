@@ -263,23 +263,31 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
             lines.append((f"  config:  {hub.place}{gone}", ""))
     if found.place:
         lines.append((f"config:  {found.place}", ""))
+    lines += _servers(found)
+    return [*((visible(hide(text)), style) for text, style in lines), *_alone(found), *_paths(found)]
+
+
+def _servers(found: HubReport) -> list[tuple[str, str]]:
+    """The servers of the hub that was asked: how many there are in each state, and those with a problem."""
     if found.problem:
-        lines.append((f"servers: unknown: {found.problem}", "yellow"))
-    elif found.servers:
-        counted = Counter(own.state for own in found.servers)
-        lines.append((f"servers: {', '.join(f'{number} {state}' for state, number in counted.items())}", ""))
-        lines += [
+        return [(f"servers: unknown: {found.problem}", "yellow")]
+    if not found.servers:
+        return []
+    counted = Counter(own.state for own in found.servers)
+    return [
+        (f"servers: {', '.join(f'{number} {state}' for state, number in counted.items())}", ""),
+        *(
             (f"  {own.server}: {own.state} [{own.code}]. Run mcp-hub doctor {quote(own.server)}", "red")
             for own in found.servers
             if own.state in _GIVEN_UP
-        ]
-        lines += [
+        ),
+        *(
             (f"  {own.server}: its sandbox refused {tables.plural(refused, 'attempt')}. "
              f"Run mcp-hub sandbox {quote(own.server)}", "yellow")
             for own in found.servers
             if own.sandbox and (refused := own.sandbox.refused)
-        ]  # fmt: skip
-    return [*((visible(hide(text)), style) for text, style in lines), *_alone(found), *_paths(found)]
+        ),
+    ]  # fmt: skip
 
 
 def _alone(found: HubReport) -> list[tuple[str, str]]:

@@ -16,12 +16,12 @@ const COLUMNS = [
   { key: 'server', title: 'Server', width: 'minmax(70px, .7fr)', cell: (call) => plain(serverOf(call)) },
   { key: 'client', title: 'Client', width: 'minmax(70px, .8fr)', cell: (call) => html`<span title=${plain(call.principal)}>${plain(call.client || '–')}</span>` },
   { key: 'took', title: 'Took', width: '86px', right: true, cell: (call) => html`<${Took} call=${call} />` },
-  { key: 'message', title: 'Message', width: 'minmax(0, 1.8fr)', card: 'whole', cell: (call) => call.total && !call.took && !call.waits_for
+  { key: 'message', title: 'Message', width: 'minmax(0, 2.6fr)', card: 'whole', cell: (call) => call.total && !call.took && !call.waits_for
     ? html`<div class="head"><${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} /><span class="dim cut">${plain(call.message ?? '')}</span></div>`
     : html`<${Said} call=${call} />` },
 ];
 
-const Said = ({ call }) => html`<span class="dim">${plain(saying(call, hubNow()))}</span>`;
+const Said = ({ call }) => { const said = plain(saying(call, hubNow())); return html`<span class="dim" title=${said}>${said}</span>`; };
 const Took = ({ call }) => html`<span>${duration(call.took || Math.max(hubNow() - call.at, 0))}</span>`;
 
 function names(calls, of) {

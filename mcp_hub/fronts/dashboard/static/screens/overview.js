@@ -69,7 +69,7 @@ const COLUMNS = [
 
 function Live({ call }) {
   return html`<li><a class="what cut" href=${link('stream', call.id)}>${plain(call.name)}</a><${CallBadge} status=${call.status} />
-    ${call.questions ? null : html`<${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} />`}
+    ${call.questions || call.waits_for ? null : html`<${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} />`}
     <span class="num dim small">${call.total ? `${Math.round((100 * call.progress) / call.total)} %` : ''} ${duration(Math.max(hubNow() - call.at, 0))}</span>
     ${call.message || call.waits_for ? html`<span class="dim small cut" style=${{ flexBasis: '100%' }}>${plain(saying(call, hubNow()))}</span>` : null}</li>`;
 }

@@ -67,7 +67,7 @@ class PresentClient(msgspec.Struct, frozen=True):
 
 
 class HubUse(msgspec.Struct, frozen=True):
-    """How a background hub is used: its `clients` (the first of so `many`), running `calls` and HTTP `connections`.
+    """The use of a background hub: its `clients` (the first of so `many`), running `calls` and HTTP `connections`.
 
     `idle` is after how many seconds without them it ends, `left` how many of these are left, None while it is in use.
     """

@@ -157,7 +157,7 @@ class AttachedHub:
             self._ended.set()
 
     def _use(self) -> HubUse:
-        """How the hub is used now, and when it ends."""
+        """The use of the hub now, and its end."""
         app, clients, idle = self._app, self._clients, self._idle
         left = max(idle - (anyio.current_time() - self._used), 0.0) if self.is_idle else None
         calls, connections = len(app.registry.under_way), self._http.connections

@@ -37,7 +37,7 @@ def asked(folder: str, wants: str) -> dict[str, str]:
 
 
 def use_of(folder: str) -> "HubUse | None":
-    """How the background hub in that folder is used; None if it does not say: it does not answer, or is too old."""
+    """The use of the background hub in that folder; None if it does not say: it does not answer, or is too old."""
     from mcp_hub.attach.join import NotJoined, request  # not on Windows
     from mcp_hub.sessions.clients_seen import HubUse
 

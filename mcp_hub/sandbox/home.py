@@ -143,10 +143,11 @@ class PrivateHome(msgspec.Struct, frozen=True):
                     rule = host_rule(f"{host}:{parts.port or (80 if parts.scheme == 'http' else 443)}")
                     yield HostRule(rule.host, rule.ports, is_private=bool(chosen))
 
-    def remove(self) -> None:
-        """Removes it with all that is in it, unless another hub uses it. Takes up to seconds."""
+    def remove(self) -> bool:
+        """Removes it with all that is in it, unless a hub uses it; whether it is gone. Takes up to seconds."""
         with suppress(OSError), self.hold(fcntl.LOCK_EX):
             remove_tree(self.folder)
+        return not os.path.lexists(self.folder)
 
     def trim(self) -> bool:
         """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run.

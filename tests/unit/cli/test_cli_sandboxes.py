@@ -11,13 +11,16 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.cli import main
 from mcp_hub.cli.commands.running.repairs import found_repairs
+from mcp_hub.cli.commands.servers import remove
 from mcp_hub.cli.imports import trials
 from mcp_hub.cli.imports.trials import OFF, ON, in_sandbox, why_not_tried
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.config.edit.entries import put
 from mcp_hub.sandbox.confinement import ABI_LIMIT
+from mcp_hub.sandbox.home import PrivateHome
 from tests.unit.sandbox.confined import needs_sandbox
 
 SERVER: Final = """
@@ -223,6 +226,33 @@ def test_values_that_are_kept_are_there_for_a_start_and_escaped_text_stays(tmp_p
     assert secrets.filled(own) == {
         "env": {"KEY": "v$${X}", "TEXT": f"${reference}", "OTHER": "${file:secrets/other}"}, "args": ["--k=v$${X}"]
     }  # fmt: skip
+
+
+def test_a_removed_server_leaves_its_private_home_which_purge_removes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remove, "PATIENCE", 0.2)
+    for name in ("a", "b b"):
+        run("add", "--no-sandbox", "--", name, "prog")
+    starts = StartFolders.of(home.parent / "hub" / "servers.yaml", home.parent / "state")
+    homes = {name: PrivateHome(starts.home(name)) for name in ("a", "b b")}
+    for private in homes.values():
+        private.make(str(home), {})
+        Path(private.home, "data").write_text("x")
+    said = run("remove", "b b").stderr
+    assert f"{homes['b b'].folder} is its private home" in said and "mcp-hub remove --purge -- 'b b'" in said
+    assert Path(homes["b b"].home, "data").exists() and servers(home).keys() == {"a"}
+    run("remove", "b b", code=2)
+    run("remove", "a", "never", "--purge", code=2)
+    assert Path(homes["a"].home, "data").exists() and servers(home).keys() == {"a"}
+    done = run("remove", "a", "b b", "--purge", answers="n\n", code=1)
+    assert "cannot be undone" in done.output and servers(home).keys() == {"a"}
+    with homes["a"].hold():  # as a hub whose process runs
+        done = run("remove", "a", "b b", "--purge", code=1)
+    assert f"{homes['a'].folder} stays: a hub still uses it" in done.stderr and not servers(home)
+    assert f"removed {homes['b b'].folder}" in done.stdout and not os.path.lexists(homes["b b"].folder)
+    run("remove", "a", "--purge", answers="y\n")
+    assert not os.path.lexists(homes["a"].folder)
 
 
 @needs_sandbox()

@@ -1,31 +1,82 @@
 """`mcp-hub remove`, `enable` and `disable`: take servers out of the configuration, or switch them or their sandbox."""
 
+import os
+import shlex
+import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import click
 from msgspec.structs import replace
 
+from mcp_hub.app.attached.isolation import StartFolders
+from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
-from mcp_hub.cli.commands.servers.changed import existing_file, make, report
+from mcp_hub.cli.commands.servers.changed import confirm, existing_file, make, report
 from mcp_hub.cli.imports.trials import OFF, ON, Boxed, Trial, in_sandbox, is_local, print_boxed, tried, why_unsupported
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.servers_file.servers_file import Change, PutKey, RemoveServer, ServersFile, SwitchServer
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
+from mcp_hub.clock import SystemClock
+from mcp_hub.masking import visible
+from mcp_hub.sandbox.home import PrivateHome
+
+PATIENCE: Final = 10.0
+"""Seconds in which a running hub has to have ended a removed server, so that its private home can go."""
+_LOOK: Final = 0.1
 
 
 @click.command()
 @click.argument("names", metavar="SERVER...", nargs=-1, required=True, shell_complete=completion.servers)
+@click.option("--purge", is_flag=True, help="Also remove what they have written into the private home of a sandbox.")
+@click.option("--yes", "-y", is_flag=True, help="With --purge: do not ask.")
 @config_option
-def remove(names: tuple[str, ...], config: str | None) -> None:
+def remove(names: tuple[str, ...], purge: bool, yes: bool, config: str | None) -> None:
     """Remove servers from the configuration.
 
-    Comments, order and every other byte of the file stay. A running hub lets the calls of a removed server end.
+    Comments, order and every other byte of the file stay. A running hub lets the calls of a removed server end. The
+    private homes of their sandboxes stay, and are named. With --purge they go, too, also those of servers that were
+    removed before; exit code 1 if a hub still uses one.
     """
     file = existing_file(config)
-    kept = file.secret_files()
-    _change(file, [RemoveServer(name) for name in dict.fromkeys(names)], "Removed")
-    for path in sorted(kept - file.secret_files()):
+    secrets, homes = file.secret_files(), _homes(file, names)
+    if purge and homes and not yes and sys.stdin.isatty():
+        put("\n".join(visible(home.folder) for home in homes.values()))
+        confirm("Remove the servers, and these private homes? It cannot be undone.", yes=False, default=False)
+    there = file.servers() if purge else {}
+    chosen = [name for name in dict.fromkeys(names) if not purge or name in there or name not in homes]
+    if chosen:
+        _change(file, [RemoveServer(name) for name in chosen], "Removed")
+    for path in sorted(secrets - file.secret_files()):
         say(f"{path} holds a secret that no server uses now. Delete it if you do not need it.")
+    raise SystemExit(max((_leave_home(name, home, purge=purge) for name, home in homes.items()), default=0))
+
+
+def _homes(file: ServersFile, names: Sequence[str]) -> dict[str, PrivateHome]:
+    """The private homes that these servers have."""
+    starts = StartFolders.of(Path(os.path.abspath(file.path)), state_dir(os.environ))
+    homes = {name: PrivateHome(starts.home(name)) for name in names}
+    return {name: home for name, home in homes.items() if os.path.lexists(home.folder)}
+
+
+def _leave_home(name: str, home: PrivateHome, *, purge: bool) -> int:
+    """Says where a private home is, or removes it once the running hub has ended the server; the exit code."""
+    if not purge:
+        command = f"mcp-hub remove --purge -- {shlex.quote(name)}"
+        said = f"{home.folder} is its private home, with what {name} has written in its sandbox."
+        say(visible(f"{said} If you do not need it: {command}"))
+        return 0
+    clock = SystemClock()
+    until = clock.now() + PATIENCE
+    while not (is_gone := home.remove()) and clock.now() < until:
+        time.sleep(_LOOK)
+    if is_gone:
+        put(f"removed {visible(home.folder)}")
+        return 0
+    say(visible(f"{home.folder} stays: a hub still uses it, or a file in it resists. Run the command once more later."))
+    return EXIT_TOOL
 
 
 @click.command()

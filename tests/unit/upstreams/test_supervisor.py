@@ -105,6 +105,16 @@ async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
         assert (far.state, far.toys.starts) == (READY, 2)
 
 
+@virtual
+async def test_processes_that_are_spent_one_after_another_count_as_failures() -> None:
+    fails: list[StartFailed | None] = [FreshNeeded("era_mismatch", "the process is spent")] * 100
+    async with kept(Toys(starting=0.0, fails=fails), restart=RestartRule(2, 60.0)) as far:
+        await far.until(BACKING_OFF)
+        assert (far.toys.starts, far.status.code, far.status.failures) == (4, "era_mismatch", 1)
+        await far.until(FAILED)
+        assert far.toys.starts == 12 and far.now >= 0.5 + 1
+
+
 # -- waiting
 
 

@@ -6,7 +6,8 @@ address in the memory of the process decides at most between sockets that are al
 gains nothing. `socket` calls for Unix sockets get one half of a pair whose other half is closed: it can be replaced,
 and the kernel connects it to nothing.
 
-A process makes 100 such calls a second; more of them wait in the kernel. When the hub ends, the calls fail.
+A process makes 100 such calls a second; more of them wait in the kernel. When the hub ends, the calls fail. What looks
+at a path of the process is done in a thread: a file system may not answer.
 """
 
 import ctypes
@@ -17,7 +18,10 @@ import socket
 import struct
 import sys
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from threading import Lock
 from typing import Final
 
 import anyio
@@ -26,6 +30,7 @@ from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import Confinement
 from mcp_hub.sandbox.filters import ARCHITECTURES, EACCES
+from mcp_hub.sandbox.home import ServerThread
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, loopback_pair
 from mcp_hub.sandbox.places import why_closed
 
@@ -47,6 +52,8 @@ _CONNECTED: Final = 4096
 """Sockets of a process that are remembered, the latest: an older one that is connected again gets a new connection."""
 _LONGEST_ADDRESS: Final = 110
 _CALLS_PER_TURN: Final = 8
+_LOOKING: Final = 5.0
+"""Seconds for looking at the paths of calls, after which other calls are answered."""
 
 
 class SystemCall:
@@ -139,11 +146,15 @@ class CallRate:
 class SocketConnector:
     """Serves the notifications of one process and its children. Owns `listener`, which `run` closes at the end.
 
-    It answers `rate` calls a second, and `calls_per_turn` of them before other tasks have their turn.
+    It answers `rate` calls a second, and `calls_per_turn` of them before other tasks have their turn. Those that look
+    at files are answered in the `thread` of the server. Where a file system does not answer, such a call waits, and
+    later ones are refused; each holds the other calls of the process up for at most 5 s.
     """
 
     rate = RATE
     calls_per_turn = _CALLS_PER_TURN
+    is_aside = False
+    """Whether each call is answered in the thread."""
 
     def __init__(
         self,
@@ -153,8 +164,12 @@ class SocketConnector:
         proxy: Proxy | None,
         refusals: Refusals,
         clock: Clock | None = None,
+        thread: ServerThread | None = None,
     ) -> None:
         self._listener = listener
+        self._thread = thread or ServerThread()
+        self._in_use = Lock()
+        self._is_over = False
         self._server = server
         self._confinement = confinement
         self.proxy = proxy
@@ -170,14 +185,29 @@ class SocketConnector:
         try:
             while True:
                 await anyio.wait_readable(self._listener)
-                if not self._serve_some():
+                slow: list[SystemCall] = []
+                is_open = self._serve_some(slow)
+                if slow:
+                    await self._answer_aside(slow)
+                if not is_open:
                     return
                 await anyio.sleep(self._rate.pause())
         finally:
-            os.close(self._listener)
+            self._is_over = True
+            self._close()
 
-    def _serve_some(self) -> bool:
-        """Answers the calls that wait, a few at most; False when no process is left."""
+    def _close(self) -> None:
+        """Closes the listener, unless a thread uses it, which then does so at its end. Idempotent."""
+        if self._in_use.acquire(blocking=False):
+            try:
+                if self._listener >= 0:
+                    os.close(self._listener)
+                    self._listener = -1
+            finally:
+                self._in_use.release()
+
+    def _serve_some(self, slow: list[SystemCall]) -> bool:
+        """Answers the calls that wait, a few at most, those that look at files aside; False when no process is left."""
         waiting = select.poll()
         waiting.register(self._listener, select.POLLIN)
         for _ in range(self.calls_per_turn):
@@ -191,8 +221,41 @@ class SocketConnector:
                 fcntl.ioctl(self._listener, _RECEIVE, data)
             except OSError:
                 continue  # the process was killed or interrupted meanwhile
-            self._answer(SystemCall(bytes(data)))
+            call = SystemCall(bytes(data))
+            if self._looks_at_files(call):
+                slow.append(call)
+            else:
+                self._answer(call)
         return True
+
+    def _looks_at_files(self, call: SystemCall) -> bool:
+        """Whether the answer takes a look at paths: a connection of a Unix socket."""
+        if self.is_aside:
+            return True
+        with suppress(OSError):
+            return bool(self.halves) and call.number == self.connect_number and call.inode() in self.halves
+        return False
+
+    async def _answer_aside(self, calls: Sequence[SystemCall]) -> None:
+        """Answers calls in the thread. If that takes long it goes on there; calls that it has not begun are refused."""
+        begun: list[SystemCall] = []
+        with anyio.move_on_after(_LOOKING):
+            await self._thread.run(partial(self._answer_all, calls, begun))
+            return
+        if not begun:
+            log.warning("sandbox_path_slow", upstream=self._server)
+            for call in calls:
+                self._send(call, -EACCES, 0, 0)
+
+    def _answer_all(self, calls: Sequence[SystemCall], begun: list[SystemCall]) -> None:
+        """In a thread, which may be abandoned."""
+        with self._in_use:
+            for call in calls:
+                if not self._is_over:
+                    begun.append(call)
+                    self._answer(call)
+        if self._is_over:
+            self._close()
 
     def _answer(self, call: SystemCall) -> None:
         error, value, flags = 0, 0, 0
@@ -203,8 +266,11 @@ class SocketConnector:
         except Exception:
             log.exception("sandbox_call_failed", upstream=self._server)
             error = EACCES
-        with suppress(OSError):  # the call was interrupted, or its process has ended
-            fcntl.ioctl(self._listener, _SEND, _RESPONSE.pack(call.id, value, -error, flags))
+        self._send(call, -error, value, flags)
+
+    def _send(self, call: SystemCall, error: int, value: int, flags: int) -> None:
+        with suppress(OSError):  # the call was interrupted or answered, or its process has ended
+            fcntl.ioctl(self._listener, _SEND, _RESPONSE.pack(call.id, value, error, flags))
 
     def outcome(self, call: SystemCall) -> tuple[int, int]:
         """The result for the process, and the flags of the answer. Raises `OSError` with the number for the process."""
@@ -236,10 +302,14 @@ class SocketConnector:
             raise OSError(_ECONNREFUSED, "no connection") from None
         try:
             self._put(call, near, flags)
-        except OSError:
+            self.hand_over(self.proxy, far)
+        except BaseException:
             far.close()
             raise
-        self.proxy.serve(far, self._server, self._confinement.hosts, self._refusals)
+
+    def hand_over(self, proxy: Proxy, far: socket.socket) -> None:
+        """Gives the hub's end of a connection to the proxy."""
+        proxy.serve(far, self._server, self._confinement.hosts, self._refusals)
 
     def connected_to(self, path: str, call: SystemCall) -> socket.socket:
         """A connection to a socket of the rule. Raises `OSError`."""

@@ -223,8 +223,33 @@ class _Busy(Exception):
     """A thread still works for this server."""
 
 
+class ServerThread:
+    """Work on the files of one server, in one thread at a time: a file system that does not answer holds one alone."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._turns = anyio.CapacityLimiter(1)
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """The result of work that may be abandoned: it then runs on, and later work waits for its end."""
+        while True:
+            try:
+                call = partial(self._alone, work)
+                return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._turns)
+            except _Busy:
+                await anyio.sleep(_LOOK)
+
+    def _alone(self, work: Callable[[], _T]) -> _T:
+        if not self._lock.acquire(blocking=False):
+            raise _Busy
+        try:
+            return work()
+        finally:
+            self._lock.release()
+
+
 class HomeCare:
-    """Work on the files of one server in one thread at a time, and the size of its private home."""
+    """Work on the private home of one server in a thread, and its size."""
 
     def __init__(self, server: str, private: PrivateHome, clock: Clock | None = None) -> None:
         self.is_large = False
@@ -233,17 +258,7 @@ class HomeCare:
         self._clock = clock or SystemClock()
         self._is_tidy = False
         self._measured = self._clock.now()
-        self._thread = Lock()
-        self._turns = anyio.CapacityLimiter(1)
-
-    async def in_thread(self, work: Callable[[], _T]) -> _T:
-        """The result of work that may be abandoned: it then runs on, and later work waits for its end."""
-        while True:
-            try:
-                call = partial(self._alone, work)
-                return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._turns)
-            except _Busy:
-                await anyio.sleep(_LOOK)
+        self.in_thread = ServerThread().run
 
     async def tidy(self) -> None:
         """Bounds the private home, before the first start in this hub."""
@@ -290,14 +305,6 @@ class HomeCare:
         except OSError as problem:  # else it was removed meanwhile
             return not isinstance(problem, BlockingIOError)
         return True
-
-    def _alone(self, work: Callable[[], _T]) -> _T:
-        if not self._thread.acquire(blocking=False):
-            raise _Busy
-        try:
-            return work()
-        finally:
-            self._thread.release()
 
     def _tidy(self) -> None:
         with suppress(OSError):

@@ -18,12 +18,14 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Final, Literal, Protocol
 
+import anyio.from_thread
 import msgspec
 
 from mcp_hub.masking import hide_head
 from mcp_hub.sandbox.confinement import READ, READ_DIR, READ_FILE, WRITE_FILE, Confinement
 from mcp_hub.sandbox.connector import CONTINUE, SocketConnector, SystemCall
 from mcp_hub.sandbox.filters import EACCES, OBSERVED
+from mcp_hub.sandbox.home import ServerThread
 from mcp_hub.sandbox.network.dial import HostPort, Observe
 from mcp_hub.sandbox.network.interface import PROXY_URL, HostRule, Proxy, Refusals
 from mcp_hub.sandbox.places import is_inside, secret_of, usual_path, why_closed
@@ -119,13 +121,14 @@ class Learning:
         return self._make_proxy(observe=self._note_host)
 
     def connector(
-        self, listener: int, server: str, confinement: Confinement, proxy: Proxy | None, refusals: Refusals
-    ) -> "LearningConnector":
+        self, listener: int, server: str, confinement: Confinement, proxy: Proxy | None, refusals: Refusals,
+        thread: ServerThread | None = None,
+    ) -> "LearningConnector":  # fmt: skip
         """Serves the notifications of one start."""
         assert self.subject is not None
         judge = _Judge(self.subject, confinement)
         open_hosts = msgspec.structs.replace(confinement, hosts=(AnyHost("*"),))
-        return LearningConnector(self, judge, listener, server, open_hosts, proxy, refusals)
+        return LearningConnector(self, judge, listener, server, open_hosts, proxy, refusals, thread)
 
     def note(self, table: dict[str, Sighting], path: str, program: Callable[[], str], *, is_folder: bool) -> None:
         """Takes in a path for one of the tables."""
@@ -189,19 +192,24 @@ class _Judge:
 
 
 class LearningConnector(SocketConnector):
-    """Answers the calls of one process that learns, and of its children."""
+    """Answers the calls of one process that learns, and of its children, all of them in the thread of the server."""
 
     rate = 50_000.0
     calls_per_turn = 64
+    is_aside = True
 
     def __init__(
         self, learning: Learning, judge: _Judge, listener: int, server: str, confinement: Confinement,
-        proxy: Proxy | None, refusals: Refusals,
+        proxy: Proxy | None, refusals: Refusals, thread: ServerThread | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(listener, server, confinement, proxy, refusals)
+        super().__init__(listener, server, confinement, proxy, refusals, thread=thread)
         self._learning = learning
         self._judge = judge
         self._names = {number: name for name, number in OBSERVED[confinement.machine].items()}
+
+    def hand_over(self, proxy: Proxy, far: socket.socket) -> None:
+        """See `SocketConnector`."""
+        anyio.from_thread.run_sync(super().hand_over, proxy, far)
 
     def outcome(self, call: SystemCall) -> tuple[int, int]:
         """See `SocketConnector`."""

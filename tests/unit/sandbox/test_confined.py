@@ -6,7 +6,6 @@ import resource
 import socket
 import threading
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -15,12 +14,11 @@ import pytest
 
 from mcp_hub.addresses import HostRule
 from mcp_hub.errors import StartFailed
-from mcp_hub.sandbox import confinement, server
+from mcp_hub.sandbox import confinement
 from mcp_hub.sandbox.confinement import ABI_LIMIT, landlock_abi
 from mcp_hub.sandbox.connector import CallRate
 from mcp_hub.sandbox.network.interface import Refusals
 from mcp_hub.sandbox.rules import Rule
-from mcp_hub.types import Cause
 from tests.unit.fakes import HandClock
 from tests.unit.sandbox.confined import (
     PYTHON,
@@ -316,49 +314,6 @@ async def test_the_loader_of_the_confining_program_takes_nothing_from_the_server
     for value in (":/usr/lib", str(folder), f"/usr/lib;{folder}:"):
         monkeypatch.setenv("LD_LIBRARY_PATH", value)
         assert await output(sandbox, ["/bin/echo", "runs"], cwd=str(folder)) == "runs\n"
-
-
-class SlowVariables(dict[str, str]):
-    """An environment whose readers wait: a thread of a start that looks at a file system which does not answer."""
-
-    def __init__(self) -> None:
-        super().__init__(PATH="/bin")
-        self.readers = 0
-        self.is_read = anyio.Event()
-        self.released = threading.Event()
-
-    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
-        """Raises `TimeoutError` if nothing releases it."""
-        if not self.released.is_set():
-            self.readers += 1
-            anyio.from_thread.run_sync(self.is_read.set)
-            if not self.released.wait(SECONDS):
-                raise TimeoutError
-        return super().get(name, default)
-
-
-async def test_a_slow_file_system_holds_one_thread_of_one_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sandbox, slow = sandbox_of(tmp_path), SlowVariables()
-    begin = partial(sandbox.begin, ["/bin/true"], slow, "/", is_spare=False)
-    try:
-        with anyio.fail_after(SECONDS):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(begin)
-                await slow.is_read.wait()  # so the loop runs on
-                tasks.cancel_scope.cancel()
-            monkeypatch.setattr(server, "_LOOKING", 0.1)
-            with pytest.raises(StartFailed) as failed:
-                await begin()
-            assert (failed.value.code, slow.readers) == ("start_timeout", 1)
-            monkeypatch.setattr(server, "_EXPLAINING", 0.1)
-            assert await sandbox.explained(Cause("crashed", "x")) == Cause("crashed", "x")
-            slow.released.set()
-            monkeypatch.undo()
-            assert await begin() is not None
-    finally:
-        slow.released.set()
 
 
 async def test_a_folder_that_became_a_link_stops_the_start(tmp_path: Path) -> None:

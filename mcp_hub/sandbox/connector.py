@@ -18,7 +18,7 @@ import socket
 import struct
 import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -143,6 +143,48 @@ class CallRate:
         return has_token
 
 
+class _Listener:
+    """The descriptor of the notifications of one process, and the thread of its server."""
+
+    def __init__(self, number: int, thread: ServerThread) -> None:
+        self.number = number
+        self._thread = thread
+        self._in_use = Lock()
+        self._is_over = False
+
+    def answer(self, call: SystemCall, error: int, value: int = 0, flags: int = 0) -> None:
+        """Ends a call; nothing happens to one that was interrupted or answered, or whose process has ended."""
+        with suppress(OSError):
+            fcntl.ioctl(self.number, _SEND, _RESPONSE.pack(call.id, value, error, flags))
+
+    async def aside(self, works: Sequence[Callable[[], None]]) -> bool:
+        """Does all of these in the thread, where they go on after 5 s. Whether one was begun by then."""
+        begun: list[Callable[[], None]] = []
+        with anyio.move_on_after(_LOOKING):
+            await self._thread.run(partial(self._do, works, begun))
+        return bool(begun)
+
+    def _do(self, works: Sequence[Callable[[], None]], begun: list[Callable[[], None]]) -> None:
+        with self._in_use:
+            for work in works:
+                begun.append(work)
+                if not self._is_over:
+                    work()
+        if self._is_over:
+            self.close()
+
+    def close(self) -> None:
+        """Closes the descriptor, unless the thread uses it, which then does so at its end. Idempotent."""
+        self._is_over = True
+        if self._in_use.acquire(blocking=False):
+            try:
+                if self.number >= 0:
+                    os.close(self.number)
+                    self.number = -1
+            finally:
+                self._in_use.release()
+
+
 class SocketConnector:
     """Serves the notifications of one process and its children. Owns `listener`, which `run` closes at the end.
 
@@ -166,10 +208,7 @@ class SocketConnector:
         clock: Clock | None = None,
         thread: ServerThread | None = None,
     ) -> None:
-        self._listener = listener
-        self._thread = thread or ServerThread()
-        self._in_use = Lock()
-        self._is_over = False
+        self._listener = _Listener(listener, thread or ServerThread())
         self._server = server
         self._confinement = confinement
         self.proxy = proxy
@@ -184,41 +223,32 @@ class SocketConnector:
         """Until the last process of the sandbox has ended, or it is cancelled."""
         try:
             while True:
-                await anyio.wait_readable(self._listener)
+                await anyio.wait_readable(self._listener.number)
                 slow: list[SystemCall] = []
                 is_open = self._serve_some(slow)
-                if slow:
-                    await self._answer_aside(slow)
+                if slow and not await self._listener.aside([partial(self._answer, call) for call in slow]):
+                    log.warning("sandbox_path_slow", upstream=self._server)
+                    for call in slow:
+                        self._listener.answer(call, -EACCES)
                 if not is_open:
                     return
                 await anyio.sleep(self._rate.pause())
         finally:
-            self._is_over = True
-            self._close()
-
-    def _close(self) -> None:
-        """Closes the listener, unless a thread uses it, which then does so at its end. Idempotent."""
-        if self._in_use.acquire(blocking=False):
-            try:
-                if self._listener >= 0:
-                    os.close(self._listener)
-                    self._listener = -1
-            finally:
-                self._in_use.release()
+            self._listener.close()
 
     def _serve_some(self, slow: list[SystemCall]) -> bool:
         """Answers the calls that wait, a few at most, those that look at files aside; False when no process is left."""
-        waiting = select.poll()
-        waiting.register(self._listener, select.POLLIN)
+        waiting, listener = select.poll(), self._listener.number
+        waiting.register(listener, select.POLLIN)
         for _ in range(self.calls_per_turn):
-            events = dict(waiting.poll(0)).get(self._listener, 0)
+            events = dict(waiting.poll(0)).get(listener, 0)
             if not events & select.POLLIN:
                 return not events & (select.POLLHUP | select.POLLERR | select.POLLNVAL)
             if not self._rate.take():
                 return True
             data = bytearray(_NOTIFICATION.size)
             try:
-                fcntl.ioctl(self._listener, _RECEIVE, data)
+                fcntl.ioctl(listener, _RECEIVE, data)
             except OSError:
                 continue  # the process was killed or interrupted meanwhile
             call = SystemCall(bytes(data))
@@ -236,27 +266,6 @@ class SocketConnector:
             return bool(self.halves) and call.number == self.connect_number and call.inode() in self.halves
         return False
 
-    async def _answer_aside(self, calls: Sequence[SystemCall]) -> None:
-        """Answers calls in the thread. If that takes long it goes on there; calls that it has not begun are refused."""
-        begun: list[SystemCall] = []
-        with anyio.move_on_after(_LOOKING):
-            await self._thread.run(partial(self._answer_all, calls, begun))
-            return
-        if not begun:
-            log.warning("sandbox_path_slow", upstream=self._server)
-            for call in calls:
-                self._send(call, -EACCES, 0, 0)
-
-    def _answer_all(self, calls: Sequence[SystemCall], begun: list[SystemCall]) -> None:
-        """In a thread, which may be abandoned."""
-        with self._in_use:
-            for call in calls:
-                if not self._is_over:
-                    begun.append(call)
-                    self._answer(call)
-        if self._is_over:
-            self._close()
-
     def _answer(self, call: SystemCall) -> None:
         error, value, flags = 0, 0, 0
         try:
@@ -266,11 +275,7 @@ class SocketConnector:
         except Exception:
             log.exception("sandbox_call_failed", upstream=self._server)
             error = EACCES
-        self._send(call, -error, value, flags)
-
-    def _send(self, call: SystemCall, error: int, value: int, flags: int) -> None:
-        with suppress(OSError):  # the call was interrupted or answered, or its process has ended
-            fcntl.ioctl(self._listener, _SEND, _RESPONSE.pack(call.id, value, error, flags))
+        self._listener.answer(call, -error, value, flags)
 
     def outcome(self, call: SystemCall) -> tuple[int, int]:
         """The result for the process, and the flags of the answer. Raises `OSError` with the number for the process."""
@@ -366,9 +371,9 @@ class SocketConnector:
         return number
 
     def _add(self, call: SystemCall, connection: socket.socket, flags: int, number: int, new_flags: int) -> int:
-        fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", call.id))
+        fcntl.ioctl(self._listener.number, _IS_VALID, struct.pack("=Q", call.id))
         addition = bytearray(_DESCRIPTOR.pack(call.id, flags, connection.fileno(), number, new_flags))
-        number_there: int = fcntl.ioctl(self._listener, _ADD, addition)
+        number_there: int = fcntl.ioctl(self._listener.number, _ADD, addition)
         return number_there
 
 

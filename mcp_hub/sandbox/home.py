@@ -249,7 +249,10 @@ class ServerThread:
 
 
 class HomeCare:
-    """Work on the private home of one server in a thread, and its size."""
+    """Work on the private home of one server in a thread, and its size.
+
+    `names` is the thread for paths that its running process names: measuring takes seconds.
+    """
 
     def __init__(self, server: str, private: PrivateHome, clock: Clock | None = None) -> None:
         self.is_large = False
@@ -259,6 +262,7 @@ class HomeCare:
         self._is_tidy = False
         self._measured = self._clock.now()
         self.in_thread = ServerThread().run
+        self.names = ServerThread()
 
     async def tidy(self) -> None:
         """Bounds the private home, before the first start in this hub."""

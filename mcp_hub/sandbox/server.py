@@ -19,7 +19,7 @@ from mcp_hub.files import encoded
 from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.connector import SocketConnector
-from mcp_hub.sandbox.home import HomeCare, PrivateHome, ServerThread
+from mcp_hub.sandbox.home import HomeCare, PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, refused_name
 from mcp_hub.sandbox.rules import FileKey, ResolvedRule, Rule, RuleError, Subject, Surroundings, listed, resolve
@@ -63,7 +63,6 @@ class ServerSandbox:
         self._make_proxy = make_proxy
         self.latest: ResolvedRule | None = None
         self.care = HomeCare(server, self._private)
-        self.thread = ServerThread()
 
     def has_same_rule(self, sandbox: "ServerSandbox") -> bool:
         """Whether it confines each start as that one does."""
@@ -201,7 +200,7 @@ class SandboxedStart:
         def serve(listener: int) -> None:
             make = SocketConnector if learning is None else learning.connector
             about = (sandbox.server, self.confinement, self._proxy, sandbox.refusals)
-            connector = make(listener, *about, thread=sandbox.thread)
+            connector = make(listener, *about, thread=sandbox.care.names)
             tasks.start_soon(connector.run)
 
         if self._proxy is not None:

@@ -17,6 +17,8 @@ _BASE: Final = 0.5
 _CAP: Final = 30.0
 _DOUBLED: Final = 16
 """The most doublings of a pause."""
+MOST_SPENT: Final = 3
+"""Processes in a row that are spent on finding the era, each followed by the next one at once: two are usual."""
 _STABLE: Final = 10.0
 """Seconds that a server under a rule without an end has to be ready for its next pause to be the shortest again."""
 
@@ -32,7 +34,8 @@ class Life(msgspec.Struct, frozen=True):
     """The state of an upstream; `reason` and `code` say why it is not ready, `code` that of the last failure.
 
     `delay` is the pause before the next attempt, in seconds. `rests`: it is stopped only until somebody needs it.
-    `ready_at` is when it was ready last.
+    `ready_at` is when it was ready last. `spent` counts the processes since then, or since the last failure, that were
+    only needed to find the era.
     """
 
     state: UpstreamState = UpstreamState.STARTING
@@ -44,6 +47,7 @@ class Life(msgspec.Struct, frozen=True):
     delay: float = 0.0
     rests: bool = False
     ready_at: float = 0.0
+    spent: int = 0
 
 
 FINAL: Final = frozenset({UpstreamState.STOPPED, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
@@ -61,7 +65,12 @@ def ready(life: Life, now: float = 0.0) -> Life:
     """Handshake and first list are done."""
     if life.state is not UpstreamState.STARTING:
         return life
-    return replace(life, state=UpstreamState.READY, reason=None, code=None, ready_at=now)
+    return replace(life, state=UpstreamState.READY, reason=None, code=None, ready_at=now, spent=0)
+
+
+def spent(life: Life) -> Life:
+    """A process was only needed to find the era: another one is started at once."""
+    return replace(life, spent=life.spent + 1)
 
 
 def died(life: Life, rule: RestartRule, now: float, cause: Cause, jitter: float, lasted: float = 0.0) -> Life:
@@ -141,4 +150,4 @@ def is_first_start(life: Life) -> bool:
 
 
 def _because(life: Life, cause: Cause, **fields: Any) -> Life:
-    return replace(life, reason=cause.reason, code=cause.code, **fields)
+    return replace(life, reason=cause.reason, code=cause.code, spent=0, **fields)

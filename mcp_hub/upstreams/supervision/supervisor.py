@@ -50,8 +50,6 @@ _ON_DEMAND: Final = "it ended by itself and is started when it is needed"
 _WOKEN: Final = Cause("idle", "it was stopped while idle")
 _RESTARTED: Final = Cause("restarted", "it was restarted on request")
 _STOPPED: Final = Cause("stopped", "it was stopped")
-_SPENT: Final = 3
-"""Processes in a row that are spent on finding the era, each followed by the next one at once: two are usual."""
 _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_output": "not_mcp"}
 """Codes of an end that mean something else before the server was ready."""
 
@@ -134,7 +132,6 @@ class Supervisor:
         self._connected: Peer | None = None  # the same, and the one that drains
         self._connection: Connection | None = None
         self._last_output: tuple[str, ...] = ()  # of the process before this one, until the next is ready
-        self._spent = 0
         self._leaves_tasks = False
         self._scope: anyio.CancelScope | None = None  # of the owner task's present step
         self._is_over = False
@@ -312,8 +309,9 @@ class Supervisor:
                     await connection.close()
             except AnotherProcess as exc:
                 log.debug("upstream_started_again", upstream=self.name, reason=str(exc))
-                self._spent += 1
-                ended = None if self._spent <= _SPENT else _Ended(Cause(_AT_START.get(exc.code, exc.code), str(exc)))
+                self._life = lifecycle.spent(self._life)
+                is_too_often = self._life.spent > lifecycle.MOST_SPENT
+                ended = _Ended(Cause(_AT_START.get(exc.code, exc.code), str(exc))) if is_too_often else None
             except Incompatible as exc:
                 ended = _Ended(exc.cause, UpstreamState.INCOMPATIBLE)
             except StartFailed as exc:
@@ -326,8 +324,6 @@ class Supervisor:
                 log.exception("upstream_attempt_crashed", upstream=self.name)
                 ended = _Ended(Cause("internal_error", hide(f"internal error: {exc}")))
             tasks.cancel_scope.cancel()
-        if ended is not None:
-            self._spent = 0
         return ended
 
     async def _live(self, connection: Connection, tasks: anyio.abc.TaskGroup) -> Cause:

@@ -1,6 +1,6 @@
 """The few things that the hub takes from asyncio itself: timers, callbacks and waits that cost less than anyio's.
 
-Only hot paths use them: a call, its reader, its writer. Everything else is anyio.
+Only hot paths use them: a call, its reader, its writer. Everything else is anyio, a thread for one server among that.
 """
 
 import asyncio
@@ -9,7 +9,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Protocol, TypeVarTuple
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
 
 from mcp_hub.logs import get_logger
 
@@ -21,9 +25,12 @@ log = get_logger(__name__)
 
 Timer = asyncio.TimerHandle
 Ts = TypeVarTuple("Ts")
+_T = TypeVar("_T")
 
 _MOST: Final = 256
 """Callbacks of one turn; the rest waits for the next pass, so that everybody else is served in between."""
+_THREAD_LOOK: Final = 0.05
+"""Seconds between two looks whether a thread that was abandoned has ended."""
 
 
 class Flushes(Protocol):
@@ -251,3 +258,32 @@ def call_soon(callback: Callable[[], None]) -> None:
 async def adopt(protocol: Callable[[], asyncio.Protocol], connection: socket.socket) -> None:
     """Hands a connection that was accepted to a protocol of asyncio, which owns it from here on."""
     await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
+
+
+class _Busy(Exception):
+    """A thread still works for this server."""
+
+
+class ServerThread:
+    """Work for one server in one thread at a time: a file system that does not answer holds one alone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turns = anyio.CapacityLimiter(1)
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """The result of work that may be abandoned: it then runs on, and later work waits for its end."""
+        while True:
+            try:
+                call = partial(self._alone, work)
+                return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._turns)
+            except _Busy:
+                await anyio.sleep(_THREAD_LOOK)
+
+    def _alone(self, work: Callable[[], _T]) -> _T:
+        if not self._lock.acquire(blocking=False):
+            raise _Busy
+        try:
+            return work()
+        finally:
+            self._lock.release()

@@ -26,11 +26,11 @@ from typing import Final
 
 import anyio
 
+from mcp_hub.aio import ServerThread
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import Confinement
 from mcp_hub.sandbox.filters import ARCHITECTURES, EACCES
-from mcp_hub.sandbox.home import ServerThread
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, loopback_pair
 from mcp_hub.sandbox.places import why_closed
 

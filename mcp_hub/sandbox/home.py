@@ -11,19 +11,18 @@ import hashlib
 import os
 import re
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from mcp_hub.addresses import HostRule, host_rule
+from mcp_hub.aio import ServerThread
 from mcp_hub.attach.folder import make_folder, make_private
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.files import entries_below, read_file, remove_tree
@@ -68,14 +67,13 @@ _MOST: Final = 4 << 30
 """Bytes of a private home, above which its caches are emptied."""
 _MEASURING: Final = 600.0
 """Seconds between two looks at the size of a private home."""
-_LOOK: Final = 0.05
-"""Seconds between two looks whether a thread has ended, or another hub holds a private home no longer."""
 _INSTALLING: Final = 60.0
 """Seconds for which a first start waits for others in its private home."""
 _INSTALLED: Final = "installed"
 """The file of a private home with a mark for each of the last 64 commands that were ready there."""
 _RUNNERS: Final = frozenset(program for programs, *_ in _INDEXES for program in programs)
-_T = TypeVar("_T")
+_LOOK: Final = 0.05
+"""Seconds between two looks whether another hub holds a private home no longer."""
 _MOST_ENTRIES: Final = 500_000
 _CACHES: Final = ("home/.npm", "home/.cache", "tmp")
 
@@ -217,35 +215,6 @@ class PrivateHome(msgspec.Struct, frozen=True):
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
         os.replace(draft, path)
-
-
-class _Busy(Exception):
-    """A thread still works for this server."""
-
-
-class ServerThread:
-    """Work on the files of one server, in one thread at a time: a file system that does not answer holds one alone."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._turns = anyio.CapacityLimiter(1)
-
-    async def run(self, work: Callable[[], _T]) -> _T:
-        """The result of work that may be abandoned: it then runs on, and later work waits for its end."""
-        while True:
-            try:
-                call = partial(self._alone, work)
-                return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._turns)
-            except _Busy:
-                await anyio.sleep(_LOOK)
-
-    def _alone(self, work: Callable[[], _T]) -> _T:
-        if not self._lock.acquire(blocking=False):
-            raise _Busy
-        try:
-            return work()
-        finally:
-            self._lock.release()
 
 
 class HomeCare:

@@ -21,11 +21,11 @@ from typing import Final, Literal, Protocol
 import anyio.from_thread
 import msgspec
 
+from mcp_hub.aio import ServerThread
 from mcp_hub.masking import hide_head
 from mcp_hub.sandbox.confinement import READ, READ_DIR, READ_FILE, WRITE_FILE, Confinement
 from mcp_hub.sandbox.connector import CONTINUE, SocketConnector, SystemCall
 from mcp_hub.sandbox.filters import EACCES, OBSERVED
-from mcp_hub.sandbox.home import ServerThread
 from mcp_hub.sandbox.network.dial import HostPort, Observe
 from mcp_hub.sandbox.network.interface import PROXY_URL, HostRule, Proxy, Refusals
 from mcp_hub.sandbox.places import is_inside, secret_of, usual_path, why_closed

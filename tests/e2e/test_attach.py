@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -115,6 +116,22 @@ async def test_a_removed_socket_is_put_back(hubs: Background) -> None:
         async with hubs.client(text) as other:
             await other.initialize()
         assert hubs.record()["pid"] == pid
+
+
+async def test_hub_whose_folder_was_removed_leaves_the_sockets_of_the_next_hub_alone(hubs: Background) -> None:
+    text = servers_yaml({"a": argv(name="a", era="handshake")}, hub={"attach_idle": "400ms"})
+    async with hubs.client(text) as first:
+        await first.initialize()
+        (folder,), pid = hubs.living, hubs.record()["pid"]
+        shutil.rmtree(folder)
+        async with hubs.client(text) as second:
+            await second.initialize()
+            sockets = {path: path.lstat().st_ino for path in folder.iterdir() if path.is_socket()}
+            assert len(sockets) == 2 and hubs.record()["pid"] != pid
+            await first.close()
+            await until(lambda: not Path(f"/proc/{pid}").exists())  # it looks at its sockets four times until then
+            assert {path: path.lstat().st_ino for path in folder.iterdir() if path.is_socket()} == sockets
+            assert "result" in await second.call("a_echo", {"text": "hello"})
 
 
 async def test_stop_ends_the_hub_and_the_next_message_of_a_client_starts_another(hubs: Background) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 from mcp_hub.attach.build import BUILD, NEWEST, OLDEST
 from mcp_hub.attach.folder import LOCK, RECORD
 from mcp_hub.errors import UpstreamUnavailable
-from mcp_hub.stores.locks import lock_file, take
+from mcp_hub.stores.locks import is_at, lock_file, take
 
 _ATTEMPTS: Final = 100
 _PAUSE: Final = 0.02
@@ -20,9 +20,18 @@ _PAUSE: Final = 0.02
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Holds the lock of the folder until the end of the block. Raises `UpstreamUnavailable` if another hub does."""
+def claimed(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Holds the lock of the folder until the end of the block. Raises `UpstreamUnavailable` if another hub does.
+
+    The function says whether the lock still counts: not once the folder was removed, which another hub may have made.
+    """
     file = lock_file(folder / LOCK)
+
+    def counts() -> bool:
+        with suppress(OSError):
+            return is_at(file, folder / LOCK)
+        return False
+
     try:
         for attempt in range(_ATTEMPTS):
             if take(file, shared=False):
@@ -30,7 +39,7 @@ def claimed(folder: Path) -> Iterator[None]:
             if attempt == _ATTEMPTS - 1:
                 raise UpstreamUnavailable("another background hub holds the lock of its folder")
             time.sleep(_PAUSE)
-        yield
+        yield counts
     finally:
         os.close(file)
 

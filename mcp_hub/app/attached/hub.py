@@ -57,13 +57,16 @@ class HttpSide(Protocol):
 class AttachedHub:
     """One background hub. `idle` is after how many seconds without clients and calls it ends.
 
-    It enters into `latest` where its clients are.
+    It enters into `latest` where its clients are. While `has_folder` says so, it makes sockets anew that were removed.
     """
 
-    def __init__(self, app: App, folder: Path, http: HttpSide, idle: float, latest: ClientFolder) -> None:
+    def __init__(
+        self, app: App, folder: Path, http: HttpSide, idle: float, latest: ClientFolder, has_folder: Callable[[], bool]
+    ) -> None:
         self._app = app
         self._latest = latest
         self._folder = folder
+        self._has_folder = has_folder
         self._http = http
         self._idle = idle
         self._clients = AttachedClients(
@@ -173,6 +176,8 @@ class AttachedHub:
             elif now - self._used >= self._idle:
                 log.info("hub_idle", seconds=self._idle)
                 self._ended.set()
+            if not self._has_folder():
+                continue
             for one in sockets:
                 if not one.is_there and not self._ended.is_set():
                     _restore(one)

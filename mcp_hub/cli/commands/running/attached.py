@@ -1,6 +1,7 @@
 """`mcp-hub attached-hub`: the background hub that `mcp-hub serve` starts and joins. Not for people."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -32,18 +33,18 @@ def attached_hub(folder: str, client_folder: str | None, config: str | None) -> 
     mcp-hub stop ends it.
     """
     try:
-        with claimed(Path(folder)):
+        with claimed(Path(folder)) as has_folder:
             loaded = load_config(config, partly=True)
             calm_collector()
             logs.configure(loaded.settings.hub.log.level, "json")
-            run(lambda: _serve(loaded, Path(folder), ClientFolder(client_folder)))
+            run(lambda: _serve(loaded, Path(folder), ClientFolder(client_folder), has_folder))
     except (OSError, UpstreamUnavailable) as problem:
         _say(f"{problem}\n".encode())
         raise SystemExit(3) from None
     leave()
 
 
-async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder) -> None:
+async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder, has_folder: Callable[[], bool]) -> None:
     async with (
         received_signals() as signals,
         open_for_many(loaded, clients=clients) as app,
@@ -52,7 +53,7 @@ async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder) -> None:
         http = BackgroundHttp(app)
         await tasks.start(http.run)
         tasks.start_soon(keep_reloading, app.reloader, signals)
-        hub = AttachedHub(app, folder, http, loaded.settings.hub.attach_idle, clients)
+        hub = AttachedHub(app, folder, http, loaded.settings.hub.attach_idle, clients, has_folder)
         with recorded(loaded.place, "", os.environ, folder=str(folder)):
             await hub.run(signals.stopped, lambda: _say(READY))
         http.close()

@@ -13,13 +13,14 @@ import { Edit } from './screens/edit.js';
 import { Tools } from './screens/tools.js';
 import { Tool } from './screens/tool.js';
 import { Calls } from './screens/calls.js';
+import { Figures } from './screens/figures.js';
 import { Stream } from './screens/stream.js';
 import { Search } from './screens/search.js';
 import { Clients } from './screens/clients.js';
 import { Settings } from './screens/settings.js';
 
 const SCREENS = {
-  overview: ['Overview', Overview], servers: ['Servers', Servers], tools: ['Tools', Tools], calls: ['Calls', Calls], search: ['Search', Search],
+  overview: ['Overview', Overview], servers: ['Servers', Servers], tools: ['Tools', Tools], calls: ['Calls', Calls], figures: ['Figures', Figures], search: ['Search', Search],
   clients: ['Clients', Clients], settings: ['Settings', Settings],
 };
 const INNER = { server: ['servers', 'Server', Server], edit: ['servers', 'Edit', Edit], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream] };

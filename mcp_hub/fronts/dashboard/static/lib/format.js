@@ -36,6 +36,7 @@ export const exact = (ts) => { const at = Date.parse(ts) / 1000; return Number.i
 const CALLS = {
   working: ['run', 'running'], waiting: ['off', 'waiting'], input_required: ['warn', 'asks'],
   completed: ['ok', 'done'], tool_error: ['bad', 'tool error'], failed: ['bad', 'failed'], cancelled: ['off', 'cancelled'],
+  timed_out: ['bad', 'timed out'],
 };
 export const callState = (status) => member(CALLS, status) ?? ['off', status];
 export const CALL_STATES = Object.entries(CALLS).map(([value, [, text]]) => [value, text]);

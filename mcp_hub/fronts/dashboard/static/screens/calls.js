@@ -1,12 +1,13 @@
-// Every call: those that run first, then the newest; filters are in the address.
+// Every call: those that run first, then the newest, of earlier starts too; filters are in the address.
 import { html, useEffect, useMemo, useState } from '../lib/ui.js';
 import { link, refine } from '../lib/router.js';
-import { CALL_STATES, clock, count, duration, plain, saying } from '../lib/format.js';
-import { hubNow, useStore } from '../lib/store.js';
-import { Bar, CallBadge, Filter, Select, Docs } from '../lib/parts.js';
+import { CALL_STATES, clock, count, duration, plain, plural, saying } from '../lib/format.js';
+import { attempt, hubNow, toast, useStore } from '../lib/store.js';
+import { download, times, useHistory } from '../lib/history.js';
+import { Bar, CallBadge, Docs, Filter, Select } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 
-const TIMES = [['60', 'last minute'], ['300', 'last 5 minutes'], ['3600', 'last hour'], ['86400', 'last day']];
+const TIMES = [['60', 'last minute'], ['300', 'last 5 minutes'], ['3600', 'last hour'], ['86400', 'last day'], ['yesterday', 'yesterday'], ['604800', 'last 7 days']];
 const serverOf = (call) => call.server || 'hub';
 
 const COLUMNS = [
@@ -22,38 +23,64 @@ const COLUMNS = [
 ];
 
 const Said = ({ call }) => { const said = plain(saying(call, hubNow())); return html`<span class="dim" title=${said}>${said}</span>`; };
-const Took = ({ call }) => html`<span>${duration(call.took || Math.max(hubNow() - call.at, 0))}</span>`;
+const isRunning = (call) => ['working', 'waiting', 'input_required'].includes(call.status);
+const Took = ({ call }) => html`<span>${duration(isRunning(call) ? Math.max(hubNow() - call.at, 0) : call.took ?? 0)}</span>`;
 
-function names(calls, of) {
-  return [...new Set(calls.map(of))].filter(Boolean).sort().slice(0, 200).map((name) => [name, plain(name)]);
+function names(calls, of, chosen) {
+  return [...new Set([...calls.map(of), chosen])].filter(Boolean).sort().slice(0, 200).map((name) => [name, plain(name)]);
 }
 
 export function Calls({ query }) {
   const store = useStore();
+  const history = useHistory(query);
   const [, tick] = useState(0);
+  const [busy, setBusy] = useState('');
   useEffect(() => {
     if (!store.live.length) return undefined;
     const timer = setInterval(() => tick((n) => n + 1), 500);
     return () => clearInterval(timer);
   }, [store.live.length > 0]);
   const all = useMemo(() => {
-    const running = new Set(store.live.map((call) => call.id));
-    const ended = store.calls.filter((call) => !running.has(call.id));
-    return [...store.live].sort((a, b) => b.at - a.at).concat(ended);
-  }, [store.calls, store.live]);
+    const ids = new Set(store.live.map((call) => call.id));
+    const ended = store.calls.filter((call) => !ids.has(call.id));
+    for (const call of ended) ids.add(call.id);
+    return [...store.live].sort((a, b) => b.at - a.at).concat(ended, history.calls.filter((call) => !ids.has(call.id)));
+  }, [store.calls, store.live, history.calls]);
   const words = (query.q ?? '').toLowerCase();
-  const since = query.time ? hubNow() - Number(query.time) : 0;
+  const [since, until] = times(query.time);
   const rows = all.filter((call) => (!query.server || serverOf(call) === query.server) && (!query.client || call.client === query.client)
-    && (!query.state || call.status === query.state) && (!query.tool || call.name === query.tool) && call.at >= since
-    && (!words || `${call.name} ${call.id} ${saying(call, 0)} ${call.principal}`.toLowerCase().includes(words)));
+    && (!query.state || call.status === query.state) && (!query.tool || call.name === query.tool || call.tool === query.tool)
+    && (isRunning(call) ? call.at : call.at + (call.took ?? 0)) >= since && call.at < until
+    && (!words || `${call.name} ${call.id} ${saying(call, 0)} ${call.principal ?? ''}`.toLowerCase().includes(words)));
   const choice = (key) => (value) => refine({ [key]: value });
-  return html`<div class="screen fixed"><div class="head"><h1>Calls</h1><${Docs} page="streams.md" /><span class="dim num">${count(rows.length)}${rows.length === all.length ? '' : ` of ${count(all.length)}`}</span></div>
+  const exported = async () => {
+    await attempt(async () => {
+      const { count: lines, isWhole } = await download(query, (n) => setBusy(`${count(n)} read…`));
+      toast(isWhole ? `${plural(lines, 'call')} exported.` : `The newest ${count(lines)} exported. All of them: mcp-hub history export`);
+    });
+    setBusy('');
+  };
+  return html`<div class="screen fixed"><div class="head"><h1>Calls</h1><${Docs} page="dashboard.md" /><span class="dim num">${count(rows.length)}${rows.length === all.length ? '' : ` of ${count(all.length)}`}</span>
+      <div class="end"><a class="button" href=${link('figures', '', { server: query.server })}>Figures</a>
+        ${history.keeping && history.keeping !== 'off' ? html`<button type="button" disabled=${Boolean(busy)} onClick=${exported}>${busy || 'Export as JSONL'}</button>` : null}</div></div>
+    <${Losses} history=${history} />
     <div class="filters"><${Filter} label="Filter calls" value=${query.q} onInput=${choice('q')} />
-      <${Select} label="Server" value=${query.server} options=${names(all, serverOf)} onChange=${choice('server')} />
-      <${Select} label="Tool" value=${query.tool} options=${names(query.server ? all.filter((call) => serverOf(call) === query.server) : all, (call) => call.name)} onChange=${choice('tool')} />
-      <${Select} label="Client" value=${query.client} options=${names(all, (call) => call.client)} onChange=${choice('client')} />
+      <${Select} label="Server" value=${query.server} options=${names(all, serverOf, query.server)} onChange=${choice('server')} />
+      <${Select} label="Tool" value=${query.tool} options=${names(query.server ? all.filter((call) => serverOf(call) === query.server) : all, (call) => call.name, query.tool)} onChange=${choice('tool')} />
+      <${Select} label="Client" value=${query.client} options=${names(all, (call) => call.client, query.client)} onChange=${choice('client')} />
       <${Select} label="State" value=${query.state} options=${CALL_STATES} onChange=${choice('state')} />
-      <${Select} label="Time" value=${query.time} options=${TIMES} onChange=${choice('time')} /></div>
+      <${Select} label="Time" value=${query.time} options=${TIMES} onChange=${choice('time')} />
+      ${history.before ? html`<button type="button" onClick=${history.more}>Load older calls</button>` : null}</div>
     <section class="panel grow"><${Table} label="Calls" className="grow" rows=${rows} rowKey=${(call) => call.id} columns=${COLUMNS}
       empty=${all.length ? 'No call fits these filters.' : 'No call was made yet. Call a tool on the screen Tools, or connect a client on the screen Clients.'} /></section></div>`;
+}
+
+const KEEPING = { off: 'Calls of earlier starts are not kept (hub.history: off).', none: 'Calls are kept without arguments and results (hub.history).', hash: 'Of arguments only a hash is kept (hub.history).' };
+
+function Losses({ history }) {
+  const { losses = [], failing, keeping, problem } = history;
+  return html`${failing ? html`<p class="note bad" role="alert">The history cannot be written now: ${plain(failing)}</p>` : null}
+    ${problem ? html`<p class="note" role="alert">${plain(problem)}</p>` : null}
+    ${KEEPING[keeping] ? html`<p class="dim small">${KEEPING[keeping]}</p>` : null}
+    ${losses.length ? html`<details class="panel"><summary class="body">${plural(losses.length, 'gap')} in the history</summary><ul class="list">${losses.map((one) => html`<li><span class="tag">${plain(one.kind)}</span><span class="what">${plain(one.text)}</span><span class="dim small num">${clock(one.at)}</span></li>`)}</ul></details>` : null}`;
 }

@@ -8,13 +8,14 @@ import { useEvents } from '../lib/events.js';
 import { Result, Text } from '../lib/content.js';
 import { Bar, CallBadge, Command, Confirm, Copy, Empty, Panel } from '../lib/parts.js';
 import { Question } from './question.js';
+import { Kept, Past } from './call.js';
 import { Log } from './log.js';
 
 export function Stream({ name: id, query }) {
   const store = useStore();
   const call = store.live.find((one) => one.id === id) ?? store.calls.find((one) => one.id === id);
   const isQuick = call && !call.stream && (isOver(call.status) || call.waits_for);
-  if (isQuick) return html`<${Quick} call=${call} />`;
+  if (isQuick) return isOver(call.status) ? html`<${Past} key=${id} ...${{ id, call }} />` : html`<${Quick} call=${call} />`;
   return html`<${Followed} key=${query.after ?? ''} ...${{ id, call, after: Number(query.after ?? 0) }} />`;
 }
 
@@ -43,7 +44,7 @@ function Followed({ id, call, after }) {
     const timer = setInterval(() => tick((n) => n + 1), 500);
     return () => clearInterval(timer);
   }, [over]);
-  if (found.problem && !info) return html`<div class="screen"><h1>${plain(id)}</h1><${Empty}>${found.problem}<//></div>`;
+  if (found.problem && !info) return html`<${Past} id=${id} />`;
   const status = found.ending?.status ?? (info && isOver(info.status) ? info.status : found.questions.size ? 'input_required' : (call?.status ?? info?.status ?? 'working'));
   const name = info?.name ?? call?.name ?? id, started = info ? Date.parse(info.created) / 1000 : call?.at;
   const took = over ? (call?.took || (info ? (Date.parse(info.updated) - Date.parse(info.created)) / 1000 : 0)) : Math.max(hubNow() - (started ?? hubNow()), 0);
@@ -58,6 +59,7 @@ function Followed({ id, call, after }) {
     ${found.gone ? html`<p class="note">${found.gone} earlier events are no longer kept.</p>` : null}
     ${found.output || (!over && !found.questions.size) ? html`<${Panel} title=${over ? 'Partial output' : 'Output so far'}>${found.output ? html`<div class="body"><${Text} text=${found.output} label="Output so far" /></div>` : html`<${Empty}>Nothing yet.<//>`}<//>` : null}
     ${found.ending ? html`<${Ending} ending=${found.ending} />` : null}
+    ${over ? html`<${Kept} id=${id} />` : null}
     <${Log} events=${found.events} id=${id} after=${after} />
     <div class="two"><${Command}>${`mcp-hub resume ${id}`}<//>${over ? null : html`<${Command}>${`mcp-hub cancel ${id}`}<//>`}</div></div>`;
 }

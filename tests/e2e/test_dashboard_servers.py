@@ -6,6 +6,8 @@ Each test ends with a page that has thrown nothing, has broken no rule of its po
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -13,7 +15,9 @@ import yaml
 from tests.e2e.browser import BROWSER, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import Hub
 from tests.e2e.hostile_texts import EVIL
+from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
+from tests.upstreams.launch import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
 
@@ -28,13 +32,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def hub(root: Path) -> AsyncIterator[Hub]:
-    servers = {
+    servers: dict[str, Any] = {
         "text": {"local": "mcp_hub.examples.tools"},
         "jobs": {"local": "mcp_hub.examples.jobs:registry"},
         "far": {"url": "http://127.0.0.1:9/mcp", "headers": {"X-Key": SECRET}, "start": "lazy"},
         "bad": {"command": "no-such", "args": ["--token", "abc123def456ghi"], "env": {"API_KEY": "k1k2k3k4k5"}},
     }
-    async with http_hub(json.dumps({"servers": servers}), root, HOME=str(root / "home")) as running:
+    servers["a"] = entry(name="a")
+    settings = {"servers": servers, "profiles": {EVIL: {"servers": ["a"], "tools": {"allow": ["a_echo", "echo"]}}}}
+    async with http_hub(json.dumps(settings), root, HOME=str(root / "home")) as running:
         yield running
 
 
@@ -83,7 +89,7 @@ async def test_phone_is_used_by_the_keyboard_alone(page: Page) -> None:
     assert await page.js("document.querySelector('.tr a').innerText") in ("bad", "far"), "a problem is first"
     await page.js("document.querySelector('.pick input').focus()")
     await page.press(" ")
-    await page.sees("4 chosen")
+    await page.sees("5 chosen")
     await page.choose(".sorts select", "-server")
     await page.until("document.querySelector('.tr a').innerText === 'text'")
     await page.choose("select[aria-label=State]", "bad")
@@ -162,3 +168,35 @@ async def test_command_is_only_proposed_and_the_page_shows_the_line_to_copy(
     await page.tab_to("Withdraw the edit of far")
     await page.press("Enter")
     await page.misses("1 edit waiting")
+
+
+async def test_prompts_and_resources_are_got_by_their_forms_and_the_keyboard(page: Page, hub: Hub) -> None:
+    async with RestClient(hub) as rest:
+        added = await rest.call("a_add_prompt", {"name": EVIL, "text": EVIL})
+        assert added.status_code == 200, added.text
+    for width in (1280, 390):
+        await wide(page, "light", width)
+        await page.go("#/offers", "test://a/item/{id}")
+        await sound(page)
+    await page.tab_to("a_greet")
+    await page.press("Enter")
+    await page.sees("Whom to greet.")
+    await page.tab_to("Get")
+    await page.fill("#offer-who", EVIL)
+    await page.tab_to("Get")
+    await page.press("Enter")
+    await page.sees("mcp-hub resume st_")
+    await page.sees(EVIL)
+    await page.go(f"#/resource/{quote('test://a/item/{id}', safe='')}", "Read it")
+    await page.fill("#offer-id", "7/8")
+    await page.press("Enter")
+    await page.sees("test://a/item/7%2F8")
+    await page.go("#/offers?q=pwned", "1 entry")
+    await page.js("document.querySelector('.tr a').click()")
+    await page.sees("Get it")
+    await page.go("#/resource/test:nothing", "No server offers this now.")
+    await page.go("#/profiles", "Without a profile")
+    await sound(page)
+    assert EVIL in await page.text() and await page.js("window.pwned") is None
+    await page.fill("#filter", "a_echo")
+    await page.until("document.querySelectorAll('.list.cols a').length === 2")

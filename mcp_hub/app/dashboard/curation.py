@@ -13,6 +13,7 @@ from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, check_size
 from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
+from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.pins import label_of, subject_of
 from mcp_hub.codes.servers import SERVERS
 from mcp_hub.config.load.overrides import MOST_TOOLS
@@ -23,17 +24,22 @@ from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ClientInstall,
+    ProfileInfo,
     ServerDetails,
     ServerLine,
     SettingList,
     ToolOverride,
     WaitingTool,
 )
+from mcp_hub.sessions.clients_seen import ClientsSeen
 from mcp_hub.stores.server_logs.files import LogRecord
 from mcp_hub.stores.server_logs.reader import last_records
+from mcp_hub.types import Era, Kind
 
 _LINES: Final = 200
 """Of and about a server."""
+_NAMES: Final = 200
+"""Servers, principals or clients of a profile that are named."""
 
 
 class HubCuration(msgspec.Struct, frozen=True):
@@ -46,6 +52,7 @@ class HubCuration(msgspec.Struct, frozen=True):
     logins: BrowserLogins
     clients: InstallWatch
     edits: HubEdits
+    seen: ClientsSeen
     logs: Path | None = None
     """The folder of the logs of servers, if they are kept."""
 
@@ -91,6 +98,25 @@ class HubCuration(msgspec.Struct, frozen=True):
         found = await anyio.to_thread.run_sync(self.file.read)
         shown = await anyio.to_thread.run_sync(setting_list, self.current.settings, found)
         return SettingList(str(self.file.config), str(place) if found else None, shown)
+
+    async def profiles(self) -> list[ProfileInfo]:
+        """The hub without a profile, then every profile."""
+        return [self._profile(name) for name in (None, *self.current.settings.profiles)]
+
+    def _profile(self, name: str | None) -> ProfileInfo:
+        view = self.hub.catalog.view(name)
+        tools = view.entries(Kind.TOOL)
+        tokens, clients = self.current.settings.hub.tokens, self.seen.newest()
+        return ProfileInfo(
+            name,
+            [one for one in self.hub.catalog.rules(name).servers if one in self.current.settings.servers][:_NAMES],
+            [tool.exported for tool in tools],
+            estimate(view.page(Kind.TOOL, Era.MODERN, None, 1 << 30)) if tools else 0,
+            len(view.entries(Kind.PROMPT)),
+            len(view.entries(Kind.RESOURCE)),
+            [hide_head(one.principal, 200) for one in tokens if one.profile == name][:_NAMES],
+            [*dict.fromkeys(one.name for one in clients if one.caller.profile == name and one.name)][:_NAMES],
+        )
 
     async def installs(self) -> list[ClientInstall]:
         """The clients on this machine."""

@@ -46,7 +46,7 @@ def dashboard_of(
     logs = None if app.server_logs is None else app.server_logs.folder
     edits = HubEdits(app.current, editor, is_near, app.operations.reload)
     curation = HubCuration(
-        app.current, app.hub, approvals, file, logins, InstallWatch(installs, SystemClock()), edits, logs
+        app.current, app.hub, approvals, file, logins, InstallWatch(installs, SystemClock()), edits, seen.clients, logs
     )
     access = DashboardAccess(lambda: app.settings.hub.http.public_url)
     return DashboardApi(watch, curation, rest, access, mode, max_body=app.settings.hub.http.max_body)

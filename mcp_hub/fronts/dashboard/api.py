@@ -36,6 +36,7 @@ from mcp_hub.protocol.rest.overview import (
     InstallList,
     LoginBody,
     OverridesBody,
+    ProfileList,
     SwitchBody,
     ToolPlaces,
 )
@@ -44,7 +45,7 @@ from mcp_hub.sessions.session import Caller
 log = get_logger(__name__)
 
 _REST: Final = "/v1/"
-OPEN: Final = frozenset({"tools", "search", "tokens", "streams", "servers", "reload"})
+OPEN: Final = frozenset({"tools", "search", "tokens", "streams", "servers", "reload", "resources", "prompts"})
 """The parts of the REST API that the page needs; nothing that belongs to programs which execute tools."""
 _STREAMS: Final = "/v1/streams/"
 _ALL: Final = "This belongs to the whole hub."
@@ -171,6 +172,7 @@ class DashboardApi:
             "/installs": {"GET": self._installs},
             "/tools": {"GET": self._tools},
             "/settings": {"GET": self._settings},
+            "/profiles": {"GET": self._profiles},
             "/approvals": {"GET": self._waiting, "POST": self._judge},
             "/overrides": {"POST": self._override},
             "/server": {"GET": self._server},
@@ -230,6 +232,10 @@ class DashboardApi:
     async def _settings(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
         return answer(await self._curated.settings())
+
+    async def _profiles(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        return answer(ProfileList(await self._curated.profiles()))
 
     async def _server(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)

@@ -17,6 +17,7 @@ from mcp_hub.protocol.rest.overview import (
     EditState,
     LoginEnded,
     LoginNews,
+    ProfileInfo,
     ServerDetails,
     ServerEntry,
     SettingList,
@@ -106,6 +107,9 @@ class HubOperator(Protocol):
         """Writes overrides, which hold at once."""
 
     async def settings(self) -> SettingList: ...
+
+    async def profiles(self) -> list[ProfileInfo]:
+        """The parts of the hub that callers see."""
 
     async def installs(self) -> list[ClientInstall]:
         """The clients on this machine."""

@@ -145,6 +145,29 @@ class SettingList(Struct):
     settings: list[SettingInfo]
 
 
+class ProfileInfo(Struct, frozen=True, omit_defaults=True):
+    """The part of the hub that a profile opens, without a name all of it, and for whom.
+
+    `tools` are names to call by, `tokens` those of their list. `principals` have a token of the configuration that is
+    bound to it, `clients` came with it since the start.
+    """
+
+    name: str | None
+    servers: list[str]
+    tools: list[str]
+    tokens: int
+    prompts: int = 0
+    resources: int = 0
+    principals: list[str] = []
+    clients: list[str] = []
+
+
+class ProfileList(Struct):
+    """The hub without a profile, then every profile, in the order of the configuration."""
+
+    profiles: list[ProfileInfo]
+
+
 class WaitingTool(Struct, frozen=True, omit_defaults=True):
     """A text of a server that is not what was approved, with the difference as lines that begin with +, - or a space.
 

@@ -265,3 +265,14 @@ async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) 
     assert (await peer.get("/state"))["calls"][0]["client"] == "editor"
     await peer.ask("DELETE", "/mcp", headers=session, token=None)
     assert await connected() is False
+
+
+async def test_profiles_show_who_sees_what_to_operators(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path, tokens=True) as peer:
+        whole, narrow, elsewhere = (await peer.get("/profiles"))["profiles"]
+        assert (whole["name"], whole["principals"]) == (None, ["alice", "bob", "olga"])
+        assert (narrow["name"], narrow["tools"], narrow["principals"]) == ("narrow", ["echo", "hold"], ["alice"])
+        assert set(narrow["tools"]) < set(whole["tools"]) and 0 < narrow["tokens"] < whole["tokens"]
+        assert elsewhere["servers"] == ["local"] and not elsewhere.get("clients")
+        problem(await peer.page("GET", "/profiles", token=ALICE).ended(), 403, "operator_required")
+        assert (await peer.page("GET", "/v1/prompts", token=ALICE).ended()).status == 200, "those that it may use"

@@ -125,6 +125,7 @@ DASHBOARD: Final[dict[str, list[Ask]]] = {
     "GET /edits": [("/edits", None, {})],
     "POST /edits": [("/edits", {"server": "local", "action": "remove"}, {})],
     "GET /schema": [("/schema", None, {})],
+    "GET /profiles": [("/profiles", None, {})],
 }
 FOR_ALL: Final = ("GET /state", "GET /clients", "GET /tools")
 """Everything else on the dashboard is for operators."""

@@ -15,19 +15,23 @@ import { Tool } from './screens/tool.js';
 import { Calls } from './screens/calls.js';
 import { Figures } from './screens/figures.js';
 import { Stream } from './screens/stream.js';
+import { Offer, Offers } from './screens/offers.js';
+import { Profiles } from './screens/profiles.js';
 import { Search } from './screens/search.js';
 import { Clients } from './screens/clients.js';
 import { Settings } from './screens/settings.js';
 
 const SCREENS = {
-  overview: ['Overview', Overview], servers: ['Servers', Servers], tools: ['Tools', Tools], calls: ['Calls', Calls], figures: ['Figures', Figures], search: ['Search', Search],
-  clients: ['Clients', Clients], settings: ['Settings', Settings],
+  overview: ['Overview', Overview], servers: ['Servers', Servers], tools: ['Tools', Tools], offers: ['Resources', Offers], calls: ['Calls', Calls], figures: ['Figures', Figures], search: ['Search', Search],
+  clients: ['Clients', Clients], profiles: ['Profiles', Profiles], settings: ['Settings', Settings],
 };
-const INNER = { server: ['servers', 'Server', Server], edit: ['servers', 'Edit', Edit], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream] };
+const INNER = { server: ['servers', 'Server', Server], edit: ['servers', 'Edit', Edit], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream],
+  prompt: ['offers', 'Prompt', Offer], resource: ['offers', 'Resource', Offer] };
 
 function Side({ current, store }) {
   const counts = { calls: store.live.length, overview: needs(store).length };
-  const shown = Object.entries(SCREENS).filter(([key]) => key !== 'settings' || store.hub.operator);
+  const shown = Object.entries(SCREENS).filter(([key]) => !['settings', 'profiles'].includes(key) || store.hub.operator)
+    .filter(([key]) => key !== 'figures' || (store.keeping && store.keeping !== 'off'));
   const [isOpen, open] = useState(false);
   const button = useRef(null);
   const close = (event) => {

@@ -31,7 +31,7 @@ function valueOf(text, schema, name) {
   }
 }
 
-export function SchemaForm({ schema, action, onSubmit, busy, extra, id, allowsEmpty = false }) {
+export function SchemaForm({ schema, action, onSubmit, busy, extra, id, allowsEmpty = false, none = 'It takes no arguments.' }) {
   const properties = Object.entries(schema?.properties ?? {});
   const required = schema?.required ?? [];
   const [values, set] = useState(() => Object.fromEntries(properties.map(([name, own]) => [name, initial(own)])));
@@ -58,7 +58,7 @@ export function SchemaForm({ schema, action, onSubmit, busy, extra, id, allowsEm
   return html`<form class="form" onSubmit=${submit}>
     ${properties.map(([name, own]) => html`<${Field} key=${name} id=${`${id}-${name}`} ...${{ name, own, required: required.includes(name), value: values[name], onChange: (value) => set((old) => ({ ...old, [name]: value })) }} />`)}
     ${schema?.additionalProperties && !properties.length ? html`<div class="field"><label for="${id}-json">Arguments as JSON</label><textarea id="${id}-json" rows="4" value=${whole} onInput=${(event) => setWhole(event.target.value)}></textarea></div>` : null}
-    ${properties.length || schema?.additionalProperties ? null : html`<p class="dim">It takes no arguments.</p>`}
+    ${properties.length || schema?.additionalProperties ? null : html`<p class="dim">${none}</p>`}
     ${problem ? html`<p role="alert">${problem}</p>` : null}
     <div class="head"><button class="go" disabled=${busy}>${action}</button>${extra}</div></form>`;
 }

@@ -13,6 +13,7 @@ export const store = {
   live: [],
   tools: 0, // changes with the lists of tools
   approvals: [],
+  keeping: '', // what the hub keeps of calls that are over
   edits: null, // {possible, why, proposals}
   installs: [],
   toast: '',
@@ -83,6 +84,15 @@ export async function loadEdits() {
   changed();
 }
 
+async function loadKeeping() {
+  try {
+    store.keeping = (await get('v1/history?limit=1')).keeping ?? '';
+  } catch {
+    store.keeping = '';
+  }
+  changed();
+}
+
 // The client programs on the machine of the hub.
 export async function loadInstalls() {
   if (!store.hub?.operator) return;
@@ -101,6 +111,7 @@ async function snapshot() {
   changed();
   loadApprovals();
   loadEdits();
+  loadKeeping();
   loadInstalls();
   return hub.cursor;
 }

@@ -61,8 +61,8 @@ export function Calls({ query }) {
     setBusy('');
   };
   return html`<div class="screen fixed"><div class="head"><h1>Calls</h1><${Docs} page="dashboard.md" /><span class="dim num">${count(rows.length)}${rows.length === all.length ? '' : ` of ${count(all.length)}`}</span>
-      <div class="end"><a class="button" href=${link('figures', '', { server: query.server })}>Figures</a>
-        ${history.keeping && history.keeping !== 'off' ? html`<button type="button" disabled=${Boolean(busy)} onClick=${exported}>${busy || 'Export as JSONL'}</button>` : null}</div></div>
+      <div class="end">${history.keeping && history.keeping !== 'off' ? html`<a class="button" href=${link('figures', '', { server: query.server })}>Figures</a>
+          <button type="button" disabled=${Boolean(busy)} onClick=${exported}>${busy || 'Export as JSONL'}</button>` : null}</div></div>
     <${Losses} history=${history} />
     <div class="filters"><${Filter} label="Filter calls" value=${query.q} onInput=${choice('q')} />
       <${Select} label="Server" value=${query.server} options=${names(all, serverOf, query.server)} onChange=${choice('server')} />

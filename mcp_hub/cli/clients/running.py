@@ -60,8 +60,9 @@ def _tasklist() -> str:
     """The program by its path: one of this name in the working directory is never started."""
     if sys.platform == "win32":
         return os.path.join(os.environ.get("SystemRoot", r"C:\Windows"), "System32", "tasklist.exe")
-    path = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
-    return shutil.which("tasklist.exe", path=path) or "/nowhere/tasklist.exe"
+    else:
+        path = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
+        return shutil.which("tasklist.exe", path=path) or "/nowhere/tasklist.exe"
 
 
 def _output(*argv: str) -> list[str]:

@@ -92,10 +92,9 @@ def windows_side(env: Mapping[str, str]) -> WindowsSide | str | None:
 
     It may start programs of Windows, for 20 s at most; the answer is kept for this process.
     """
-    if sys.platform != "linux":
-        return None
     names = ("WSL_DISTRO_NAME", "WSL_INTEROP", "PATH", "USERPROFILE")
-    return _kept(Machine.here, tuple((name, env[name]) for name in names if name in env))
+    chosen = tuple((name, env[name]) for name in names if name in env)
+    return _kept(Machine.here, chosen) if sys.platform == "linux" else None
 
 
 @lru_cache(maxsize=8)
@@ -247,21 +246,22 @@ def _printed(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> bytes
     """The beginning of what a program prints within its time; nothing if it has not ended then."""
     if sys.platform == "win32":
         return b""
-    try:
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder,
-            env=dict(env), start_new_session=True,
-        )  # fmt: skip
-    except (OSError, ValueError):
-        return b""
-    try:
-        with suppress(OSError):
-            return _read(process)
-        return b""
-    finally:
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    else:
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder,
+                env=dict(env), start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError):
+            return b""
+        try:
+            with suppress(OSError):
+                return _read(process)
+            return b""
+        finally:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(1.0)
 
 
 def _read(process: "subprocess.Popen[bytes]") -> bytes:
@@ -283,9 +283,10 @@ def _user() -> str:
     """The name of the user of this process; empty if the system does not have one."""
     if sys.platform == "win32":
         return ""
-    import pwd
+    else:
+        import pwd
 
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return ""
+        try:
+            return pwd.getpwuid(os.geteuid()).pw_name
+        except KeyError:
+            return ""

@@ -90,7 +90,7 @@ class Machine(msgspec.Struct, frozen=True):
 def windows_side(env: Mapping[str, str]) -> WindowsSide | str | None:
     """Windows around this Linux; None if this is not WSL; the reason if the user's files there are not found.
 
-    It may start programs of Windows, for 20 s at most; the answer is kept for this process.
+    It may start programs of Windows, for 30 s at most; the answer is kept for this process.
     """
     names = ("WSL_DISTRO_NAME", "WSL_INTEROP", "PATH", "USERPROFILE")
     chosen = tuple((name, env[name]) for name in names if name in env)
@@ -165,7 +165,7 @@ def _home(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool) -
     for answer in _answers(env, machine, root, can_run):
         if (folder := _profile(answer, root)) is not None:
             return folder
-    return only_person(root / "c/Users")
+    return only_person(root / "c/Users", machine.user)
 
 
 def _answers(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool) -> Iterator[bytes]:
@@ -180,7 +180,8 @@ def _answers(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool
     program = shutil.which("cmd.exe", path=path) or (str(usual) if usual.is_file() else None)
     if can_run and program is not None:
         # cmd.exe cannot work in a folder of Linux, so it starts on a drive; `echo` would run a name that follows an &
-        yield machine.run((program, "/c", "set", "USERPROFILE"), folder, env)
+        answer = machine.run((program, "/c", "set", "USERPROFILE"), folder, env)
+        yield answer or machine.run((program, "/c", "echo", "%USERPROFILE%"), folder, env)
 
 
 def _profile(answer: bytes, root: Path) -> Path | None:
@@ -205,14 +206,18 @@ def _readings(answer: bytes) -> Iterator[str]:
             continue
 
 
-def only_person(users: Path) -> Path | None:
-    """The one folder of a person who uses this Windows, of those that may be entered; None if there are more."""
+def only_person(users: Path, user: str) -> Path | None:
+    """The one folder of a person who uses this Windows, of those that may be written to; of several, the one with the
+    name of the Linux user; else None."""
     try:
         names = sorted(os.listdir(users))
     except OSError:
         return None
     folders = [users / name for name in names if name.lower() not in _NOT_PEOPLE]
-    people = [folder for folder in folders if not folder.is_symlink() and os.access(folder / "AppData", os.W_OK)]
+    writable = [one for one in folders if one.is_dir() and not one.is_symlink() and os.access(one, os.W_OK)]
+    people = [one for one in writable if os.access(one / "AppData", os.W_OK)] or writable
+    if len(people) > 1:
+        people = [one for one in people if one.name.casefold() == user.casefold()]
     return people[0] if len(people) == 1 else None
 
 

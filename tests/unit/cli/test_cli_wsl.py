@@ -66,9 +66,13 @@ def test_profile_is_that_of_windows_else_the_only_person(windows: WindowsDrive) 
         assert "export USERPROFILE" in home()
     windows.answers["wslvar"] = "C:\\Users\\Ann".encode("utf-16")
     assert home() == "Ann"
-    (windows.root / "c/Users/Ann/AppData").rmdir()
     windows.answers.clear()
+    (windows.root / "c/Users/Ann/AppData").rmdir()
     assert home() == "Jörg"
+    (windows.root / "c/Users/Jörg/AppData").rmdir()
+    assert "export USERPROFILE" in home()
+    (windows.root / "c/Users" / USER.upper()).mkdir()
+    assert home() == USER.upper()
 
 
 @pytest.mark.processes

@@ -10,17 +10,22 @@ from mcp_hub.cli.clients.files.written import WrittenEntry, has_hub, lost_entrie
 from mcp_hub.cli.clients.find import client_files, clients_of, hub_files, is_present
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.table import WINDOWS_CLIENTS
 from mcp_hub.protocol.rest.overview import ClientInstall, InstallState
 
 _STATES: Final[Mapping[bool | None, InstallState]] = {True: "installed", False: "missing", None: "unreadable"}
 
 
 def client_installs(env: Mapping[str, str]) -> list[ClientInstall]:
-    """All clients, in the order of the table. Reads their files and changes nothing; blocks."""
+    """All clients, in the order of the table, and those on the Windows around WSL that are there.
+
+    Reads their files and changes nothing; blocks.
+    """
     where, lost = Where.here(env), dict[str, WrittenEntry]()
     with suppress(OSError):
         lost = {entry.client: entry for entry in lost_entries(state_dir(env))}
-    return [_install(client, where, lost.get(client.name)) for client in clients_of(where)]
+    every = [_install(client, where, lost.get(client.name)) for client in clients_of(where)]
+    return [one for one in every if one.client not in WINDOWS_CLIENTS or one.state != "absent"]
 
 
 def _install(client: Client, where: Where, lost: WrittenEntry | None) -> ClientInstall:

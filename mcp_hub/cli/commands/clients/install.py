@@ -98,9 +98,9 @@ def install(
     """Put the hub into other MCP clients.
 
     CLIENT is claude-desktop, claude-code, cursor, vscode, codex, gemini, zed or another one; an unknown name lists
-    all of them. The command adds one entry to the client's file and changes nothing else in it; a backup is kept beside
-    the file. An entry that is there keeps its options, such as --profile and env. Exit code 1 if a client could not be
-    changed.
+    all of them. In WSL, cursor-windows is Cursor on Windows. The command adds one entry to the client's file and
+    changes nothing else in it; a backup is kept beside the file. An entry that is there keeps its options, such as
+    --profile and env. Exit code 1 if a client could not be changed.
     """
     where = Where.here(os.environ)
     if undo:

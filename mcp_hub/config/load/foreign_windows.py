@@ -36,6 +36,11 @@ _READ_BY_CMD: Final = late(r'[&|<>^"\r\n]')
 _READ_BY_SHELL: Final = late(r"[^\w@%+=:,./~-]")
 _WITH_VALUE: Final = ("-d", "--distribution", "--distribution-id", "-u", "--user", "--cd", "--shell-type")
 _BEFORE_COMMAND: Final = ("-e", "--exec", "--")
+_SYSTEM: Final = frozenset(
+    "appdata localappdata programdata programfiles programfiles(x86) userprofile homedrive homepath public"
+    " systemroot systemdrive windir comspec path pathext temp tmp".split()
+)
+"""Variables that say where Windows has things. People set them for clients that do not pass them on."""
 _DEEPEST: Final = 4
 """Wrappers around a program, such as `cmd /c`."""
 
@@ -104,11 +109,16 @@ def program_name(word: str) -> str:
     return next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
 
 
-def linux_server(entry: JsonObject, drives: Drives, note: Note) -> JsonObject:
-    """The server as Linux starts it; `note` gets each path that has another name here, with its key.
+def linux_server(entry: JsonObject, drives: Drives, note: Note, left: Note) -> JsonObject:
+    """The server as Linux starts it. `note` gets each path that has another name here, with its key; `left` each
+    variable that is left out, because it says where Windows has things.
 
     Raises: Unresolved for a program, path or variable that only Windows has.
     """
+    if drives.is_clients and isinstance(variables := entry.get("env"), dict):
+        for name in [name for name in variables if name.lower() in _SYSTEM]:
+            left(f"env.{name}", "left out: it says where Windows has something")
+        entry = {**entry, "env": {name: value for name, value in variables.items() if name.lower() not in _SYSTEM}}
     _check_variables(entry, drives)
     if not isinstance(command := entry.get("command"), str) or not command:
         return entry

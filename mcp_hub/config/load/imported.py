@@ -114,7 +114,8 @@ class Translator(msgspec.Struct, frozen=True):
             known.add("envFile")
         entry = own_keys(entry, path, known, self.report)
         if self.drives is not None:
-            entry = linux_server(entry, self.drives, partial(self._note, path, "windows_path"))
+            renamed, left = (partial(self._note, path, code) for code in ("windows_path", "windows_variable"))
+            entry = linux_server(entry, self.drives, renamed, left)
         entry = self._notation(name, entry, path).server(entry)
         has_folder = bool(entry.get("cwd"))
         self._place(entry)

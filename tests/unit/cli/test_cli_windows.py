@@ -149,7 +149,11 @@ def test_refused_name_leaves_windows_files_alone_and_linux_clients_get_the_hub(
 
 
 SERVERS = {
-    "plain": {"command": "cmd", "args": ["/c", "npx", "-y", "@x/plain"], "env": {"GITHUB_TOKEN": CANARY}},
+    "plain": {
+        "command": "cmd",
+        "args": ["/c", "npx", "-y", "@x/plain"],
+        "env": {"GITHUB_TOKEN": CANARY, "APPDATA": r"C:\Users\Jörg\AppData\Roaming", "Path": r"C:\a;C:\b"},
+    },
     "files": {"command": "npx.cmd", "args": ["@x/fs", r"C:\Users\Jörg\docs"], "cwd": r"C:\work"},
     "exe": {"command": r"C:\Tools\server.exe", "args": []},
     "var": {"command": "npx", "args": ["x"], "env": {"KEY": "${env:HOME}"}},
@@ -171,6 +175,7 @@ def test_import_takes_what_linux_can_start_and_says_the_rest(windows: WindowsDri
     done = windows.cli("import", "cursor-windows", "--yes", "--no-count", "--no-sandbox").output
     found = taken(windows)
     assert set(found) == {"a", "plain", "files"}
+    assert list(found["plain"]["env"]) == ["GITHUB_TOKEN"] and "plain.env.APPDATA: left out" in done
     assert found["plain"]["command"] == "npx" and found["plain"]["args"] == ["-y", "@x/plain"]
     root = windows.root
     assert {key: value for key, value in found["files"].items() if key != "sandbox"} == {

@@ -189,7 +189,7 @@ DRIVES = Drives("/mnt", "Ubuntu", lambda name: name in ("python3", "mcp-thing"))
     ],
 )  # fmt: skip
 def test_server_of_windows_is_one_of_linux(entry: dict[str, Any], words: list[str]) -> None:
-    done = linux_server(entry, DRIVES, lambda key, said: None)
+    done = linux_server(entry, DRIVES, lambda key, said: None, lambda key, said: None)
     assert [done["command"], *done.get("args", [])] == words
 
 
@@ -218,11 +218,12 @@ def test_server_of_windows_is_one_of_linux(entry: dict[str, Any], words: list[st
         ({"command": "npx", "args": ["%APPDATA%/x"]}, "windows_variable"),
         ({"command": "npx", "env": {"DIR": "%UserProfile%"}}, "windows_variable"),
         ({"command": "npx", "pass_env": ["HOME"]}, "windows_variable"),
+        ({"command": "npx", "args": ["%APPDATA%"], "env": {"AppData": r"C:\x"}}, "windows_variable"),
     ],
 )
 def test_server_that_only_windows_can_start_stays_there(entry: dict[str, Any], code: str) -> None:
     with pytest.raises(Unresolved) as refused:
-        linux_server(entry, DRIVES, lambda key, said: None)
+        linux_server(entry, DRIVES, lambda key, said: None, lambda key, said: None)
     assert refused.value.code == code
 
 

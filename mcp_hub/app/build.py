@@ -29,6 +29,7 @@ from mcp_hub.app.catalog_rules import (
     policies,
     view_rules,
 )
+from mcp_hub.app.dashboard.past_calls import PastCalls, ToolDefinitions, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
@@ -49,13 +50,15 @@ from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
 from mcp_hub.call import Gate, Upstream
+from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
-from mcp_hub.calls.metering import CallObserver
+from mcp_hub.calls.metering import CallObserver, Outcome
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
 from mcp_hub.calls.rules import SessionRules
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.tokens import estimate
@@ -121,6 +124,7 @@ class App(msgspec.Struct, frozen=True):
     operations: Admin
     logins: Logins
     seen: Seen
+    journal: CallJournal
     executors: ExecutorUpstream | None = None
     server_logs: ServerLogWriter | None = None
 
@@ -128,6 +132,12 @@ class App(msgspec.Struct, frozen=True):
     def reloader(self) -> Reloader:
         """Reads the configuration again; its `last` says what came of it."""
         return self.operations.reloader
+
+    @property
+    def past_calls(self) -> PastCalls:
+        """The calls that have ended, as somebody may see them."""
+        journal = self.journal
+        return PastCalls(journal.store, journal.rules, journal, self.hub, ToolDefinitions(self.upstreams))
 
     @property
     def settings(self) -> Settings:
@@ -208,6 +218,7 @@ async def _running(app: App) -> AsyncIterator[None]:
     async with app.watchdog, anyio.create_task_group() as tasks:
         tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
+        tasks.start_soon(app.journal.run, name="history")
         await tasks.start(app.upstream_set.run, name="upstreams")
         enabled = [name for name, own in app.settings.servers.items() if own.enabled]
         tasks.start_soon(log_start, app.hub, enabled, name="start")
@@ -219,6 +230,7 @@ async def _running(app: App) -> AsyncIterator[None]:
             yield
         finally:
             await app.stop()
+            await app.journal.close(_LAST_WRITES)
             await app.streams.close(_LAST_WRITES)
             if app.registry.tracer is not None:
                 await app.registry.tracer.close()
@@ -309,14 +321,25 @@ def _registry(
     streams: StreamTable,
     turn: Turn,
     observer: CallObserver | None,
+    *,
+    is_http: bool,
 ) -> CallRegistry:
     clock = SystemClock()
-    tracer = tracing_of(
-        settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=observer is not None
-    )
+    tracer = tracing_of(settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=is_http)
     return CallRegistry(
         clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer, observer=observer
     )
+
+
+def _observer(journal: CallJournal, seen: Seen, *, is_watched: bool) -> CallObserver:
+    """What each call that ends is shown to: the history, and in a hub that can be watched its newest calls."""
+    keep, show = journal.ended, seen.recent.ended
+
+    def both(record: CallRecord, outcome: Outcome, now: float) -> None:
+        keep(record, outcome, now)
+        show(record, outcome, now)
+
+    return both if is_watched else keep
 
 
 def _session_rules(settings: Settings, seen: Seen) -> SessionRules:
@@ -352,7 +375,9 @@ def build(
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
-    registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
+    journal = journal_of(env, store, current, seen.clients, servers.upstreams, is_embedded=not owns_process)
+    observer = _observer(journal, seen, is_watched=has_executors)
+    registry = _registry(settings, env, servers, streams, turn, observer, is_http=has_executors)
     durations, rules = time_limits(settings), _session_rules(settings, seen)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     hub = HubPort(
@@ -363,9 +388,11 @@ def build(
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), applier)
+    reloader.prepares.append(lambda _: journal.use)
     status = HubStatus(current, hub, applier, approvals, reloader, lambda: watchdog.has_given_up)
     operations = Admin(reloader, applier, status)
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
-        documents, watchdog, approvals, servers, operations, logins, seen, executors, sources.logs,
+        documents, watchdog, approvals, servers, operations, logins, seen, journal, executors,
+        sources.logs,
     )  # fmt: skip

@@ -81,7 +81,7 @@ class HttpFront:
             app.hub, version=__version__, max_body=body, executors=app.executors,
             is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, limits=app.binding.limits, operator=app.operations, admission=admission,
-            public_url=lambda: app.settings.hub.http.public_url, running=watch.running,
+            public_url=lambda: app.settings.hub.http.public_url, running=watch.running, history=app.past_calls,
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)

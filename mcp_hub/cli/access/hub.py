@@ -375,7 +375,7 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
         limits, operator = app.binding.limits, app.operations
         api = RestApi(
             app.hub, version=__version__, max_body=LIMIT, limits=limits, operator=operator,
-            public_url=lambda: app.settings.hub.http.public_url,
+            public_url=lambda: app.settings.hub.http.public_url, history=app.past_calls,
         )  # fmt: skip
 
         async def application(scope: Any, receive: Any, send: Any) -> None:

@@ -189,6 +189,28 @@ class StoreSettings(Section):
         return self
 
 
+class HistorySettings(Section):
+    """The history of calls (docs/history.md); `off` stands for `enabled: false`. `keep` in seconds, `size` in bytes.
+
+    `arguments` None: `full` for one person's hub, `none` for one with tokens.
+    """
+
+    enabled: bool = True
+    keep: PositiveDuration = 7 * 86400.0
+    calls: Count = 100_000
+    size: Annotated[Size, Field(ge=1 * MiB)] = 64 * MiB
+    arguments: Literal["none", "hash", "full"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_word(cls, data: object) -> object:
+        if data is False or data == "off":  # YAML reads a bare `off` as false
+            return {"enabled": False}
+        if isinstance(data, str | bool):
+            raise finding("invalid_value", "is not a history. Write off, or keys such as {keep: 7d, arguments: none}")
+        return data
+
+
 class LimitSettings(Section):
     """Bounds on memory and work that clients and servers can cause (docs/limits.md); in bytes and seconds."""
 
@@ -236,6 +258,7 @@ class HubSettings(Section):
     log: LogSettings = LogSettings()
     limits: LimitSettings = LimitSettings()
     store: StoreSettings = StoreSettings()
+    history: AtOnce[HistorySettings] = HistorySettings()
     attach: Literal["auto", "always", "never"] = "auto"
     attach_idle: PositiveDuration = 600.0
     task_after: AtOnce[Duration] = 5.0

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.filters import HintSettings
-from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, Orphan, TaskRule, Text
+from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, HistoryRule, Orphan, TaskRule, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
 
@@ -25,7 +25,7 @@ class ToolSettings(Section):
     """Overrides of one tool, or of the tools that a glob matches, in lists and in calls (docs/configuration.md).
 
     `annotations` are hints that take the place of the server's. `task`, `orphan` (seconds if a number), `idempotent`
-    and `retry` left out are those of the server, else of `defaults`.
+    and `retry` left out are those of the server, else of `defaults`. `history: off`: its calls are not kept there.
     """
 
     name: ExportedName | None = None
@@ -39,6 +39,7 @@ class ToolSettings(Section):
     orphan: Orphan | None = None
     idempotent: bool | None = None
     retry: RetrySettings | None = None
+    history: HistoryRule | None = None
     annotations: HintSettings = HintSettings()
 
     @model_validator(mode="after")
@@ -52,7 +53,7 @@ class ToolSettings(Section):
 
     def changed(self) -> tuple[str, ...]:
         """The keys by which lists or arguments differ from what the server says, in the order of this class."""
-        own = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields]
+        own = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields and key != "history"]
         return tuple(key for key in own if getattr(self, key) != ToolSettings.model_fields[key].default)
 
 
@@ -63,6 +64,8 @@ class ToolRules(msgspec.Struct, frozen=True):
     orphan: Literal["cancel", "finish"] | float | None
     idempotent: bool
     retry: RetrySettings = RetrySettings()
+    is_kept: bool = True
+    """In the history of calls."""
 
 
 def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
@@ -77,4 +80,5 @@ def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults)
         orphan=general.orphan if own.orphan is None else own.orphan,
         idempotent=general.idempotent if own.idempotent is None else own.idempotent,
         retry=general.retry if own.retry is None else own.retry,
+        is_kept=own.history != "off",
     )

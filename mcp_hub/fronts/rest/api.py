@@ -24,6 +24,7 @@ from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
 from mcp_hub.fronts.rest.formats.prompted import PromptedTools
+from mcp_hub.fronts.rest.history import HubHistory, RestHistory
 from mcp_hub.fronts.rest.lists import RestLists
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
@@ -65,6 +66,7 @@ class RestApi:
         is_private: bool = False,
         public_url: Callable[[], str | None] = lambda: None,
         running: RunningView = lambda caller, of_rest: (),
+        history: HubHistory | None = None,
     ) -> None:
         self._closing = Closing()
         admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
@@ -76,6 +78,7 @@ class RestApi:
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
             **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
+            **_handlers_of(RestHistory(history, calls)),
             "callTools": made.call_tools,
             "promptTools": prompted.section,
             "readPrompted": prompted.read,
@@ -152,6 +155,17 @@ def _handlers(
         "getServer": servers.server,
         "restartServer": servers.restart,
         "reload": servers.reload,
+    }
+
+
+def _handlers_of(history: RestHistory) -> Mapping[str, Handler]:
+    """The same, of the routes of the history."""
+    return {
+        "listPastCalls": history.list_calls,
+        "clearHistory": history.clear,
+        "pastFigures": history.get_figures,
+        "getPastCall": history.get_call,
+        "runAgain": history.run_again,
     }
 
 

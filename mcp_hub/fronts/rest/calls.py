@@ -97,22 +97,23 @@ class RestCalls:
                     raise Problem(
                         404, "unknown_tool", f"Unknown tool: {hide_head(wanted, 200)} is not among the selected tools"
                     )
-        return await self._serve(request, tool_call(name, arguments, body.meta))
+        return await self.serve(request, tool_call(name, arguments, body.meta))
 
     async def get_prompt(self, request: RestRequest) -> Response | None:
         """As `call_tool`."""
         body = await request.shaped(PromptBody)
         name = request.path["name"]
         params: RawObject = {"name": Raw(object_bytes(name)), "arguments": _arguments(body.arguments)}
-        return await self._serve(request, Asked("prompts/get", name, params, _meta(body.meta)))
+        return await self.serve(request, Asked("prompts/get", name, params, _meta(body.meta)))
 
     async def read_resource(self, request: RestRequest) -> Response | None:
         """As `call_tool`."""
         body = await request.shaped(ReadBody)
         params: RawObject = {"uri": Raw(object_bytes(body.uri))}
-        return await self._serve(request, Asked("resources/read", body.uri, params, _meta(body.meta)))
+        return await self.serve(request, Asked("resources/read", body.uri, params, _meta(body.meta)))
 
-    async def _serve(self, request: RestRequest, asked: Asked) -> Response | None:
+    async def serve(self, request: RestRequest, asked: Asked) -> Response | None:
+        """Makes the call, in the form and within the time that the request names."""
         forms = request.accepts(JSON, EVENT_STREAM)
         wait = preferred_wait(request.header("prefer"))
         key = idempotency.key_of(request)

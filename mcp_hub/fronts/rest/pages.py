@@ -4,8 +4,9 @@ They need no token, because a browser does not have one to send. They say nothin
 """
 
 import hashlib
+import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Final
 
@@ -14,9 +15,25 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from mcp_hub.fronts.rest import docs_page, openapi
+from mcp_hub.fronts.rest import openapi
 from mcp_hub.fronts.rest.exchange import answer
+from mcp_hub.types import JsonObject
 
+STYLE: Final = """
+:root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}
+body{max-width:60rem;margin:2rem auto;padding:0 1rem}
+h2{margin:2rem 0 .4rem}h3{margin:1.4rem 0 .2rem}p{margin:.4rem 0}
+code,pre{font:.9em ui-monospace,monospace}pre{padding:.6rem;white-space:pre-wrap;background:#8882;border-radius:6px}
+details{margin:.3rem 0;border:1px solid #8885;border-radius:6px}
+summary{padding:.45rem .7rem;cursor:pointer}details>div{padding:0 .7rem .6rem}
+summary span{margin-left:.6rem}.errors{opacity:.7}
+b{display:inline-block;min-width:4.2rem;font:600 .8em ui-monospace,monospace}
+.get{color:#15803d}.post{color:#b45309}.put{color:#6d28d9}.delete{color:#b91c1c}
+table{border-collapse:collapse;width:100%;margin:.4rem 0}
+th,td{padding:.25rem .6rem .25rem 0;text-align:left;vertical-align:top;border-bottom:1px solid #8883}
+th{font-weight:600;font-size:.85em;opacity:.75}td:first-child{white-space:nowrap}
+@media(prefers-color-scheme:dark){.get{color:#4ade80}.post{color:#fbbf24}.put{color:#c4b5fd}.delete{color:#f87171}}
+"""
 _PLACES: Final = {
     "mcp": ("/mcp", "MCP over Streamable HTTP: the URL for clients"),
     "sse": ("/sse", "MCP over HTTP+SSE, for clients of 2024"),
@@ -26,7 +43,7 @@ _PLACES: Final = {
     "ready": ("/readyz", "whether the hub is ready; with ?verbose its servers"),
     "metrics": ("/metrics", "figures for Prometheus"),
 }
-_STYLE: Final = b64encode(hashlib.sha256(docs_page.STYLE.encode()).digest()).decode()
+_STYLE: Final = b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _HEADERS: Final = {
     "content-security-policy": (
         f"default-src 'none'; style-src 'sha256-{_STYLE}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -52,11 +69,115 @@ async def index(request: Request) -> Response:
         return response
     links = [(f'<a href="{escape(root + path)}">{path}</a>', escape(said)) for path, said in _PLACES.values()]
     said = "<p>One MCP server in front of many. Clients connect to <code>/mcp</code>.</p>"
-    return HTMLResponse(
-        docs_page.page("mcp-hub", f"<h1>mcp-hub</h1>{said}{docs_page.table(('path', ''), links)}"), headers=_HEADERS
-    )
+    return HTMLResponse(page("mcp-hub", f"<h1>mcp-hub</h1>{said}{table(('path', ''), links)}"), headers=_HEADERS)
 
 
 async def _docs(request: Request) -> Response:
     document = msgspec.json.decode(openapi.document(""))
-    return HTMLResponse(docs_page.docs(document, request.scope.get("root_path", "").rstrip("/")), headers=_HEADERS)
+    return HTMLResponse(docs(document, request.scope.get("root_path", "").rstrip("/")), headers=_HEADERS)
+
+
+# -- the description as a page: HTML and a style, nothing to run or to load
+
+_CODE: Final = re.compile(r"`([^`]+)`")
+_REFERENCE: Final = "#/components/schemas/"
+
+
+def page(title: str, body: str) -> str:
+    """A whole page."""
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>'
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Cells are HTML."""
+    cells = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{cells}</table>"
+
+
+def docs(document: JsonObject, root: str) -> str:
+    """Every route and every shape; `root` is the path that the hub is mounted at."""
+    routes = "".join(
+        _operation(path, method, operation)
+        for path, own in document["paths"].items()
+        for method, operation in own.items()
+    )
+    shapes = "".join(_shape(name, schema) for name, schema in document["components"]["schemas"].items())
+    intro = (
+        "<p>For programs that do not speak MCP. If the hub has tokens, every request needs "
+        "<code>Authorization: Bearer …</code>. A POST needs <code>Content-Type: application/json</code>, or an "
+        "<code>Authorization</code> or <code>X-MCP-Hub</code> header. Errors are <code>application/problem+json</code> "
+        "with a stable <code>code</code>. "
+        f'The same for programs: <a href="{escape(root)}/v1/openapi.json">OpenAPI 3.1</a>.</p>'
+    )
+    return page("mcp-hub: REST API", f"<h1>REST API</h1>{intro}{routes}<h2>Shapes</h2>{shapes}")
+
+
+def _operation(path: str, method: str, operation: JsonObject) -> str:
+    """A route, folded up."""
+    parts = [f"<pre>{escape(_curl(path, method, operation))}</pre>"]
+    if parameters := operation.get("parameters"):
+        parts.append(table(("parameter", "in", "type", ""), map(_parameter, parameters)))
+    if body := operation.get("requestBody"):
+        parts.append(f"<p>Body: {_content(body['content'])}</p>")
+    answers = {status: own for status, own in operation["responses"].items() if status < "4"}
+    rows = [(status, _content(own.get("content", {})), _text(own["description"])) for status, own in answers.items()]
+    parts.append(table(("answer", "body", ""), rows))
+    errors = ", ".join(status for status in operation["responses"] if status not in answers)
+    parts.append(f'<p class="errors">Errors: {errors}</p>')
+    head = f'<b class="{method}">{method.upper()}</b><code>{escape(path)}</code>'
+    summary = f"<summary>{head}<span>{_text(operation['summary'])}</span></summary>"
+    return f'<details id="{escape(operation["operationId"])}">{summary}<div>{"".join(parts)}</div></details>'
+
+
+def _curl(path: str, method: str, operation: JsonObject) -> str:
+    needed = [own["name"] for own in operation.get("parameters", ()) if own["required"] and own["in"] == "query"]
+    query = f"?{'&'.join(f'{name}=…' for name in needed)}" if needed else ""
+    line = f'curl -H "Authorization: Bearer $TOKEN" "$HUB{path}{query}"'
+    if method == "get":
+        return line
+    line = f"curl -X {method.upper()}{line.removeprefix('curl')}"
+    if method == "delete":
+        return line
+    return f"{line} -H 'Content-Type: application/json'" + (" -d '{…}'" if "requestBody" in operation else "")
+
+
+def _parameter(own: JsonObject) -> tuple[str, ...]:
+    needed = ["required"] if own["required"] and own["in"] != "path" else []
+    said = "; ".join([*needed, *([own["description"]] if "description" in own else [])])
+    return f"<code>{escape(own['name'])}</code>", own["in"], _type(own["schema"]), _text(said)
+
+
+def _content(content: Mapping[str, JsonObject]) -> str:
+    return "<br>".join(
+        f"<code>{escape(media)}</code> {_type(own['schema']) if own.get('schema') else ''}"
+        for media, own in content.items()
+    )
+
+
+def _shape(name: str, schema: JsonObject) -> str:
+    needed = schema.get("required", [])
+    rows = [
+        (f"<code>{escape(key)}</code>", _type(own), "required" if key in needed else "")
+        for key, own in schema.get("properties", {}).items()
+    ]
+    said = "".join(f"<p>{_text(part)}</p>" for part in schema.get("description", "").split("\n\n"))
+    return f'<h3 id="shape-{escape(name)}">{escape(name)}</h3>{said}{table(("member", "type", ""), rows)}'
+
+
+def _type(schema: JsonObject) -> str:
+    """A schema in a few words; shapes are links."""
+    if reference := schema.get("$ref"):
+        name = escape(reference.removeprefix(_REFERENCE))
+        return f'<a href="#shape-{name}">{name}</a>'
+    if choice := schema.get("anyOf"):
+        return " or ".join(map(_type, choice))
+    if values := schema.get("enum"):
+        return " | ".join(f"<code>{escape(str(value))}</code>" for value in values)
+    if schema.get("type") == "array":
+        return f"array of {_type(schema['items'])}"
+    return escape(schema.get("type", "anything"))
+
+
+def _text(text: str) -> str:
+    return _CODE.sub(r"<code>\1</code>", escape(text))

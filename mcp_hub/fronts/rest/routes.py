@@ -8,7 +8,7 @@ import msgspec
 from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.prompted import FORMATS
 from mcp_hub.formats.providers import Format
-from mcp_hub.protocol.rest import calls, executors, lists, servers, streams
+from mcp_hub.protocol.rest import calls, executors, history, lists, servers, streams
 from mcp_hub.protocol.rest.tokens import TokenAccount
 
 PREFIX: Final = "/v1"
@@ -72,6 +72,10 @@ _SERVER: Final = Parameter("server", "only tools of this server")
 _EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
 _PREFER: Final = Parameter("Prefer", "wait=N: seconds to wait for the result, at most 300 (25)", is_header=True)
 _KEY: Final = Parameter("Idempotency-Key", "the same key and request: the same call", is_header=True)
+_CHOSEN: Final = (
+    Parameter("server", "only calls of this server"),
+    Parameter("tool", "only calls of tools with this name or glob"),
+)
 _PRODUCER: Final = (
     Parameter("Producer-Epoch", "the registration's; a post with events needs it", "integer", is_header=True),
     Parameter("Producer-Seq", "1, 2, 3… for each call; comes with Producer-Epoch", "integer", is_header=True),
@@ -241,6 +245,46 @@ ROUTES: Final = (
         "POST", "/v1/tool-results/stream", "postResults", "Output and result of a call, from its worker",
         (ResponseSpec(200, "taken", {_JSON: executors.PostAnswer}), ResponseSpec(204, "taken before", {})),
         body=executors.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429, 503),
+    ),
+    RestRoute(
+        "GET", "/v1/history", "listPastCalls", "The caller's calls that have ended, the newest first",
+        (ResponseSpec(200, "the calls", {_JSON: history.HistoryPage}),),
+        parameters=(
+            *_CHOSEN,
+            Parameter("failed", "1: only calls that did not succeed"),
+            Parameter("status", "completed, tool_error, failed, cancelled or timed_out"),
+            Parameter("client", "only calls of clients with this name"),
+            Parameter("principal", "only calls of this principal; for operators"),
+            Parameter("method", "only calls of this method of MCP"),
+            Parameter("since", "an age such as 15m, 1h, 7d, a time in ISO 8601, or Unix seconds"),
+            Parameter("until", "the same, for the end"),
+            Parameter("before", "the cursor of an answer: the calls behind its last one"),
+            Parameter("details", "1: each call with its arguments and result"),
+            Parameter("limit", f"most calls, at most {history.MOST}, with details {history.MOST_DETAILS}", "integer"),
+        ),
+        problems=(400, 503), has_head=True,
+    ),
+    RestRoute(
+        "DELETE", "/v1/history", "clearHistory", "Remove every call from the history; for operators",
+        (ResponseSpec(200, "how many", {_JSON: history.HistoryCleared}),), problems=(403, 503),
+    ),
+    RestRoute(
+        "GET", "/v1/history/figures", "pastFigures", "Calls, failures and durations by server and tool over time",
+        (ResponseSpec(200, "the figures", {_JSON: history.HistoryFigures}),),
+        parameters=(Parameter("span", f"{', '.join(history.SPANS)} (1d)"), *_CHOSEN), problems=(400, 404, 503),
+        has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/history/{id}", "getPastCall", "A call with its arguments and the beginning of its result",
+        (ResponseSpec(200, "the call", {_JSON: history.HistoryCall}),), problems=(404, 503), has_head=True,
+    ),
+    RestRoute(
+        "POST", "/v1/history/{id}/run", "runAgain", "Make a call again, with the arguments that were kept",
+        (
+            ResponseSpec(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
+            ResponseSpec(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
+        ),
+        parameters=(_PREFER, _KEY), problems=(403, 404, 406, 409, 415, 422, 500, 502, 503, 504),
     ),
     RestRoute(
         "GET", "/v1/servers", "listServers", "Every server that the caller may use, and its state",

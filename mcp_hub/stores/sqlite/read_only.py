@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.stores.faults import StoreFault, faulty
-from mcp_hub.stores.sqlite.schema import FileConnection, closed_on_failure, is_ours, set_specials_aside
+from mcp_hub.stores.sqlite.schema import FileConnection, FileFormat, closed_on_failure, is_ours, set_specials_aside
 from mcp_hub.stores.sqlite.transactions import ReadTransactions
 from mcp_hub.stores.sqlite.worker import Job
 
@@ -26,11 +26,11 @@ class ReadOnlyTransactions(ReadTransactions):
 
     def open(self) -> None:
         try:
-            connection, self._seen = _look(self._path, "mode=ro"), None
+            connection, self._seen = _look(self._path, self._format, "mode=ro"), None
         except StoreFault:
             if (seen := _without_log(self._path)) is None:
                 raise
-            connection, self._seen = _look(self._path, "mode=ro&immutable=1"), seen
+            connection, self._seen = _look(self._path, self._format, "mode=ro&immutable=1"), seen
         self._connection = connection
 
     def work(self, jobs: Sequence[Job]) -> list[Any]:
@@ -55,8 +55,8 @@ class ReadOnlyTransactions(ReadTransactions):
         old.close()
 
 
-def _look(path: Path, how: str) -> sqlite3.Connection:
-    """A connection for reading to a file of streams. Raises `StoreFault`."""
+def _look(path: Path, format_: FileFormat, how: str) -> sqlite3.Connection:
+    """A connection for reading to a file. Raises `StoreFault`."""
     try:
         set_specials_aside(path)
         connection = sqlite3.connect(
@@ -66,7 +66,7 @@ def _look(path: Path, how: str) -> sqlite3.Connection:
         raise faulty(error, path) from error
     with closed_on_failure(connection, path):
         connection.execute("PRAGMA query_only = ON")
-        if not is_ours(connection, path):
+        if not is_ours(connection, path, format_):
             raise StoreFault("unusable", f"store {path}: is empty")
     return connection
 

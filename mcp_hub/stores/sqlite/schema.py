@@ -12,17 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.locks import set_special_aside
 
-VERSION: Final = 1
-"""Of the tables; a file of a later one is left alone."""
 BUSY_MS: Final = 200
 """Of waiting for another process inside SQLite; who has patience tries several times."""
-_APPLICATION: Final = 0x6D687562
-"""`mhub`: distinguishes the file from other databases."""
-
 COMPANIONS: Final = ("-wal", "-shm", "-journal")
 """Ends of the names of the files that SQLite keeps beside its own."""
 EXTRAS: Final = ("continuation", "info")
@@ -48,6 +45,17 @@ CREATE INDEX letters_stream ON letters (stream);
 CREATE TABLE sessions (id TEXT PRIMARY KEY, principal TEXT NOT NULL, body BLOB NOT NULL, expires REAL NOT NULL);
 CREATE INDEX sessions_expiring ON sessions (expires);
 """
+
+
+class FileFormat(msgspec.Struct, frozen=True):
+    """The tables of a file, as statements, and what tells it from others. One of a later `version` is left alone."""
+
+    application: int
+    version: int
+    tables: str
+
+
+STREAMS: Final = FileFormat(0x6D687562, 1, _TABLES)  # `mhub`
 QUARANTINE: Final = "CREATE TABLE IF NOT EXISTS damaged (number INTEGER PRIMARY KEY, reason TEXT, row TEXT)"
 """Rows of `streams` that were set aside; their chunks are those of the stream `-number`."""
 
@@ -113,7 +121,7 @@ def _create_private(path: Path) -> None:
             path.chmod(0o600)
 
 
-def prepare(connection: sqlite3.Connection, path: Path) -> None:
+def prepare(connection: sqlite3.Connection, path: Path, format_: FileFormat = STREAMS) -> None:
     """Makes the tables if the file is empty.
 
     Raises `StoreFault` for a file of a newer hub or another program, `sqlite3.Error` for anything else, such as another
@@ -123,22 +131,22 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA journal_size_limit = 67108864")
-    if is_ours(connection, path):
+    if is_ours(connection, path, format_):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not is_ours(connection, path):
-            for statement in _TABLES.split(";")[:-1]:
+        if not is_ours(connection, path, format_):
+            for statement in format_.tables.split(";")[:-1]:
                 connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute(f"PRAGMA application_id = {format_.application}")
+            connection.execute(f"PRAGMA user_version = {format_.version}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+def is_ours(connection: sqlite3.Connection, path: Path, format_: FileFormat = STREAMS) -> bool:
     """Whether the tables are there; False for an empty file. Raises `StoreFault` as `prepare` does."""
     # the tables first: another process commits them together with the rest
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -146,8 +154,10 @@ def is_ours(connection: sqlite3.Connection, path: Path) -> bool:
         return False
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != _APPLICATION:
+    if application != format_.application:
         raise StoreFault("unusable", f"store {path}: is a database of another program")
-    if version != VERSION:
-        raise StoreFault("unusable", f"store {path}: has version {version} of a newer hub, this one knows {VERSION}")
+    if version != format_.version:
+        raise StoreFault(
+            "unusable", f"store {path}: has version {version} of a newer hub, this one knows {format_.version}"
+        )
     return True

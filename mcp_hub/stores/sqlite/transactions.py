@@ -15,7 +15,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty, is_busy, unfit
 from mcp_hub.stores.recovery.quarantine import Tenancy, identity
-from mcp_hub.stores.sqlite.schema import closed_on_failure, connect, prepare
+from mcp_hub.stores.sqlite.schema import STREAMS, FileFormat, closed_on_failure, connect, prepare
 from mcp_hub.stores.sqlite.worker import Job
 
 _PATIENCE: Final = 5.0
@@ -31,9 +31,10 @@ log = get_logger(__name__)
 class _Transactions:
     """A connection to the file at `path`."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS) -> None:
         self._path = path
         self._clock = clock
+        self._format = format_
         self._connection: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None
         """Of the file, once it is open (`quarantine.identity`)."""
@@ -51,7 +52,7 @@ class _Transactions:
         finally:
             self.identity = identity(self._path)
         with closed_on_failure(connection, self._path):
-            self._patiently(lambda: prepare(connection, self._path))
+            self._patiently(lambda: prepare(connection, self._path, self._format))
         self._connection = connection
 
     def close(self) -> None:
@@ -86,8 +87,8 @@ class _Transactions:
 class ReadTransactions(_Transactions):
     """Reads; never waits for who writes. Remembers the rows that were damaged."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        super().__init__(path, clock)
+    def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS) -> None:
+        super().__init__(path, clock, format_)
         self._damaged: set[int] = set()
 
     def note(self, number: int, reason: str) -> None:
@@ -118,8 +119,8 @@ class ReadTransactions(_Transactions):
 class WriteTransactions(_Transactions):
     """Writes, and holds this process's share in the file."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        super().__init__(path, clock)
+    def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS) -> None:
+        super().__init__(path, clock, format_)
         self._tenancy = Tenancy(path)
         self._is_full_sync = False
 

@@ -203,7 +203,7 @@ def sweep(db: Connection, limits: StoreLimits, now: float) -> int:
     db.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
     (ended,) = db.execute("SELECT count(*) FROM streams WHERE expires IS NOT NULL").fetchone()
     many = ended - limits.ended
-    if _used(db) > limits.total_bytes:
+    if used_bytes(db) > limits.total_bytes:
         many = max(many, 1)
     old = db.execute("SELECT number FROM streams WHERE expires <= ? LIMIT ?", (now, _SLICE)).fetchall()
     if not old and many > 0:
@@ -212,18 +212,18 @@ def sweep(db: Connection, limits: StoreLimits, now: float) -> int:
     for table, column in (("chunks", "stream"), ("extras", "stream"), ("letters", "stream"), ("streams", "number")):
         db.executemany(f"DELETE FROM {table} WHERE {column} = ?", old)
     if old:
-        _give_back(db)
+        give_back(db)
     return len(old)
 
 
-def _give_back(db: Connection) -> None:
+def give_back(db: Connection) -> None:
     """Free pages, to the file system."""
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     for _ in range(min(free, _PAGES)):
         db.execute("PRAGMA incremental_vacuum")  # `sqlite3` steps through one page of it each time
 
 
-def _used(db: Connection) -> int:
+def used_bytes(db: Connection) -> int:
     """Bytes of the file that hold something."""
     names = ("page_count", "freelist_count", "page_size")
     pages, free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)

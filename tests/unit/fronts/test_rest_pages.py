@@ -12,7 +12,7 @@ import pytest
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.rest import pages
-from mcp_hub.fronts.rest.docs_page import docs
+from mcp_hub.fronts.rest.pages import docs
 from mcp_hub.fronts.rest.routes import ROUTES
 from tests.unit.fronts.rest_peer import CALLERS, Response, RestPeer, rest_hub
 

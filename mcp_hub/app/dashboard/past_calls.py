@@ -1,0 +1,394 @@
+"""The history of calls as somebody may see it: part of the composition root.
+
+An operator sees the calls of everybody; every other caller sees those of its own principal, and within a profile those
+at its servers.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from mcp_hub.app.limits import Current, own_folders, state_dir
+from mcp_hub.call import Upstream
+from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
+from mcp_hub.calls.history.journal import CallJournal
+from mcp_hub.calls.history.recent import shown_principal
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.definitions import parse
+from mcp_hub.catalog.pins import fingerprint, pinned
+from mcp_hub.clock import SystemClock, wall_time
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.globs import first_match
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol.rest.history import (
+    SPANS,
+    HistoryCall,
+    HistoryFigures,
+    HistoryLoss,
+    HistoryPage,
+    HistoryQuery,
+    HistoryRow,
+    KeepingNow,
+    RunInfo,
+    cursor,
+    place_of,
+)
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.sessions.clients_seen import ClientsSeen
+from mcp_hub.sessions.session import Caller
+from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.history.base import (
+    CUT_ARGUMENTS,
+    CUT_RESULT,
+    MASKED_ARGUMENTS,
+    MASKED_RESULT,
+    CallGroup,
+    CallTexts,
+    HistoryLimits,
+    HistoryStore,
+    Loss,
+)
+from mcp_hub.stores.history.file import HistoryFile
+from mcp_hub.stores.history.reading import (
+    CallFilter,
+    FigureRow,
+    Figures,
+    PastCall,
+    by_id,
+    newest,
+    pages,
+    texts_of,
+    within,
+)
+from mcp_hub.stores.instances import Instances
+from mcp_hub.stores.keyed_files import KeyedFiles
+from mcp_hub.stores.keys import stored_key
+from mcp_hub.types import OWN, Kind, Snapshot
+
+_MOST_LOSSES: Final = 20
+"""Losses of one answer."""
+_REASONS: Final = {
+    "masked": "A secret was masked in its arguments.",
+    "hashed": "Only a hash of its arguments was kept (hub.history.arguments).",
+    "cut": "Its arguments were cut, because a value has more than 4 kB.",
+    "not_kept": "Its arguments were not kept (hub.history.arguments).",
+    "not_a_tool": "Only calls of a server's tools can be made again.",
+}
+_CALL_IT: Final = "Call the tool with arguments of your own: mcp-hub call"
+
+
+class ToolDefinitions:
+    """The `Definitions` of the tools of these servers."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+        self._upstreams = upstreams
+        self._digests: dict[tuple[str, str], tuple[Snapshot, str]] = {}
+
+    def now(self) -> Mapping[str, Snapshot | None]:
+        """The lists of all servers."""
+        return {name: upstream.snapshot() for name, upstream in self._upstreams.items()}
+
+    def digest(self, definitions: object, server: str, tool: str) -> str:
+        """As `Definitions.digest`: the digest that an approval goes by."""
+        snapshot = definitions.get(server) if isinstance(definitions, dict) else None
+        if snapshot is None:
+            return ""
+        known = self._digests.get((server, tool))
+        if known is not None and known[0] is snapshot:
+            return known[1]
+        name = msgspec.json.encode(tool)[1:-1]
+        own = [raw for raw in snapshot.lists.get(Kind.TOOL, ()) if name in raw or b"\\u" in raw]
+        found = next((each for each in parse(Kind.TOOL, own, server)[0] if each.key == tool), None)
+        digest = "" if found is None else fingerprint(pinned(Kind.TOOL, found.as_sent)).digest
+        if len(self._digests) >= _MOST_DIGESTS:
+            self._digests.clear()
+        self._digests[server, tool] = snapshot, digest
+        return digest
+
+
+_MOST_DIGESTS: Final = 10_000
+
+
+class PastCalls:
+    """A `fronts.rest` `HubHistory`. Without `hub` it is read beside hubs that run, and no call can be judged."""
+
+    def __init__(
+        self,
+        store: HistoryStore,
+        rules: Callable[[], JournalRules],
+        journal: CallJournal | None = None,
+        hub: HubPort | None = None,
+        definitions: ToolDefinitions | None = None,
+    ) -> None:
+        self._store = store
+        self._rules = rules
+        self._journal = journal
+        self._hub = hub
+        self._definitions = definitions
+
+    async def page(self, caller: Caller, query: HistoryQuery) -> HistoryPage:
+        """As `HubHistory.page`."""
+        if self._rules().keeping == "off":
+            return HistoryPage([], "off")
+        chosen = await self._chosen(caller, query)
+        calls = await newest(self._store, chosen, query.limit + 1)
+        shown = calls[: query.limit]
+        last = cursor(*shown[-1].order) if len(calls) > query.limit else ""
+        if query.details:
+            texts = await texts_of(self._store, shown)
+            lines = [self._detailed(caller, call, own) for call, own in zip(shown, texts, strict=True)]
+        else:
+            lines = [self._line(caller, call) for call in shown]
+        place = self._store.place if caller.operates else ""
+        return HistoryPage(lines, self._keeping, last, place, await self._losses(caller), self._failing(caller))
+
+    def _failing(self, caller: Caller) -> str:
+        failing = "" if self._journal is None else self._journal.failing
+        return failing if caller.operates or not failing else _FAILS
+
+    @property
+    def _keeping(self) -> KeepingNow:
+        return self._rules().keeping
+
+    async def call(self, caller: Caller, id_: str) -> HistoryCall | None:
+        """As `HubHistory.call`."""
+        if self._rules().keeping == "off":
+            return None
+        call = await by_id(self._store, id_, await self._chosen(caller, HistoryQuery()))
+        if call is None:
+            return None
+        [texts] = await texts_of(self._store, [call])
+        return self._detailed(caller, call, texts)
+
+    async def figures(self, caller: Caller, span: str, query: HistoryQuery) -> HistoryFigures:
+        """As `HubHistory.figures`."""
+        step, points = SPANS[span]
+        until = wall_time()
+        since = until - step * points
+        figures = Figures(since, step, points)
+        if self._rules().keeping != "off":
+            chosen = await self._chosen(caller, msgspec.structs.replace(query, since=since))
+            async for batches in pages(self._store, chosen):
+                await anyio.to_thread.run_sync(figures.add, batches, chosen)
+        rows, servers, more = await anyio.to_thread.run_sync(figures.rows)
+        return HistoryFigures(span, since, until, step, points, [*map(_row, rows)], [*map(_row, servers)], more)
+
+    async def clear(self) -> int:
+        """As `HubHistory.clear`."""
+        if self._journal is not None:
+            await self._journal.flush()
+        return await self._store.clear(Loss("cleared", wall_time()))
+
+    async def rerun(self, caller: Caller, id_: str) -> tuple[str, Raw]:
+        """As `HubHistory.rerun`."""
+        call = await self.call(caller, id_)
+        if call is None:
+            raise unknown_call()
+        assert call.run is not UNSET
+        if not call.run.possible:
+            raise Problem(409, "not_runnable", call.run.text, reason=call.run.code)
+        return call.name, Raw(b"{}") if call.arguments is UNSET else call.arguments
+
+    # -- who sees which call
+
+    async def _chosen(self, caller: Caller, query: HistoryQuery) -> CallFilter:
+        """Raises `Problem` 400 for a cursor that is none."""
+        try:
+            before = place_of(query.before) if query.before else None
+        except ValueError as problem:
+            raise Problem(400, "invalid_cursor", f"before {problem}") from None
+        since = max(query.since, await within(self._store, self._rules().limits, wall_time()))
+        sees, asks = self._sees(caller), _asks(query)
+        return CallFilter(lambda group: sees(group) and asks(group), since, query.until, before)
+
+    def _sees(self, caller: Caller) -> Callable[[CallGroup], bool]:
+        if caller.operates:
+            return lambda group: True
+        principal, profile = shown_principal(caller.principal), caller.profile
+        if profile is None or self._hub is None:
+            return lambda group: group.principal == principal
+        servers = self._hub.catalog.rules(profile).servers
+        return lambda group: group.principal == principal and (group.server in servers or group.server == OWN)
+
+    async def _losses(self, caller: Caller) -> list[HistoryLoss]:
+        """For a caller that does not operate the hub without anything about other callers."""
+        unwritten = [] if self._journal is None else self._journal.losses
+        every = [*unwritten, *await self._store.losses()][:_MOST_LOSSES]
+        if caller.operates:
+            return [HistoryLoss(loss.kind, loss.at, loss_text(loss), loss.hub, loss.count) for loss in every]
+        return [HistoryLoss(loss.kind, loss.at, loss_text(Loss(loss.kind, loss.at))) for loss in every]
+
+    # -- one call
+
+    def _line(self, caller: Caller, call: PastCall) -> HistoryCall:
+        group = call.group
+        return HistoryCall(
+            call.id, group.server, group.tool, group.name, group.method, group.principal, group.client, group.status,
+            call.ended - call.took, call.took, call.waited, call.hub if caller.operates else "", call.code,
+            call.message, call.is_durable, call.arguments_bytes, call.result_bytes,
+        )  # fmt: skip
+
+    def _detailed(self, caller: Caller, call: PastCall, texts: CallTexts) -> HistoryCall:
+        is_hash, flags = call.group.kept == "hash", call.flags
+        arguments, arguments_text = _shown("" if is_hash else texts.arguments or "")
+        result, result_text = _shown(texts.result or "", is_whole=not flags & CUT_RESULT)
+        tokens = estimate(texts.result or "")
+        if flags & CUT_RESULT and texts.result:
+            tokens = round(tokens * call.result_bytes / len(texts.result.encode(errors="replace")))
+        return msgspec.structs.replace(
+            self._line(caller, call),
+            kept=call.group.kept,
+            arguments=arguments,
+            arguments_text=arguments_text,
+            arguments_hash=(texts.arguments or "") if is_hash else "",
+            arguments_masked=bool(flags & MASKED_ARGUMENTS),
+            arguments_cut=bool(flags & CUT_ARGUMENTS),
+            result=result,
+            result_text=result_text,
+            result_masked=bool(flags & MASKED_RESULT),
+            result_cut=bool(flags & CUT_RESULT),
+            tokens_in=0 if is_hash else estimate(texts.arguments or ""),
+            tokens_out=tokens,
+            run=self._run(caller, call, texts),
+        )
+
+    def _run(self, caller: Caller, call: PastCall, texts: CallTexts) -> RunInfo:
+        group, code = call.group, ""
+        if group.method != "tools/call" or group.server == OWN:
+            code = "not_a_tool"
+        elif group.kept != "full":
+            code = "hashed" if group.kept == "hash" else "not_kept"
+        elif call.flags & CUT_ARGUMENTS:
+            code = "cut"
+        elif call.flags & MASKED_ARGUMENTS:
+            code = "masked"
+        elif texts.arguments is None and call.arguments_bytes:
+            code = "not_kept"
+        if code:
+            told = _REASONS[code] + (f" {_CALL_IT} {group.name}" if code != "not_a_tool" else "")
+            return RunInfo(False, code, told)  # type: ignore[arg-type]  # a key of the table
+        return self._as_it_was(caller, group)
+
+    def _as_it_was(self, caller: Caller, group: CallGroup) -> RunInfo:
+        """Whether the caller still has the tool, with the definition that it had."""
+        if self._hub is None or self._definitions is None:
+            return RunInfo(True)
+        entry = self._hub.catalog.view(caller.profile).find(Kind.TOOL, group.name)
+        if entry is None or (entry.server, entry.key) != (group.server, group.tool):
+            return RunInfo(False, "gone", f"There is no tool {group.name} of server {group.server} now.")
+        now = self._definitions.digest(self._definitions.now(), group.server, group.tool)
+        if now and now == group.definition:
+            return RunInfo(True)
+        what = "has changed since" if now and group.definition else "at that time is not known"
+        return RunInfo(False, "changed", f"The definition of {group.name} {what}. {_CALL_IT} {group.name}")
+
+
+_FAILS: Final = "Calls cannot be kept now. Operators of the hub see the reason."
+
+
+def unknown_call() -> Problem:
+    """Of an id that is not in the history, or not the caller's."""
+    return Problem(404, "unknown_call", "There is no such call in the history.")
+
+
+def _asks(query: HistoryQuery) -> Callable[[CallGroup], bool]:
+    exact = {name: getattr(query, name) for name in ("server", "status", "client", "principal", "method")}
+    wanted = [(name, value) for name, value in exact.items() if value]
+    tool, failed = query.tool, query.failed
+
+    def fits(group: CallGroup) -> bool:
+        if any(getattr(group, name) != value for name, value in wanted) or (failed and group.status == "completed"):
+            return False
+        return not tool or first_match(group.tool, (tool,)) is not None or first_match(group.name, (tool,)) is not None
+
+    return fits
+
+
+def _shown(text: str, *, is_whole: bool = True) -> tuple[Raw | UnsetType, str]:
+    """The text as JSON if it is that, else as it is."""
+    if not text:
+        return UNSET, ""
+    if is_whole:
+        try:
+            msgspec.json.decode(text)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return Raw(text.encode()), ""
+    return UNSET, text
+
+
+def _row(row: FigureRow) -> HistoryRow:
+    return HistoryRow(row.server, row.tool, row.calls, row.failed, row.p50, row.p95, row.max, row.series)
+
+
+def loss_text(loss: Loss) -> str:
+    """The loss for people."""
+    calls = "Calls" if not loss.count else "1 call" if loss.count == 1 else f"{loss.count} calls"
+    match loss.kind:
+        case "killed":
+            return f"A hub ended without notice after {timestamp(loss.at)}. Calls of its last second may be missing."
+        case "dropped":
+            return f"{calls} came faster than the history could be written, and are missing."
+        case "unwritten":
+            return f"{calls} could not be written, and are missing. {loss.reason}".rstrip()
+        case "damaged":
+            return f"Calls before this time are missing. {loss.reason}".rstrip()
+        case _:
+            return "Calls before this time were removed on request."
+
+
+# -- from the settings
+
+
+def journal_rules(settings: Settings, *, is_embedded: bool = False) -> JournalRules:
+    """What is kept by these settings: of a hub with tokens no texts; of one that `is_embedded`, only on request."""
+    own, hub = settings.hub.history, settings.hub
+    is_shared = bool(hub.tokens) or hub.http.oauth is not None or hub.http.allow_public
+    keeping: KeepingNow = own.arguments or ("none" if is_shared else "full")
+    if not own.enabled or (is_embedded and "history" not in hub.model_fields_set):
+        keeping = "off"
+    return JournalRules(keeping, HistoryLimits(own.keep, own.calls, own.size), lambda *tool: _keeping(settings, *tool))
+
+
+def _keeping(settings: Settings, server: str, tool: str) -> ToolKeeping:
+    made = settings.servers.get(server)
+    pattern = first_match(tool, made.per_tool) if made is not None and tool else None
+    own = ToolSettings() if made is None or pattern is None else made.per_tool[pattern]
+    return ToolKeeping(own.history != "off", {**own.arguments, **dict.fromkeys(own.fixed)})
+
+
+def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
+    """Where past calls are kept, beside the streams of `store`; without it, for somebody who only looks."""
+    if settings.hub.store.type == "redis":
+        raise NotImplementedError
+    folder = None if settings.hub.store.type == "memory" else own_folders(settings, env)[-1]
+    hub = "" if store is None else store.instance
+    is_gone = Instances(folder or state_dir(env), hub).is_gone
+    return HistoryFile(folder, hub, is_gone, wall_time, SystemClock())
+
+
+def journal_of(
+    env: Mapping[str, str],
+    store: EventStore,
+    current: Current,
+    clients: ClientsSeen,
+    upstreams: Mapping[str, Upstream],
+    *,
+    is_embedded: bool,
+) -> CallJournal:
+    """The journal of a hub that keeps its streams in `store`."""
+
+    def rules() -> JournalRules:
+        return journal_rules(current.settings, is_embedded=is_embedded)
+
+    def key() -> bytes:
+        return store.secret or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
+
+    kept = open_history(current.settings, env, store)
+    return CallJournal(kept, store.instance, rules, clients, ToolDefinitions(upstreams), key, SystemClock())

@@ -1,0 +1,173 @@
+"""The history of calls over REST: calls that have ended, one of them with its texts, and figures over time."""
+
+import re
+from datetime import datetime
+from typing import Final, Literal
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+_AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_UNIX: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+_CURSOR: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9]{1,15})-(in_[0-9A-Za-z_-]{1,64})")
+MOST: Final = 1000
+MOST_DETAILS: Final = 200
+"""Calls of one answer, and of one with their texts."""
+SPANS: Final = {"1h": (60.0, 60), "1d": (1800.0, 48), "7d": (7200.0, 84)}
+"""The seconds of a step, and how many, of each span that there are figures of."""
+
+PastStatus = Literal["completed", "tool_error", "failed", "cancelled", "timed_out"]
+KeepingNow = Literal["off", "none", "hash", "full"]
+RunCode = Literal["masked", "hashed", "cut", "not_kept", "changed", "gone", "not_a_tool"]
+
+
+class HistoryQuery(Struct, frozen=True):
+    """The calls that are asked for. Times are Unix seconds; `tool` is a glob, `before` the cursor of an answer."""
+
+    server: str = ""
+    tool: str = ""
+    failed: bool = False
+    status: str = ""
+    client: str = ""
+    principal: str = ""
+    method: str = ""
+    since: float = 0.0
+    until: float = float("inf")
+    before: str = ""
+    limit: int = 100
+    details: bool = False
+
+
+class RunInfo(Struct, frozen=True, omit_defaults=True):
+    """Whether a call can be made again; else a code, and the reason for people."""
+
+    possible: bool
+    code: RunCode | Literal[""] = ""
+    text: str = ""
+
+
+class HistoryCall(Struct, frozen=True, omit_defaults=True):
+    """A call that has ended. `at` is when it started in Unix seconds, `took` and `waited` are seconds.
+
+    `tool` is the server's name for it, `name` the one that was called. `stream`: it has a durable stream, or had one.
+    The texts are there for one call, or with `details=1`: `arguments` and `result` are JSON, or a text where what was
+    kept is none. `tokens_in` and `tokens_out` are estimates, of a result that was cut by its size.
+    """
+
+    id: str
+    server: str
+    tool: str
+    name: str
+    method: str
+    principal: str
+    client: str
+    status: str
+    at: float
+    took: float
+    waited: float = 0.0
+    hub: str = ""
+    code: str = ""
+    message: str = ""
+    stream: bool = False
+    arguments_bytes: int = 0
+    result_bytes: int = 0
+    kept: str = ""
+    arguments: Raw | UnsetType = UNSET
+    arguments_text: str = ""
+    arguments_hash: str = ""
+    arguments_masked: bool = False
+    arguments_cut: bool = False
+    result: Raw | UnsetType = UNSET
+    result_text: str = ""
+    result_masked: bool = False
+    result_cut: bool = False
+    tokens_in: int = 0
+    tokens_out: int = 0
+    run: RunInfo | UnsetType = UNSET
+
+
+class HistoryLoss(Struct, frozen=True, omit_defaults=True):
+    """Calls that are not in the history, and why. `at` are Unix seconds."""
+
+    kind: str
+    at: float
+    text: str
+    hub: str = ""
+    count: int = 0
+
+
+class HistoryPage(Struct, frozen=True, omit_defaults=True):
+    """Calls, the newest first. `before` is the cursor of the next page; `failing`: why calls cannot be kept now."""
+
+    calls: list[HistoryCall]
+    keeping: KeepingNow
+    before: str = ""
+    place: str = ""
+    losses: list[HistoryLoss] = []
+    failing: str = ""
+
+
+class HistoryRow(Struct, frozen=True):
+    """Figures of a tool, or of a server (an empty `tool`), in seconds.
+
+    `series` has a list for each point with calls: its number, calls, failed ones, median, 95th percentile.
+    """
+
+    server: str
+    tool: str
+    calls: int
+    failed: int
+    p50: float
+    p95: float
+    max: float
+    series: list[tuple[int, int, int, float, float]]
+
+
+class HistoryFigures(Struct, frozen=True):
+    """Calls in `points` steps of `step` seconds from `since` on; those with the most calls first.
+
+    `more` tools are left out.
+    """
+
+    span: str
+    since: float
+    until: float
+    step: float
+    points: int
+    rows: list[HistoryRow]
+    servers: list[HistoryRow]
+    more: int
+
+
+class HistoryCleared(Struct, frozen=True):
+    """How many calls were removed."""
+
+    removed: int
+
+
+def moment(text: str, now: float) -> float:
+    """Unix seconds of an age (`15m`, `1d`), of Unix seconds, or of ISO 8601 with a zone. Raises `ValueError`."""
+    if age := _AGE.fullmatch(text):
+        return now - int(age[1]) * _UNITS[age[2]]
+    if _UNIX.fullmatch(text):
+        return float(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ValueError("write an age such as 15m, 1h or 7d, Unix seconds, or a time such as 2026-11-28T20:00:00Z")
+    return found.timestamp()
+
+
+def cursor(ended: float, number: int, hub: str) -> str:
+    """The place behind which the next page begins."""
+    return f"{ended:.9f}-{number}-{hub}"
+
+
+def place_of(cursor_text: str) -> tuple[float, int, str]:
+    """The place of a cursor. Raises `ValueError`."""
+    found = _CURSOR.fullmatch(cursor_text)
+    if found is None:
+        raise ValueError("is not a cursor of this history")
+    return float(found[1]), int(found[2]), found[3]

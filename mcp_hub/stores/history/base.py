@@ -1,0 +1,188 @@
+"""A batch of calls as it is kept, and the interface of every store of them. Pure."""
+
+from array import array
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+MASKED_ARGUMENTS: Final = 1
+CUT_ARGUMENTS: Final = 2
+MASKED_RESULT: Final = 4
+CUT_RESULT: Final = 8
+DURABLE: Final = 16
+"""Flags of a call: the last one has a durable stream."""
+
+Keeping = Literal["none", "hash", "full"]
+"""How much of arguments and results is kept."""
+LossKind = Literal["killed", "dropped", "unwritten", "damaged", "cleared"]
+MOST_LOSSES: Final = 100
+"""Losses that are kept; the oldest goes first."""
+
+
+class HistoryLimits(msgspec.Struct, frozen=True):
+    """Bounds of a history: seconds, calls and bytes; the oldest batch goes first. One is open for `span` seconds."""
+
+    keep: float = 7 * 86400.0
+    calls: int = 100_000
+    size: int = 64 << 20
+
+    @property
+    def span(self) -> float:
+        return min(3600.0, self.keep / 16)
+
+    @property
+    def batch(self) -> int:
+        """Calls after which a batch is closed."""
+        return min(256, max(self.calls // 16, 1))
+
+
+class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The texts that calls of one tool, client and outcome share.
+
+    `tool` is the server's name for it, `name` the one that was called. `definition` is the digest of the tool's
+    definition at that time, empty where it is unknown.
+    """
+
+    server: str
+    tool: str
+    name: str
+    method: str
+    principal: str
+    client: str
+    status: str
+    kept: Keeping
+    definition: str = ""
+
+
+class BatchKey(msgspec.Struct, frozen=True, gc=False):
+    """A batch of the hub `hub`, which had `base` calls before; when the first and the last of its calls ended."""
+
+    hub: str
+    base: int
+    first: float
+    last: float
+    calls: int
+
+
+class Batch(msgspec.Struct, array_like=True):
+    """Calls of one hub in the order of their endings: an entry of each column for each of them.
+
+    `marks` are numbers of groups, `ids` are joined by spaces, `sizes` are bytes of arguments and of results, `notes`
+    have a code and a message by the place of a call. Times are Unix seconds, `took` and `waited` seconds.
+    """
+
+    hub: str
+    base: int
+    groups: list[CallGroup] = []
+    marks: bytes = b""
+    ids: str = ""
+    ended: bytes = b""
+    took: bytes = b""
+    waited: bytes = b""
+    sizes: bytes = b""
+    flags: bytes = b""
+    notes: dict[int, tuple[str, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self.flags)
+
+    @property
+    def key(self) -> BatchKey:
+        ended = floats(self.ended)
+        return BatchKey(self.hub, self.base, ended[0], ended[-1], len(ended))
+
+    def extended(self, more: "Batch") -> "Batch":
+        """This batch with the calls of another one behind its own."""
+        count, groups = len(self), len(self.groups)
+        marks = array("H", (mark + groups for mark in numbers(more.marks)))
+        return Batch(
+            self.hub, self.base, self.groups + more.groups, self.marks + marks.tobytes(),
+            f"{self.ids} {more.ids}", self.ended + more.ended, self.took + more.took, self.waited + more.waited,
+            self.sizes + more.sizes, self.flags + more.flags,
+            self.notes | {place + count: note for place, note in more.notes.items()},
+        )  # fmt: skip
+
+
+class CallTexts(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The arguments and the beginning of the result of one call, masked; None: not kept."""
+
+    arguments: str | None = None
+    result: str | None = None
+
+
+class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Calls of a hub that are not in the history; `at` are Unix seconds, `reason` is for people.
+
+    `killed`: the hub ended without notice after `at`. `dropped`: they came faster than they could be written.
+    """
+
+    kind: LossKind
+    at: float
+    hub: str = ""
+    count: int = 0
+    reason: str = ""
+
+
+class HistoryStore(Protocol):
+    """Keeps batches. Everything raises `StoreError` if that does not work now."""
+
+    place: str
+    """The path or the URL, for people."""
+
+    async def write(
+        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[Loss], limits: HistoryLimits
+    ) -> bool:
+        """Writes a batch whose last `fresh` calls are new, with their texts, if any.
+
+        False, and nothing is written, if the batch has calls that were there before and is gone.
+        """
+
+    async def index(self) -> list[BatchKey]:
+        """All batches, in any order."""
+
+    async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
+        """Those of them that are still there."""
+
+    async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
+        """The texts of the calls at these places of a batch, as far as they were kept."""
+
+    async def losses(self) -> list[Loss]:
+        """The newest first."""
+
+    async def clear(self, loss: Loss) -> int:
+        """Removes every call and every loss, and keeps this one instead; how many calls."""
+
+    async def close(self) -> None:
+        """Says that this hub has ended. Idempotent. Never raises."""
+
+
+def floats(column: bytes) -> Sequence[float]:
+    """The numbers of a column of times."""
+    return memoryview(column).cast("d")
+
+
+def numbers(column: bytes) -> Sequence[int]:
+    """The numbers of the column `marks`."""
+    return memoryview(column).cast("H")
+
+
+def sizes(column: bytes) -> Sequence[int]:
+    """The numbers of the column `sizes`: two for each call."""
+    return memoryview(column).cast("I")
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_batch = msgspec.msgpack.Decoder(Batch).decode
+decode_texts = msgspec.msgpack.Decoder(list[CallTexts]).decode
+
+
+def sound(batch: Batch) -> bool:
+    """Whether the columns of a batch fit each other: other programs can write to a store, too."""
+    count = len(batch)
+    columns = (len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, len(batch.waited) // 8)
+    return (
+        count > 0
+        and all(length == count for length in (*columns, len(batch.sizes) // 8, len(batch.ids.split(" "))))
+        and max(numbers(batch.marks)) < len(batch.groups)
+    )

@@ -1,0 +1,368 @@
+"""The history in a file of SQLite that several hubs share, or in memory.
+
+A damaged file is set aside once no hub has it open, and a new one is begun. A file that is full or cannot be written is
+tried again with the next batch. Batches are committed without a sync: a crash of the system may take the last ones.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from mcp_hub.clock import Clock
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.faults import StoreFault, faulty
+from mcp_hub.stores.history.base import (
+    MOST_LOSSES,
+    Batch,
+    BatchKey,
+    CallTexts,
+    HistoryLimits,
+    Loss,
+    decode_batch,
+    decode_texts,
+    encode,
+)
+from mcp_hub.stores.recovery.quarantine import Tenancy, identity, set_aside
+from mcp_hub.stores.sqlite.read_only import ReadOnlyTransactions
+from mcp_hub.stores.sqlite.schema import FileConnection, FileFormat, closed_on_failure, prepare
+from mcp_hub.stores.sqlite.transactions import WriteTransactions
+from mcp_hub.stores.sqlite.worker import Worker
+from mcp_hub.stores.sqlite.writes import give_back, used_bytes
+
+FILE: Final = "history.db"
+_FORMAT: Final = FileFormat(
+    0x6D686869,  # `mhhi`
+    1,
+    """
+CREATE TABLE batches (
+    number INTEGER PRIMARY KEY, hub TEXT NOT NULL, base INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
+    calls INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX batches_key ON batches (hub, base);
+CREATE TABLE heads (number INTEGER PRIMARY KEY, head BLOB NOT NULL);
+CREATE TABLE texts (place INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE runs (hub TEXT PRIMARY KEY, written REAL NOT NULL);
+CREATE TABLE losses (
+    number INTEGER PRIMARY KEY, kind TEXT NOT NULL, at REAL NOT NULL, hub TEXT NOT NULL, count INTEGER NOT NULL,
+    reason TEXT NOT NULL
+);
+""",
+)
+_BITS: Final = 16
+"""Of a place in `texts`: the number of a batch, and behind it the place of the first call whose texts these are."""
+_CLOSING: Final = 1.0
+"""Seconds that closing may take."""
+_FREE: Final = 1024
+"""Free pages that may stay in the file."""
+
+T = TypeVar("T")
+log = get_logger(__name__)
+
+
+class _InMemory(WriteTransactions):
+    """A connection to a database that is gone with it."""
+
+    def open(self) -> None:
+        connection = sqlite3.connect(":memory:", isolation_level=None, factory=FileConnection)
+        with closed_on_failure(connection, self._path):
+            prepare(connection, self._path, self._format)
+        self._connection = connection
+
+
+class _Moved(StoreFault):
+    """Another file is at the place of the one that is open."""
+
+
+class HistoryFile:
+    """A `HistoryStore` on `<folder>/history.db`; without a folder in memory.
+
+    `hub` is the id of this process; `is_gone` says whether another one has ended. `now` are Unix seconds.
+    """
+
+    def __init__(
+        self, folder: Path | None, hub: str, is_gone: Callable[[str], bool], now: Callable[[], float], clock: Clock
+    ) -> None:
+        self._path = Path("memory") if folder is None else folder / FILE
+        self.place = str(self._path)
+        self._in_memory = folder is None
+        self._hub = hub
+        self._is_gone = is_gone
+        self._now = now
+        self._clock = clock
+        self._lock = anyio.Lock()
+        self._transactions: WriteTransactions | None = None
+        self._worker: Worker | None = None
+        self._losses: list[Loss] = []
+        """About the file itself, to be written next."""
+
+    async def write(
+        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[Loss], limits: HistoryLimits
+    ) -> bool:
+        """As `HistoryStore.write`."""
+        added = [*self._losses, *losses]
+        run = partial(self._write, batch=batch, fresh=fresh, texts=texts, losses=added, limits=limits)
+        is_written = await self._ask(run, writes=True)
+        del self._losses[: len(added) - len(losses)]
+        return is_written
+
+    async def index(self) -> list[BatchKey]:
+        """As `HistoryStore.index`."""
+        return await self._read(_index, [])
+
+    async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
+        """As `HistoryStore.load`."""
+        return await self._read(partial(_load, keys=keys), [])
+
+    async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
+        """As `HistoryStore.texts`."""
+        return await self._read(partial(_texts, key=key, places=places), {})
+
+    async def losses(self) -> list[Loss]:
+        """As `HistoryStore.losses`."""
+        stored = await self._read(self._stored_losses, list[Loss]())
+        return sorted([*self._losses, *stored], key=lambda loss: -loss.at)
+
+    async def clear(self, loss: Loss) -> int:
+        """As `HistoryStore.clear`. Nothing of the calls is left in the file."""
+        if not self._is_there():
+            return 0
+        count = await self._ask(partial(_clear, loss=loss), writes=True)
+        self._losses.clear()
+        await self._ask(_shrink)
+        return count
+
+    async def close(self) -> None:
+        """As `HistoryStore.close`."""
+        with anyio.move_on_after(_CLOSING, shield=True):
+            try:
+                if self._worker is not None:
+                    await self._worker.ask(partial(_end_run, hub=self._hub), writes=True)
+            except StoreError as error:
+                log.debug("history_not_closed", place=self.place, reason=str(error))
+            await self._stop()
+
+    # -- the file
+
+    def _is_there(self) -> bool:
+        return self._worker is not None or (not self._in_memory and self._path.exists())
+
+    async def _read(self, run: Callable[[Connection], T], nothing: T) -> T:
+        """What `run` reads. Raises `StoreError`."""
+        if not self._is_there():
+            return nothing
+        try:
+            return await self._ask(run)
+        except StoreFault as fault:
+            if self._in_memory or fault.fault == "corrupt":
+                raise
+        reader = Worker("history-reader", ReadOnlyTransactions(self._path, self._clock, _FORMAT))
+        await reader.start()
+        try:
+            return await reader.ask(run)
+        finally:
+            await reader.stop(_CLOSING)
+
+    async def _ask(self, run: Callable[[Connection], T], *, writes: bool = False) -> T:
+        """The result, by a file that is made if need be. Raises `StoreError`."""
+        for _ in range(2):
+            async with self._lock:
+                worker = self._worker or await self._started()
+            try:
+                return await worker.ask(run, writes=writes)
+            except _Moved:
+                await self._stop()
+            except StoreFault as fault:
+                if fault.fault != "corrupt":
+                    raise
+                await self._set_aside(worker, fault)
+        raise StoreFault("unusable", f"history {self.place}: is replaced again and again")
+
+    async def _started(self) -> Worker:
+        made = _InMemory if self._in_memory else WriteTransactions
+        transactions = made(self._path, self._clock, _FORMAT)
+        worker = Worker("history-writer", transactions)
+        try:
+            await worker.start()
+        except StoreFault as fault:
+            if fault.fault != "corrupt" or not await self._moved_aside(transactions.identity, fault):
+                raise
+            transactions = made(self._path, self._clock, _FORMAT)
+            worker = Worker("history-writer", transactions)
+            await worker.start()
+        self._transactions, self._worker = transactions, worker
+        return worker
+
+    async def _stop(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None and self._transactions is not None:
+            self._transactions.is_closing.set()
+            await worker.stop(_CLOSING)
+
+    async def _set_aside(self, worker: Worker, fault: StoreFault) -> None:
+        """Raises the fault where another hub has the file open: it will let go of it, too."""
+        async with self._lock:
+            if self._worker is not worker or self._transactions is None:
+                return
+            seen = self._transactions.identity
+            await self._stop()
+            if not await self._moved_aside(seen, fault):
+                raise fault
+
+    async def _moved_aside(self, seen: tuple[int, int] | None, fault: StoreFault) -> bool:
+        try:
+            aside = await anyio.to_thread.run_sync(self._try_set_aside, seen)
+        except OSError as error:
+            raise faulty(error, self._path) from error
+        if aside:
+            log.error("history_set_aside", place=self.place, file=aside, reason=str(fault))
+            reason = f"The file was damaged. It is {aside} now, and a new one was begun."
+            self._losses.append(Loss("damaged", self._now(), self._hub, reason=reason))
+        return aside is not None
+
+    def _try_set_aside(self, seen: tuple[int, int] | None) -> str | None:
+        """The new name, empty if another hub was quicker; None while another hub has the file open."""
+        with Tenancy(self._path).alone() as is_alone:
+            if identity(self._path) != seen:
+                return ""
+            return str(set_aside(self._path)) if is_alone else None
+
+    # -- in the thread
+
+    def _write(
+        self, db: Connection, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[Loss],
+        limits: HistoryLimits,
+    ) -> bool:  # fmt: skip
+        if self._transactions is not None and not self._in_memory:
+            if identity(self._path) != self._transactions.identity:
+                raise _Moved("unusable", f"history {self.place}: was replaced")
+        number = _put(db, batch, len(batch) > fresh) if fresh else 0
+        if number is None:
+            return False
+        if any(own.arguments is not None or own.result is not None for own in texts):
+            place = number << _BITS | (len(batch) - fresh)
+            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (place, encode(list(texts))))
+        db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
+        _add_losses(db, [*self._killed(db), *losses])
+        _prune(db, limits, self._now())
+        return True
+
+    def _killed(self, db: Connection) -> list[Loss]:
+        """The hubs that have ended without notice, which are forgotten with that."""
+        found = _killed_hubs(db, self._hub, self._is_gone)
+        db.executemany("DELETE FROM runs WHERE hub = ?", [(loss.hub,) for loss in found])
+        return found
+
+    def _stored_losses(self, db: Connection) -> list[Loss]:
+        rows = db.execute("SELECT kind, at, hub, count, reason FROM losses ORDER BY number DESC").fetchall()
+        return [*_killed_hubs(db, self._hub, self._is_gone), *(Loss(*row) for row in rows)]
+
+
+def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
+    """The number of the batch; None if it was there before and is gone."""
+    key, head = batch.key, encode(batch)
+    found = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
+    if is_known and found is None:
+        return None
+    if found is None:
+        row = key.hub, key.base, key.first, key.last, key.calls
+        added = db.execute("INSERT INTO batches (hub, base, first, last, calls) VALUES (?, ?, ?, ?, ?)", row)
+        number = int(added.lastrowid or 0)
+    else:
+        number = int(found[0])
+        db.execute("UPDATE batches SET last = ?, calls = ? WHERE number = ?", (key.last, key.calls, number))
+    db.execute("INSERT OR REPLACE INTO heads (number, head) VALUES (?, ?)", (number, head))
+    return number
+
+
+def _index(db: Connection) -> list[BatchKey]:
+    return [BatchKey(*row) for row in db.execute("SELECT hub, base, first, last, calls FROM batches")]
+
+
+def _load(db: Connection, keys: Sequence[BatchKey]) -> list[Batch]:
+    found = []
+    head = "SELECT head FROM heads WHERE number = (SELECT number FROM batches WHERE hub = ? AND base = ?)"
+    for key in keys:
+        row = db.execute(head, (key.hub, key.base)).fetchone()
+        if row is not None and (batch := _decoded(row[0])) is not None:
+            found.append(batch)
+    return found
+
+
+def _decoded(head: object) -> Batch | None:
+    """None for something else than a batch."""
+    try:
+        return decode_batch(head) if isinstance(head, bytes) else None
+    except ValueError:
+        return None
+
+
+def _texts(db: Connection, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
+    row = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
+    if row is None:
+        return {}
+    found: dict[int, CallTexts] = {}
+    first = row[0] << _BITS
+    chosen = "SELECT place, body FROM texts WHERE place >= ? AND place <= ? ORDER BY place DESC LIMIT 1"
+    for place in sorted(places, reverse=True):
+        if place in found:
+            continue
+        stored = db.execute(chosen, (first, first + place)).fetchone()
+        if stored is not None:
+            start = stored[0] - first
+            found |= {start + number: texts for number, texts in enumerate(decode_texts(stored[1]))}
+    return found
+
+
+def _add_losses(db: Connection, losses: Sequence[Loss]) -> None:
+    if losses:
+        rows = [(loss.kind, loss.at, loss.hub, loss.count, loss.reason) for loss in losses]
+        db.executemany("INSERT INTO losses (kind, at, hub, count, reason) VALUES (?, ?, ?, ?, ?)", rows)
+        db.execute("DELETE FROM losses WHERE number <= (SELECT max(number) FROM losses) - ?", (MOST_LOSSES,))
+
+
+def _killed_hubs(db: Connection, own: str, is_gone: Callable[[str], bool]) -> list[Loss]:
+    runs = db.execute("SELECT hub, written FROM runs WHERE hub != ?", (own,)).fetchall()
+    return [Loss("killed", written, hub) for hub, written in runs if isinstance(hub, str) and is_gone(hub)]
+
+
+def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
+    """Removes the oldest batches until all three bounds hold."""
+    (calls,) = db.execute("SELECT sum(calls) FROM batches").fetchone()
+    oldest = db.execute("SELECT number, last, calls FROM batches ORDER BY last LIMIT 64").fetchall()
+    used, pruned = used_bytes(db), False
+    for number, last, count in oldest:
+        if last >= now - limits.keep and calls - count < limits.calls and used <= limits.size:
+            break
+        if not pruned:
+            db.execute("PRAGMA secure_delete = ON")  # free pages of the file hold nothing of it
+        first = number << _BITS
+        db.execute("DELETE FROM texts WHERE place >= ? AND place < ?", (first, first + (1 << _BITS)))
+        db.execute("DELETE FROM heads WHERE number = ?", (number,))
+        db.execute("DELETE FROM batches WHERE number = ?", (number,))
+        calls, used, pruned = calls - count, used_bytes(db), True
+    if pruned and db.execute("PRAGMA freelist_count").fetchone()[0] > _FREE:
+        give_back(db)
+
+
+def _clear(db: Connection, loss: Loss) -> int:
+    (calls,) = db.execute("SELECT coalesce(sum(calls), 0) FROM batches").fetchone()
+    for table in ("batches", "heads", "texts", "losses"):
+        db.execute(f"DELETE FROM {table}")
+    _add_losses(db, [loss])
+    return int(calls)
+
+
+def _shrink(db: Connection) -> None:
+    db.execute("VACUUM")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _end_run(db: Connection, hub: str) -> None:
+    db.execute("DELETE FROM runs WHERE hub = ?", (hub,))

@@ -20,6 +20,8 @@ from bench.cases import CASES, Options, Run, measure_all
 from bench.formats import CASES as OF_FORMATS
 from bench.formats import measure_formats
 from bench.goals import goals, verdicts
+from bench.history import CASES as OF_HISTORY
+from bench.history import measure_history
 from bench.ledger import RelayFailed
 from bench.relays import HUBS, RELAYS
 from bench.replicas import measured
@@ -32,7 +34,7 @@ from rigs.clients.install import NotInstalled
 
 # a thousand connections on each side of a socket, and room for the rest
 OPEN_FILES = 4096
-EVERY = (*CASES, *OF_FORMATS, *OF_ATTACH, *OF_SANDBOX)
+EVERY = (*CASES, *OF_FORMATS, *OF_ATTACH, *OF_SANDBOX, *OF_HISTORY)
 
 
 def names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -124,6 +126,7 @@ def main() -> int:
     measure_formats(run)
     measure_attach(run)
     measure_sandbox(run)
+    measure_history(run)
     took = f"took:     {time.perf_counter() - begun:.0f} s" + (", quick" if given.quick else "")
     print("\n".join([*machine_lines(machine), took, *tables(run.results), *verdicts(run.results)]))
     if given.json:

@@ -244,7 +244,25 @@ def sandboxed(look: Lookup) -> Iterator[Goal]:
         )
 
 
-PARTS = (cpu, throughput, latency, streams, start_and_memory, durable, provider_formats, attached, sandboxed)
+def history(look: Lookup) -> Iterator[Goal]:
+    """The history of calls."""
+    off = look("history-calls", ONE, "history off", "cpu_us")
+    for side, bound in (("arguments none", 1.03), ("arguments full", 1.08)):
+        kept = look("history-calls", ONE, side, "cpu_us")
+        yield Goal(
+            "first", f"CPU of a call with {side}, {ONE}, to that with history off", divided(kept, off), bound, " ×"
+        )
+    for variant in look.variants("history-texts"):
+        off, kept = (look("history-texts", variant, side, "cpu_us") for side in ("history off", "arguments full"))
+        size = look("history-texts", variant, "arguments full", "kept_kb")
+        each = divided(None if off is None or kept is None else kept - off, size)
+        yield Goal("first", f"CPU of the history for each kB of {variant}", each, 12, " µs")
+    for variant in look.variants("history-read"):
+        slowest = max(look.every("history-read", variant, "read_ms"), default=None)
+        yield Goal("first", f"filters over {variant}, the slowest", slowest, 50, " ms")
+
+
+PARTS = (cpu, throughput, latency, streams, start_and_memory, durable, provider_formats, attached, sandboxed, history)
 
 
 def goals(results: Iterable[Result]) -> list[Goal]:

@@ -29,7 +29,13 @@ ATTACHED = "attached"
 SANDBOXED = "sandboxed"
 # the hub with one store or the other, where that is what is compared
 STORES = ("sqlite", "memory")
-HUBS = ("hub", "before", ATTACHED, SANDBOXED, *STORES)
+# the hub with more or less of its history of calls, where that is what is compared
+HISTORIES: dict[str, object] = {
+    "history off": "off",
+    "arguments none": {"arguments": "none"},
+    "arguments full": {"arguments": "full"},
+}
+HUBS = ("hub", "before", ATTACHED, SANDBOXED, *STORES, *HISTORIES)
 # the hub's state folder inside a side's own, and its configuration
 STATE, CONFIG = "state", "servers.json"
 # seconds: until a relay listens, until its list is complete, until it has stopped at each stage of asking
@@ -215,6 +221,8 @@ def spawn(relay: str, setup: Setup, folder: Path, hub: dict[str, object]) -> Sid
     folder.mkdir(mode=0o700, exist_ok=True)
     if relay in STORES:
         hub = hub | {"store": {"type": relay}}
+    if relay in HISTORIES:
+        hub = hub | {"history": HISTORIES[relay]}
     port = free_port() if setup.front == "http" and relay != "direct" else 0
     argv = command(relay, setup, write_config(folder, setup, hub, relay), port)
     stderr = folder / "stderr"

@@ -32,7 +32,7 @@ _SQUEEZE: Final = 4
 _LONGEST: Final = 1 << 18
 """Characters of a text that are shown: a server can put megabytes into an error, and each would be searched."""
 _RUNS: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
-"""Runs that may be a token; each is looked at once, so that no text takes long."""
+"""Runs that may be a token; each is looked at once."""
 _HEX: Final = "[0-9a-fA-F]"
 _NEXT: Final = f"%[89abAB]{_HEX}"
 _ESCAPE: Final = (
@@ -98,8 +98,7 @@ class Mask:
 
     def spans(self, text: str, *, is_whole: bool = True) -> list[tuple[int, int]]:
         """Where secrets are: beginnings and ends, sorted; they may overlap."""
-        may_have_token = "eyJ" in text or _BEARER in text.lower()
-        runs = _RUNS.finditer(text) if may_have_token else ()
+        runs = _RUNS.finditer(text) if "eyJ" in text or _BEARER in text.lower() else ()
         spans = [span for run in runs for span in _tokens(run, is_whole=is_whole)]
         if self._pattern is not None:
             spans += (match.span() for match in self._pattern.finditer(text))
@@ -326,14 +325,10 @@ def hide_head(text: str | bytes | memoryview, most: int, mark: str = "") -> str:
 
 
 def hide_start(text: bytes | memoryview, most: int) -> tuple[str, bool]:
-    """The first `most` characters, masked, and whether a mask is in them; shorter by what masks are shorter.
-
-    Half as dear as `hide_head`, for a text of which there is much. A secret that the end cuts is masked as a whole.
-    """
-    mask = _every.mask
-    size = 4 * (most + mask.longest + _TOKEN_HEAD)  # a character has four bytes at most
+    """The first `most` characters, masked, and whether they have secrets: half as dear as `hide_head`."""
+    size = 4 * (most + _every.mask.longest + _TOKEN_HEAD)
     near = bytes(text[:size]).decode("utf-8", "replace")
-    masked = mask.part(near, 0, min(most, len(near)), is_whole=len(text) <= size)
+    masked = _every.mask.part(near, 0, most, is_whole=len(text) <= size)
     return masked, masked != near[:most]
 
 

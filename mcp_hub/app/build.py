@@ -219,6 +219,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
         tasks.start_soon(app.journal.run, name="history")
+        app.reloader.prepares.append(lambda _: app.journal.use)
         await tasks.start(app.upstream_set.run, name="upstreams")
         enabled = [name for name, own in app.settings.servers.items() if own.enabled]
         tasks.start_soon(log_start, app.hub, enabled, name="start")
@@ -320,11 +321,12 @@ def _registry(
     servers: UpstreamSet,
     streams: StreamTable,
     turn: Turn,
-    observer: CallObserver | None,
+    journal: CallJournal,
+    seen: Seen,
     *,
     is_http: bool,
 ) -> CallRegistry:
-    clock = SystemClock()
+    clock, observer = SystemClock(), _observer(journal, seen, is_watched=is_http)
     tracer = tracing_of(settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=is_http)
     return CallRegistry(
         clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer, observer=observer
@@ -332,7 +334,7 @@ def _registry(
 
 
 def _observer(journal: CallJournal, seen: Seen, *, is_watched: bool) -> CallObserver:
-    """What each call that ends is shown to: the history, and in a hub that can be watched its newest calls."""
+    """Shows each call that ends to the history, and in a hub that can be watched to its newest calls."""
     keep, show = journal.ended, seen.recent.ended
 
     def both(record: CallRecord, outcome: Outcome, now: float) -> None:
@@ -376,8 +378,7 @@ def build(
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     journal = journal_of(env, store, current, seen.clients, servers.upstreams, is_embedded=not owns_process)
-    observer = _observer(journal, seen, is_watched=has_executors)
-    registry = _registry(settings, env, servers, streams, turn, observer, is_http=has_executors)
+    registry = _registry(settings, env, servers, streams, turn, journal, seen, is_http=has_executors)
     durations, rules = time_limits(settings), _session_rules(settings, seen)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     hub = HubPort(
@@ -388,11 +389,9 @@ def build(
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), applier)
-    reloader.prepares.append(lambda _: journal.use)
     status = HubStatus(current, hub, applier, approvals, reloader, lambda: watchdog.has_given_up)
     operations = Admin(reloader, applier, status)
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
-        documents, watchdog, approvals, servers, operations, logins, seen, journal, executors,
-        sources.logs,
+        documents, watchdog, approvals, servers, operations, logins, seen, journal, executors, sources.logs,
     )  # fmt: skip

@@ -65,6 +65,7 @@ _GROUPS: Final = {
         "read": ("read:read", "Read the resource URI and print it."),
         "prompt": ("read:prompt", "Get the prompt NAME and print its messages."),
         "streams": ("streams:streams", "List durable calls, newest first."),
+        "history": ("running.history:history", "Show the calls that have ended, newest first."),
         "resume": ("resume:resume", "Follow a call by its STREAM id."),
         "cancel": ("streams:cancel", "Cancel a call by its STREAM id."),
     },

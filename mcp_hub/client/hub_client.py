@@ -82,6 +82,11 @@ class HubClient:
         """
         return HubStream(self._rest, self._patient(), None, stream, after, on_pause)
 
+    def again(self, past: str, *, on_pause: OnPause = ignore) -> HubStream:
+        """Makes a past call again, as a durable stream. Iterating raises `InvalidParams` where that is refused."""
+        start = Start(self._rest.url("history", past, "run"), b"{}", secrets.token_hex(16))
+        return HubStream(self._rest, self._patient(), start, on_pause=on_pause)
+
     async def start(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> str:
         """Starts a detached call; the id of its stream. Raises `StreamInterrupted`."""
         return await started(self._rest, self._start(name, arguments, key), self._patient())

@@ -1,8 +1,12 @@
-"""The lists of a hub: its servers, its tools found and counted, as its REST front answers."""
+"""The lists of a hub: its servers, its tools found and counted, its past calls, as its REST front answers."""
 
+import math
+
+import msgspec
 from msgspec import Raw
 
 from mcp_hub.client.rest import RestClient
+from mcp_hub.protocol.rest.history import HistoryCall, HistoryCleared, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.lists import FoundTools, PromptList
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.protocol.rest.tokens import TokenAccount
@@ -44,3 +48,23 @@ class HubLists:
     async def owners(self) -> dict[str, str]:
         """The name of each tool with the name of its server."""
         return {tool.name: tool.server for tool in (await self._rest.get(TokenAccount, "tokens")).tools}
+
+    # -- past calls
+
+    async def history(self, query: HistoryQuery) -> HistoryPage:
+        """The past calls that fit, the newest first. Raises `InvalidParams` for a cursor that is none."""
+        given = msgspec.structs.asdict(query)
+        params = {name: _parameter(value) for name, value in given.items() if value and value != math.inf}
+        return await self._rest.get(HistoryPage, "history", **params)
+
+    async def past_call(self, id_: str) -> HistoryCall:
+        """A past call with its texts. Raises `UnknownEntry`."""
+        return await self._rest.get(HistoryCall, "history", id_)
+
+    async def clear_history(self) -> int:
+        """Removes all past calls; how many."""
+        return (await self._rest.send(HistoryCleared, "DELETE", self._rest.url("history"))).removed
+
+
+def _parameter(value: object) -> str:
+    return "1" if value is True else f"{value:.6f}" if isinstance(value, float) else str(value)

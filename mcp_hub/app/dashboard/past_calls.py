@@ -51,14 +51,14 @@ from mcp_hub.stores.history.base import (
     CallTexts,
     HistoryLimits,
     HistoryStore,
-    Loss,
+    LostCalls,
 )
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import (
     CallFilter,
     FigureRow,
-    Figures,
     PastCall,
+    PastFigures,
     by_id,
     newest,
     pages,
@@ -83,7 +83,7 @@ _CALL_IT: Final = "Call the tool with arguments of your own: mcp-hub call"
 
 
 class ToolDefinitions:
-    """The `Definitions` of the tools of these servers."""
+    """The `DefinitionSource` of the tools of these servers."""
 
     def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
         self._upstreams = upstreams
@@ -94,7 +94,7 @@ class ToolDefinitions:
         return {name: upstream.snapshot() for name, upstream in self._upstreams.items()}
 
     def digest(self, definitions: object, server: str, tool: str) -> str:
-        """As `Definitions.digest`: the digest that an approval goes by."""
+        """As `DefinitionSource.digest`: the digest that an approval goes by."""
         snapshot = definitions.get(server) if isinstance(definitions, dict) else None
         if snapshot is None:
             return ""
@@ -170,7 +170,7 @@ class PastCalls:
         step, points = SPANS[span]
         until = wall_time()
         since = until - step * points
-        figures = Figures(since, step, points)
+        figures = PastFigures(since, step, points)
         if self._rules().keeping != "off":
             chosen = await self._chosen(caller, msgspec.structs.replace(query, since=since))
             async for batches in pages(self._store, chosen):
@@ -182,7 +182,7 @@ class PastCalls:
         """As `HubHistory.clear`."""
         if self._journal is not None:
             await self._journal.flush()
-        return await self._store.clear(Loss("cleared", wall_time()))
+        return await self._store.clear(LostCalls("cleared", wall_time()))
 
     async def rerun(self, caller: Caller, id_: str) -> tuple[str, Raw]:
         """As `HubHistory.rerun`."""
@@ -221,7 +221,7 @@ class PastCalls:
         every = [*unwritten, *await self._store.losses()][:_MOST_LOSSES]
         if caller.operates:
             return [HistoryLoss(loss.kind, loss.at, loss_text(loss), loss.hub, loss.count) for loss in every]
-        return [HistoryLoss(loss.kind, loss.at, loss_text(Loss(loss.kind, loss.at))) for loss in every]
+        return [HistoryLoss(loss.kind, loss.at, loss_text(LostCalls(loss.kind, loss.at))) for loss in every]
 
     # -- one call
 
@@ -324,10 +324,12 @@ def _shown(text: str, *, is_whole: bool = True) -> tuple[Raw | UnsetType, str]:
 
 
 def _row(row: FigureRow) -> HistoryRow:
-    return HistoryRow(row.server, row.tool, row.calls, row.failed, row.p50, row.p95, row.max, row.series)
+    return HistoryRow(
+        row.server, row.tool, row.calls, row.failed, row.p50, row.p95, row.max, [list(point) for point in row.series]
+    )
 
 
-def loss_text(loss: Loss) -> str:
+def loss_text(loss: LostCalls) -> str:
     """The loss for people."""
     calls = "Calls" if not loss.count else "1 call" if loss.count == 1 else f"{loss.count} calls"
     match loss.kind:
@@ -347,7 +349,7 @@ def loss_text(loss: Loss) -> str:
 
 
 def journal_rules(settings: Settings, *, is_embedded: bool = False) -> JournalRules:
-    """What is kept by these settings: of a hub with tokens no texts; of one that `is_embedded`, only on request."""
+    """The rules of these settings: of a hub with tokens no texts; of one that `is_embedded`, only on request."""
     own, hub = settings.hub.history, settings.hub
     is_shared = bool(hub.tokens) or hub.http.oauth is not None or hub.http.allow_public
     keeping: KeepingNow = own.arguments or ("none" if is_shared else "full")

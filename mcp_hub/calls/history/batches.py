@@ -25,6 +25,7 @@ from mcp_hub.stores.history.base import (
     CallTexts,
     HistoryLimits,
     Keeping,
+    group_line,
 )
 from mcp_hub.types import RawJson
 
@@ -56,7 +57,7 @@ turn, end), and whether it is durable.
 
 
 class ToolKeeping(msgspec.Struct, frozen=True):
-    """What is kept of calls of one tool: nothing, or all but arguments that the settings `supply`.
+    """The rule for calls of one tool: nothing is kept, or all but arguments that the settings `supply`.
 
     None stands for a fixed argument, else it is the default, which goes where the value is the same.
     """
@@ -66,14 +67,14 @@ class ToolKeeping(msgspec.Struct, frozen=True):
 
 
 class JournalRules(msgspec.Struct, frozen=True):
-    """What is kept now; `of_tool` is asked with a server and its own name of a tool."""
+    """The rules of now; `of_tool` is asked with a server and its own name of a tool."""
 
     keeping: Literal["off"] | Keeping
     limits: HistoryLimits
     of_tool: Callable[[str, str], ToolKeeping]
 
 
-class Definitions(Protocol):
+class DefinitionSource(Protocol):
     """The definitions of tools."""
 
     def now(self) -> object:
@@ -86,7 +87,9 @@ class Definitions(Protocol):
 class BatchMaker:
     """Makes batches, in a thread; one at a time."""
 
-    def __init__(self, hub: str, clients: SessionClients, definitions: Definitions, key: Callable[[], bytes]) -> None:
+    def __init__(
+        self, hub: str, clients: SessionClients, definitions: DefinitionSource, key: Callable[[], bytes]
+    ) -> None:
         self.hub = hub
         self.definitions = definitions
         self._clients = clients
@@ -126,7 +129,7 @@ class BatchMaker:
         if not columns.ids:
             return None
         base, self._count = self._count, self._count + len(columns.ids)
-        own = [_NOTHING if group is None else group[0] for group in shared]
+        own = "\n".join(group_line(_NOTHING if group is None else group[0]) for group in shared)
         made = self._texts(texts, rules.keeping, columns.flags)
         return columns.batch(self.hub, base, own), made
 
@@ -194,7 +197,7 @@ class _Columns:
         self._sizes.append(size if size < _LARGEST else _LARGEST)
         self.flags.append(DURABLE if is_durable else 0)
 
-    def batch(self, hub: str, base: int, groups: list[CallGroup]) -> Batch:
+    def batch(self, hub: str, base: int, groups: str) -> Batch:
         """All of them."""
         ended, took, waited = (column.tobytes() for column in (self._ended, self._took, self._waited))
         ids, marks, sizes = " ".join(self.ids), self._marks.tobytes(), self._sizes.tobytes()
@@ -302,7 +305,7 @@ def _json_masked(text: str, masked: str) -> str:
 
 
 def _cut_arguments(raw: bytes) -> tuple[str, int]:
-    """Arguments with long values cut, and their flags; what is no JSON, or too much in all, is cut as a text."""
+    """Arguments with long values cut, and their flags; a text that is not JSON, or too long in all, is cut as it is."""
     flags = 0
 
     def short(value: str) -> str:

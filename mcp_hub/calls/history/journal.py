@@ -11,16 +11,15 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 
-from mcp_hub.calls.history.batches import BatchMaker, Definitions, EndedCall, JournalRules
+from mcp_hub.calls.history.batches import BatchMaker, DefinitionSource, EndedCall, JournalRules
 from mcp_hub.calls.history.recent import SessionClients
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.history.base import Batch, CallTexts, HistoryStore, Loss
+from mcp_hub.stores.history.base import Batch, CallTexts, HistoryLimits, HistoryStore, LostCalls
 
 PACE: Final = 0.5
 """Seconds between two batches."""
@@ -51,26 +50,35 @@ class CallJournal:
         hub: str,
         rules: Callable[[], JournalRules],
         clients: SessionClients,
-        definitions: Definitions,
+        definitions: DefinitionSource,
         key: Callable[[], bytes],
         clock: Clock,
     ) -> None:
-        self.store = store
-        self._clock = clock
-        self.failing = ""
-        """Why nothing can be written now."""
         self.rules = rules
         """Those of now."""
+        self._clock = clock
         self._queue = _Queue()
         self._batches = BatchMaker(hub, clients, definitions, key)
-        self._open: Batch | None = None
-        self._unwritten: list[tuple[Batch, list[CallTexts]]] = []
-        self._losses: list[Loss] = []
+        self._writer = _Writer(store, hub)
         self._begun_with: object = None
         """The definitions when the first of the calls that wait had ended."""
         self._lock = anyio.Lock()
-        self._retry = -math.inf
         self.ended = self._queue.ended
+
+    @property
+    def store(self) -> HistoryStore:
+        """The place of the calls."""
+        return self._writer.store
+
+    @property
+    def failing(self) -> str:
+        """The reason why nothing can be written now."""
+        return self._writer.failing
+
+    @property
+    def losses(self) -> list[LostCalls]:
+        """Those that are not in the store yet, the newest first."""
+        return self._writer.losses[::-1]
 
     def use(self) -> None:
         """Goes by the rules of now."""
@@ -88,28 +96,51 @@ class CallJournal:
             await self.flush()
 
     async def flush(self, *, is_last: bool = False) -> None:
-        """Writes what waits."""
+        """Writes the calls that wait."""
         async with self._lock:
             self.use()
             rules, now = self.rules(), self._batches.definitions.now()
             before, self._begun_with = self._begun_with or now, None
             (calls, dropped), wall = self._queue.take(), wall_time() - self._clock.now()
+            made = None
             if calls:
                 made = await anyio.to_thread.run_sync(self._batches.made, calls, (before, now), rules, wall)
-                self._unwritten += [] if made is None else [made]
-            if dropped:
-                self._losses.append(Loss("dropped", wall_time(), self._batches.hub, dropped))
-            await self._write(rules, is_last=is_last)
+            await self._writer.add(made, dropped, rules.limits, is_last=is_last)
 
-    async def _write(self, rules: JournalRules, *, is_last: bool) -> None:
-        """Writes the batches that are made, or keeps the last ones of them for the next time."""
+    async def close(self, seconds: float) -> None:
+        """Writes the last batch and ends the history of this hub, within so many seconds. Never raises."""
+        with anyio.move_on_after(seconds, shield=True):
+            await self.flush(is_last=True)
+        await self.store.close()
+
+
+class _Writer:
+    """The batches on their way to the store: one is open, others could not be written yet."""
+
+    def __init__(self, store: HistoryStore, hub: str) -> None:
+        self.store = store
+        self.failing = ""
+        self.losses: list[LostCalls] = []
+        self._hub = hub
+        self._open: Batch | None = None
+        self._unwritten: list[tuple[Batch, list[CallTexts]]] = []
+        self._retry = -math.inf
+
+    async def add(
+        self, made: tuple[Batch, list[CallTexts]] | None, dropped: int, limits: HistoryLimits, *, is_last: bool
+    ) -> None:
+        """Writes a batch behind those that wait, or keeps the last ones of them for the next time."""
+        if made is not None:
+            self._unwritten.append(made)
+        if dropped:
+            self.losses.append(LostCalls("dropped", wall_time(), self._hub, dropped))
         if self.failing and not is_last and anyio.current_time() < self._retry:
             self._shorten()
             return
         try:
-            while self._unwritten or self._losses:
+            while self._unwritten or self.losses:
                 batch, texts = self._unwritten[0] if self._unwritten else (None, [])
-                await self._add(batch, texts, rules)
+                await self._write(batch, texts, limits)
                 del self._unwritten[:1]
         except StoreError as error:
             self._retry = anyio.current_time() + _PATIENCE
@@ -122,22 +153,18 @@ class CallJournal:
                 log.warning("history_written_again", place=self.store.place)
             self.failing = ""
 
-    async def _add(self, batch: Batch | None, texts: list[CallTexts], rules: JournalRules) -> None:
-        store, losses, limits = self.store, list(self._losses), rules.limits
-        fresh = 0 if batch is None else len(batch)
-        before = self._open
-        whole = batch if before is None or batch is None else before.extended(batch)
-        if whole is None:
-            whole = Batch(self._batches.hub, 0)
-        is_written = await store.write(whole, fresh, texts, losses, limits)
-        if not is_written and batch is not None:  # the calls before are gone
-            whole = batch
-            await store.write(batch, fresh, texts, losses, limits)
-        del self._losses[: len(losses)]
-        if batch is not None:
+    async def _write(self, batch: Batch | None, texts: list[CallTexts], limits: HistoryLimits) -> None:
+        losses = list(self.losses)
+        if batch is None:
+            await self.store.write(Batch(self._hub, 0), 0, [], losses, limits)
+        else:
+            whole = batch if self._open is None else self._open.extended(batch)
+            if not await self.store.write(whole, len(batch), texts, losses, limits):  # the calls before are gone
+                whole = batch
+                await self.store.write(batch, len(batch), texts, losses, limits)
             key = whole.key
-            is_open = key.calls < limits.batch and key.last - key.first < limits.span
-            self._open = whole if is_open else None
+            self._open = whole if key.calls < limits.batch and key.last - key.first < limits.span else None
+        del self.losses[: len(losses)]
 
     def _shorten(self) -> None:
         """Lets go of the oldest calls that cannot be written, and counts them."""
@@ -149,23 +176,10 @@ class CallJournal:
             self._lose(len(batch))
 
     def _lose(self, count: int) -> None:
-        losses = self._losses
+        losses = self.losses
         if losses and losses[-1].kind == "unwritten":
-            last = losses.pop()
-            losses.append(msgspec.structs.replace(last, count=last.count + count))
-        else:
-            losses.append(Loss("unwritten", wall_time(), self._batches.hub, count, self.failing))
-
-    @property
-    def losses(self) -> list[Loss]:
-        """Those that are not in the store yet, the newest first."""
-        return self._losses[::-1]
-
-    async def close(self, seconds: float) -> None:
-        """Writes the last batch and ends the history of this hub, within so many seconds. Never raises."""
-        with anyio.move_on_after(seconds, shield=True):
-            await self.flush(is_last=True)
-        await self.store.close()
+            count += losses.pop().count
+        losses.append(LostCalls("unwritten", wall_time(), self._hub, count, self.failing))
 
 
 class _Queue:

@@ -43,18 +43,15 @@ from mcp_hub.errors import (
     InvalidParams,
     RpcError,
     StoreError,
-    UpstreamUnavailable,
 )
 from mcp_hub.types import Kind
 
 if TYPE_CHECKING:
     from mcp_hub.app.build import App
-    from mcp_hub.cli.access.local_streams import LocalStreams
     from mcp_hub.client import HubClient
     from mcp_hub.config.load.load import Loaded
     from mcp_hub.protocol.rest.servers import ServerList
 
-    StreamAccess = HubClient | LocalStreams
 
 _OF_OWN_SERVERS: Final = ("config", "wait")
 _OWN: Final = "http://this-command/mcp"
@@ -212,49 +209,27 @@ def run_with_hub(
     """
     if reach.url is not None:
         at = HubPlace(reach.url)
-        _run_with_client(reach, at, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
-    if (found := _running(reach)) is not None:
+        run_at(reach, at, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
+    if (found := running_place(reach)) is not None:
         at, known = found
         if known is not None:
             _check(known, chosen)
-        _run_with_client(
+        run_at(
             reach, at, known, lambda client: main(ReachedHub(client, known)), profile=chosen.profile, operates=operates
         )
     loaded = loaded or load_config(reach.config, reports_failures=not lists_servers)
     _check(loaded, chosen)
     quiet_logs(reach.verbose)
     started = loaded if start is None else start(loaded)
-    _run(lambda: _own_hub(loaded, started, reach.wait, chosen.profile), main)
+    run_opened(lambda: _own_hub(loaded, started, reach.wait, chosen.profile), main)
 
 
 def run_own_hub(loaded: "Loaded", main: Callable[[ReachedHub], Awaitable[int]], wait: float) -> int:
     """The code of `main`, run with a hub of our own that has these servers, once that hub has ended."""
     try:
-        _run(lambda: _own_hub(loaded, loaded, wait, None), main)
+        run_opened(lambda: _own_hub(loaded, loaded, wait, None), main)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0
-
-
-def run_with_streams(
-    reach: Reach, main: Callable[["StreamAccess"], Awaitable[int]], stream: str | None = None
-) -> NoReturn:
-    """Runs `main`, which is about `stream`, with the hub that `reach` means or the store; exits with its code."""
-    if reach.url is not None:
-        run_with_client(reach, main, stream)
-    if (found := _running(reach)) is not None:
-        _run_with_client(reach, *found, main, stream)
-    loaded = load_config(reach.config)
-    if loaded.settings.hub.store.type == "memory":
-        said = f"Hubs of {loaded.path} keep streams in memory (hub.store), and none serves HTTP. Name one with --url."
-        fail("store_in_memory", said)
-    quiet_logs(0)
-    from mcp_hub.cli.access.local_streams import open_streams
-
-    try:
-        _run(lambda: open_streams(loaded), main, stream)
-    except UpstreamUnavailable as error:  # the store
-        say(with_code(error))
-        raise SystemExit(EXIT_UNAVAILABLE) from None
 
 
 def run_with_client(
@@ -265,16 +240,16 @@ def run_with_client(
     `operates`: as the operator of the hub, if it is this user's.
     """
     if reach.url is not None:
-        _run_with_client(reach, HubPlace(reach.url), None, main, stream)
-    if (found := _running(reach)) is None:
+        run_at(reach, HubPlace(reach.url), None, main, stream)
+    if (found := running_place(reach)) is None:
         place = config_path(reach.config)
         said = f"No hub serves {place} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
         said += "one with --url."
         fail("no_running_hub", said, EXIT_UNAVAILABLE)
-    _run_with_client(reach, *found, main, stream, operates=operates)
+    run_at(reach, *found, main, stream, operates=operates)
 
 
-def _running(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
+def running_place(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
     """The place of the running hub of the configuration, and that, unless it cannot be read now."""
     if reach.local:
         return None
@@ -297,7 +272,7 @@ def _check(loaded: "Loaded", chosen: Selection) -> None:
     check_caller(loaded, chosen.profile, chosen.client)
 
 
-def _run_with_client(
+def run_at(
     reach: Reach,
     at: HubPlace,
     loaded: "Loaded | None",
@@ -321,7 +296,7 @@ def _run_with_client(
         client = connect(_in_profile(at.url, profile), token, socket=at.socket)
     except ConfigError as exc:
         fail_with(exc)
-    _run(lambda: client, main, stream)
+    run_opened(lambda: client, main, stream)
 
 
 def _token_of(loaded: "Loaded") -> str | None:
@@ -334,7 +309,7 @@ def _in_profile(url: str, profile: str | None) -> str:
     return url if profile is None else f"{url}{'&' if '?' in url else '?'}{urlencode({'profile': profile})}"
 
 
-def _run(
+def run_opened(
     opened: Callable[[], AbstractAsyncContextManager[_T]],
     main: Callable[[_T], Awaitable[int]],
     stream: str | None = None,

@@ -1,4 +1,4 @@
-"""The durable streams of the hubs of this machine, read from their store without running a hub.
+"""The durable streams and the past calls of the hubs of this machine, read from their store without running a hub.
 
 A follower sees committed events only. The store's inbox takes cancellations to the hub of a call. The stream of a dead
 hub gets the ending that the next hub would give it, unless that hub could continue the call.
@@ -12,6 +12,7 @@ from typing import Final, Self
 
 import anyio
 
+from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules, open_history, unknown_call
 from mcp_hub.app.limits import open_store, state_dir
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.rules import StreamLimits
@@ -21,9 +22,10 @@ from mcp_hub.client.stream_reader import read_event
 from mcp_hub.client.streams import OnPause, ignore
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
+from mcp_hub.errors import EventsGone, InvalidParams, UnknownEntry, UnknownStream, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 from mcp_hub.fronts.rest.info import status_of
+from mcp_hub.protocol.rest.history import HistoryCall, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores import open as stores
@@ -162,3 +164,40 @@ async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
     if row.has_ended or row.continuation is not None or not await store.is_orphan(row):
         return row
     return (await StreamTable(store, SystemClock(), StreamLimits()).open(row.principal, row.id)).row
+
+
+@asynccontextmanager
+async def open_past_calls(loaded: Loaded) -> AsyncIterator["LocalHistory"]:
+    """The past calls in the store of this configuration. Raises `StoreError`."""
+    store = open_store(loaded.settings, os.environ) if loaded.settings.hub.store.type == "redis" else None
+    if store is not None:
+        await store.open()
+    history = open_history(loaded.settings, os.environ, store)
+    try:
+        yield LocalHistory(PastCalls(history, lambda: journal_rules(loaded.settings)))
+    finally:
+        await history.close()
+        if store is not None:
+            await store.close()
+
+
+class LocalHistory:
+    """The past calls of every principal, for whoever may read the store; methods are those of `client.lists`."""
+
+    def __init__(self, calls: PastCalls) -> None:
+        self._calls = calls
+
+    async def history(self, query: HistoryQuery) -> HistoryPage:
+        """As `HubLists.history`. Raises `StoreError`, too."""
+        return await self._calls.page(LOCAL, query)
+
+    async def past_call(self, id_: str) -> HistoryCall:
+        """As `HubLists.past_call`. Raises `StoreError`, too."""
+        found = await self._calls.call(LOCAL, id_)
+        if found is None:
+            raise UnknownEntry(str(unknown_call()))
+        return found
+
+    async def clear_history(self) -> int:
+        """As `HubLists.clear_history`. Raises `StoreError`, too."""
+        return await self._calls.clear()

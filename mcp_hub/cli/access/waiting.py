@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from mcp_hub.app.readiness import all_settled, has_settled, wait_until
+from mcp_hub.app.readiness import all_settled, has_settled, not_ready, wait_until
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.types import UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from mcp_hub.app.build import App
     from mcp_hub.hub import HubPort
     from mcp_hub.protocol.rest.servers import ServerInfo
 
@@ -79,3 +83,27 @@ def _spinner() -> "AbstractContextManager[Status | None]":
     from rich.console import Console
 
     return Console(stderr=True).status("starting …")
+
+
+async def warm(app: "App") -> int:
+    """Starts every server once, and says which are ready; the exit code."""
+    working, absent = await started_once(app)
+    say(f"{working} of {tables.plural(working + len(absent), 'server')} ready. Their lists are remembered.")
+    tables.print_lines(tables.reasons(absent, ends=True))
+    return EXIT_UNAVAILABLE if absent else 0
+
+
+async def started_once(app: "App") -> tuple[int, list[UpstreamStatus]]:
+    """Waits until every server is ready or has failed; the number of those that work, and the others.
+
+    What the servers listed is on disk when the hub is closed.
+    """
+    settings = app.settings
+    names = [name for name, own in settings.servers.items() if own.enabled]
+    for name in names:
+        app.upstream_set.wake(name)
+    limits = [settings.effective(name).start_timeout for name in names]
+    await settle(app.hub, 2 * max(limits, default=0.0))  # it may take two processes to find the era
+    statuses = [status for status in app.hub.statuses() if status.state is not UpstreamState.DISABLED]
+    absent = not_ready(statuses)
+    return len(statuses) - len(absent), absent

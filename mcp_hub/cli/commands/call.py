@@ -115,10 +115,12 @@ async def run_call(
     *,
     kind: Kind = Kind.TOOL,
     is_verbose: bool = False,
+    past: str = "",
 ) -> int:
     """Calls a tool, gets a prompt or reads a resource, and shows it to its end; the exit code.
 
-    The arguments are made when its server is there. Raises `ConfigError` as they do.
+    The arguments are made when its server is there; not those of a `past` call, which is made again. Raises
+    `ConfigError` as they do.
     """
     show = show_for(output, name)
     client = hub.client
@@ -128,7 +130,11 @@ async def run_call(
 
     try:
         await hub.find(name, show.doing, kind)
-        stream = client.stream(name, await arguments_of(), kind=kind, on_pause=show.doing)
+        given = await arguments_of()
+        if past:
+            stream = client.again(past, on_pause=show.doing)
+        else:
+            stream = client.stream(name, given, kind=kind, on_pause=show.doing)
         async with stream, _cancelled_unless_ended(stream, show):
             code = await followed(
                 stream, show, asked, method=_METHODS[kind], folder=output.folder, names_stream=is_verbose

@@ -11,7 +11,8 @@ import click
 from msgspec import UNSET
 
 from mcp_hub.cli.access.following import Asked, followed, refuse, show_for
-from mcp_hub.cli.access.hub import Reach, run_with_streams, stream_options
+from mcp_hub.cli.access.hub import Reach, stream_options
+from mcp_hub.cli.access.stored import run_with_streams
 from mcp_hub.cli.questions.answering import answered, is_for_person
 from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.setup import Output, output_options, stream_argument
@@ -20,7 +21,7 @@ from mcp_hub.events import InputRequired
 
 if TYPE_CHECKING:
     from mcp_hub.cli.access.following import Events
-    from mcp_hub.cli.access.hub import StreamAccess
+    from mcp_hub.cli.access.stored import StreamAccess
 
 
 @click.command()

@@ -20,7 +20,7 @@ from mcp_hub.attach.arguments import MODES, VARIABLE, HubWanted
 from mcp_hub.attach.serve import reason, serve_attached
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import dashboard_address, recorded
-from mcp_hub.cli.access.warm import warm as fill_caches
+from mcp_hub.cli.access.waiting import warm as fill_caches
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.serving import calm_collector, cancel_when, check_started_as, keep_reloading, open_for_many

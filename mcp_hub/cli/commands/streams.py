@@ -6,7 +6,8 @@ import click
 import msgspec
 
 from mcp_hub.cli.access.background import hubs_of
-from mcp_hub.cli.access.hub import Reach, run_with_streams, stream_options
+from mcp_hub.cli.access.hub import Reach, stream_options
+from mcp_hub.cli.access.stored import run_with_streams
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import stream_argument
@@ -16,7 +17,7 @@ from mcp_hub.masking import hide_head, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_hub.cli.access.hub import StreamAccess
+    from mcp_hub.cli.access.stored import StreamAccess
     from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 
 _STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "cancelled": "dim"}

@@ -120,7 +120,7 @@ class HistoryRow(Struct, frozen=True):
     p50: float
     p95: float
     max: float
-    series: list[tuple[int, int, int, float, float]]
+    series: list[list[float]]
 
 
 class HistoryFigures(Struct, frozen=True):
@@ -140,7 +140,7 @@ class HistoryFigures(Struct, frozen=True):
 
 
 class HistoryCleared(Struct, frozen=True):
-    """How many calls were removed."""
+    """The number of calls that were removed."""
 
     removed: int
 

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -14,7 +15,7 @@ DURABLE: Final = 16
 """Flags of a call: the last one has a durable stream."""
 
 Keeping = Literal["none", "hash", "full"]
-"""How much of arguments and results is kept."""
+"""The part of arguments and results that is kept."""
 LossKind = Literal["killed", "dropped", "unwritten", "damaged", "cleared"]
 MOST_LOSSES: Final = 100
 """Losses that are kept; the oldest goes first."""
@@ -65,16 +66,17 @@ class BatchKey(msgspec.Struct, frozen=True, gc=False):
     calls: int
 
 
-class Batch(msgspec.Struct, array_like=True):
+class Batch(msgspec.Struct, frozen=True, array_like=True):
     """Calls of one hub in the order of their endings: an entry of each column for each of them.
 
-    `marks` are numbers of groups, `ids` are joined by spaces, `sizes` are bytes of arguments and of results, `notes`
-    have a code and a message by the place of a call. Times are Unix seconds, `took` and `waited` seconds.
+    `groups` are lines of JSON (`group_of`) and `marks` their numbers, `ids` are joined by spaces, `sizes` are bytes of
+    arguments and of results, `notes` have a code and a message by the place of a call. Times are Unix seconds, `took`
+    and `waited` seconds.
     """
 
     hub: str
     base: int
-    groups: list[CallGroup] = []
+    groups: str = ""
     marks: bytes = b""
     ids: str = ""
     ended: bytes = b""
@@ -94,10 +96,11 @@ class Batch(msgspec.Struct, array_like=True):
 
     def extended(self, more: "Batch") -> "Batch":
         """This batch with the calls of another one behind its own."""
-        count, groups = len(self), len(self.groups)
-        marks = array("H", (mark + groups for mark in numbers(more.marks)))
+        count, groups = len(self), {group: number for number, group in enumerate(self.groups.split("\n"))}
+        places = [groups.setdefault(group, len(groups)) for group in more.groups.split("\n")]
+        marks = array("H", (places[mark] for mark in numbers(more.marks)))
         return Batch(
-            self.hub, self.base, self.groups + more.groups, self.marks + marks.tobytes(),
+            self.hub, self.base, "\n".join(groups), self.marks + marks.tobytes(),
             f"{self.ids} {more.ids}", self.ended + more.ended, self.took + more.took, self.waited + more.waited,
             self.sizes + more.sizes, self.flags + more.flags,
             self.notes | {place + count: note for place, note in more.notes.items()},
@@ -111,7 +114,7 @@ class CallTexts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     result: str | None = None
 
 
-class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
+class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
     """Calls of a hub that are not in the history; `at` are Unix seconds, `reason` is for people.
 
     `killed`: the hub ended without notice after `at`. `dropped`: they came faster than they could be written.
@@ -127,11 +130,12 @@ class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
 class HistoryStore(Protocol):
     """Keeps batches. Everything raises `StoreError` if that does not work now."""
 
-    place: str
-    """The path or the URL, for people."""
+    @property
+    def place(self) -> str:
+        """The path or the URL, for people."""
 
     async def write(
-        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[Loss], limits: HistoryLimits
+        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls], limits: HistoryLimits
     ) -> bool:
         """Writes a batch whose last `fresh` calls are new, with their texts, if any.
 
@@ -147,10 +151,10 @@ class HistoryStore(Protocol):
     async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
         """The texts of the calls at these places of a batch, as far as they were kept."""
 
-    async def losses(self) -> list[Loss]:
+    async def losses(self) -> list[LostCalls]:
         """The newest first."""
 
-    async def clear(self, loss: Loss) -> int:
+    async def clear(self, loss: LostCalls) -> int:
         """Removes every call and every loss, and keeps this one instead; how many calls."""
 
     async def close(self) -> None:
@@ -172,9 +176,25 @@ def sizes(column: bytes) -> Sequence[int]:
     return memoryview(column).cast("I")
 
 
+_encode_group = msgspec.json.Encoder().encode
+_decode_group = msgspec.json.Decoder(CallGroup).decode
 encode = msgspec.msgpack.Encoder().encode
 decode_batch = msgspec.msgpack.Decoder(Batch).decode
 decode_texts = msgspec.msgpack.Decoder(list[CallTexts]).decode
+
+
+def group_line(group: CallGroup) -> str:
+    """A group as a line of a batch."""
+    return _encode_group(group).decode()
+
+
+@lru_cache(maxsize=4096)
+def group_of(line: str) -> CallGroup:
+    """The group of a line; of one that is damaged, one without texts."""
+    try:
+        return _decode_group(line)
+    except ValueError:
+        return CallGroup("", "", "", "", "", "", "", "none")
 
 
 def sound(batch: Batch) -> bool:
@@ -184,5 +204,5 @@ def sound(batch: Batch) -> bool:
     return (
         count > 0
         and all(length == count for length in (*columns, len(batch.sizes) // 8, len(batch.ids.split(" "))))
-        and max(numbers(batch.marks)) < len(batch.groups)
+        and max(numbers(batch.marks)) <= batch.groups.count("\n")
     )

@@ -24,7 +24,7 @@ from mcp_hub.stores.history.base import (
     BatchKey,
     CallTexts,
     HistoryLimits,
-    Loss,
+    LostCalls,
     decode_batch,
     decode_texts,
     encode,
@@ -37,6 +37,7 @@ from mcp_hub.stores.sqlite.worker import Worker
 from mcp_hub.stores.sqlite.writes import give_back, used_bytes
 
 FILE: Final = "history.db"
+_MEMORY: Final = Path("memory")
 _FORMAT: Final = FileFormat(
     0x6D686869,  # `mhhi`
     1,
@@ -89,9 +90,7 @@ class HistoryFile:
     def __init__(
         self, folder: Path | None, hub: str, is_gone: Callable[[str], bool], now: Callable[[], float], clock: Clock
     ) -> None:
-        self._path = Path("memory") if folder is None else folder / FILE
-        self.place = str(self._path)
-        self._in_memory = folder is None
+        self._path = _MEMORY if folder is None else folder / FILE
         self._hub = hub
         self._is_gone = is_gone
         self._now = now
@@ -99,11 +98,20 @@ class HistoryFile:
         self._lock = anyio.Lock()
         self._transactions: WriteTransactions | None = None
         self._worker: Worker | None = None
-        self._losses: list[Loss] = []
+        self._losses: list[LostCalls] = []
         """About the file itself, to be written next."""
 
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self._path)
+
+    @property
+    def _is_in_memory(self) -> bool:
+        return self._path is _MEMORY
+
     async def write(
-        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[Loss], limits: HistoryLimits
+        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls], limits: HistoryLimits
     ) -> bool:
         """As `HistoryStore.write`."""
         added = [*self._losses, *losses]
@@ -124,12 +132,12 @@ class HistoryFile:
         """As `HistoryStore.texts`."""
         return await self._read(partial(_texts, key=key, places=places), {})
 
-    async def losses(self) -> list[Loss]:
+    async def losses(self) -> list[LostCalls]:
         """As `HistoryStore.losses`."""
-        stored = await self._read(self._stored_losses, list[Loss]())
+        stored = await self._read(self._stored_losses, list[LostCalls]())
         return sorted([*self._losses, *stored], key=lambda loss: -loss.at)
 
-    async def clear(self, loss: Loss) -> int:
+    async def clear(self, loss: LostCalls) -> int:
         """As `HistoryStore.clear`. Nothing of the calls is left in the file."""
         if not self._is_there():
             return 0
@@ -151,16 +159,16 @@ class HistoryFile:
     # -- the file
 
     def _is_there(self) -> bool:
-        return self._worker is not None or (not self._in_memory and self._path.exists())
+        return self._worker is not None or (not self._is_in_memory and self._path.exists())
 
     async def _read(self, run: Callable[[Connection], T], nothing: T) -> T:
-        """What `run` reads. Raises `StoreError`."""
+        """The result of a reading job, `nothing` where there is no file. Raises `StoreError`."""
         if not self._is_there():
             return nothing
         try:
             return await self._ask(run)
         except StoreFault as fault:
-            if self._in_memory or fault.fault == "corrupt":
+            if self._is_in_memory or fault.fault == "corrupt":
                 raise
         reader = Worker("history-reader", ReadOnlyTransactions(self._path, self._clock, _FORMAT))
         await reader.start()
@@ -185,7 +193,7 @@ class HistoryFile:
         raise StoreFault("unusable", f"history {self.place}: is replaced again and again")
 
     async def _started(self) -> Worker:
-        made = _InMemory if self._in_memory else WriteTransactions
+        made = _InMemory if self._is_in_memory else WriteTransactions
         transactions = made(self._path, self._clock, _FORMAT)
         worker = Worker("history-writer", transactions)
         try:
@@ -223,7 +231,7 @@ class HistoryFile:
         if aside:
             log.error("history_set_aside", place=self.place, file=aside, reason=str(fault))
             reason = f"The file was damaged. It is {aside} now, and a new one was begun."
-            self._losses.append(Loss("damaged", self._now(), self._hub, reason=reason))
+            self._losses.append(LostCalls("damaged", self._now(), self._hub, reason=reason))
         return aside is not None
 
     def _try_set_aside(self, seen: tuple[int, int] | None) -> str | None:
@@ -236,10 +244,10 @@ class HistoryFile:
     # -- in the thread
 
     def _write(
-        self, db: Connection, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[Loss],
+        self, db: Connection, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls],
         limits: HistoryLimits,
     ) -> bool:  # fmt: skip
-        if self._transactions is not None and not self._in_memory:
+        if self._transactions is not None and not self._is_in_memory:
             if identity(self._path) != self._transactions.identity:
                 raise _Moved("unusable", f"history {self.place}: was replaced")
         number = _put(db, batch, len(batch) > fresh) if fresh else 0
@@ -253,15 +261,15 @@ class HistoryFile:
         _prune(db, limits, self._now())
         return True
 
-    def _killed(self, db: Connection) -> list[Loss]:
+    def _killed(self, db: Connection) -> list[LostCalls]:
         """The hubs that have ended without notice, which are forgotten with that."""
         found = _killed_hubs(db, self._hub, self._is_gone)
         db.executemany("DELETE FROM runs WHERE hub = ?", [(loss.hub,) for loss in found])
         return found
 
-    def _stored_losses(self, db: Connection) -> list[Loss]:
+    def _stored_losses(self, db: Connection) -> list[LostCalls]:
         rows = db.execute("SELECT kind, at, hub, count, reason FROM losses ORDER BY number DESC").fetchall()
-        return [*_killed_hubs(db, self._hub, self._is_gone), *(Loss(*row) for row in rows)]
+        return [*_killed_hubs(db, self._hub, self._is_gone), *(LostCalls(*row) for row in rows)]
 
 
 def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
@@ -320,16 +328,16 @@ def _texts(db: Connection, key: BatchKey, places: Sequence[int]) -> dict[int, Ca
     return found
 
 
-def _add_losses(db: Connection, losses: Sequence[Loss]) -> None:
+def _add_losses(db: Connection, losses: Sequence[LostCalls]) -> None:
     if losses:
         rows = [(loss.kind, loss.at, loss.hub, loss.count, loss.reason) for loss in losses]
         db.executemany("INSERT INTO losses (kind, at, hub, count, reason) VALUES (?, ?, ?, ?, ?)", rows)
         db.execute("DELETE FROM losses WHERE number <= (SELECT max(number) FROM losses) - ?", (MOST_LOSSES,))
 
 
-def _killed_hubs(db: Connection, own: str, is_gone: Callable[[str], bool]) -> list[Loss]:
+def _killed_hubs(db: Connection, own: str, is_gone: Callable[[str], bool]) -> list[LostCalls]:
     runs = db.execute("SELECT hub, written FROM runs WHERE hub != ?", (own,)).fetchall()
-    return [Loss("killed", written, hub) for hub, written in runs if isinstance(hub, str) and is_gone(hub)]
+    return [LostCalls("killed", written, hub) for hub, written in runs if isinstance(hub, str) and is_gone(hub)]
 
 
 def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
@@ -351,7 +359,7 @@ def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
         give_back(db)
 
 
-def _clear(db: Connection, loss: Loss) -> int:
+def _clear(db: Connection, loss: LostCalls) -> int:
     (calls,) = db.execute("SELECT coalesce(sum(calls), 0) FROM batches").fetchone()
     for table in ("batches", "heads", "texts", "losses"):
         db.execute(f"DELETE FROM {table}")

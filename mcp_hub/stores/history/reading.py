@@ -17,13 +17,15 @@ from mcp_hub.stores.history.base import (
     HistoryLimits,
     HistoryStore,
     floats,
+    group_of,
     numbers,
     sizes,
     sound,
 )
 
+_FIRST: Final = 4
 _PAGE: Final = 64
-"""Batches that are loaded at once."""
+"""Batches that are loaded at once: first, and at most."""
 MOST_ROWS: Final = 200
 """Tools of which there are figures."""
 
@@ -59,12 +61,23 @@ class PastCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallFilter(msgspec.Struct, frozen=True):
-    """The calls that somebody asks for: of groups that `fits`, ended from `since` on, before `until` and `before`."""
+    """The calls that somebody asks for: of groups that `fits`, ended from `since` on, before `until` and `before`.
+
+    To be used for one look, which remembers the groups.
+    """
 
     fits: Callable[[CallGroup], bool]
     since: float = 0.0
     until: float = float("inf")
     before: Place | None = None
+    _known: dict[str, bool] = msgspec.field(default_factory=dict)
+
+    def wants(self, line: str) -> bool:
+        """Whether calls of the group of this line fit."""
+        known = self._known.get(line)
+        if known is None:
+            known = self._known[line] = self.fits(group_of(line))
+        return known
 
     @property
     def end(self) -> float:
@@ -75,12 +88,11 @@ async def newest(store: HistoryStore, chosen: CallFilter, most: int) -> list[Pas
     """The last `most` calls that fit, the newest first. Raises `StoreError`."""
     found: list[PastCall] = []
     keys = await _keys(store, chosen)
-    for start in range(0, len(keys), _PAGE):
-        batches = await store.load(keys[start : start + _PAGE])
+    start, size = 0, _FIRST
+    while start < len(keys) and not (len(found) == most and found[-1].ended > keys[start].last):
+        batches = await store.load(keys[start : start + size])
         found = await anyio.to_thread.run_sync(_merged, found, batches, chosen, most)
-        following = keys[start + _PAGE].last if start + _PAGE < len(keys) else 0.0
-        if len(found) == most and found[-1].ended > following:
-            break
+        start, size = start + size, min(2 * size, _PAGE)
     return found
 
 
@@ -110,7 +122,8 @@ async def by_id(store: HistoryStore, id_: str, chosen: CallFilter) -> PastCall |
             if id_ in batch.ids:
                 for place, other in enumerate(batch.ids.split(" ")):
                     if other == id_:
-                        found = _call(batch, batch.key, place, id_)
+                        line = batch.groups.split("\n")[numbers(batch.marks)[place]]
+                        found = _call(batch, batch.key, place, id_, line)
                         return found if chosen.fits(found.group) and found.ended >= chosen.since else None
     return None
 
@@ -139,7 +152,8 @@ def _merged(found: list[PastCall], batches: Sequence[Batch], chosen: CallFilter,
 
 def _fitting(batch: Batch, chosen: CallFilter, most: int) -> list[PastCall]:
     """The last `most` calls of a batch that fit."""
-    wanted = {number for number, group in enumerate(batch.groups) if chosen.fits(group)}
+    lines = batch.groups.split("\n")
+    wanted = {number for number, line in enumerate(lines) if chosen.wants(line)}
     marks = numbers(batch.marks)
     if not wanted or wanted.isdisjoint(marks):
         return []
@@ -153,14 +167,14 @@ def _fitting(batch: Batch, chosen: CallFilter, most: int) -> list[PastCall]:
         before = chosen.before
         places = [place for place in places if (ended[place], batch.base + place, batch.hub) < before]
     ids = batch.ids.split(" ")
-    return [_call(batch, key, place, ids[place]) for place in places[:most]]
+    return [_call(batch, key, place, ids[place], lines[marks[place]]) for place in places[:most]]
 
 
-def _call(batch: Batch, key: BatchKey, place: int, id_: str) -> PastCall:
+def _call(batch: Batch, key: BatchKey, place: int, id_: str, line: str) -> PastCall:
     code, message = batch.notes.get(place, ("", ""))
     size = sizes(batch.sizes)
     return PastCall(
-        id_, batch.groups[numbers(batch.marks)[place]], batch.hub, batch.base + place, floats(batch.ended)[place],
+        id_, group_of(line), batch.hub, batch.base + place, floats(batch.ended)[place],
         floats(batch.took)[place], floats(batch.waited)[place], size[2 * place], size[2 * place + 1],
         batch.flags[place], code, message, key, place,
     )  # fmt: skip
@@ -189,8 +203,8 @@ _Points = dict[int, list[float]]
 """Durations by point."""
 
 
-class Figures:
-    """Figures of calls since a time, in `points` steps of so many seconds."""
+class PastFigures:
+    """PastFigures of calls since a time, in `points` steps of so many seconds."""
 
     def __init__(self, since: float, step: float, points: int) -> None:
         self._since = since
@@ -201,9 +215,10 @@ class Figures:
 
     def add(self, batches: Sequence[Batch], chosen: CallFilter) -> None:
         """Counts the calls of these batches that fit."""
-        fits, oldest = chosen.fits, chosen.since
+        oldest = chosen.since
         for batch in batches:
-            cells = [self._cell(group) if fits(group) else None for group in batch.groups]
+            lines = batch.groups.split("\n")
+            cells = [self._cell(group_of(line)) if chosen.wants(line) else None for line in lines]
             took, since, step, points = floats(batch.took), self._since, self._step, self._points
             for place, (mark, ended) in enumerate(zip(numbers(batch.marks), floats(batch.ended), strict=True)):
                 cell, point = cells[mark], int((ended - since) // step)

@@ -14,7 +14,7 @@ from mcp_hub.app.build import App, open_app
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import running_hub
-from mcp_hub.cli.access.warm import started_once
+from mcp_hub.cli.access.waiting import started_once
 from mcp_hub.cli.clients.command import LINKED, Installation, NoCommand, hub_command, install_link, serve_args
 from mcp_hub.cli.clients.entries import Command
 from mcp_hub.cli.clients.entry_options import PROFILE_PATH, EntryRules

@@ -34,11 +34,14 @@ from mcp_hub.config.trust import STATE_FOLDERS
 from mcp_hub.errors import ConfigError
 from mcp_hub.files import entries_below, remove_tree
 from mcp_hub.masking import hide, visible
+from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.stores.open import DOCUMENTS
 
 _ABOUT: Final = {"secrets": "a secret of the configuration"}
 _FOLDERS: Final = "folders"
 """The folder of the state folder with those that servers start in; servers may write there."""
+_FILES: Final = ("streams.db", HISTORY, "eras.json")
+"""Files in a state folder or a store, each with others beside it."""
 _NAMES: Final = ("servers.yaml", "servers.yml", "servers.json")
 """Names of a configuration that is the hub's also if nobody can read it."""
 _SCOPE: Final = re.compile(r"[0-9a-f]{16}")
@@ -190,7 +193,7 @@ def _left(config: str | None, client_paths: Sequence[Path]) -> list[HubPath]:
     for path in [*changed, *client_paths, *(one.path for one in found.values() if one.name == "configuration")]:
         backup = Path(os.path.realpath(path)).with_name(path.name + BACKUP)
         found.setdefault(backup, HubPath("backup", backup, "a client's file before the last change"))
-    state_parts = [one for one in found.values() if one.name in ("cache", "logs")]
+    state_parts = [one for one in found.values() if one.name in ("cache", "history", "logs")]
     return [one for one in found.values() if one not in state_parts]
 
 
@@ -311,7 +314,7 @@ def _pieces(one: HubPath, *, keeps_records: bool = False) -> list[Path]:
     else:
         uncertain = _uncertain(one)
         made = [path for path in _folders(one) if path not in uncertain]
-        made += sorted(one.path.glob("streams.db*")) + sorted(one.path.glob("eras.json*"))
+        made += [path for name in _FILES for path in sorted(one.path.glob(f"{name}*"))]
     made = [path for path in made if not (keeps_records and one.name == "state" and path.name == "clients")]
     return [path for path in made if os.path.lexists(path) and not (path.name == _FOLDERS and _has_files(path))]
 

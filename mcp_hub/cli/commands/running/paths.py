@@ -19,6 +19,7 @@ from mcp_hub.config.load.load import load
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import visible
+from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.stores.server_logs.files import log_folder
 
 
@@ -79,6 +80,7 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
         HubPath("secrets", file.folder / FOLDER, "a file for each secret that was moved out of the configuration"),
         HubPath("state", state, "streams, results, approvals, logins, undo records, homes of servers in a sandbox"),
         *(HubPath("store", path, "streams and results (hub.store.path)") for path in stores[1:] if path != state),
+        HubPath("history", stores[-1] / HISTORY, "calls that have ended, with arguments and results (hub.history)"),
         HubPath("cache", state / "lists", "last lists of the servers; made again"),
         HubPath("logs", log_folder(state, place), "stderr and log of the servers"),
     ]

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from mcp_hub.app.limits import own_folders
 from mcp_hub.cli.commands.servers.changed import confirm, end_with, note_added, report, tell_next
 from mcp_hub.cli.commands.servers.import_servers import carry_out, is_to_count, plan_of, print_costs_of
 from mcp_hub.cli.imports.asked_inputs import is_anybody_there, with_agreed_paths
@@ -15,10 +16,11 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import print_alerts, print_plan
 from mcp_hub.cli.render.output import agrees, answer, say
 from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile
-from mcp_hub.cli.setup import config_option, fail
+from mcp_hub.cli.setup import config_option, fail, load_config
 from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.config.load.load import usual_place
 from mcp_hub.errors import ConfigError
+from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.types import JsonObject
 
 _TIME: JsonObject = {"command": "uvx", "args": ["mcp-server-time"]}
@@ -64,6 +66,9 @@ def init(yes: bool, counts: bool | None, is_boxed: bool | None, config: str | No
         names = _added(file, {"time": _TIME} if yes else _chosen(file), is_boxed, asks=not yes)
     if counts or counts is None and not yes and is_to_count():
         print_costs_of(file, names)
+    place = own_folders(load_config(str(file.path), partly=True).settings, os.environ)[-1] / HISTORY
+    say(f"The hub keeps each call with its arguments for 7 days, for your eyes only, in {place}")
+    say("(mcp-hub history shows them, hub.history: off keeps none).")
     tell_next(file, are_imported=bool(plan.taken))
 
 

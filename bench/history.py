@@ -1,0 +1,116 @@
+"""The measurements of the history of calls: what it adds to a call, to each kB that is kept, and reading it."""
+
+import time
+from array import array
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+
+from bench.cases import Figures, Result, Run, echoes, merged, share, timed, warm
+from bench.ledger import Call, Stats
+from bench.relays import HISTORIES, Setup, Side
+from mcp_hub.clock import SystemClock
+from mcp_hub.stores.history.base import Batch, CallGroup, CallTexts, HistoryLimits, group_line
+from mcp_hub.stores.history.file import HistoryFile
+from mcp_hub.stores.history.reading import CallFilter, newest
+
+CALLS, TEXTS, READ = "history-calls", "history-texts", "history-read"
+CASES = (CALLS, TEXTS, READ)
+KEPT = 3500
+"""Bytes of the text of a call, which its result repeats: all of both is kept."""
+MANY = 100_000
+_BATCH = 256
+_SERVERS, _TOOLS = 10, 20
+_STARTED = 1_700_000_000.0
+
+
+def calls(run: Run, sides: list[Side]) -> None:
+    """Echo calls of 100 bytes, one in flight."""
+    warm(sides, 1)
+    run.alternate(CALLS, "1 in flight", sides, lambda side: timed(side, echoes(side, run.options.seconds), 1))
+
+
+def texts(run: Run, sides: list[Side]) -> None:
+    """Echo calls of several kB, one in flight: plain text, and a text with escapes."""
+    plain = "the quick brown fox " * (KEPT // 20)
+    for variant, text in (("plain text", plain), ("text with line breaks", plain.replace(" fox", "\n"))):
+        encoded = b'{"text":"%b"}' % text.replace("\n", "\\n").encode()
+
+        def action(side: Side, text: str = text, encoded: bytes = encoded) -> tuple[Figures, Stats]:
+            figures, stats = timed(side, _same(side, encoded, text, run.options.seconds), 1)
+            return figures | {"kept_kb": 2 * len(encoded) / 1000}, stats
+
+        run.alternate(TEXTS, variant, sides, action)
+
+
+def _same(side: Side, arguments: bytes, text: str, seconds: float) -> Iterator[Call]:
+    call, until = Call(side.tool("echo"), arguments, text), time.perf_counter() + seconds
+    yield call
+    while time.perf_counter() < until:
+        yield call
+
+
+def _batch(base: int) -> Batch:
+    """One in a hundred of its calls has failed, and one in a thousand is of a rare tool."""
+    groups = [
+        CallGroup(f"s{server}", f"t{tool}", f"s{server}_t{tool}", "tools/call", "local", "Bench", status, "full", "d")
+        for server in range(_SERVERS)
+        for tool in range(_TOOLS)
+        for status in ("completed", "failed")
+    ]
+    groups.append(CallGroup("rare", "rare", "rare", "tools/call", "local", "Bench", "completed", "full", "d"))
+    every = range(base, base + _BATCH)
+    chosen = [len(groups) - 1 if n % 1000 == 0 else 2 * (n % 200) + (n % 100 == 7) for n in every]
+    numbers = {mark: number for number, mark in enumerate(dict.fromkeys(chosen))}
+    lines, marks = "\n".join(group_line(groups[mark]) for mark in numbers), array("H", map(numbers.__getitem__, chosen))
+    ended, took = array("d", (_STARTED + n for n in every)), array("d", (n % 97 / 1000 for n in every))
+    ids = " ".join(f"st_{n:026d}" for n in every)
+    sizes, zeros = array("I", [100] * 2 * _BATCH), array("d", [0.0] * _BATCH)
+    notes = {place: ("upstream_refused", "no such thing") for place, n in enumerate(every) if n % 100 == 7}
+    times = ended.tobytes(), took.tobytes(), zeros.tobytes()
+    return Batch("in_bench", base, lines, marks.tobytes(), ids, *times, sizes.tobytes(), bytes(_BATCH), notes)
+
+
+FILTERS: dict[str, CallFilter] = {
+    "everything": CallFilter(lambda group: True),
+    "failed": CallFilter(lambda group: group.status != "completed"),
+    "one tool": CallFilter(lambda group: group.tool == "t7" and group.server == "s3"),
+    "a rare tool": CallFilter(lambda group: group.tool == "rare"),
+    "none": CallFilter(lambda group: group.server == "gone"),
+    "the oldest": CallFilter(lambda group: True, until=_STARTED + 500),
+    "failed of one server since a time": CallFilter(
+        lambda group: group.server == "s7" and group.status != "completed", since=_STARTED + MANY / 2
+    ),
+}
+
+
+async def _reads(rounds: int, most: int) -> dict[str, list[Figures]]:
+    """Milliseconds to the answer of each filter, by turns."""
+    samples: dict[str, list[Figures]] = {name: [] for name in FILTERS}
+    with TemporaryDirectory() as folder:
+        store = HistoryFile(Path(folder), "in_bench", lambda hub: False, time.time, SystemClock())
+        limits = HistoryLimits(keep=1e12, calls=10 * MANY, size=1 << 40)
+        for base in range(0, MANY, _BATCH):
+            own = [CallTexts('{"text":"%s"}' % ("x" * 90), '{"content":[]}')] * _BATCH
+            await store.write(_batch(base), _BATCH, own, [], limits)
+        for _ in range(rounds):
+            for name, chosen in FILTERS.items():
+                begun = time.perf_counter()
+                await newest(store, chosen, most)
+                samples[name].append({"read_ms": (time.perf_counter() - begun) * 1e3})
+        await store.close()
+    return samples
+
+
+def measure_history(run: Run) -> None:
+    """The wanted ones of these cases."""
+    share(run, Setup("stdio"), {CALLS: partial(calls, run), TEXTS: partial(texts, run)}, tuple(HISTORIES))
+    if run.wants(READ):
+        for most in (100, 1000):
+            variant = f"{MANY:,} calls, {most} of them"
+            run.say(f"  {READ}: {variant}")
+            samples = anyio.run(_reads, 2 * run.options.rounds, most)
+            run.results += [Result(READ, variant, side, merged(found)) for side, found in samples.items()]

@@ -1,0 +1,74 @@
+"""Streams and past calls for a command: asked of the running hub, or read from the store where none runs."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from mcp_hub.cli.access.hub import Reach, run_at, run_opened, run_with_client, running_place
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, fail, load_config, quiet_logs
+from mcp_hub.errors import UpstreamUnavailable
+
+if TYPE_CHECKING:
+    from mcp_hub.cli.access.local_streams import LocalHistory, LocalStreams
+    from mcp_hub.client import HubClient
+    from mcp_hub.client.lists import HubLists
+    from mcp_hub.config.load.load import Loaded
+
+    StreamAccess = HubClient | LocalStreams
+    HistoryAccess = HubLists | LocalHistory
+
+_T = TypeVar("_T")
+
+
+def run_with_streams(
+    reach: Reach, main: Callable[["StreamAccess"], Awaitable[int]], stream: str | None = None
+) -> NoReturn:
+    """Runs `main`, which is about `stream`, with the hub that `reach` means or the store; exits with its code."""
+    if reach.url is not None:
+        run_with_client(reach, main, stream)
+    if (found := running_place(reach)) is not None:
+        run_at(reach, *found, main, stream)
+    loaded = _with_store(reach)
+    from mcp_hub.cli.access.local_streams import open_streams
+
+    _run_on_store(lambda: open_streams(loaded), main, stream)
+
+
+def run_with_history(
+    reach: Reach, main: Callable[["HistoryAccess"], Awaitable[int]], call: str | None = None
+) -> NoReturn:
+    """The same with past calls, of which `main` may be about one; a hub of this user is asked as its operator."""
+
+    async def of_hub(client: "HubClient") -> int:
+        return await main(client.lists)
+
+    if reach.url is not None:
+        run_with_client(reach, of_hub, call)
+    if (found := running_place(reach)) is not None:
+        run_at(reach, *found, of_hub, call, operates=True)
+    loaded = _with_store(reach)
+    from mcp_hub.cli.access.local_streams import open_past_calls
+
+    _run_on_store(lambda: open_past_calls(loaded), main, call)
+
+
+def _with_store(reach: Reach) -> "Loaded":
+    """The configuration. Exits with 2 if its hubs keep nothing outside of their memory."""
+    loaded = load_config(reach.config)
+    if loaded.settings.hub.store.type == "memory":
+        said = f"Hubs of {loaded.path} keep calls in memory (hub.store), and none serves HTTP. Name one with --url."
+        fail("store_in_memory", said)
+    quiet_logs(0)
+    return loaded
+
+
+def _run_on_store(
+    opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]], about: str | None
+) -> NoReturn:
+    try:
+        run_opened(opened, main, about)
+    except UpstreamUnavailable as error:  # the store
+        say(with_code(error))
+        raise SystemExit(EXIT_UNAVAILABLE) from None

@@ -19,6 +19,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
+from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import Batch, CallTexts, HistoryLimits, HistoryStore, LostCalls
 
 PACE: Final = 0.5
@@ -103,8 +104,12 @@ class CallJournal:
             before, self._begun_with = self._begun_with or now, None
             (calls, dropped), wall = self._queue.take(), wall_time() - self._clock.now()
             made = None
-            if calls:
-                made = await anyio.to_thread.run_sync(self._batches.made, calls, (before, now), rules, wall)
+            try:
+                if calls:
+                    made = await anyio.to_thread.run_sync(self._batches.made, calls, (before, now), rules, wall)
+            except Exception:  # a call that nobody expected ends neither the hub nor the history
+                log.exception("history_batch_failed", calls=len(calls))
+                dropped += len(calls)
             await self._writer.add(made, dropped, rules.limits, is_last=is_last)
 
     async def close(self, seconds: float) -> None:
@@ -137,21 +142,30 @@ class _Writer:
         if self.failing and not is_last and anyio.current_time() < self._retry:
             self._shorten()
             return
-        try:
-            while self._unwritten or self.losses:
-                batch, texts = self._unwritten[0] if self._unwritten else (None, [])
+        while self._unwritten or self.losses:
+            batch, texts = self._unwritten[0] if self._unwritten else (None, [])
+            try:
                 await self._write(batch, texts, limits)
-                del self._unwritten[:1]
-        except StoreError as error:
-            self._retry = anyio.current_time() + _PATIENCE
-            if not self.failing:
-                log.error("history_not_written", place=self.store.place, reason=str(error))
-            self.failing = str(error)
-            self._shorten()
-        else:
-            if self.failing:
-                log.warning("history_written_again", place=self.store.place)
-            self.failing = ""
+            except StoreFault as fault:
+                self._failed(fault)
+                self._shorten()
+                return
+            except StoreError as error:  # the batch itself is at fault
+                log.error("history_batch_refused", place=self.store.place, reason=str(error))
+                if batch is None:
+                    self.losses.clear()
+                else:
+                    self._lose(len(batch), str(error))
+            del self._unwritten[:1]
+        if self.failing:
+            log.warning("history_written_again", place=self.store.place)
+        self.failing = ""
+
+    def _failed(self, fault: StoreFault) -> None:
+        self._retry = anyio.current_time() + _PATIENCE
+        if not self.failing:
+            log.error("history_not_written", place=self.store.place, reason=str(fault))
+        self.failing = str(fault)
 
     async def _write(self, batch: Batch | None, texts: list[CallTexts], limits: HistoryLimits) -> None:
         losses = list(self.losses)
@@ -173,13 +187,13 @@ class _Writer:
             or sum(_size(texts) for _, texts in self._unwritten) > MOST_BYTES
         ):
             batch, _ = self._unwritten.pop(0)
-            self._lose(len(batch))
+            self._lose(len(batch), self.failing)
 
-    def _lose(self, count: int) -> None:
+    def _lose(self, count: int, reason: str) -> None:
         losses = self.losses
         if losses and losses[-1].kind == "unwritten":
             count += losses.pop().count
-        losses.append(LostCalls("unwritten", wall_time(), self._hub, count, self.failing))
+        losses.append(LostCalls("unwritten", wall_time(), self._hub, count, reason))
 
 
 class _Queue:

@@ -49,6 +49,8 @@ def json_schema() -> JsonObject:
     for place in (made["StoreSettings"], made["SelectorSettings"], made["ToolSelector"]):
         place.update({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})
         place.pop("type")
+    made["HistorySettings"]["anyOf"] = [{"type": "object"}, {"enum": ["off", False]}]
+    del made["HistorySettings"]["type"]
     rule = made["SandboxSettings"]
     rule["anyOf"] = [{"type": "object"}, {"enum": ["off", "on", "prefer"]}, {"type": "boolean"}]
     rule.pop("type")
@@ -84,6 +86,8 @@ def _value(own: Any, *, is_filled: bool) -> Any:
     if not isinstance(own, dict):
         return own
     kept = {key: value for key, value in own.items() if key not in ("title", "writeOnly", "default", "format")}
+    if kept.get("const") == "off":
+        kept = {"enum": ["off"]}
     if "off" in kept.get("enum", ()):
         kept = {"enum": [*kept["enum"], False]}  # YAML reads a bare `off` as false
     is_plain = kept.get("type") in ("integer", "boolean") or "enum" in kept or "const" in kept

@@ -78,5 +78,5 @@ def test_errors_of_a_hub_have_their_exit_codes(
         raise error
 
     with pytest.raises(SystemExit) as left:
-        access._run(nullcontext, fails, stream)
+        access.run_opened(nullcontext, fails, stream)
     assert (left.value.code, capsys.readouterr().err) == (code, f"{said}\n")

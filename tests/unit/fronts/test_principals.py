@@ -48,7 +48,7 @@ SNOOPERS: Final = {"a token": BOB, "a bound token": CAROL, "an access token": ac
 async def shared_hub(root: Path) -> AsyncIterator[DashboardPeer]:
     tokens = [*TOKENS, {"token": CAROL, "principal": "carol", "profile": "narrow"}]
     http = {"oauth": {"resource": "https://hub.example.com/mcp", "issuers": [ISSUER]}}
-    async with dashboard_hub(root, tokens=True, http=http) as peer:
+    async with dashboard_hub(root, tokens=True, http=http, history={"arguments": "full"}) as peer:
         path = peer.app.seen.config
         settings = json.loads(path.read_text())
         settings["hub"]["tokens"] = tokens
@@ -125,6 +125,7 @@ class Alice:
         await self.sse.has(b"sessionId=")
         old = re.findall(rb"sessionId=(\S+)", self.sse.body)[0].decode()
         await peer.tools.has_come(f"{CANARY} 2")
+        await peer.app.journal.flush()
         self.ids = Ids(
             running, ended, asking, "q1", result, session, f"{running}:1", old, "worker-1", offer["tool_call_id"]
         )

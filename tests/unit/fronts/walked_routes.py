@@ -61,6 +61,12 @@ _MODELS_CALL: Final = {"id": "k1", "type": "function", "function": {"name": "ech
 _MARK: Final = {"x-mcp-hub": "1"}
 
 REST: Final[dict[str, list[Ask]]] = {
+    # before calls of its own that have the ids of the first among their arguments
+    "GET /v1/history": [("/history?details=1&principal=alice", None, {}), ("/history?limit=1000", None, {})],
+    "DELETE /v1/history": [("/history", None, {})],
+    "GET /v1/history/figures": [("/history/figures?span=7d", None, {})],
+    "GET /v1/history/{id}": [("/history/{ended}", None, {})],
+    "POST /v1/history/{id}/run": [("/history/{ended}/run", {}, {})],
     "GET /v1/tools": [("/tools", None, {})],
     "GET /v1/tools/losses": [("/tools/losses?format=openai", None, {})],
     "POST /v1/search": [("/search", {"query": CANARY[:6]}, {})],
@@ -105,7 +111,7 @@ REST: Final[dict[str, list[Ask]]] = {
 }  # fmt: skip
 """Below `/v1`, and below `/api/v1` as far as the dashboard passes them on."""
 
-OPERATES: Final = ("POST /v1/servers/{name}/restart", "POST /v1/reload")
+OPERATES: Final = ("POST /v1/servers/{name}/restart", "POST /v1/reload", "DELETE /v1/history")
 
 DASHBOARD: Final[dict[str, list[Ask]]] = {
     "GET /state": [("/state", None, {})],

@@ -1,0 +1,221 @@
+"""The history of calls: what is kept of a call, in which order and within which bounds, and what it says it lost."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from mcp_hub import masking
+from mcp_hub.calls.history import journal as journals
+from mcp_hub.calls.history.batches import VALUE, ToolKeeping
+from mcp_hub.errors import RpcError, StoreError
+from mcp_hub.events import Cancelled, Completed, Ending, Failed
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.history.base import (
+    CUT_ARGUMENTS,
+    CUT_RESULT,
+    MASKED_ARGUMENTS,
+    MASKED_RESULT,
+    Batch,
+    CallTexts,
+    Keeping,
+)
+from mcp_hub.stores.history.file import HistoryFile
+from mcp_hub.stores.history.reading import texts_of
+from tests.unit.calls.past import Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
+
+pytestmark = pytest.mark.anyio
+
+SECRET = 'se"cret-value-0123456789\n'
+
+
+async def test_each_call_is_kept_with_arguments_and_in_order() -> None:
+    store = history_file(None)
+    journal = new_journal(store)
+    for start in range(0, 3000, 750):
+        end(journal, [past_call(arguments={"n": n}) for n in range(start, start + 750)])
+        await journal.flush()
+    assert await arguments_in(store) == [f'{{"n":{n}}}' for n in range(3000)]
+    calls = await kept(store)
+    assert [call.number for call in calls] == list(range(3000)) and len({call.id for call in calls}) == 3000
+
+
+@dataclass
+class Told:
+    """What is kept of one call: its arguments, its result, its reason."""
+
+    keeping: Keeping
+    arguments: str | None
+    result: str | None
+    message: str
+
+
+@pytest.mark.parametrize("told", [
+    Told("full", '{"a":1}', '{"content":[]}', "no such row"),
+    Told("hash", "d1a84c3a8f2d1ea0", None, ""),
+    Told("none", None, None, ""),
+], ids=lambda told: told.keeping)  # fmt: skip
+async def test_arguments_results_and_reasons_are_kept_as_the_setting_says(told: Told) -> None:
+    journal = new_journal(store := history_file(None), told.keeping)
+    failure = Failed(RpcError("no such row"))
+    await keep(journal, past_call(arguments={"a": 1}), past_call(arguments={"a": 1}, ending=failure))
+    await keep(journal, past_call("file:///a", method="resources/read"))
+    good, bad, read = await kept(store)
+    [texts, again, _] = await texts_of(store, [good, bad, read])
+    assert (texts.result, bad.code, bad.message) == (told.result, "internal_error", told.message)
+    assert (good.arguments_bytes, good.result_bytes, bad.result_bytes) == (7, 14, 0)
+    assert (read.group.name == "file:///a") == (told.keeping == "full"), "the URI of a resource is an argument"
+    if told.keeping == "hash":
+        assert texts.arguments == again.arguments and len(texts.arguments or "") == 32
+    else:
+        assert texts.arguments == told.arguments
+
+
+async def test_calls_of_a_tool_that_is_off_leave_nothing() -> None:
+    store = history_file(None)
+    journal = new_journal(store, of_tool=lambda server, tool: ToolKeeping(tool != "pay"))
+    await keep(journal, past_call("pay"), past_call("echo"), past_call("pay"))
+    assert [call.group.tool for call in await kept(store)] == ["echo"]
+
+
+async def test_arguments_that_the_settings_supply_are_left_out() -> None:
+    """Their values are those of the operator: callers see neither."""
+    supplied = ToolKeeping(supplied={"key": None, "limit": 10})
+    journal = new_journal(store := history_file(None), of_tool=lambda server, tool: supplied)
+    await keep(
+        journal, past_call(arguments={"q": "x", "key": "hidden", "limit": 10}), past_call(arguments={"limit": 11})
+    )
+    assert await arguments_in(store) == ['{"q":"x"}', '{"limit":11}']
+
+
+LONG = "x" * (VALUE - 10)
+MASKED = [
+    ({"a": f"my {SECRET}"}, '{"a":"my ***"}', MASKED_ARGUMENTS),
+    ({"a": "Bearer abcdefghij0123456789"}, '{"a":"Bearer ***"}', MASKED_ARGUMENTS),
+    ({"a": "b" * 5000}, '{"a":"' + "b" * VALUE + '…"}', CUT_ARGUMENTS),
+    ({"a": LONG + SECRET * 300}, '{"a":"' + LONG + '***…"}', CUT_ARGUMENTS | MASKED_ARGUMENTS),
+    (
+        {"a": {"b": [SECRET, "c" * 5000]}},
+        '{"a":{"b":["***","' + "c" * VALUE + '…"]}}',
+        CUT_ARGUMENTS | MASKED_ARGUMENTS,
+    ),
+    ({"pin": 1234567890, "b": "x"}, '{"pin":***,"b":"x"}', MASKED_ARGUMENTS),
+    ({"a": "100 % \\ \n"}, json.dumps({"a": "100 % \\ \n"}, separators=(",", ":")), 0),
+]
+
+
+@pytest.mark.parametrize(("given", "expected", "flags"), MASKED, ids=range(len(MASKED)))
+async def test_arguments_are_masked_before_values_are_cut(given: object, expected: str, flags: int) -> None:
+    masking.learn([SECRET, "1234567890"])
+    journal = new_journal(store := history_file(None))
+    await keep(journal, past_call(arguments={"n": 0}), past_call(arguments=given), past_call(arguments={"n": 1}))
+    assert await arguments_in(store) == ['{"n":0}', expected, '{"n":1}'], "neighbours stay"
+    assert (await kept(store))[1].flags == flags
+
+
+async def test_result_is_masked_before_its_beginning_is_cut() -> None:
+    masking.learn([SECRET])
+    journal = new_journal(store := history_file(None))
+    text = json.dumps({"a": "y" * (VALUE - 20) + SECRET * 300}).encode()
+    await keep(journal, past_call(ending=Completed(text)), past_call(ending=Completed(b"z" * 1_000_000)))
+    [first, second] = await texts_of(store, calls := await kept(store))
+    assert first.result is not None and first.result.startswith('{"a": "yyy') and first.result.endswith("y***")
+    assert "cret-val" not in first.result
+    assert [call.flags for call in calls] == [CUT_RESULT | MASKED_RESULT, CUT_RESULT]
+    assert second.result == "z" * VALUE and calls[1].result_bytes == 1_000_000
+
+
+@pytest.mark.parametrize(("ending", "status"), [
+    (Completed(b'{"isError":true}'), "tool_error"),
+    (Cancelled("by the client"), "cancelled"),
+    (Failed(RpcError("x")), "failed"),
+])  # fmt: skip
+async def test_status_is_that_of_the_ending(ending: Ending, status: str) -> None:
+    journal = new_journal(store := history_file(None))
+    await keep(journal, past_call(ending=ending))
+    assert [call.group.status for call in await kept(store)] == [status]
+
+
+async def test_definition_that_changes_about_the_time_of_a_call_is_not_known() -> None:
+    lists = Lists()
+    journal = new_journal(store := history_file(None), lists=lists)
+    await keep(journal, past_call())
+    journal._begun_with = lists.now()
+    lists.digest_now = "d2"
+    await keep(journal, past_call())
+    await keep(journal, past_call())
+    assert [call.group.definition for call in await kept(store)] == ["d1", "", "d2"]
+
+
+async def test_oldest_calls_are_dropped_and_counted_when_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "MOST", 1000)
+    journal = new_journal(store := history_file(None))
+    end(journal, [past_call(arguments={"n": n}) for n in range(1500)])
+    await journal.flush()
+    first = json.loads((await arguments_in(store))[0] or "")
+    [loss] = await store.losses()
+    assert (loss.kind, loss.count) == ("dropped", first["n"]) and 500 <= loss.count <= 1012
+
+
+async def test_large_texts_that_wait_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "MOST_BYTES", 100_000)
+    journal = new_journal(store := history_file(None))
+    end(journal, [past_call(raw=b'{"a":"' + b"x" * 30_000 + b'"}') for _ in range(10)])
+    assert journal._queue._bytes <= 100_000
+    await journal.flush()
+    [loss] = await store.losses()
+    assert loss.count + len(await kept(store)) == 10 and await kept(store)
+
+
+class Broken(HistoryFile):
+    """Cannot be written while it is `full`, and refuses batches of `refused` calls."""
+
+    full = False
+    refused = 0
+
+    async def write(self, batch: Batch, *rest: object) -> bool:
+        if rest[0] == self.refused:
+            raise StoreError("a text is none")
+        if self.full:
+            raise StoreFault("full", "the disk is full")
+        return await super().write(batch, *rest)  # type: ignore[arg-type]
+
+
+async def test_calls_that_cannot_be_written_are_written_later_or_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "MOST", 20)
+    store = Broken(None, "in_a", lambda hub: False, lambda: 1.0, history_file(None)._clock)
+    journal = new_journal(store)
+    await keep(journal, past_call(arguments={"n": 0}))
+    store.full = True
+    for n in range(1, 6):
+        await keep(journal, *(past_call(arguments={"n": n}) for _ in range(5)))
+    assert "full" in journal.failing
+    store.full = False
+    journal._writer._retry = 0
+    await journal.flush()
+    told = [json.loads(text or "")["n"] for text in await arguments_in(store)]
+    assert told == [0, *(n for n in range(2, 6) for _ in range(5))], "those that fit into the bound"
+    [loss] = await store.losses()
+    assert (loss.kind, loss.count) == ("unwritten", 5) and "full" in loss.reason and journal.failing == ""
+
+
+async def test_batch_that_is_refused_holds_up_no_other_one() -> None:
+    store = Broken(None, "in_a", lambda hub: False, lambda: 1.0, history_file(None)._clock)
+    store.refused = 3
+    journal = new_journal(store)
+    for count in (1, 3, 2):
+        await keep(journal, *(past_call(arguments={"n": count}) for _ in range(count)))
+    assert await arguments_in(store) == ['{"n":1}', '{"n":2}', '{"n":2}'] and journal.failing == ""
+    [loss] = await store.losses()
+    assert (loss.kind, loss.count, loss.reason) == ("unwritten", 3, "a text is none")
+
+
+async def test_texts_of_other_calls_are_never_those_of_a_call() -> None:
+    """Batches that grow, and calls without texts between others."""
+    journal = new_journal(store := history_file(None))
+    for n in range(7):
+        await keep(journal, past_call(arguments={"n": n}), past_call(arguments=None, ending=Cancelled(None)))
+    calls = await kept(store)
+    for place in (12, 3, 0, 13):
+        [texts] = await texts_of(store, [calls[place]])
+        assert texts == (CallTexts(None, None) if place % 2 else CallTexts(f'{{"n":{place // 2}}}', '{"content":[]}'))

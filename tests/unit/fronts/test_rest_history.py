@@ -1,0 +1,154 @@
+"""The history over REST and under the dashboard: who sees which calls, filters, figures, calls that are made again."""
+
+import gc
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_hub import masking
+from mcp_hub.app.dashboard import past_calls
+from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
+from tests.unit.fronts.rest_peer import ALICE, BOB, ELSEWHERE, NARROW, OPERATOR
+
+pytestmark = pytest.mark.anyio
+
+
+class Pinned(msgspec.Struct):
+    """The fingerprint of a definition."""
+
+    digest: str
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[DashboardPeer]:
+    """A hub with tokens that keeps arguments all the same."""
+    async with dashboard_hub(tmp_path, tokens=True, history={"arguments": "full"}) as peer:
+        yield peer
+
+
+async def called(hub: DashboardPeer, tool: str, token: str, **arguments: Any) -> None:
+    await hub.call(tool, arguments, token=token).ended()
+
+
+async def listed(hub: DashboardPeer, token: str = OPERATOR, query: str = "") -> list[dict[str, Any]]:
+    await hub.app.journal.flush()
+    response = await hub.ask("GET", f"/v1/history?{query}", token=token)
+    assert response.status == 200, response.body
+    return response.json["calls"]  # type: ignore[no-any-return]
+
+
+async def test_each_principal_sees_its_own_calls_and_an_operator_all(hub: DashboardPeer) -> None:
+    """A walk of two principals over every route."""
+    await called(hub, "echo", ALICE, text="of alice")
+    await called(hub, "fail", BOB, text="of bob")
+    [of_alice], [of_bob] = await listed(hub, ALICE), await listed(hub, BOB)
+    assert (of_alice["principal"], of_bob["principal"], of_bob["status"]) == ("alice", "bob", "tool_error")
+    assert [call["principal"] for call in await listed(hub)] == ["bob", "alice"]
+    assert await listed(hub, ALICE, "principal=bob") == [of_alice], "who asks for others gets its own"
+    assert await listed(hub, query="principal=bob") == [{**of_bob, "hub": hub.app.journal.store._hub}]  # type: ignore[attr-defined]
+    never = await hub.ask("GET", "/v1/history/st_never", token=ALICE)
+    for method, end in (("GET", ""), ("POST", "/run")):
+        others = await hub.ask(method, f"/v1/history/{of_bob['id']}{end}", token=ALICE, body={} if end else None)
+        assert (others.status, others.body) == (404, never.body)
+    own = (await hub.ask("GET", f"/v1/history/{of_alice['id']}", token=ALICE)).json
+    assert own["arguments"] == {"text": "of alice"} and own["run"] == {"possible": True}
+    assert (await hub.ask("GET", f"/v1/history/{of_bob['id']}", token=OPERATOR)).json["arguments"] == {"text": "of bob"}
+    figures = (await hub.ask("GET", "/v1/history/figures?span=1h", token=ALICE)).json
+    assert [(row["tool"], row["calls"], row["failed"]) for row in figures["rows"]] == [("echo", 1, 0)]
+    assert len((await hub.ask("GET", "/v1/history/figures?span=7d", token=OPERATOR)).json["rows"]) == 2
+    for token in (ALICE, NARROW):
+        assert (await hub.ask("DELETE", "/v1/history", token=token)).status == 403
+    assert (await hub.ask("DELETE", "/v1/history", token=OPERATOR)).json == {"removed": 2}
+    assert await listed(hub) == []
+
+
+async def test_caller_within_a_profile_sees_calls_at_its_servers(hub: DashboardPeer) -> None:
+    await called(hub, "echo", ALICE, text="x")
+    assert len(await listed(hub, ELSEWHERE)) == 1
+    assert {"place", "failing"} & (await hub.ask("GET", "/v1/history", token=ALICE)).json.keys() == set()
+
+
+async def test_filters_choose_calls_and_cursors_lead_to_the_next_page(hub: DashboardPeer) -> None:
+    for n in range(5):
+        await called(hub, "echo", ALICE, text=str(n))
+    await called(hub, "fail", ALICE, text="5")
+    chosen = {
+        "": 6, "tool=ec*": 5, "tool=echo&failed=1": 0, "failed=1": 1, "status=tool_error": 1, "server=local": 6,
+        "server=git": 0, "since=1h": 6, "until=1h": 0, "method=prompts/get": 0, "client=REST": 6, "limit=2": 2,
+        "since=2026-01-01T00:00:00Z": 6,
+    }  # fmt: skip
+    for query, count in chosen.items():
+        assert len(await listed(hub, query=query)) == count, query
+    pages: list[str] = []
+    before = ""
+    while True:
+        page = (await hub.ask("GET", f"/v1/history?limit=4&details=1{before}", token=OPERATOR)).json
+        pages += [call["arguments"]["text"] for call in page["calls"]]
+        if "before" not in page:
+            break
+        before = f"&before={page['before']}"
+    assert pages == ["5", "4", "3", "2", "1", "0"]
+
+
+@pytest.mark.parametrize("query", [
+    "since=yesterday", "limit=0", "failed=2", "status=good", "before=x", "tool=" + "x" * 400, "until=1e99",
+])  # fmt: skip
+async def test_wrong_parameters_are_refused(hub: DashboardPeer, query: str) -> None:
+    assert (await hub.ask("GET", f"/v1/history?{query}", token=OPERATOR)).status == 400
+    assert (await hub.ask("GET", "/v1/history/figures?span=1y", token=OPERATOR)).status == 400
+
+
+async def test_call_is_made_again_with_its_arguments(hub: DashboardPeer) -> None:
+    await called(hub, "echo", ALICE, text="again")
+    [past] = await listed(hub, ALICE)
+    answer = await hub.ask("POST", f"/v1/history/{past['id']}/run", {}, token=ALICE)
+    assert answer.status == 200 and answer.json["result"]["content"][0]["text"] == "again", answer.body
+    assert len(await listed(hub, ALICE)) == 2
+
+
+async def test_call_is_not_made_again_where_that_is_not_the_same_call(
+    hub: DashboardPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masking.learn(["hunter2-hunter2"])
+    for text in ("changes later", "x" * 5000, "my hunter2-hunter2"):
+        await called(hub, "echo", ALICE, text=text)
+    calls = await listed(hub, ALICE)
+    monkeypatch.setattr(past_calls, "fingerprint", lambda fields: Pinned("another"))
+    for known in gc.get_objects():
+        if isinstance(known, past_calls.ToolDefinitions):
+            known._digests.clear()
+    reasons = []
+    for call in calls:
+        answer = await hub.ask("POST", f"/v1/history/{call['id']}/run", {}, token=ALICE)
+        assert (answer.status, answer.json["code"]) == (409, "not_runnable")
+        reasons.append(answer.json["reason"])
+    assert reasons == ["masked", "cut", "changed"]
+    assert len(await listed(hub, ALICE)) == 3, "nothing was called"
+
+
+@pytest.mark.parametrize(("tokens", "setting", "keeping"), [
+    (False, {}, "full"), (True, {}, "none"), (True, {"history": "off"}, "off"), (False, {"history": False}, "off"),
+    (True, {"history": {"arguments": "hash"}}, "hash"), (False, {"http": {"allow_public": True}}, "none"),
+])  # fmt: skip
+async def test_one_persons_hub_keeps_arguments_and_one_with_tokens_does_not(
+    tmp_path: Path, tokens: bool, setting: dict[str, Any], keeping: str
+) -> None:
+    async with dashboard_hub(tmp_path, tokens=tokens, **setting) as hub:
+        await called(hub, "echo", ALICE if tokens else "", text="needle")
+        await hub.app.journal.flush()
+        page = (await hub.ask("GET", "/v1/history?details=1", token=hub.front.operator)).json
+        assert page["keeping"] == keeping
+        assert ("needle" in json.dumps(page)) == (keeping == "full")
+        assert len(page["calls"]) == (keeping != "off")
+
+
+async def test_calls_are_those_of_the_page_too(hub: DashboardPeer) -> None:
+    await called(hub, "echo", ALICE, text="x")
+    await hub.app.journal.flush()
+    page = await hub.get("/v1/history")
+    assert [call["tool"] for call in page["calls"]] == ["echo"]
+    assert "needle" not in (await hub.ask("GET", "/metrics", token=OPERATOR)).body.decode()

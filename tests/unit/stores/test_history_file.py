@@ -1,0 +1,229 @@
+"""The file of past calls: shared, bounded, pruned; damaged, full, read-only, killed hubs: it says what is missing."""
+
+import sqlite3
+import stat
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_hub.calls.history.journal import CallJournal
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.history.base import HistoryLimits, LostCalls
+from mcp_hub.stores.history.file import FILE, HistoryFile
+from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, pages, percentile, within
+from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
+
+pytestmark = pytest.mark.anyio
+
+
+async def filled(folder: Path, count: int = 10, hub: str = "in_a") -> HistoryFile:
+    """An open file with so many calls."""
+    store = history_file(folder, hub)
+    await keep(new_journal(store, hub=hub), *(past_call(arguments={"n": n}) for n in range(count)))
+    return store
+
+
+def beside(folder: Path) -> list[Path]:
+    """The file and all others whose names begin as its does."""
+    return sorted(folder.glob(f"{FILE}*"))
+
+
+async def numbers_in(store: HistoryFile) -> list[int]:
+    return [int((text or "")[5:-1]) for text in await arguments_in(store)]
+
+
+async def test_calls_are_there_after_the_hub_has_ended(tmp_path: Path) -> None:
+    await (await filled(tmp_path)).close()
+    assert await numbers_in(later := history_file(tmp_path, "in_b")) == list(range(10))
+    assert await later.losses() == []
+    await later.close()
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+
+
+async def test_two_hubs_share_a_file_and_calls_are_in_the_order_of_their_endings(tmp_path: Path) -> None:
+    journals = {hub: new_journal(history_file(tmp_path, hub), hub=hub) for hub in ("in_a", "in_b")}
+    order = [Random(7).choice(("in_a", "in_b")) for _ in range(60)]
+    for n, hub in enumerate(order):
+        await keep(journals[hub], past_call(arguments={"n": n}))
+    for journal in journals.values():
+        assert await numbers_in(journal.store) == list(range(60))  # type: ignore[arg-type]
+        assert [call.hub for call in await kept(journal.store)] == order  # type: ignore[arg-type]
+        await journal.store.close()
+
+
+async def test_killed_hub_is_named_with_the_time_of_its_last_batch(tmp_path: Path) -> None:
+    await filled(tmp_path)  # is not closed: its run is still there
+    alive = history_file(tmp_path, "in_b", lambda hub: False)
+    assert await alive.losses() == []
+    store = history_file(tmp_path, "in_b", lambda hub: hub == "in_a")
+    [loss] = await store.losses()
+    assert (loss.kind, loss.hub) == ("killed", "in_a") and loss.at >= (await kept(store))[-1].ended - 1
+    await keep(new_journal(store, hub="in_b"), past_call(arguments={"n": 10}))
+    assert [loss.kind for loss in await store.losses()] == ["killed"], "said once, and kept"
+    assert await numbers_in(store) == list(range(11))
+
+
+async def test_full_disk_stops_no_call_and_is_told(tmp_path: Path) -> None:
+    journal = new_journal(store := history_file(tmp_path))
+    await keep(journal, *(past_call(arguments={"n": n}) for n in range(10)))
+    assert store._worker is not None
+    await store._worker.ask(lambda db: db.execute("PRAGMA max_page_count = 1").fetchall())
+    await keep(journal, *(past_call(arguments={"n": n, "text": "x" * 3000}) for n in range(40)))
+    assert "full" in journal.failing and await numbers_in(store) == list(range(10)), "what is there can be read"
+    await store._worker.ask(lambda db: db.execute("PRAGMA max_page_count = 100000").fetchall())
+    journal._writer._retry = 0
+    await keep(journal)
+    assert journal.failing == "" and len(await kept(store)) == 50 and await store.losses() == []
+
+
+async def test_folder_that_cannot_be_written_stops_no_call_and_is_told(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")  # in place of the folder
+    journal = new_journal(store := history_file(blocked))
+    await keep(journal, past_call(arguments={"n": 0}))
+    assert journal.failing and await kept(store) == []
+    blocked.unlink()
+    await journal.close(5)
+    assert await numbers_in(history_file(blocked, "in_b")) == [0]
+
+
+async def test_file_is_read_where_nothing_can_be_written(tmp_path: Path) -> None:
+    await (await filled(tmp_path)).close()
+    (tmp_path / f"{FILE}-shm").symlink_to(tmp_path / "none" / "shm")
+    store = history_file(tmp_path, "in_b")
+    assert await numbers_in(store) == list(range(10))
+    with pytest.raises(StoreError):
+        await store.clear(LostCalls("cleared", 1.0))
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["at the start", "while it is open"])
+async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path, is_open: bool) -> None:
+    store = await filled(tmp_path)
+    if not is_open:
+        await store.close()
+        (tmp_path / FILE).write_bytes(b"no database" * 1000)
+        store = history_file(tmp_path, "in_b")
+    else:
+        assert store._worker is not None
+        await store._worker.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        with (tmp_path / FILE).open("r+b") as file:
+            file.write(b"\xff" * (tmp_path / FILE).stat().st_size)
+        other = sqlite3.connect(tmp_path / FILE)  # which makes the hub look again
+        with pytest.raises(sqlite3.Error):
+            other.execute("PRAGMA user_version = 1")
+        other.close()
+        await store._stop()
+    journal = new_journal(store, hub="in_b")
+    await keep(journal, past_call(arguments={"n": 99}))
+    assert journal.failing == "" and await numbers_in(store) == [99]
+    [loss] = await store.losses()
+    assert loss.kind == "damaged" and f"{FILE}.corrupt-" in loss.reason
+    assert [path for path in beside(tmp_path) if "corrupt" in path.name]
+    await store.close()
+
+
+async def test_file_of_a_newer_hub_is_left_alone(tmp_path: Path) -> None:
+    await (await filled(tmp_path)).close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    journal = new_journal(history_file(tmp_path, "in_b"))
+    await keep(journal, past_call())
+    assert "newer hub" in journal.failing and not [path for path in beside(tmp_path) if "corrupt" in path.name]
+
+
+async def test_file_that_was_removed_is_begun_anew(tmp_path: Path) -> None:
+    journal = new_journal(history_file(tmp_path))
+    await keep(journal, past_call(arguments={"n": 0}))
+    for path in beside(tmp_path):
+        path.unlink()
+    await keep(journal, past_call(arguments={"n": 1}))
+    assert journal.failing == "" and await numbers_in(history_file(tmp_path, "in_b")) == [1]
+
+
+async def test_clear_leaves_nothing_in_the_file_and_the_next_calls_are_kept(tmp_path: Path) -> None:
+    store = history_file(tmp_path)
+    journal: CallJournal = new_journal(store)
+    await keep(journal, *(past_call(arguments={"mark": "needle", "n": n}) for n in range(20)))
+    assert await history_file(tmp_path, "in_b").clear(LostCalls("cleared", 5.0)) == 20
+    await keep(journal, past_call(arguments={"n": 1}))  # whose batch was open
+    assert await numbers_in(store) == [1]
+    await store.close()
+    assert b"needle" not in b"".join(path.read_bytes() for path in beside(tmp_path))
+    assert [loss.kind for loss in await history_file(tmp_path, "in_c").losses()] == ["cleared"]
+
+
+BOUNDS = [
+    (HistoryLimits(calls=100), 100),
+    (HistoryLimits(calls=5), 5),
+    (HistoryLimits(keep=-1e9), 0),
+    (HistoryLimits(keep=1e9), 1000),
+]
+
+
+@pytest.mark.parametrize(("limits", "expected"), BOUNDS, ids=["100 calls", "5 calls", "too old", "all"])
+async def test_bounds_hold_for_what_is_shown_and_nearly_for_the_file(
+    tmp_path: Path, limits: HistoryLimits, expected: int
+) -> None:
+    store = history_file(tmp_path)
+    journal = new_journal(store, limits=limits)
+    for start in range(0, 1000, 50):
+        await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 50)))
+    shown = await kept(store)
+    oldest = await within(store, limits, shown[-1].ended if expected else 1e10)
+    assert len(await kept(store, since=oldest)) == expected
+    assert len(await kept(store)) <= expected + 306, "and at most a batch beyond"
+
+
+async def test_size_is_bounded(tmp_path: Path) -> None:
+    limits = HistoryLimits(size=1 << 20)
+    journal = new_journal(store := history_file(tmp_path), limits=limits)
+    for _ in range(20):
+        await keep(journal, *(past_call(arguments={"text": "x" * 3000}) for _ in range(50)))
+    assert store._worker is not None
+    await store._worker.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+    assert sum(path.stat().st_size for path in beside(tmp_path)) < 2 << 20 and await kept(store)
+
+
+async def test_filters_pages_and_ids_agree_with_a_look_at_each_call(tmp_path: Path) -> None:
+    random = Random(3)
+    journals = {hub: new_journal(history_file(tmp_path, hub), hub=hub) for hub in ("in_a", "in_b")}
+    for _ in range(30):
+        records = [past_call(random.choice("xyz"), server=random.choice("ab")) for _ in range(random.randint(1, 40))]
+        await keep(journals[random.choice(("in_a", "in_b"))], *records)
+    store = history_file(tmp_path, "in_c")
+    every = await kept(store)
+    assert [call.order for call in every] == sorted(call.order for call in every)
+    wanted = [call.id for call in every if (call.group.server, call.group.tool) == ("a", "x")][::-1]
+    found: list[str] = []
+    before = None
+    while calls := await newest(store, CallFilter(lambda g: (g.server, g.tool) == ("a", "x"), before=before), 7):
+        found += [call.id for call in calls]
+        before = calls[-1].order
+    assert found == wanted
+    middle = every[len(every) // 2]
+    assert [call.id for call in await kept(store, since=middle.ended)][:1] == [middle.id]
+    alone = await by_id(store, middle.id, CallFilter(lambda group: True))
+    assert alone == middle and await by_id(store, "st_none", CallFilter(lambda group: True)) is None
+    assert await by_id(store, middle.id, CallFilter(lambda group: False)) is None
+
+
+async def test_figures_count_calls_failures_and_durations_by_point() -> None:
+    journal = new_journal(store := history_file(None))
+    await keep(journal, *(past_call(tool) for tool in "aab"))
+    figures, chosen = PastFigures(0.0, 1e10, 1), CallFilter(lambda group: True)
+    async for batches in pages(store, chosen):
+        figures.add(batches, chosen)
+    tools, servers, more = figures.rows()
+    assert [(row.tool, row.calls, row.failed, len(row.series)) for row in tools] == [("a", 2, 0, 1), ("b", 1, 0, 1)]
+    assert [(row.server, row.tool, row.calls) for row in servers] == [("a", "", 3)] and more == 0
+
+
+@given(st.lists(st.floats(0, 100), min_size=1).map(sorted), st.sampled_from([0.5, 0.95]))
+def test_percentile_is_not_exceeded_by_its_share(durations: list[float], share: float) -> None:
+    found = percentile(durations, share)
+    assert sum(took <= found for took in durations) >= share * len(durations)
+    assert sum(took < found for took in durations) < share * len(durations)

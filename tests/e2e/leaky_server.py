@@ -1,7 +1,7 @@
 """An MCP server over stdio that gives its secrets away on stderr, as noise, in errors, as it ends.
 
 `leaky_server.py MODE`: `start` ends at once, `refuse` and `list` answer `initialize` or lists with an error, `serve`
-ends in the middle of a call.
+ends in the middle of a call, `tell` answers calls with all of it, and their arguments.
 """
 
 import json
@@ -40,6 +40,9 @@ def handle(mode: str, message: dict[str, Any]) -> None:
             answer(id_, error=failed)
         case "tools/list":
             answer(id_, result={"tools": [{"name": "end", "inputSchema": {"type": "object"}}]})
+        case "tools/call" if mode == "tell":
+            text = f"{LEAKED} {json.dumps(message['params'])}"
+            answer(id_, result={"content": [{"type": "text", "text": text}], "structuredContent": {"said": LEAKED}})
         case "tools/call":
             leak()
             os._exit(4)

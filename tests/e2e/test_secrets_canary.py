@@ -122,7 +122,7 @@ def remote(url: str, status: int, **more: Any) -> dict[str, Any]:
 def configuration(url: str) -> str:
     login = {"client_id": "hub", "client_secret": "${CANARY_CLIENT}"}
     servers = {
-        **{mode: leaky(mode) for mode in ("start", "refuse", "list", "serve")},
+        **{mode: leaky(mode) for mode in ("start", "refuse", "list", "serve", "tell")},
         "args": leaky("serve", args=[str(LEAKY), "serve", "--key=${CANARY_ARG}"]),
         "missing": {"command": "/nowhere/${CANARY_ENV}"},
         "locked": {
@@ -137,6 +137,7 @@ def configuration(url: str) -> str:
     oauth = {"issuer": ISSUER, "shared_key": "${CANARY_SHARED}"}
     http = {"oauth": {"resource": RESOURCE, "issuers": [oauth]}}
     hub = {"tokens": [{"token": "${CANARY_TOKEN}", "principal": "alice"}], "http": http}
+    hub["history"] = {"arguments": "full"}
     return json.dumps({"hub": hub, "servers": servers, "defaults": {"start_timeout": "5s"}}, indent=1)
 
 
@@ -187,7 +188,10 @@ async def drive(scene: Scene) -> None:
         scene.look_at_arguments()
         tools = (await client.request("tools/list")).text
         scene.said["tools/list"] = tools
-        for name in (*json.loads(configuration("http://x"))["servers"], "nothing"):
+        for place in PLACES:  # their results are data
+            told = {"text": canary(place), canary(place): [f"x-{canary(place)}", {"n": f"Bearer {canary(place)}"}]}
+            await client.request("tools/call", {"name": "tell_end", "arguments": told})
+        for name in (*json.loads(configuration("http://x"))["servers"].keys() - {"tell"}, "nothing"):
             called = {"name": f"{name}_end", "arguments": {}}
             scene.said[f"call {name}"] = (await client.request("tools/call", called)).text
             scene.said[f"modern {name}"] = (await client.request("tools/call", modern(called))).text
@@ -240,6 +244,26 @@ async def test_no_canary_is_in_the_log(scene: Scene) -> None:
 
 async def test_no_canary_is_in_an_answer_or_on_a_page(scene: Scene) -> None:
     assert {name: found for name, text in scene.said.items() if (found := hits(text))} == {}
+
+
+async def test_no_canary_is_in_the_history(scene: Scene) -> None:
+    """Neither over REST, in an export nor in the file, though clients and servers have put them into calls."""
+    async with RestClient(scene.hub, canary("token")) as rest:
+        page = (await rest.ask("GET", "/history?details=1&limit=200")).text
+        assert "calls" in page, page
+        shown = [(await rest.ask("GET", f"/history/{call['id']}")).text for call in json.loads(page)["calls"][-3:]]
+    told = [call for call in json.loads(page)["calls"] if call["server"] == "tell"]
+    assert len(told) == len(PLACES), page
+    assert all(call["arguments_masked"] and call["result_masked"] for call in told)
+    env = scene.env | {"MCP_HUB_STATE_DIR": str(scene.root / "state")}
+    line = [*forked_command(), "history", "export", "--config", str(scene.root / "servers.yaml")]
+    done = await anyio.to_thread.run_sync(
+        lambda: subprocess.run(line, env={**os.environ, **env}, capture_output=True, timeout=60, check=True)
+    )
+    assert done.stdout.count(b"\n") >= len(told)
+    assert hits("".join((page, *shown, done.stdout.decode()))) == []
+    for path in (scene.root / "state").glob("history.db*"):
+        assert hits(path.read_bytes().decode("latin-1")) == [], path
 
 
 async def test_no_canary_is_an_argument_unless_the_configuration_makes_it_one(scene: Scene) -> None:

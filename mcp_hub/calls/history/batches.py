@@ -104,19 +104,18 @@ class BatchMaker:
         """The batch of these calls and their texts, if they are kept; `wall` makes Unix seconds of their times."""
         if rules.keeping == "off":
             return None
-        groups: dict[object, int] = {}
-        shared: list[tuple[CallGroup, Mapping[str, object]] | None] = []
+        groups: dict[object, tuple[int, Mapping[str, object]] | None] = {}
+        lines: dict[str, int] = {}
         columns, texts = _Columns(), list[_Raw]()
         for call, ending, size, given, outcome, started, began, now, is_durable in calls:
             params = call.params
             tool = params.get("name", params.get("uri", b""))
             key = (call.session, call.upstream, call.method, call.principal, outcome, bytes(tool))
-            mark = groups.get(key)
-            if mark is None:
-                mark = groups[key] = len(shared)
-                shared.append(self._group(call, outcome, definitions, rules))
-            if (group := shared[mark]) is None:
+            if key not in groups:
+                groups[key] = self._group(call, outcome, definitions, rules, lines)
+            if (group := groups[key]) is None:
                 continue
+            mark, supplied = group
             if outcome > Outcome.TOOL_ERROR:
                 columns.notes[len(columns.ids)] = _note(ending, rules.keeping)
                 ending = None
@@ -125,18 +124,22 @@ class BatchMaker:
             columns.add(call.id, mark, self._last, now - started, waited, given, size, is_durable)
             if rules.keeping != "none":
                 arguments = params.get("arguments")
-                texts.append((_reduced(arguments, group[1]) if group[1] else arguments, ending, size))
+                texts.append((_reduced(arguments, supplied) if supplied else arguments, ending, size))
         if not columns.ids:
             return None
         base, self._count = self._count, self._count + len(columns.ids)
-        own = "\n".join(group_line(_NOTHING if group is None else group[0]) for group in shared)
         made = self._texts(texts, rules.keeping, columns.flags)
-        return columns.batch(self.hub, base, own), made
+        return columns.batch(self.hub, base, "\n".join(lines)), made
 
     def _group(
-        self, call: Call, outcome: Outcome, definitions: tuple[object, object], rules: JournalRules
-    ) -> tuple[CallGroup, Mapping[str, object]] | None:
-        """The group, and the arguments that the settings supply; None for calls that are not to be kept."""
+        self,
+        call: Call,
+        outcome: Outcome,
+        definitions: tuple[object, object],
+        rules: JournalRules,
+        lines: dict[str, int],
+    ) -> tuple[int, Mapping[str, object]] | None:
+        """The number of its group in `lines`, and the arguments that the settings supply; None: it is not to be kept."""
         assert rules.keeping != "off"
         tool = own_name(call)
         keeping = rules.of_tool(call.upstream, tool)
@@ -148,11 +151,12 @@ class BatchMaker:
             digest = after if before == after else ""
         elif rules.keeping != "full" and call.method != "prompts/get":
             tool = name = call.method  # a URI is an argument
-        client = self._clients.name_of(call.session)
-        return CallGroup(
+        client = hide_head(self._clients.name_of(call.session), _NAME)
+        line = group_line(CallGroup(
             call.upstream, hide_head(tool, _NAME) or call.method, hide_head(name, _NAME), call.method,
             shown_principal(call.principal), client, _STATUS[outcome], rules.keeping, digest,
-        ), keeping.supplied  # fmt: skip
+        ))  # fmt: skip
+        return lines.setdefault(line, len(lines)), keeping.supplied
 
     def _texts(self, calls: Sequence[_Raw], keeping: str, flags: bytearray) -> list[CallTexts]:
         if keeping == "hash":
@@ -216,10 +220,6 @@ def _reduced(arguments: RawJson | None, supplied: Mapping[str, object]) -> RawJs
         if name not in supplied or (supplied[name] is not None and supplied[name] != value)
     }
     return msgspec.json.encode(own)
-
-
-_NOTHING: Final = CallGroup("", "", "", "", "", "", "", "none")
-"""In place of a group of calls that are not kept."""
 
 
 def _note(ending: Ending, keeping: Keeping) -> tuple[str, str]:

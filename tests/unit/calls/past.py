@@ -49,13 +49,14 @@ class Lists:
 def past_call(
     tool: str = "echo", arguments: object = None, ending: Ending | None = None, principal: str = "p", server: str = "a",
     raw: bytes | None = None, method: str = "tools/call",
+    session: str = "s",
 ) -> CallRecord:  # fmt: skip
     """The record of a call that has ended."""
     key = "uri" if method == "resources/read" else "name"
     params = {key: msgspec.Raw(msgspec.json.encode(tool))}
     if arguments is not None or raw is not None:
         params["arguments"] = msgspec.Raw(msgspec.json.encode(arguments) if raw is None else raw)
-    call = Call(new_call_id(), server, method, params, {}, "s", principal, Era.MODERN, {})
+    call = Call(new_call_id(), server, method, params, {}, session, principal, Era.MODERN, {})
     record = new_record(call, cast("Any", None), TimeLimits(1, 1), SystemClock())
     record.log.begin()
     record.log.append(ending or Completed(b'{"content":[]}'))

@@ -199,6 +199,16 @@ async def test_calls_that_cannot_be_written_are_written_later_or_counted(monkeyp
     assert (loss.kind, loss.count) == ("unwritten", 5) and "full" in loss.reason and journal.failing == ""
 
 
+async def test_batches_with_the_same_and_other_groups_grow_together() -> None:
+    """Calls of several sessions, which share the texts of a group, and calls of other tools."""
+    journal = new_journal(store := history_file(None))
+    for n in range(6):
+        records = [past_call(tool, session=f"rest#{n}{m}") for m, tool in enumerate("abab")]
+        await keep(journal, *records, past_call(f"t{n}"))
+    assert [call.group.tool for call in await kept(store)] == [tool for n in range(6) for tool in (*"abab", f"t{n}")]
+    assert len(await store.index()) == 1
+
+
 async def test_batch_that_is_refused_holds_up_no_other_one() -> None:
     store = Broken(None, "in_a", lambda hub: False, lambda: 1.0, history_file(None)._clock)
     store.refused = 3

@@ -139,7 +139,7 @@ class BatchMaker:
         rules: JournalRules,
         lines: dict[str, int],
     ) -> tuple[int, Mapping[str, object]] | None:
-        """The number of its group in `lines`, and the arguments that the settings supply; None: it is not to be kept."""
+        """The number of its group in `lines`, and the arguments that the settings supply; None: it is not kept."""
         assert rules.keeping != "off"
         tool = own_name(call)
         keeping = rules.of_tool(call.upstream, tool)

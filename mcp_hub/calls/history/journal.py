@@ -19,8 +19,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.history.base import Batch, CallTexts, HistoryLimits, HistoryStore, LostCalls
+from mcp_hub.stores.history.base import Batch, BatchRefused, CallTexts, HistoryLimits, HistoryStore, LostCalls
 
 PACE: Final = 0.5
 """Seconds between two batches."""
@@ -146,26 +145,26 @@ class _Writer:
             batch, texts = self._unwritten[0] if self._unwritten else (None, [])
             try:
                 await self._write(batch, texts, limits)
-            except StoreFault as fault:
-                self._failed(fault)
-                self._shorten()
-                return
-            except StoreError as error:  # the batch itself is at fault
+            except BatchRefused as error:
                 log.error("history_batch_refused", place=self.store.place, reason=str(error))
                 if batch is None:
                     self.losses.clear()
                 else:
                     self._lose(len(batch), str(error))
+            except StoreError as error:
+                self._failed(error)
+                self._shorten()
+                return
             del self._unwritten[:1]
         if self.failing:
             log.warning("history_written_again", place=self.store.place)
         self.failing = ""
 
-    def _failed(self, fault: StoreFault) -> None:
+    def _failed(self, error: StoreError) -> None:
         self._retry = anyio.current_time() + _PATIENCE
         if not self.failing:
-            log.error("history_not_written", place=self.store.place, reason=str(fault))
-        self.failing = str(fault)
+            log.error("history_not_written", place=self.store.place, reason=str(error))
+        self.failing = str(error)
 
     async def _write(self, batch: Batch | None, texts: list[CallTexts], limits: HistoryLimits) -> None:
         losses = list(self.losses)

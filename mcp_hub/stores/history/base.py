@@ -7,6 +7,8 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from mcp_hub.errors import StoreError
+
 MASKED_ARGUMENTS: Final = 1
 CUT_ARGUMENTS: Final = 2
 MASKED_RESULT: Final = 4
@@ -127,6 +129,10 @@ class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+class BatchRefused(StoreError):
+    """The batch itself cannot be stored; the next ones may be."""
+
+
 class HistoryStore(Protocol):
     """Keeps batches. Everything raises `StoreError` if that does not work now."""
 
@@ -137,7 +143,7 @@ class HistoryStore(Protocol):
     async def write(
         self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls], limits: HistoryLimits
     ) -> bool:
-        """Writes a batch whose last `fresh` calls are new, with their texts, if any.
+        """Writes a batch whose last `fresh` calls are new, with their texts, if any. Raises `BatchRefused`, too.
 
         False, and nothing is written, if the batch has calls that were there before and is gone.
         """
@@ -179,8 +185,8 @@ def sizes(column: bytes) -> Sequence[int]:
 _encode_group = msgspec.json.Encoder().encode
 _decode_group = msgspec.json.Decoder(CallGroup).decode
 encode = msgspec.msgpack.Encoder().encode
-decode_batch = msgspec.msgpack.Decoder(Batch).decode
-decode_texts = msgspec.msgpack.Decoder(list[CallTexts]).decode
+_decode_batch = msgspec.msgpack.Decoder(Batch).decode
+_decode_texts = msgspec.msgpack.Decoder(list[CallTexts]).decode
 
 
 def group_line(group: CallGroup) -> str:
@@ -197,8 +203,25 @@ def group_of(line: str) -> CallGroup:
         return CallGroup("", "", "", "", "", "", "", "none")
 
 
-def sound(batch: Batch) -> bool:
-    """Whether the columns of a batch fit each other: other programs can write to a store, too."""
+def batch_of(encoded: object) -> Batch | None:
+    """A batch that was encoded; None for something else, as other programs or a fault may leave it."""
+    try:
+        batch = _decode_batch(encoded) if isinstance(encoded, bytes) else None
+        return batch if batch is not None and _is_sound(batch) else None
+    except (ValueError, TypeError):  # of columns that have no whole numbers, too
+        return None
+
+
+def texts_of_body(encoded: object) -> list[CallTexts]:
+    """Texts that were encoded; none of something else."""
+    try:
+        return _decode_texts(encoded) if isinstance(encoded, bytes) else []
+    except ValueError:
+        return []
+
+
+def _is_sound(batch: Batch) -> bool:
+    """Whether the columns of a batch fit each other."""
     count = len(batch)
     columns = (len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, len(batch.waited) // 8)
     return (

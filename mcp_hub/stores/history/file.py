@@ -22,12 +22,13 @@ from mcp_hub.stores.history.base import (
     MOST_LOSSES,
     Batch,
     BatchKey,
+    BatchRefused,
     CallTexts,
     HistoryLimits,
     LostCalls,
-    decode_batch,
-    decode_texts,
+    batch_of,
     encode,
+    texts_of_body,
 )
 from mcp_hub.stores.recovery.quarantine import Tenancy, identity, set_aside
 from mcp_hub.stores.sqlite.read_only import ReadOnlyTransactions
@@ -100,6 +101,8 @@ class HistoryFile:
         self._worker: Worker | None = None
         self._losses: list[LostCalls] = []
         """About the file itself, to be written next."""
+        self._damaged: dict[BatchKey, LostCalls] = {}
+        """Batches that could not be read."""
 
     @property
     def place(self) -> str:
@@ -116,7 +119,12 @@ class HistoryFile:
         """As `HistoryStore.write`."""
         added = [*self._losses, *losses]
         run = partial(self._write, batch=batch, fresh=fresh, texts=texts, losses=added, limits=limits)
-        is_written = await self._ask(run, writes=True)
+        try:
+            is_written = await self._ask(run, writes=True)
+        except StoreFault:
+            raise
+        except StoreError as error:
+            raise BatchRefused(str(error)) from None
         del self._losses[: len(added) - len(losses)]
         return is_written
 
@@ -126,7 +134,12 @@ class HistoryFile:
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
         """As `HistoryStore.load`."""
-        return await self._read(partial(_load, keys=keys), [])
+        found = await self._read(partial(_load, keys=keys), dict[BatchKey, Batch | None]())
+        for key, batch in found.items():
+            if batch is None and len(self._damaged) < MOST_LOSSES:
+                reason = "A record of the file is damaged."
+                self._damaged[key] = LostCalls("damaged", key.last, key.hub, key.calls, reason)
+        return [batch for batch in found.values() if batch is not None]
 
     async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
         """As `HistoryStore.texts`."""
@@ -135,7 +148,7 @@ class HistoryFile:
     async def losses(self) -> list[LostCalls]:
         """As `HistoryStore.losses`."""
         stored = await self._read(self._stored_losses, list[LostCalls]())
-        return sorted([*self._losses, *stored], key=lambda loss: -loss.at)
+        return sorted([*self._losses, *self._damaged.values(), *stored], key=lambda loss: -loss.at)
 
     async def clear(self, loss: LostCalls) -> int:
         """As `HistoryStore.clear`. Nothing of the calls is left in the file."""
@@ -293,22 +306,15 @@ def _index(db: Connection) -> list[BatchKey]:
     return [BatchKey(*row) for row in db.execute("SELECT hub, base, first, last, calls FROM batches")]
 
 
-def _load(db: Connection, keys: Sequence[BatchKey]) -> list[Batch]:
-    found = []
+def _load(db: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, Batch | None]:
+    """The batches that are still there; None for one that is damaged."""
+    found = {}
     head = "SELECT head FROM heads WHERE number = (SELECT number FROM batches WHERE hub = ? AND base = ?)"
     for key in keys:
         row = db.execute(head, (key.hub, key.base)).fetchone()
-        if row is not None and (batch := _decoded(row[0])) is not None:
-            found.append(batch)
+        if row is not None:
+            found[key] = batch_of(row[0])
     return found
-
-
-def _decoded(head: object) -> Batch | None:
-    """None for something else than a batch."""
-    try:
-        return decode_batch(head) if isinstance(head, bytes) else None
-    except ValueError:
-        return None
 
 
 def _texts(db: Connection, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
@@ -324,7 +330,7 @@ def _texts(db: Connection, key: BatchKey, places: Sequence[int]) -> dict[int, Ca
         stored = db.execute(chosen, (first, first + place)).fetchone()
         if stored is not None:
             start = stored[0] - first
-            found |= {start + number: texts for number, texts in enumerate(decode_texts(stored[1]))}
+            found |= {start + number: texts for number, texts in enumerate(texts_of_body(stored[1]))}
     return found
 
 

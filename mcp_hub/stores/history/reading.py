@@ -20,7 +20,6 @@ from mcp_hub.stores.history.base import (
     group_of,
     numbers,
     sizes,
-    sound,
 )
 
 _FIRST: Final = 4
@@ -100,7 +99,7 @@ async def pages(store: HistoryStore, chosen: CallFilter) -> AsyncIterator[list[B
     """All batches with calls in the time that is asked for, some at a time."""
     keys = await _keys(store, chosen)
     for start in range(0, len(keys), _PAGE):
-        yield [batch for batch in await store.load(keys[start : start + _PAGE]) if sound(batch)]
+        yield await store.load(keys[start : start + _PAGE])
 
 
 async def within(store: HistoryStore, limits: HistoryLimits, now: float) -> float:
@@ -109,7 +108,7 @@ async def within(store: HistoryStore, limits: HistoryLimits, now: float) -> floa
     for key in sorted(await store.index(), key=lambda key: -key.last):
         if left < key.calls:
             loaded = await store.load([key])
-            ended = floats(loaded[0].ended) if loaded and sound(loaded[0]) else ()
+            ended = floats(loaded[0].ended) if loaded else ()
             return max(oldest, ended[max(len(ended) - left, 0)] if ended and left else key.last + 1e-6)
         left -= key.calls
     return oldest
@@ -144,8 +143,7 @@ async def _keys(store: HistoryStore, chosen: CallFilter) -> list[BatchKey]:
 
 def _merged(found: list[PastCall], batches: Sequence[Batch], chosen: CallFilter, most: int) -> list[PastCall]:
     for batch in batches:
-        if sound(batch):
-            found += _fitting(batch, chosen, most)
+        found += _fitting(batch, chosen, most)
     found.sort(key=lambda call: call.order, reverse=True)
     return found[:most]
 

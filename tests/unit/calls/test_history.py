@@ -8,7 +8,7 @@ import pytest
 from mcp_hub import masking
 from mcp_hub.calls.history import journal as journals
 from mcp_hub.calls.history.batches import VALUE, ToolKeeping
-from mcp_hub.errors import RpcError, StoreError
+from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import (
@@ -17,6 +17,7 @@ from mcp_hub.stores.history.base import (
     MASKED_ARGUMENTS,
     MASKED_RESULT,
     Batch,
+    BatchRefused,
     CallTexts,
     Keeping,
 )
@@ -175,7 +176,7 @@ class Broken(HistoryFile):
 
     async def write(self, batch: Batch, *rest: object) -> bool:
         if rest[0] == self.refused:
-            raise StoreError("a text is none")
+            raise BatchRefused("a text is none")
         if self.full:
             raise StoreFault("full", "the disk is full")
         return await super().write(batch, *rest)  # type: ignore[arg-type]

@@ -125,6 +125,21 @@ async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path,
     await store.close()
 
 
+async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path) -> None:
+    store = history_file(tmp_path)
+    journal = new_journal(store, limits=HistoryLimits(calls=160))  # ten calls in a batch
+    for start in (0, 10, 20):
+        await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 10)))
+    await store.close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("UPDATE heads SET head = substr(head, 1, 200) || zeroblob(40) WHERE number = 2")
+        db.execute("UPDATE texts SET body = x'c1' WHERE place >= 3 << 16")
+    db.close()
+    store = history_file(tmp_path, "in_b")
+    assert await arguments_in(store) == [*(f'{{"n":{n}}}' for n in range(10)), *[None] * 10]
+    assert [(loss.kind, loss.count) for loss in await store.losses()] == [("damaged", 10)]
+
+
 async def test_file_of_a_newer_hub_is_left_alone(tmp_path: Path) -> None:
     await (await filled(tmp_path)).close()
     with sqlite3.connect(tmp_path / FILE) as db:

@@ -5,7 +5,7 @@ at its servers.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, cast
 
 import anyio.to_thread
 import msgspec
@@ -51,6 +51,7 @@ from mcp_hub.stores.history.base import (
     CallTexts,
     HistoryLimits,
     HistoryStore,
+    HoldsHistory,
     LostCalls,
 )
 from mcp_hub.stores.history.file import HistoryFile
@@ -368,7 +369,7 @@ def _keeping(settings: Settings, server: str, tool: str) -> ToolKeeping:
 def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
     """Where past calls are kept, beside the streams of `store`; without it, for somebody who only looks."""
     if settings.hub.store.type == "redis":
-        raise NotImplementedError
+        return cast("HoldsHistory", store).history(wall_time)
     folder = None if settings.hub.store.type == "memory" else own_folders(settings, env)[-1]
     hub = "" if store is None else store.instance
     is_gone = Instances(folder or state_dir(env), hub).is_gone

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
-from mcp_hub.stores.redis.keys import RedisKeys
-from mcp_hub.stores.redis.link import Command, Link
-from mcp_hub.stores.redis.quarantine import Quarantine
+from mcp_hub.stores.redis.leases import StoreLinks
+from mcp_hub.stores.redis.link import Command
 from mcp_hub.stores.redis.records import pairs
 
 _DIGITS: Final = 16
@@ -21,19 +20,11 @@ _LAST: Final = 1 << 40
 class RedisDocuments:
     """`Documents` on the links of a store, which opens and closes them. `now` is in Unix seconds."""
 
-    def __init__(
-        self,
-        keys: RedisKeys,
-        writer: Link,
-        reader: Link,
-        quarantine: Quarantine,
-        limits: DocumentLimits,
-        now: Callable[[], float],
-    ) -> None:
-        self._keys = keys
-        self._writer = writer
-        self._reader = reader
-        self._quarantine = quarantine
+    def __init__(self, links: StoreLinks, limits: DocumentLimits, now: Callable[[], float]) -> None:
+        self._keys = links.keys
+        self._writer = links.writer
+        self._reader = links.reader
+        self._quarantine = links.quarantine
         self._limits = limits
         self._now = now
 

@@ -8,13 +8,14 @@ from mcp_hub.types import CallId
 
 _STREAM: Final = re.compile(rb"st_[0-9A-Za-z_-]{1,64}")
 _INSTANCE: Final = re.compile(rb"in_[0-9A-Za-z_-]{1,64}")
-_KEY: Final = re.compile(r"\{(replicas|every|ended|sessions|secret|st_|in_|p:|k:|h:|d:)[^{}]*\}(.*)", re.DOTALL)
+_KEY: Final = re.compile(r"\{(replicas|every|ended|sessions|secret|history|st_|in_|p:|k:|h:|d:)[^{}]*\}(.*)", re.DOTALL)
 _TYPES: Final = {
     "replicas": "hash", "every": "zset", "ended": "zset", "secret": "string", "p:": "zset", "k:": "hash",
     "h:": "string", "sessions": "hash", "sessions:x": "zset", "sessions:c": "stream",
     "st_": "hash", "st_:e": "stream", "st_:p": "hash", "st_:m": "list",
     "in_:r": "set", "in_:m": "set", "in_:w": "stream",
     "d:": "zset", "d::s": "hash",
+    "history": "hash", "history:h": "hash", "history:t": "hash", "history:r": "hash", "history:l": "list",
 }  # fmt: skip
 """The type of a key, by the kind in its hash tag and what follows that."""
 
@@ -43,6 +44,30 @@ class DocumentKeys(NamedTuple):
         return f"{self.ends}:{id_}"
 
 
+class HistoryKeys(NamedTuple):
+    """The keys of past calls, in one slot: a hash of what is known of each batch, hashes of their columns and of texts,
+    a hash of the replicas that wrote last, and a list of what was lost.
+    """
+
+    batches: str
+
+    @property
+    def heads(self) -> str:
+        return f"{self.batches}:h"
+
+    @property
+    def texts(self) -> str:
+        return f"{self.batches}:t"
+
+    @property
+    def runs(self) -> str:
+        return f"{self.batches}:r"
+
+    @property
+    def losses(self) -> str:
+        return f"{self.batches}:l"
+
+
 class RedisKeys:
     """All keys begin with `prefix`, one for each deployment on a server."""
 
@@ -60,6 +85,7 @@ class RedisKeys:
         """A Redis stream: sessions that were changed or ended, and servers whose lists were, each with the replica."""
         self.secret = f"{prefix}{{secret}}"
         """A text: the key with which all replicas seal."""
+        self.history = HistoryKeys(f"{prefix}{{history}}")
         self.prefix = prefix
 
     def type_of(self, key: str) -> str:

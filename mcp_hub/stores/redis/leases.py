@@ -7,12 +7,12 @@ after somebody has deleted or damaged the records.
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from mcp_hub.clock import Clock
 from mcp_hub.stores.redis.keys import RedisKeys, instance_id, quarantined
 from mcp_hub.stores.redis.link import Link, LinkJob, Reply, script
-from mcp_hub.stores.redis.quarantine import log_set_aside
+from mcp_hub.stores.redis.quarantine import Quarantine, log_set_aside
 from mcp_hub.stores.redis.records import pairs
 from mcp_hub.stores.redis.scripts import BEAT, HOLD, LET_GO
 
@@ -113,6 +113,18 @@ class Leases:
     def is_fresh(self) -> bool:
         """Whether the last beat is recent."""
         return self._clock.now() - self._last_beat < 2 * self.period
+
+
+class StoreLinks(NamedTuple):
+    """The links of a store, which opens and closes them, and what else is known of its server and of this replica."""
+
+    keys: RedisKeys
+    writer: Link
+    reader: Link
+    quarantine: Quarantine
+    leases: Leases
+    name: str
+    instance: str
 
 
 class Holdings:

@@ -11,9 +11,11 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.shared import SharedFailsafeStore
 from mcp_hub.stores.redis.connection import Server
+from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.leases import Holdings
 from mcp_hub.stores.redis.store import RedisStore
 
@@ -77,9 +79,13 @@ class ReplicatedStore(SharedFailsafeStore):
 
     def __init__(self, store: RedisStore, limits: StoreLimits, clock: Clock) -> None:
         super().__init__(Reconnect(store), limits, store.instance, clock)
-        self.documents = store.documents
+        self.links = store.links
         self.holdings = store.holdings
         self.news = store.news
+
+    def history(self, now: Callable[[], float]) -> RedisHistory:
+        """The place for past calls; `now` are Unix seconds."""
+        return RedisHistory(self.links, now)
 
 
 def redis_store(
@@ -98,4 +104,4 @@ def redis_holdings(store: EventStore, kind: str) -> Holdings:
 def redis_documents(store: EventStore, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
     """The place for long results beside the streams of a store that `redis_store` has made."""
     assert isinstance(store, ReplicatedStore)
-    return store.documents(limits, now)
+    return RedisDocuments(store.links, limits, now)

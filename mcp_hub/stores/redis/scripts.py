@@ -363,9 +363,17 @@ return count
 )
 """Moves parts of a key to the hash KEYS[2]: fields with the digest of their values, members, or entries; how many."""
 
+KEEP_BATCH: Final = """
+if ARGV[2] == '1' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
+return 1
+"""
+"""Keeps a batch of past calls; with ARGV[2] only one that is there already. Whether it did."""
+
 ALL: Final = (
     CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, HOLD, LET_GO, DELETE, BEAT, PUT_SESSION, END_SESSION,
-    SWEEP_SESSIONS, SET_ASIDE, SET_PARTS_ASIDE,
+    SWEEP_SESSIONS, SET_ASIDE, SET_PARTS_ASIDE, KEEP_BATCH,
 )  # fmt: skip
 
 

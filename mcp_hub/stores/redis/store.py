@@ -14,16 +14,14 @@ from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores import base
 from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow
-from mcp_hub.stores.documents.base import DocumentLimits
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.redis import scripts
 from mcp_hub.stores.redis.connection import Server, probe, run_of
-from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.doorbell import Doorbell
 from mcp_hub.stores.redis.index import Index
 from mcp_hub.stores.redis.keys import RedisKeys, stream_id
-from mcp_hub.stores.redis.leases import NOBODY, Holdings, Leases
+from mcp_hub.stores.redis.leases import NOBODY, Holdings, Leases, StoreLinks
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.mail import Mail
 from mcp_hub.stores.redis.pages import Pages
@@ -147,9 +145,11 @@ class RedisStore:
     def survives(self, stream: CallId) -> bool:
         return True
 
-    def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> RedisDocuments:
-        """The place for long results, on the same links."""
-        return RedisDocuments(self._keys, self._writer, self._reader, self.index.quarantine, limits, now)
+    @property
+    def links(self) -> StoreLinks:
+        """The links and the facts that other things on the same server need."""
+        bad = self.index.quarantine
+        return StoreLinks(self._keys, self._writer, self._reader, bad, self.leases, self.name, self.instance)
 
     def holdings(self, kind: str) -> Holdings:
         """The things of this kind that one replica has at a time."""

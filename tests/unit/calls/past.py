@@ -16,7 +16,7 @@ from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.events import Completed, Ending
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.history.base import HistoryLimits, Keeping
+from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, Keeping
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastCall, newest, texts_of
 from mcp_hub.types import Era
@@ -70,7 +70,7 @@ def history_file(
 
 
 def new_journal(
-    store: HistoryFile, keeping: Keeping = "full", limits: HistoryLimits = EVERYTHING, hub: str = "in_a",
+    store: HistoryStore, keeping: Keeping = "full", limits: HistoryLimits = EVERYTHING, hub: str = "in_a",
     of_tool: Callable[[str, str], ToolKeeping] = lambda server, tool: ToolKeeping(), lists: Lists | None = None,
 ) -> CallJournal:  # fmt: skip
     rules = JournalRules(keeping, limits, of_tool)
@@ -90,11 +90,11 @@ def end(journal: CallJournal, records: Iterable[CallRecord]) -> None:
         journal.ended(record, outcome_of(record.log.ending), SystemClock().now())
 
 
-async def kept(store: HistoryFile, most: int = 10_000, **chosen: Any) -> list[PastCall]:
+async def kept(store: HistoryStore, most: int = 10_000, **chosen: Any) -> list[PastCall]:
     """The calls in the store, the oldest first."""
     return (await newest(store, CallFilter(chosen.pop("fits", lambda group: True), **chosen), most))[::-1]
 
 
-async def arguments_in(store: HistoryFile) -> list[str | None]:
+async def arguments_in(store: HistoryStore) -> list[str | None]:
     """Of all calls, the oldest first."""
     return [texts.arguments for texts in await texts_of(store, await kept(store))]

@@ -11,6 +11,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id, is_document_id
 from mcp_hub.stores.documents.files import FileDocuments
 from mcp_hub.stores.open import DOCUMENTS, open_documents
+from mcp_hub.stores.redis.documents import RedisDocuments
 from tests.unit.stores import event_stores
 from tests.unit.stores.redis_stores import new_redis
 
@@ -39,7 +40,7 @@ def clock() -> Clock:
 async def documents(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Documents]:
     if request.param == "redis":
         async with event_stores.opened(store := new_redis(tmp_path)):
-            yield store.documents(LIMITS, clock)
+            yield RedisDocuments(store.links, LIMITS, clock)
         return
     documents = open_documents(request.param, tmp_path, LIMITS, clock)
     await documents.open()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.history.base import HistoryLimits, LostCalls
+from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls
 from mcp_hub.stores.history.file import FILE, HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, pages, percentile, within
 from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
@@ -31,7 +31,7 @@ def beside(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{FILE}*"))
 
 
-async def numbers_in(store: HistoryFile) -> list[int]:
+async def numbers_in(store: HistoryStore) -> list[int]:
     return [int((text or "")[5:-1]) for text in await arguments_in(store)]
 
 
@@ -49,8 +49,8 @@ async def test_two_hubs_share_a_file_and_calls_are_in_the_order_of_their_endings
     for n, hub in enumerate(order):
         await keep(journals[hub], past_call(arguments={"n": n}))
     for journal in journals.values():
-        assert await numbers_in(journal.store) == list(range(60))  # type: ignore[arg-type]
-        assert [call.hub for call in await kept(journal.store)] == order  # type: ignore[arg-type]
+        assert await numbers_in(journal.store) == list(range(60))
+        assert [call.hub for call in await kept(journal.store)] == order
         await journal.store.close()
 
 

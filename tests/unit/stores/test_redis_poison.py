@@ -41,7 +41,7 @@ class Site:
         self.one, self.two = one, two
         self.client = client
         self.target = self.other = new_row(one)
-        self.documents: RedisDocuments = one.documents(DocumentLimits(), lambda: NOW)
+        self.documents: RedisDocuments = RedisDocuments(one.links, DocumentLimits(), lambda: NOW)
         self.holdings: Holdings = one.holdings("scope")
         self.document = ""
 

@@ -17,6 +17,7 @@ from mcp_hub.stores.base import Message, SessionRow
 from mcp_hub.stores.documents.base import DocumentLimits
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.redis.connection import Server
+from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.store import RedisStore
 from tests.redis_cluster import RedisCluster
 from tests.redis_server import NO_SERVER, binary
@@ -102,7 +103,7 @@ async def test_every_command_of_the_store_is_about_one_slot(tmp_path: Path) -> N
             await append(store, wide, 2, size=2 << 20)
             assert len(await replayed(store, wide)) == 2
             assert await store.rows(None, 10) and await store.rows(row.principal, 10)
-            documents = store.documents(DocumentLimits(), SystemClock().now)
+            documents = RedisDocuments(store.links, DocumentLimits(), SystemClock().now)
             for number in range(3):
                 assert await documents.put("p", b"x" * (number + 1))
             await store.drop_session("se_5")

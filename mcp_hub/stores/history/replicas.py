@@ -1,0 +1,225 @@
+"""The history on a Redis or Valkey server, where each replica sees the calls of all.
+
+The memory of the server is one more bound; what nobody writes to expires with the calls in it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.history.base import (
+    MOST_LOSSES,
+    Batch,
+    BatchKey,
+    BatchRefused,
+    CallTexts,
+    HistoryLimits,
+    LostCalls,
+    batch_of,
+    encode,
+    texts_of_body,
+)
+from mcp_hub.stores.redis.leases import StoreLinks
+from mcp_hub.stores.redis.link import Command, script
+from mcp_hub.stores.redis.records import pairs
+from mcp_hub.stores.redis.scripts import KEEP_BATCH
+
+_PRUNE: Final = 10.0
+"""Seconds between two looks of a replica at what is too old or too much."""
+_AT_ONCE: Final = 256
+"""Batches that are removed at once."""
+
+log = get_logger(__name__)
+
+
+class _Known(msgspec.Struct, array_like=True):
+    """A batch without its columns: its times, calls and bytes, and the places at which its texts begin."""
+
+    first: float
+    last: float
+    calls: int
+    size: int = 0
+    texts: list[int] = []
+
+
+_encode_loss = msgspec.json.Encoder().encode
+_decode_loss = msgspec.json.Decoder(LostCalls).decode
+_decode_known = msgspec.msgpack.Decoder(_Known).decode
+
+
+class RedisHistory:
+    """A `HistoryStore` on the links of a store, which opens and closes them. `now` are Unix seconds."""
+
+    def __init__(self, links: StoreLinks, now: Callable[[], float]) -> None:
+        self._keys = links.keys.history
+        self._writer = links.writer
+        self._reader = links.reader
+        self._leases = links.leases
+        self._own = links.instance
+        self._now = now
+        self.place = links.name
+        """The URL, without a password."""
+        self._open: tuple[str, _Known] | None = None
+        """The batch that was written last."""
+        self._pruned = 0.0
+
+    async def write(
+        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls], limits: HistoryLimits
+    ) -> bool:
+        """As `HistoryStore.write`."""
+        try:
+            is_written = not fresh or await self._put(batch, fresh, texts)
+            if is_written:
+                noted: list[Command] = [("HSET", self._keys.runs, self._own, repr(self._now()))]
+                await self._writer.ask(*noted, *self._listed(losses))
+                await self._prune(limits)
+        except StoreFault:
+            raise
+        except StoreError as error:
+            raise BatchRefused(str(error)) from None
+        return is_written
+
+    async def _put(self, batch: Batch, fresh: int, texts: Sequence[CallTexts]) -> bool:
+        key, place, head = batch.key, len(batch) - fresh, encode(batch)
+        field = _field(key)
+        before = self._open[1] if self._open is not None and self._open[0] == field else _Known(0.0, 0.0, 0)
+        body = encode(list(texts)) if any(own.arguments or own.result for own in texts) else b""
+        if body:
+            await self._writer.ask(("HSET", self._keys.texts, f"{field} {place}", body))
+        size = before.size + len(body)
+        known = _Known(key.first, key.last, key.calls, size, [*before.texts, place] if body else before.texts)
+        whole = msgspec.structs.replace(known, size=size + len(head))
+        keys = [self._keys.batches, self._keys.heads]
+        [is_kept] = await self._writer.ask(script(KEEP_BATCH, keys, field, int(place > 0), encode(whole), head))
+        if not is_kept:
+            await self._writer.ask(("HDEL", self._keys.texts, f"{field} {place}"))
+            return False
+        self._open = field, known
+        return True
+
+    def _listed(self, losses: Sequence[LostCalls]) -> list[Command]:
+        commands: list[Command] = [("LPUSH", self._keys.losses, _encode_loss(loss)) for loss in losses]
+        return [*commands, ("LTRIM", self._keys.losses, 0, MOST_LOSSES - 1)] if commands else []
+
+    async def _prune(self, limits: HistoryLimits) -> None:
+        now = self._now()
+        if now < self._pruned + _PRUNE:
+            return
+        self._pruned = now
+        known = await self._known()
+        calls, size = sum(own.calls for own in known.values()), sum(own.size for own in known.values())
+        gone: list[str] = []
+        for field, own in sorted(known.items(), key=lambda item: item[1].last)[:_AT_ONCE]:
+            if own.last >= now - limits.keep and calls - own.calls < limits.calls and size <= limits.size:
+                break
+            gone.append(field)
+            calls, size = calls - own.calls, size - own.size
+        lasts = int((limits.keep + limits.span) * 1000)
+        every = [*self._keys, self._keys.heads, self._keys.texts, self._keys.runs, self._keys.losses]
+        removed = self._removed({field: known[field] for field in gone})
+        await self._writer.ask(*removed, *(("PEXPIRE", key, lasts) for key in every))
+        for loss in await self._killed():
+            await self._writer.ask(("HDEL", self._keys.runs, loss.hub), *self._listed([loss]))
+
+    def _removed(self, known: dict[str, _Known]) -> list[Command]:
+        if not known:
+            return []
+        texts = [f"{field} {place}" for field, own in known.items() for place in own.texts]
+        commands: list[Command] = [("HDEL", self._keys.batches, *known), ("HDEL", self._keys.heads, *known)]
+        return [*commands, ("HDEL", self._keys.texts, *texts)] if texts else commands
+
+    async def _known(self) -> dict[str, _Known]:
+        """All batches by their fields; a record that is damaged counts as missing."""
+        [reply] = await self._reader.ask(("HGETALL", self._keys.batches))
+        found = {field.decode("ascii", "replace"): _known_of(value) for field, value in pairs(reply).items()}
+        return {field: own for field, own in found.items() if own is not None and len(field.split(" ")) == 2}
+
+    async def index(self) -> list[BatchKey]:
+        """As `HistoryStore.index`."""
+        found = []
+        for field, own in (await self._known()).items():
+            hub, _, base = field.partition(" ")
+            if base.isdigit():
+                found.append(BatchKey(hub, int(base), own.first, own.last, own.calls))
+        return found
+
+    async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
+        """As `HistoryStore.load`."""
+        if not keys:
+            return []
+        [heads] = await self._reader.ask(("HMGET", self._keys.heads, *map(_field, keys)))
+        return [batch for head in heads if (batch := batch_of(head)) is not None]
+
+    async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
+        """As `HistoryStore.texts`."""
+        field = _field(key)
+        [value] = await self._reader.ask(("HGET", self._keys.batches, field))
+        known = _known_of(value)
+        starts = [] if known is None else sorted(known.texts)
+        wanted = sorted({max((start for start in starts if start <= place), default=-1) for place in places} - {-1})
+        if not wanted:
+            return {}
+        [bodies] = await self._reader.ask(("HMGET", self._keys.texts, *(f"{field} {start}" for start in wanted)))
+        return {
+            start + number: texts
+            for start, body in zip(wanted, bodies, strict=True)
+            for number, texts in enumerate(texts_of_body(body))
+        }
+
+    async def losses(self) -> list[LostCalls]:
+        """As `HistoryStore.losses`."""
+        [lines] = await self._reader.ask(("LRANGE", self._keys.losses, 0, MOST_LOSSES))
+        found = await self._killed()
+        for line in lines:
+            try:
+                found.append(_decode_loss(line))
+            except ValueError:
+                continue
+        return sorted(found, key=lambda loss: -loss.at)
+
+    async def _killed(self) -> list[LostCalls]:
+        """The replicas that have ended without notice."""
+        [runs] = await self._reader.ask(("HGETALL", self._keys.runs))
+        found = []
+        for replica, written in pairs(runs).items():
+            hub = replica.decode("ascii", "replace")
+            if hub != self._own and self._leases.is_trusted and self._leases.is_gone(hub):
+                found.append(LostCalls("killed", _seconds(written), hub))
+        return found
+
+    async def clear(self, loss: LostCalls) -> int:
+        """As `HistoryStore.clear`."""
+        count = sum(own.calls for own in (await self._known()).values())
+        keys = self._keys
+        await self._writer.ask(("DEL", keys.batches, keys.heads, keys.texts, keys.losses), *self._listed([loss]))
+        self._open = None
+        return count
+
+    async def close(self) -> None:
+        """As `HistoryStore.close`."""
+        try:
+            await self._writer.ask(("HDEL", self._keys.runs, self._own))
+        except StoreError as error:
+            log.debug("history_not_closed", place=self.place, reason=str(error))
+
+
+def _field(key: BatchKey) -> str:
+    return f"{key.hub} {key.base}"
+
+
+def _known_of(value: object) -> _Known | None:
+    try:
+        return _decode_known(value) if isinstance(value, bytes) else None
+    except ValueError:
+        return None
+
+
+def _seconds(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,73 @@
+"""The history on a shared server: each replica sees the calls of all, bounded, and says what is missing."""
+
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.clock import wall_time
+from mcp_hub.stores.history import replicas
+from mcp_hub.stores.history.base import HistoryLimits, LostCalls
+from mcp_hub.stores.history.reading import CallFilter, newest, texts_of
+from mcp_hub.stores.history.replicas import RedisHistory
+from tests.unit.calls.past import arguments_in, keep, new_journal, past_call
+from tests.unit.stores.event_stores import opened
+from tests.unit.stores.redis_stores import new_redis
+
+pytestmark = [pytest.mark.anyio, pytest.mark.processes]
+
+
+async def test_calls_of_each_replica_are_seen_at_every_one_in_their_order(tmp_path: Path) -> None:
+    async with opened(first := new_redis(tmp_path)), opened(second := new_redis(tmp_path)):
+        stores = [RedisHistory(store.links, wall_time) for store in (first, second)]
+        journals = [new_journal(store, hub=store._own) for store in stores]
+        for n in range(40):
+            await keep(journals[n % 3 % 2], *(past_call(arguments={"n": m}) for m in (2 * n, 2 * n + 1)))
+        for store in stores:
+            assert await arguments_in(store) == [f'{{"n":{n}}}' for n in range(80)]
+            assert {key.hub for key in await store.index()} == {first.instance, second.instance}
+            calls = await newest(store, CallFilter(lambda group: True), 80)
+            middle = next(call for call in calls if call.number == 7)
+            [texts] = await texts_of(store, [middle])
+            assert texts.result == '{"content":[]}'
+        assert await stores[0].losses() == []
+        assert await stores[1].clear(LostCalls("cleared", 1.0)) == 80
+        await keep(journals[0], past_call(arguments={"n": 99}))  # whose batch was open
+        assert await arguments_in(stores[1]) == ['{"n":99}']
+        assert [loss.kind for loss in await stores[0].losses()] == ["cleared"]
+
+
+async def test_bounds_hold_on_the_server_and_a_gone_replica_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "_PRUNE", 0.0)
+    async with opened(first := new_redis(tmp_path)), opened(second := new_redis(tmp_path)):
+        gone, store = RedisHistory(first.links, wall_time), RedisHistory(second.links, wall_time)
+        limits = HistoryLimits(calls=160)  # ten calls in a batch
+        await keep(new_journal(gone, hub=first.instance), past_call(arguments={"n": -1}))
+        journal = new_journal(store, limits=limits, hub=second.instance)
+        for start in range(0, 300, 10):
+            await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 10)))
+        kept = await arguments_in(store)
+        assert kept[-1] == '{"n":299}' and 160 <= len(kept) <= 180
+        await first.leases.leave(first._writer)
+        await second.leases.beat(second._writer)
+        second.leases._trusted_from = 0.0
+        assert [(loss.kind, loss.hub) for loss in await store.losses()] == [("killed", first.instance)]
+        await store.close()
+        await gone.close()
+        assert await store.losses() == []
+
+
+async def test_damaged_records_are_left_out(tmp_path: Path) -> None:
+    async with opened(one := new_redis(tmp_path)):
+        store, keys = RedisHistory(one.links, wall_time), one.links.keys.history
+        await keep(new_journal(store, hub=one.instance), past_call(arguments={"n": 1}))
+        field = f"{one.instance} 0"
+        await one.links.writer.ask(
+            ("HSET", keys.batches, "x", b"y"), ("HSET", keys.batches, "in_x 7", b"\x95\x01\x01\x01\x01\x90"),
+            ("LPUSH", keys.losses, b"{"), ("HSET", keys.runs, b"\xff", b"?"),
+            ("HSET", keys.texts, f"{field} 0", b"\xc1"),
+        )  # fmt: skip
+        assert await arguments_in(store) == [None]
+        await one.links.writer.ask(("HSET", keys.heads, field, b"\xc1"))
+        assert await arguments_in(store) == []

@@ -67,12 +67,16 @@ class HubClient:
         kind: Kind = Kind.TOOL,
         key: str | None = None,
         on_pause: OnPause = ignore,
+        past: str = "",
     ) -> HubStream:
         """Calls a tool as a durable stream, gets a prompt, or reads a resource, whose name is its URI.
 
-        A call with the same `key` is the same call; without one it gets a key of its own.
+        A call with the same `key` is the same call; without one it gets a key of its own. A `past` call is made again
+        with its own arguments; iterating raises `InvalidParams` where that is refused.
         """
         start = self._start(name, arguments, key, kind)
+        if past:
+            start = Start(self._rest.url("history", past, "run"), b"{}", start.key)
         return HubStream(self._rest, self._patient(), start, on_pause=on_pause)
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> HubStream:
@@ -81,11 +85,6 @@ class HubClient:
         Iterating raises `UnknownStream`, and `EventsGone` (which has the `earliest`) where they are no longer kept.
         """
         return HubStream(self._rest, self._patient(), None, stream, after, on_pause)
-
-    def again(self, past: str, *, on_pause: OnPause = ignore) -> HubStream:
-        """Makes a past call again, as a durable stream. Iterating raises `InvalidParams` where that is refused."""
-        start = Start(self._rest.url("history", past, "run"), b"{}", secrets.token_hex(16))
-        return HubStream(self._rest, self._patient(), start, on_pause=on_pause)
 
     async def start(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> str:
         """Starts a detached call; the id of its stream. Raises `StreamInterrupted`."""

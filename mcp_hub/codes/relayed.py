@@ -234,6 +234,11 @@ HTTP: Final = table(
     server_disabled=("The server is disabled in the configuration.", "Set `enabled: true`."),
     invalid_configuration=("The file cannot be used; the hub keeps its settings.", "See `findings`."),
     stream_ended=("The call has ended.", "Read its result."),
+    not_in_history=("The history does not have this call, or it belongs to another user.", "List the calls again."),
+    not_runnable=(
+        "The call cannot be made again as it was; `reason` says why.",
+        "Call the tool with arguments of your own.",
+    ),
     call_ended=("The call has ended.", "Drop the post."),
     replaced=("Another connection fetches the calls of this executor.", "Keep one connection."),
     gap=("A post of an executor is missing.", "Post the missing one first."),

@@ -294,7 +294,7 @@ _FAILS: Final = "Calls cannot be kept now. Operators of the hub see the reason."
 
 def unknown_call() -> Problem:
     """Of an id that is not in the history, or not the caller's."""
-    return Problem(404, "unknown_call", "There is no such call in the history.")
+    return Problem(404, "not_in_history", "There is no such call in the history.")
 
 
 def _asks(query: HistoryQuery) -> Callable[[CallGroup], bool]:

@@ -130,11 +130,7 @@ async def run_call(
 
     try:
         await hub.find(name, show.doing, kind)
-        given = await arguments_of()
-        if past:
-            stream = client.again(past, on_pause=show.doing)
-        else:
-            stream = client.stream(name, given, kind=kind, on_pause=show.doing)
+        stream = client.stream(name, await arguments_of(), kind=kind, on_pause=show.doing, past=past)
         async with stream, _cancelled_unless_ended(stream, show):
             code = await followed(
                 stream, show, asked, method=_METHODS[kind], folder=output.folder, names_stream=is_verbose

@@ -138,4 +138,4 @@ def _invalid(name: str, said: str) -> Problem:
 
 
 def _unknown() -> Problem:
-    return Problem(404, "unknown_call", "There is no such call in the history.")
+    return Problem(404, "not_in_history", "There is no such call in the history.")

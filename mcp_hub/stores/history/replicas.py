@@ -186,9 +186,10 @@ class RedisHistory:
         [runs] = await self._reader.ask(("HGETALL", self._keys.runs))
         found = []
         for replica, written in pairs(runs).items():
-            hub = replica.decode("ascii", "replace")
-            if hub != self._own and self._leases.is_trusted and self._leases.is_gone(hub):
-                found.append(LostCalls("killed", _seconds(written), hub))
+            hub, at = replica.decode("ascii", "replace"), _seconds(written)
+            is_old = self._now() - at > 2 * self._leases.seconds  # one that has just come is not known yet
+            if hub != self._own and is_old and self._leases.is_trusted and self._leases.is_gone(hub):
+                found.append(LostCalls("killed", at, hub))
         return found
 
     async def clear(self, loss: LostCalls) -> int:

@@ -45,7 +45,9 @@ from mcp_hub.sessions.session import Caller
 log = get_logger(__name__)
 
 _REST: Final = "/v1/"
-OPEN: Final = frozenset({"tools", "search", "tokens", "streams", "servers", "reload", "resources", "prompts", "history"})
+OPEN: Final = frozenset(
+    {"tools", "search", "tokens", "streams", "servers", "reload", "resources", "prompts", "history"}
+)
 """The parts of the REST API that the page needs; nothing that belongs to programs which execute tools."""
 _STREAMS: Final = "/v1/streams/"
 _ALL: Final = "This belongs to the whole hub."

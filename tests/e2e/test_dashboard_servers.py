@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import anyio
+import anyio.to_thread
 import pytest
 import yaml
 
-from tests.e2e.browser import BROWSER, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
+from rigs.clients.install import NotInstalled, node_package
+from tests.e2e.browser import BROWSER, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import Hub
 from tests.e2e.hostile_texts import EVIL
 from tests.e2e.rest_client import RestClient
@@ -21,6 +24,12 @@ from tests.upstreams.launch import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
 
+AXE = "axe-core@4.14.1"
+SCREENS = {
+    "#/servers": "Select all", "#/edit": "Its entry in the configuration", "#/edit/far": "Secrets are shown as ***",
+    "#/server/far": "What it is", "#/offers": "a_greet", "#/prompt/a_greet": "Whom to greet.", "#/tools": "Select all",
+    "#/profiles": "Without a profile", "#/calls": "Calls", "#/clients": "Connect another client",
+}  # fmt: skip
 SECRET = "q7w8e9r0t1y2u3i4"
 WIDTHS = (("light", 1280), pytest.param("dark", 390, marks=pytest.mark.proof))
 
@@ -201,3 +210,21 @@ async def test_prompts_and_resources_are_got_by_their_forms_and_the_keyboard(pag
     assert EVIL in await page.text() and await page.js("window.pwned") is None
     await page.fill("#filter", "a_echo")
     await page.until("document.querySelectorAll('.list.cols a').length === 2")
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+async def test_accessibility_of_these_screens_has_no_serious_finding(page: Page, scheme: str, width: int) -> None:
+    try:
+        package = await anyio.to_thread.run_sync(node_package, AXE)
+    except NotInstalled as why:
+        pytest.skip(f"no {AXE}: {why}")
+    axe = await anyio.Path(package / "axe.min.js").read_text()
+    await wide(page, scheme, width)
+    findings = []
+    for place, text in SCREENS.items():
+        await page.go(place, text)
+        await page.js(f"{axe}; 0")
+        findings += [(place, one) for one in await page.js(FINDINGS) if one["impact"] in ("serious", "critical")]
+        await sound(page)
+    assert findings == []

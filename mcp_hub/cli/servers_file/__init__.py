@@ -6,7 +6,8 @@ Out: the file with this one change, or `ConfigError` and a file as it was.
 
 Held together by `servers_file`, which finds the file, edits its text by `config.edit`, and checks the result before it
 is written. `atomic` writes it: all or nothing, through links, with its rights, one writer at a time. `kept_secrets`
-puts secrets where a configuration may refer to them.
+puts secrets where a configuration may refer to them. `proposals` has the edits of the dashboard, and those that wait
+for a person.
 
 Not here: the servers of other clients (`cli.imports`, `cli.clients`).
 """

@@ -49,16 +49,17 @@ export function Table({ rows, columns, rowKey, label, empty, sort, onSort, usual
     return () => document.removeEventListener('keydown', move);
   }, [rows, row]);
   const style = { '--cols': columns.map((column) => column.width).join(' '), '--row': `${row}px` };
-  return html`<div class="table ${isCards ? 'cards' : ''} ${className}" role="table" aria-label=${label} aria-rowcount=${rows.length + 1} style=${style}>
-    ${isCards ? html`<${Sorts} ...${{ label, columns, sort, onSort, usual }} />`
-      : html`<div role="rowgroup"><div class="thead" role="row" aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.key} ...${{ column, sort, onSort, usual }} />`)}</div></div>`}
+  return html`<div class="table ${isCards ? 'cards' : ''} ${className}" style=${style}>
+    ${isCards ? html`<${Sorts} ...${{ label, columns, sort, onSort, usual }} />` : null}
+    <div class="table inner" role="table" aria-label=${label} aria-rowcount=${rows.length + 1}>
+    ${isCards ? null : html`<div role="rowgroup"><div class="thead" role="row" aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.key} ...${{ column, sort, onSort, usual }} />`)}</div></div>`}
     <div class="tbody" role="rowgroup" tabindex="0" aria-label=${label} ref=${body} onScroll=${measure}>
       ${rows.length === 0 ? html`<div role="row"><div role="cell" class="empty">${empty}</div></div>` : null}
       <div role="presentation" style=${{ height: `${first * row}px` }}></div>
       ${rows.slice(first, last).map((one, at) => html`<div class="tr" role="row" key=${rowKey(one)} data-row=${first + at} aria-rowindex=${first + at + 2}>
         ${cells.map((column) => html`<${Cell} key=${column.key} ...${{ column, isCards, value: column.cell(one) }} />`)}</div>`)}
       <div role="presentation" style=${{ height: `${(rows.length - last) * row}px` }}></div>
-    </div></div>`;
+    </div></div></div>`;
 }
 
 function Cell({ column: { card = '', right, title }, isCards, value }) {

@@ -98,7 +98,7 @@ function Editor({ text, schema, onInput }) {
   };
   const rows = Math.min(24, Math.max(10, text.split('\n').length + 1));
   return html`<div class="field editor"><label for="entry-text">YAML</label>
-    <textarea id="entry-text" ref=${area} rows=${rows} spellcheck=${false} autocomplete="off" role="combobox" aria-autocomplete="list" aria-expanded=${String(Boolean(open))} aria-controls="entry-options"
+    <textarea id="entry-text" ref=${area} rows=${rows} spellcheck=${false} autocomplete="off" aria-autocomplete="list" aria-haspopup="listbox" aria-controls="entry-options"
       aria-activedescendant=${open ? `entry-option-${open.at}` : undefined} aria-describedby="entry-help" value=${text}
       onInput=${(event) => { onInput(event.target.value); show(); }} onKeyDown=${key} onBlur=${() => setTimeout(() => setOpen(null), 200)}></textarea>
     <ul id="entry-options" role="listbox" aria-label="Keys that fit here" class="options">${(open?.options ?? []).map((option, at) => html`<li id=${`entry-option-${at}`} role="option" aria-selected=${String(at === open.at)} onMouseDown=${(event) => { event.preventDefault(); take(option); }}>${option.text}</li>`)}</ul>

@@ -133,7 +133,7 @@ def remove_tree(path: str | Path) -> None:
     """Removes a file, a link, or a folder with its content, however deep it is. Raises `OSError` if something stays.
 
     Folders come to the top one after another, so that neither their paths nor the open descriptors grow. Nothing
-    follows a link.
+    follows a link. Rights that their owner has taken away from himself do not keep folders.
     """
     if not os.path.isdir(path) or os.path.islink(path):
         os.unlink(path)
@@ -141,7 +141,7 @@ def remove_tree(path: str | Path) -> None:
     if os.rename not in os.supports_dir_fd:  # Windows
         shutil.rmtree(path)
         return
-    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    top = _opened_folder(path)
     try:
         _empty(top)
     finally:
@@ -159,7 +159,7 @@ def _empty(top: int) -> None:
                 if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
                     os.unlink(name, dir_fd=top)
                     continue
-                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+                inner = _opened_folder(name, top)
                 try:
                     _raise(inner, top, numbers)
                 finally:
@@ -167,11 +167,31 @@ def _empty(top: int) -> None:
                 os.rmdir(name, dir_fd=top)
 
 
+def _opened_folder(path: str | Path, base: int | None = None) -> int:
+    """The descriptor of a folder whose owner may read and change it from now on. Raises `OSError`."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW
+    try:
+        folder = os.open(path, os.O_RDONLY | flags, dir_fd=base)
+    except PermissionError:
+        if not hasattr(os, "O_PATH"):
+            raise
+        place = os.open(path, os.O_PATH | flags, dir_fd=base)  # which no other name can take the place of
+        try:
+            os.chmod(f"/proc/self/fd/{place}", 0o700)
+        finally:
+            os.close(place)
+        return os.open(path, os.O_RDONLY | flags, dir_fd=base)
+    with suppress(OSError):
+        os.fchmod(folder, 0o700)
+    return folder
+
+
 def _raise(folder: int, top: int, numbers: Iterator[int]) -> None:
     """Moves the folders in a folder to the top, and removes its other entries."""
     for name in os.listdir(folder):
         with suppress(OSError):
             if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+                os.close(_opened_folder(name, folder))  # one that cannot be changed cannot be moved
                 os.rename(name, f".removed-{os.getpid()}-{next(numbers)}", src_dir_fd=folder, dst_dir_fd=top)
             else:
                 os.unlink(name, dir_fd=folder)

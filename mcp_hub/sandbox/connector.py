@@ -29,7 +29,7 @@ import anyio
 from mcp_hub.aio import ServerThread
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.logs import get_logger
-from mcp_hub.sandbox.confinement import Confinement
+from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
 from mcp_hub.sandbox.filters import ARCHITECTURES, EACCES
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, loopback_pair
 from mcp_hub.sandbox.places import why_closed
@@ -321,6 +321,8 @@ class SocketConnector:
         real = os.path.realpath(path) if path else ""
         if real not in self.sockets:
             reason = why_closed(path) if path else "its address is not a path"
+            if reason is None and self._confinement.allows(os.path.dirname(real), WRITE_FILE) is not None:
+                reason = "the server may write there, and put another one in its place"
             entry = path if reason is None and os.path.isabs(path) else ""
             self._refusals.note(
                 "socket", path or "(abstract)", reason or "it is not among the sockets of the rule", entry

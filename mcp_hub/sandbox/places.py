@@ -1,6 +1,7 @@
 """The table of places: what every server reads, what a rule must name to open it, and what no rule may open."""
 
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -82,6 +83,11 @@ _CLOSED_SOCKETS: Final = frozenset(
     """.split()
 )
 """Names of sockets that start programs outside, so that the rest of a rule would mean nothing."""
+_CLOSED_FORMS: Final = re.compile(
+    r".*/(?:(?:docker|podman|containerd|buildkitd|crio|nerdctl|lxd|incus|kubelet|libvirt|virt\w+d)[\w.-]*sock(?:et)?(?:-\w+)?"
+    r"|(?:tmux-\d+|emacs\d*|at-spi|daemon-socket)/.+|screens?/.+|nvim\.[\w.-]+|vscode-(?:ipc|git)-.+|supervisor\.sock)"
+)
+"""The same by their form: further names of engines, and programs that take commands (tmux, screen, Emacs and so on)."""
 _OF_ALL: Final = frozenset(
     """
     /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /run/user /sbin /srv /sys /tmp /usr /var
@@ -313,7 +319,8 @@ def secret_at(path: str, home: str) -> str | None:
 
 def why_closed(socket: str) -> str | None:
     """Why a Unix socket may not be listed under `sockets`; None if it may."""
-    names = {os.path.basename(socket), os.path.basename(os.path.realpath(socket))}
-    if names & _CLOSED_SOCKETS or is_inside(os.path.realpath(socket), "/run/systemd"):
+    paths = (socket, os.path.realpath(socket))
+    names = {os.path.basename(path) for path in paths}
+    if names & _CLOSED_SOCKETS or is_inside(paths[1], "/run/systemd") or any(map(_CLOSED_FORMS.fullmatch, paths)):
         return "programs can be started outside of the sandbox through it"
     return None

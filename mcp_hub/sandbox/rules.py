@@ -42,6 +42,13 @@ _OF_THE_HUB: Final = tuple(
 """Its environment, its interpreter, its package."""
 
 
+_CODE: Final = tuple(
+    os.path.realpath(os.path.dirname(path))
+    for path in (mcp_hub.__file__, os.__file__, os.path.dirname(msgspec.__file__))
+)
+"""The folders of its modules: its own, those of the interpreter, and those of the packages that it needs."""
+
+
 class RuleError(Exception):
     """A rule that cannot be applied; `key` is that of the entry: `read`, `write`, `sockets`, `args` or `command`."""
 
@@ -343,12 +350,14 @@ class _Resolver:
         """The configuration decides what runs outside, and so does the program of the hub."""
         config = self._subject.around.config
         files = {"configuration": config, "program": mcp_hub.__file__, "interpreter": sys.executable}
+        key = "args" if self._rule.write is None else "write"
         for name, file in files.items():
             forms = {os.path.abspath(file), os.path.realpath(file)} if file else set[str]()
             if any(is_inside(form, path) for form in forms):
-                key = "args" if self._rule.write is None else "write"
                 message = f"{path} cannot be writable: the hub's {name} is in it. Name the folders with write."
                 raise RuleError(key, message)
+        if any(is_inside(path, folder) or is_inside(folder, path) for folder in _CODE):
+            raise RuleError(key, f"{path} cannot be writable: the hub runs code in it. Name the folders with write.")
 
     def _expanded(self, text: str) -> str:
         path = self._subject.around.home + text[1:] if text.startswith("~/") else text

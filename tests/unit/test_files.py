@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +19,7 @@ from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.load.load import load
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError
-from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, FileTooLarge, open_null, read_file
+from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, FileTooLarge, open_null, read_file, remove_tree
 from tests.fork_server import forked_command
 from tests.unit.cli.command import command_env
 
@@ -230,3 +232,28 @@ def test_null_device_can_be_missing(is_missing: bool, monkeypatch: pytest.Monkey
         os.write(nowhere, b"x" * 100_000)
     os.close(nowhere)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tree_goes_though_rights_were_taken_away_and_no_link_is_followed() -> None:
+    top = Path(tempfile.mkdtemp())  # where another user reaches it
+    user, place = os.geteuid(), top / "tree"
+    if user == 0:
+        os.chown(top, 65534, 65534)
+        os.seteuid(65534)  # root may do all
+    try:
+        outside = top / "outside"
+        outside.mkdir(0o500)
+        (place / "a/b/c").mkdir(parents=True)
+        for name, mode in {"a/file": 0o000, "a/b/file": 0o400}.items():
+            (place / name).touch()
+            (place / name).chmod(mode)
+        (place / "link").symlink_to(outside)
+        (place / "a/b/link").symlink_to(outside)
+        for name, mode in {"a/b/c": 0o000, "a/b": 0o500, "a": 0o000, ".": 0o300}.items():
+            (place / name).chmod(mode)
+        remove_tree(place)
+        assert not os.path.lexists(place) and outside.stat().st_mode & 0o777 == 0o500
+        outside.rmdir()
+    finally:
+        os.seteuid(user)
+        shutil.rmtree(top, ignore_errors=True)

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +17,16 @@ from mcp_hub.cli import main
 from mcp_hub.cli.commands.running.repairs import found_repairs
 from mcp_hub.cli.commands.servers import remove
 from mcp_hub.cli.imports import trials
-from mcp_hub.cli.imports.trials import OFF, ON, in_sandbox, why_not_tried
+from mcp_hub.cli.imports.trials import OFF, ON, boxed, in_sandbox, tried, why_not_tried
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
+from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.config.edit.entries import put
 from mcp_hub.sandbox.confinement import ABI_LIMIT
 from mcp_hub.sandbox.home import PrivateHome
+from tests.unit.fakes import HandClock
 from tests.unit.sandbox.confined import needs_sandbox
 
+PAGE: Final = Path(__file__).parents[3] / "docs/sandbox.md"
 SERVER: Final = """
 import json, os, sys
 if path := os.environ.get("NEEDED"):
@@ -256,15 +260,46 @@ def test_a_removed_server_leaves_its_private_home_which_purge_removes(
 
 
 @needs_sandbox()
+@pytest.mark.parametrize(
+    ("waits", "taken", "limits", "late"),
+    [
+        (False, 20.0, [20.0, 20.0], 2), (True, 120.0, [120.0, 120.0], 2), (False, 15.0, [20.0, 20.0, 10.0], 0),
+        (True, 1.0, [120.0] * 3, 0), (None, 100.0, [120.0, 120.0, 40.0], 0),
+    ],
+)  # fmt: skip
+def test_trials_have_a_time_for_each_eight_servers_and_twice_that_for_all(
+    waits: bool | None, taken: float, limits: list[float], late: int, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`waits`: a person at a terminal; None: `mcp-hub sandbox --all on`."""
+    monkeypatch.delenv(ABI_LIMIT)
+    clock, seen = HandClock(), list[float]()
+
+    def started(loaded: object, names: Collection[str], longest: float) -> dict[str, str]:
+        seen.append(longest)
+        clock.time += min(taken, longest)
+        return dict.fromkeys(names, "late")
+
+    monkeypatch.setattr(trials, "_started", started)
+    monkeypatch.setattr(trials, "SystemClock", lambda: clock)
+    monkeypatch.setattr(trials, "can_ask", lambda: waits)
+    own = {f"s{number:02}": {"command": "prog", "args": [str(number)]} for number in range(18)}
+    file = ServersFile(home / "servers.yaml", os.environ)
+    trial = tried(file, own) if waits is None else boxed(file, own, dict, True, asks=False).trial
+    assert seen == limits and not trial.passed
+    assert [*trial.refused.values()] == ["late"] * (18 - late) + ["others took all the time"] * late
+    assert "Eight have two minutes, all four; without a terminal 20 and 40 s." in PAGE.read_text()
+
+
+@needs_sandbox()
 @pytest.mark.processes
 def test_servers_that_never_answer_end_an_import_without_a_terminal_soon(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(ABI_LIMIT)
     monkeypatch.setattr(trials, "UNATTENDED", 1.5)
-    silent = {f"silent{number}": {"command": "sleep", "args": [str(600 + number)]} for number in range(18)}
+    silent = {f"silent{number}": {"command": "sleep", "args": [str(600 + number)]} for number in range(2)}
     (home / "claude.json").write_text(json.dumps({"mcpServers": silent}))
     said = run("import", str(home / "claude.json"), "--yes", "--no-count").output
     assert servers(home).keys() == silent.keys() and not any("sandbox" in own for own in servers(home).values())
     assert "Without a sandbox: silent0: it does not start in time" in said
-    assert "others took all the time" in said and "mcp-hub sandbox --all on" in said
+    assert "mcp-hub sandbox --all on" in said

@@ -223,18 +223,21 @@ attempt("link", ask, "{tmp_path}/run/link")
 attempt("abstract", ask, "\\0x")
 attempt("engine", ask, "/run/docker.sock")
 attempt("moved", ask, "{moved}")
+attempt("own", ask, os.environ["HOME"] + "/x")
 attempt("datagrams", socket.socket, socket.AF_UNIX, socket.SOCK_DGRAM)
 attempt("tcp", socket.create_connection, {server.getsockname()})
 """
         )
         lines = (await python(sandbox, code)).splitlines()
-    refused = [f"{name} 13" for name in ("other", "link", "abstract", "engine", "moved", "datagrams")]
+    refused = [f"{name} 13" for name in ("other", "link", "abstract", "engine", "moved", "own", "datagrams")]
     assert lines == [str(allowed), "allowed open", *refused, "tcp open"]
     entries = {refusal.target: (refusal.kind, refusal.entry) for refusal in sandbox.refusals.latest()}
+    assert sandbox.latest is not None
+    own = sandbox.latest.confinement.variables["HOME"] + "/x"  # where no rule may have one: no line
     paths = {path: path for path in (str(other), f"{tmp_path}/run/link")}
     assert entries == {
         target: ("socket", entry)
-        for target, entry in {**paths, "(abstract)": "", "/run/docker.sock": "", str(moved): ""}.items()
+        for target, entry in {**paths, "(abstract)": "", "/run/docker.sock": "", str(moved): "", own: ""}.items()
     }
 
 

@@ -165,7 +165,15 @@ def test_own_parts_of_a_rule_replace_the_usual_ones(home: Path) -> None:
         (Rule(), ["~/project"], "args"),
         (Rule(write=("~/project",)), [], "write"),
         (Rule(write=(str(Path(mcp_hub.__file__).parent),)), [], "write"),
+        (Rule(write=(os.path.dirname(os.__file__),)), [], "write"),
+        (Rule(write=(f"{os.path.dirname(os.__file__)}/json",)), [], "write"),
+        (Rule(write=(os.path.dirname(pytest.__file__),)), [], "write"),  # beside the packages of the hub
         (Rule(sockets=("/run/docker.sock",)), [], "sockets"),
+        (Rule(sockets=("~/.docker/desktop/docker-raw.sock",)), [], "sockets"),
+        (Rule(sockets=("/tmp/tmux-1000/default",)), [], "sockets"),
+        (Rule(sockets=("/run/screen/S-ann/1.pts",)), [], "sockets"),
+        (Rule(sockets=("/run/user/1000/emacs/server",)), [], "sockets"),
+        (Rule(sockets=("/nix/var/nix/daemon-socket/socket",)), [], "sockets"),
         (Rule(sockets=("/run/user/1000/bus",)), [], "sockets"),
         (Rule(sockets=("~/agent",)), [], "sockets"),  # a link to one
         (Rule(write=("~/work",), sockets=("~/work/agent",)), [], "sockets"),

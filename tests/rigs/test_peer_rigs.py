@@ -1,5 +1,6 @@
 """One short case of each rig that puts other servers or clients around a hub; `make proof` runs them all."""
 
+import dataclasses
 import re
 import ssl
 import subprocess
@@ -44,9 +45,20 @@ from rigs.hostile_clients.doors import DOORS
 from rigs.sandbox.cases import KINDS, WORKING
 from rigs.sandbox.hostile.calls import ESCAPES
 from rigs.sandbox.hostile.server import MODULES as ESCAPE_MODULES
-from rigs.sandbox.real import NETWORKED, NetworkTally, Tally, entries
+from rigs.sandbox.real import (
+    NETWORKED,
+    Answered,
+    Entry,
+    NetworkTally,
+    Tally,
+    _cell,
+    _net_cell,
+    _refusal_cell,
+    entries,
+    possible_calls,
+)
 from rigs.sandbox.spaces import can_have_namespaces
-from rigs.sandbox.stand_in import stand_in
+from rigs.sandbox.stand_in import Network, StandIn, stand_in
 from rigs.sandbox.unchanged import Start, differences, read_start
 from rigs.sandbox.world import HOSTILE
 from tests.upstreams import faults
@@ -115,6 +127,37 @@ def test_public_servers_that_fail_inside_or_under_net_are_a_fault_beyond_their_s
     assert "6 of them inside" in tally.summary(8) and networks.summary(20) and not tally.faults + networks.faults
     tally.inside, networks.inside = 5, NETWORKED - 1
     assert tally.summary(8) and networks.summary(20) and len(tally.faults) == len(networks.faults) == 1
+
+
+def test_cells_about_public_servers_say_where_an_answer_came_from(tmp_path: Path) -> None:
+    world = StandIn(tmp_path, {})
+    world.requests += [("api.test", "/"), ("other.test", "/")]
+    network = Network(["api.test"], "axios", "get")
+    hint = 'add \\"api.test\\" to net'
+    cells = {
+        Answered(tools=3, called="get"): ("3 tools, `get`", "asked: "),
+        Answered(tools=3, called="get", is_error=True, text="E | a"): (
+            "3 tools, `get` (an error of the tool)", "asked: E / a"
+        ),
+        Answered(error="failed: x |  y"): ("failed: x / y", "asked: failed: x / y"),
+        Answered(called="get", text=f"a {world.canary}"): ("0 tools, `get`", "answers"),
+    }  # fmt: skip
+    assert {one: (_cell(one), _net_cell(one, world, network)) for one in cells} == cells
+    world.requests.clear()
+    refused = Answered(called="get", text=hint, refusals=["sandbox_refused api.test"])
+    assert _net_cell(refused, world, network).startswith("takes no proxy: ") and _cell(None) == "–"
+    assert _refusal_cell(refused, network) == "refuses api.test; the server shows the line"
+    assert _refusal_cell(dataclasses.replace(refused, text="no"), network) == "refuses api.test"
+    assert _refusal_cell(dataclasses.replace(refused, refusals=["other.test"], text="no"), network) == "no refusal: no"
+    assert Answered(text="EACCES: permission denied").is_refused and not Answered(text="fine").is_refused
+    tools = [{"name": name, "inputSchema": {"required": needs}} for name, needs in
+             (("write", []), ("read_one", ["a"]), ("list_all", []))]  # fmt: skip
+    entry = Entry("s", "npm:s", "1")
+    assert [name for name, _ in possible_calls(entry, tools, {})] == ["list_all", "read_one"]
+    assert possible_calls(entry, tools[:1], {}) == [("write", {})] and possible_calls(entry, [], {}) == []
+    assert possible_calls(dataclasses.replace(entry, tool="t", arguments={"p": "{data}/x"}), tools, {"data": "/d"}) == [
+        ("t", {"p": "/d/x"})
+    ]
 
 
 def _start(hub: int, process: int, descriptor: int, *more: str) -> Start:

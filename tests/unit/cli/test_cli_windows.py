@@ -264,5 +264,3 @@ async def test_client_on_windows_drives_the_hub_through_wsl(tmp_path: Path) -> N
         async with home.opened(CURSOR) as client:
             assert any(tool.name.startswith("jobs_") for tool in (await client.list_tools()).tools)
     assert [path.name for path in (tmp_path / "project").iterdir()] == ["servers.yaml"]
-    home.hub("uninstall", "cursor-windows")
-    home.check_bytes([CURSOR])

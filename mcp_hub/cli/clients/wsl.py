@@ -230,7 +230,7 @@ def through_wsl(command: Command, side: WindowsSide) -> Command:
             said = "Run the command in a shell of WSL, where WSL_DISTRO_NAME has it"
             raise FileRefused("wsl_unplain", f"The {name} is not known. {said}.")
         if not _NAME.fullmatch(value):
-            said = "which wsl.exe may take for something else. Only letters, digits and . _ - are sure"
+            said = "which wsl.exe may read in another way. Give it one of letters, digits and . _ - only"
             raise FileRefused("wsl_unplain", f'The {name} is "{value}", {said}.')
     for word in (command.program, *command.args):
         if _UNPLAIN.search(word):

@@ -83,7 +83,7 @@ def test_every_client_on_windows_gets_the_hub_of_wsl_and_its_bytes_back(windows:
     before = windows.contents()
     done = windows.cli("install", "--all", "--dry-run")
     assert windows.contents() == before and "Claude Desktop (Windows)" in done.output
-    windows.cli("install", "--all")
+    assert windows.cli("install", "--all").output.count("cannot see whether it runs") == 1
     installed = windows.contents()
     prefix = ["wsl.exe", "-d", DISTRIBUTION, "-u", USER, "--cd", "~", "-e"]
     for file in files:

@@ -38,7 +38,7 @@ def test_name_that_windows_may_read_otherwise_is_refused(
     distribution: str, user: str, program: str, reason: str
 ) -> None:
     side = WindowsSide(Path("/mnt"), Path("/mnt/c/Users/a"), distribution, user)
-    with pytest.raises(FileRefused, match="Move or rename|Only letters|not known") as refused:
+    with pytest.raises(FileRefused, match="Move or rename|Give it one|not known") as refused:
         through_wsl(Command(program, ("serve",)), side)
     assert refused.value.code == "wsl_unplain" and reason in str(refused.value)
 

@@ -154,6 +154,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     if options.dry_run:
         return common.tell_problems(planned), False
     planned = [common.unless_running(step, where, options.waits) for step in planned]
+    common.tell_unclear(planned, where)
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
     code = common.do("install into", planned, args, moved.changes())
     with suppress(OSError):  # `export` then wants --all

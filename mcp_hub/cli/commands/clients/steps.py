@@ -75,11 +75,17 @@ def unless_running(step: Step, where: Where, waits: bool) -> Step:
         say(f"{client.title} is running. Quit it, from its tray icon too; waiting …")
         running.wait_for_end(lambda: _is_running(client, where))
     problem = running_refusal(client, where, "Quit it, or add --wait.")
-    there = where.for_clients(are_on_windows=bool(client.windows_of))
-    if problem is None and there is not None and client.rewrites and running.is_unclear(client.rewrites, there.system):
-        advice = "If it runs, quit it, from its tray icon too, and run this once more: it writes its file back"
-        say(f"{client.title}: the hub cannot see whether it runs. {advice}.", "yellow")
     return step if problem is None else msgspec.structs.replace(step, change=None, problem=problem)
+
+
+def tell_unclear(steps: Iterable[Step], where: Where) -> None:
+    """Names the clients that would write their files back if they run, which Windows does not say."""
+    changed = {step.file.client.name: step.file.client for step in steps if step.problem is None and step.is_needed}
+    for client in changed.values():
+        there = where.for_clients(are_on_windows=bool(client.windows_of))
+        if there is not None and client.rewrites and running.is_unclear(client.rewrites, there.system):
+            advice = "If it runs, quit it, from its tray icon too, and run this once more: it writes its file back"
+            say(f"{client.title}: the hub cannot see whether it runs. {advice}.", "yellow")
 
 
 def running_refusal(client: Client, where: Where, advice: str = "Quit it first.") -> FileRefused | None:

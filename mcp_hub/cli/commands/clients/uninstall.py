@@ -92,6 +92,7 @@ def carry_out(
     """
     has_problems = any(step.problems for step in steps)
     todo = [common.unless_running(step, where, waits) for step in steps]
+    common.tell_unclear(todo, where)
     code = common.do(verb, todo, (), ends=ends and not has_problems)
     for step in steps:
         if step.problems or step.problem is not None:

@@ -16,7 +16,7 @@ import yaml
 
 from rigs.clients.install import NotInstalled, node_package
 from tests.e2e.browser import BROWSER, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
-from tests.e2e.client import Hub
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import EVIL
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
@@ -28,7 +28,8 @@ AXE = "axe-core@4.14.1"
 SCREENS = {
     "#/servers": "Select all", "#/edit": "Its entry in the configuration", "#/edit/far": "Secrets are shown as ***",
     "#/server/far": "What it is", "#/offers": "a_greet", "#/prompt/a_greet": "Whom to greet.", "#/tools": "Select all",
-    "#/profiles": "Without a profile", "#/calls": "Calls", "#/clients": "Connect another client",
+    "#/profiles": "Without a profile", "#/calls": "Export as JSONL", "#/figures?span=1h": "a: echo",
+    "#/clients": "Connect another client",
 }  # fmt: skip
 SECRET = "q7w8e9r0t1y2u3i4"
 WIDTHS = (("light", 1280), pytest.param("dark", 390, marks=pytest.mark.proof))
@@ -49,7 +50,12 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
     }
     servers["a"] = entry(name="a")
     settings = {"servers": servers, "profiles": {EVIL: {"servers": ["a"], "tools": {"allow": ["a_echo", "echo"]}}}}
-    async with http_hub(json.dumps(settings), root, HOME=str(root / "home")) as running:
+    text, home = json.dumps(settings), str(root / "home")
+    async with http_hub(text, root, HOME=home) as earlier, HttpClient(earlier.url) as client:
+        await client.initialize(name="Editor")
+        for name, nonce in (("a_echo", f"before {EVIL}"), ("a_tool_error", EVIL)):
+            await client.request("tools/call", {"name": name, "arguments": {"text": nonce}})
+    async with http_hub(text, root, HOME=home) as running:
         yield running
 
 
@@ -73,7 +79,7 @@ async def sound(page: Page) -> None:
 
 @pytest.fixture
 async def page(browser: Page, hub: Hub) -> AsyncIterator[Page]:
-    """A page with a token, at the overview."""
+    """A page with a token, at the overview. The hub was there before, and made two calls then."""
     await browser.go("#/overview", "Needs you")
     yield browser
     await browser.ask("Emulation.clearDeviceMetricsOverride")
@@ -210,6 +216,42 @@ async def test_prompts_and_resources_are_got_by_their_forms_and_the_keyboard(pag
     assert EVIL in await page.text() and await page.js("window.pwned") is None
     await page.fill("#filter", "a_echo")
     await page.until("document.querySelectorAll('.list.cols a').length === 2")
+
+
+async def test_calls_of_an_earlier_start_are_there_with_their_arguments_and_are_made_again(page: Page) -> None:
+    await page.js("""{
+        const made = URL.createObjectURL;
+        URL.createObjectURL = (blob) => {
+            blob.text().then((text) => { window.exported = text; });
+            return made.call(URL, blob);
+        };
+    } 0""")
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        await wide(page, scheme, width)
+        await page.go("#/calls?server=a", "a_tool_error")
+        await sound(page)
+    await page.tab_to("Export as JSONL")
+    await page.press("Enter")
+    await page.sees("exported.")
+    lines = [json.loads(line) for line in (await page.until("window.exported")).splitlines()]
+    assert {"text": f"before {EVIL}"} in [line.get("arguments") for line in lines]
+    await page.go("#/calls?server=a&tool=a_echo&state=completed&client=Editor&time=3600", "a_echo")
+    await page.tab_to("a_echo")
+    await page.press("Enter")
+    await page.sees(f"before {EVIL}")
+    await page.sees("Arguments")
+    await sound(page)
+    await page.tab_to("Call it again")
+    await page.press("Enter")
+    await page.press("Enter")
+    await page.sees("mcp-hub resume st_")
+    await page.sees(f"before {EVIL}")
+    await page.go("#/figures?span=1h", "a: echo")
+    await page.tab_to("a week")
+    await page.press("Enter")
+    await page.until("location.hash.includes('span=7d') && !!document.querySelector('.spark.small rect')")
+    await sound(page)
+    assert await page.js("window.pwned") is None
 
 
 @pytest.mark.proof

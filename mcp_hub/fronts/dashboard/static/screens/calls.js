@@ -19,7 +19,7 @@ const COLUMNS = [
   { key: 'took', title: 'Took', width: '86px', right: true, cell: (call) => html`<${Took} call=${call} />` },
   { key: 'message', title: 'Message', width: 'minmax(0, 2.6fr)', card: 'whole', cell: (call) => call.total && !call.took && !call.waits_for
     ? html`<div class="head"><${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} /><span class="dim cut">${plain(call.message ?? '')}</span></div>`
-    : html`<${Said} call=${call} />` },
+    : saying(call, hubNow()) && html`<${Said} call=${call} />` },
 ];
 
 const Said = ({ call }) => { const said = plain(saying(call, hubNow())); return html`<span class="dim" title=${said}>${said}</span>`; };

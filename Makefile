@@ -16,9 +16,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # uv takes seconds; it does not read pip's settings, so pip installs where uv cannot reach the package index
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
+TYPES := for system in win32 darwin; do echo "types on $$system:"; \
+	$(BIN)/mypy --platform $$system --cache-dir .mypy_cache/$$system --package mcp_hub || exit 1; done
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
+.PHONY: run check lint types test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
 	attach orphans hostile attacks sandbox sandboxed poison soak fuzz scale replicas busy docs audit dist clean
 
 run: $(HUB)
@@ -33,8 +35,14 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/pytest --collect-only -qq >/dev/null & $(BIN)/mypy; status=$$?; wait; exit $$status
 
+# the types as on the systems that the tests do not run on, each with a cache of its own
+types: $(STAMP)
+	$(TYPES)
+
+# the types of other systems are checked beside the tests, which wait most of the time
 test: lint
-	$(PYTEST)
+	($(TYPES)) >$(VENV)/.types 2>&1 & types=$$!; $(PYTEST); status=$$?; \
+		wait $$types || { cat $(VENV)/.types; exit 1; }; exit $$status
 
 # what needs neither processes of its own nor data: under a minute on two cores
 test-fast: $(STAMP)

@@ -255,6 +255,11 @@ def call_soon(callback: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_soon(callback)
 
 
+def entrance() -> Callable[..., object]:
+    """Calls a function with arguments in the running loop soon, from a thread or a handler of signals."""
+    return asyncio.get_running_loop().call_soon_threadsafe
+
+
 async def adopt(protocol: Callable[[], asyncio.Protocol], connection: socket.socket) -> None:
     """Hands a connection that was accepted to a protocol of asyncio, which owns it from here on."""
     await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)

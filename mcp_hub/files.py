@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import stat
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -138,19 +139,21 @@ def remove_tree(path: str | Path) -> None:
     if not os.path.isdir(path) or os.path.islink(path):
         os.unlink(path)
         return
-    if os.rename not in os.supports_dir_fd:  # Windows
+    if sys.platform == "win32":
         shutil.rmtree(path)
-        return
-    top = _opened_folder(path)
-    try:
-        _empty(top)
-    finally:
-        os.close(top)
-    os.rmdir(path)
+    else:
+        top = _opened_folder(path)
+        try:
+            _empty(top)
+        finally:
+            os.close(top)
+        os.rmdir(path)
 
 
 def _empty(top: int) -> None:
     """Removes what is in an open folder; what resists stays there."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     numbers, passed = count(), set[str]()
     while names := [name for name in os.listdir(top) if name not in passed]:
         for name in names:
@@ -169,11 +172,13 @@ def _empty(top: int) -> None:
 
 def _opened_folder(path: str | Path, base: int | None = None) -> int:
     """The descriptor of a folder whose owner may read and change it from now on. Raises `OSError`."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     flags = os.O_DIRECTORY | os.O_NOFOLLOW
     try:
         folder = os.open(path, os.O_RDONLY | flags, dir_fd=base)
     except PermissionError:
-        if not hasattr(os, "O_PATH"):
+        if sys.platform != "linux":
             raise
         place = os.open(path, os.O_PATH | flags, dir_fd=base)  # which no other name can take the place of
         try:

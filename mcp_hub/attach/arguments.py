@@ -2,6 +2,8 @@
 
 import os
 
+from mcp_hub.attach.system import user_folder
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,18 +75,6 @@ def find_config(explicit: str | None, cwd: str, env: "Mapping[str, str]") -> str
         places = [os.path.join(cwd, name) for name in NAMES if explicit != USERS_FILE]
         places.append(os.path.join(user_folder("config", env), NAMES[0]))
     return next((os.path.abspath(place) for place in places if os.path.isfile(place)), None)
-
-
-def user_folder(kind: str, env: "Mapping[str, str]") -> str:
-    """The user's folder for `config` or `state`, as platformdirs has it on Linux and macOS."""
-    import sys
-
-    home = env.get("HOME") or os.path.expanduser("~")
-    if sys.platform == "darwin":
-        return os.path.join(home, "Library/Application Support/mcp-hub")
-    given = env.get(f"XDG_{kind.upper()}_HOME", "").strip()
-    usual = {"config": ".config", "state": ".local/state"}[kind]
-    return os.path.join(given or os.path.join(home, usual), "mcp-hub")
 
 
 def state_folder(env: "Mapping[str, str]") -> str:

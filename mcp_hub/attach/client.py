@@ -4,9 +4,8 @@ import os
 import sys
 
 from mcp_hub.attach.arguments import HubWanted
-from mcp_hub.attach.folder import Untrusted, hub_folder, make_private, problem_of, successor_folder
+from mcp_hub.attach.folder import Untrusted, hub_folder, is_alive, make_private, problem_of, successor_folder
 from mcp_hub.attach.join import Joined, NotJoined, OlderHub, join
-from mcp_hub.attach.locks import is_alive
 from mcp_hub.attach.machine import interpreter
 from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
@@ -108,6 +107,8 @@ def _directory() -> str | None:
 
 def _own_hub(asked: HubWanted) -> HubPipes:
     """A hub of the client's own, a child of this process that ends with it."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     ours, theirs = piped()
     if os.fork() == 0:
         try:

@@ -10,6 +10,7 @@ import stat
 import sys
 
 from mcp_hub.attach.arguments import state_folder
+from mcp_hub.attach.system import user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def _is_private(folder: str) -> bool:
     place = os.path.realpath(folder)
     try:
         status = os.stat(place)
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, user()) or status.st_mode & stat.S_IWOTH:
             return False
         while place != os.path.dirname(place):
             place = os.path.dirname(place)
@@ -251,6 +252,8 @@ def _version(folder: str) -> tuple[int, ...]:
 
 def _account(env: "Mapping[str, str]") -> dict[str, str]:
     """Name and shell of the user; for a number without an account what the client has."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     import pwd  # only where a hub is started
 
     try:
@@ -264,7 +267,7 @@ def runtime_folder(env: "Mapping[str, str]") -> str | None:
     """`$XDG_RUNTIME_DIR`, else its usual path on Linux if it exists: many desktop clients pass on few variables."""
     folder = env.get(_RUNTIME)
     if folder is None and sys.platform == "linux":
-        folder = f"{USUAL_RUNTIME}/{os.geteuid()}"
+        folder = f"{USUAL_RUNTIME}/{user()}"
         return folder if os.path.isdir(folder) else None
     return folder or None
 
@@ -274,7 +277,7 @@ USUAL_RUNTIME = "/run/user"
 
 def why_not(env: "Mapping[str, str]") -> str | None:
     """Why `auto` does not attach here: in a container or in CI a hub that stays would be in the way."""
-    if sys.platform == "win32":
+    if user() is None:
         return "background hubs are not available on Windows"
     if env.get("CI", "").lower() not in ("", "0", "false"):
         return "this is CI"

@@ -13,6 +13,7 @@ import sys
 from mcp_hub.attach.arguments import state_folder
 from mcp_hub.attach.build import BUILD, MAJOR
 from mcp_hub.attach.environment import runtime_folder, scope_values
+from mcp_hub.attach.system import BYTES, NO_LINK, NO_WAIT, lock, user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,13 +68,15 @@ def successor_folder(folder: str, config: str, names: "Collection[str]", env: "M
 
 
 def base_folders(env: "Mapping[str, str]") -> list[str]:
-    """The folders in which hubs may have theirs, the preferred one first; they may not exist."""
+    """The folders in which hubs may have theirs, the preferred one first; they may not exist. None on Windows."""
     return [base for base in _bases(env) if _fits(base)]
 
 
 def _bases(env: "Mapping[str, str]") -> list[str]:
+    if user() is None:
+        return []
     runtime, state = runtime_folder(env) or "", state_folder(env)
-    bases = [os.path.join(state, "attach"), os.path.join(SHORT, f"mcp-hub-{os.geteuid()}")]
+    bases = [os.path.join(state, "attach"), os.path.join(SHORT, f"mcp-hub-{user()}")]
     if os.path.isabs(runtime) and problem_of(runtime) is None:
         bases.insert(0, os.path.join(runtime, "mcp-hub"))
     return bases
@@ -83,13 +86,35 @@ def _fits(base: str) -> bool:
     return len(os.fsencode(os.path.join(base, "x" * _SCOPE, HTTP_SOCKET))) <= _LONGEST
 
 
+def is_alive(folder: str) -> bool:
+    """Whether a hub holds the lock of this folder. Only a lock says who lives. Raises `OSError`."""
+    file = _locked(folder, LOCK, shared=True)
+    if file is None:
+        return True
+    os.close(file)
+    return False
+
+
+def take_start(folder: str) -> int | None:
+    """The open file of the start-up lock, to be closed; None if another process starts a hub now. Raises `OSError`."""
+    return _locked(folder, START, shared=False)
+
+
+def _locked(folder: str, name: str, *, shared: bool) -> int | None:
+    file = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
+    if lock(file, shared=shared):
+        return file
+    os.close(file)
+    return None
+
+
 def scope_of(config: str, names: "Collection[str]", env: "Mapping[str, str]", key: bytes, build: str = "") -> str:
     """Tells hubs apart: 16 characters that reveal nothing of the values, which are nowhere else stored.
 
     `build` is that of the hubs where others of an older one are in use.
     """
     values = scope_values(env, names)
-    parts = [f"{MAJOR} {build}" if build else str(MAJOR), str(os.geteuid()), config]
+    parts = [f"{MAJOR} {build}" if build else str(MAJOR), str(user()), config]
     parts += [f"{name}={values[name]}" if name in values else name for name in sorted({*values, *names})]
     return _digest(parts, key)
 
@@ -106,7 +131,7 @@ def write_variables(folder: str, names: "Collection[str]", env: "Mapping[str, st
     """Notes for `mcp-hub status` which variables belong to the scope of this folder. Raises `OSError`, `Untrusted`."""
     key, path = _key(os.path.join(os.path.dirname(folder), _KEY)), os.path.join(folder, _VARIABLES)
     lines = [f"{name}={_digest([value], key)}\n" for name, value in sorted(scope_values(env, names).items())]
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o600)
     try:
         os.write(file, "".join(lines).encode()[:_LONGEST_VARIABLES])
     finally:
@@ -142,7 +167,7 @@ def different_variables(folder: str, other: str) -> list[str]:
 
 def _read_variables(folder: str) -> dict[str, str]:
     """The digests that `write_variables` wrote, by name. Raises `OSError`, `ValueError`."""
-    file = os.open(os.path.join(folder, _VARIABLES), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    file = os.open(os.path.join(folder, _VARIABLES), os.O_RDONLY | NO_LINK | NO_WAIT)
     try:
         text = os.read(file, _LONGEST_VARIABLES).decode()
     finally:
@@ -154,7 +179,7 @@ def _key(path: str) -> bytes:
     """The secret of this user with which values are hashed; made with its first use. Raises `OSError`, `Untrusted`."""
     for _ in range(2):
         try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDONLY | NO_LINK)
         except FileNotFoundError:
             _write_key(path)
             continue
@@ -163,7 +188,7 @@ def _key(path: str) -> bytes:
             key = os.read(file, _KEY_SIZE + 1)
         finally:
             os.close(file)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077 or len(key) != _KEY_SIZE:
+        if found.st_uid != user() or found.st_mode & 0o077 or len(key) != _KEY_SIZE:
             raise Untrusted(f"{path} is not a key of this user. Remove it")
         return key
     raise Untrusted(f"{path} cannot be made")
@@ -172,7 +197,7 @@ def _key(path: str) -> bytes:
 def _write_key(path: str) -> None:
     """Whole or not at all, and the first one stays."""
     draft = f"{path}.{os.getpid()}"
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BYTES, 0o600)
     try:
         os.write(file, os.urandom(_KEY_SIZE))
         os.link(draft, path)
@@ -224,7 +249,7 @@ def problem_of(path: str) -> str | None:
 
 
 def _problem(path: str, found: os.stat_result) -> str | None:
-    if found.st_uid != os.geteuid():
+    if found.st_uid != user():
         return f"{path} belongs to another user ({found.st_uid})"
     if found.st_mode & 0o077:
         return f"others may use {path} (mode {stat.S_IMODE(found.st_mode):o}). Run chmod go= {path}"
@@ -234,7 +259,7 @@ def _problem(path: str, found: os.stat_result) -> str | None:
 def _problem_of_parent(path: str) -> str | None:
     """Why others could exchange what is in this folder."""
     found = os.stat(path)
-    if found.st_uid not in (os.geteuid(), 0):
+    if found.st_uid not in (user(), 0):
         return f"{path} belongs to another user ({found.st_uid})"
     if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
         return f"others may write {path} (mode {stat.S_IMODE(found.st_mode):o}). Run chmod go-w {path}"
@@ -253,7 +278,7 @@ def check_socket(path: str) -> None:
 def check_peer(connection: "_socket.socket") -> None:
     """Raises `Untrusted` unless this user's process is at the other end."""
     uid = peer_uid(connection)
-    if uid != os.geteuid():
+    if uid != user():
         raise Untrusted(f"the other end of the socket belongs to another user ({uid})")
 
 

@@ -4,12 +4,12 @@ A hub that is slow is waited for, never replaced. After `PATIENCE` seconds the c
 """
 
 import os
+import sys
 import time
 
 from mcp_hub.attach import hello
 from mcp_hub.attach.build import BUILD, NEWEST, OLDEST
-from mcp_hub.attach.folder import SOCKET, Untrusted, check_peer, check_socket
-from mcp_hub.attach.locks import is_alive, take_start
+from mcp_hub.attach.folder import SOCKET, Untrusted, check_peer, check_socket, is_alive, take_start
 from mcp_hub.attach.pipes import HubPipes, handed
 
 TYPE_CHECKING = False
@@ -130,6 +130,8 @@ def _greeted(folder: str, said: "Mapping[str, str]", until: float) -> "tuple[_so
 
     Raises `NotJoined`, `Untrusted`, `ValueError`.
     """
+    if sys.platform == "win32":
+        raise NotImplementedError
     import _socket  # the module `socket` loads `selectors` and `enum`, which takes longer than all the rest
 
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)

@@ -10,6 +10,7 @@ import sys
 
 from mcp_hub.attach import folder as folders
 from mcp_hub.attach.arguments import state_folder
+from mcp_hub.attach.system import user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,16 +48,15 @@ def hide_process(env: "Mapping[str, str]") -> None:
     Root, and who may trace all processes, still read them. There is no core dump either, and no debugger attaches:
     `MCP_HUB_DUMPABLE=1` leaves all that possible. A program that this process starts is not hidden.
     """
-    if sys.platform != "linux" or env.get(DUMPABLE) == "1":
-        return
-    try:
-        import _ctypes  # a third of a millisecond; ctypes takes four times as long
+    if sys.platform == "linux" and env.get(DUMPABLE) != "1":
+        try:
+            import _ctypes  # a third of a millisecond; ctypes takes four times as long
 
-        program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # dlopen(3) takes NULL
-        prctl = _ctypes.dlsym(program, "prctl")
-        _ctypes.call_function(prctl, (_SET_DUMPABLE, 0, 0, 0, 0))
-    except (ImportError, OSError, AttributeError):
-        return  # an interpreter without it, or another C library
+            program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # dlopen(3) takes NULL
+            prctl = _ctypes.dlsym(program, "prctl")
+            _ctypes.call_function(prctl, (_SET_DUMPABLE, 0, 0, 0, 0))
+        except (ImportError, OSError, AttributeError):
+            return  # an interpreter without it, or another C library
 
 
 def interpreter() -> str:
@@ -89,6 +89,8 @@ def _use_signals() -> None:
 
 
 def _use_home(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
     home = env.get("HOME", "")
     if os.path.isabs(home):
         return
@@ -98,7 +100,7 @@ def _use_home(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") ->
         env["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir or os.path.sep
     except KeyError:
         env["HOME"] = _spare() or os.path.sep
-        about = f"HOME is not set, and user {os.geteuid()} does not have an account"
+        about = f"HOME is not set, and user {user()} does not have an account"
         warn(f"{about}. It is {env['HOME']} now. Set HOME to a folder of yours")
         return
     if home:
@@ -127,7 +129,7 @@ def _can_be_made(folder: str) -> bool:
 
 def _spare(name: str = "") -> str | None:
     """This user's folder for temporary files, or one in it; None if it cannot be made, or is not private."""
-    folder = os.path.join(folders.SHORT, f"mcp-hub-{os.geteuid()}") if sys.platform != "win32" else ""
+    folder = os.path.join(folders.SHORT, f"mcp-hub-{user()}")
     place = os.path.join(folder, name) if name else folder
     try:
         folders.make_private(folder)

@@ -6,6 +6,8 @@ A line takes less of both processes through a pipe than through a socket.
 import os
 import sys
 
+from mcp_hub.attach.system import set_blocking
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
@@ -23,8 +25,8 @@ class HubPipes:
         self.read = read
         self.write = write
         self._socket = socket
-        os.set_blocking(read, False)
-        os.set_blocking(write, False)
+        set_blocking(read, False)
+        set_blocking(write, False)
 
     def end(self) -> None:
         """Nothing more will be written."""
@@ -48,6 +50,8 @@ def piped(socket: "_socket.socket | None" = None) -> tuple[HubPipes, tuple[int, 
 
 def handed(socket: "_socket.socket") -> HubPipes:
     """Pipes whose other ends the hub has got over this connection. Raises `OSError`."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     import _socket
 
     ours, theirs = piped(socket)

@@ -7,6 +7,7 @@ stderr that says why. Only with `always` the program ends with exit code 3 inste
 import os
 
 from mcp_hub.attach.arguments import VARIABLE, HubWanted
+from mcp_hub.attach.system import NO_WAIT
 from mcp_hub.attach.variables import LARGEST, named_variables, written_mode
 
 TYPE_CHECKING = False
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 _UNAVAILABLE = 3
 _NOT_ATTACHED = "not_attached"
 _REGULAR = 0o100000
-_NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
-"""A pipe in place of the file does not block; only a regular file is read."""
-
 
 _reasons: list[str] = []
 """The reason why this process has not joined a background hub: none or one."""
@@ -49,7 +47,7 @@ def mode_in(config: str) -> str | None:
 
 def _text_of(config: str) -> bytes | None:
     try:
-        file = os.open(config, os.O_RDONLY | _NO_WAITING)
+        file = os.open(config, os.O_RDONLY | NO_WAIT)
     except OSError:
         return None
     try:

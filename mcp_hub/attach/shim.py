@@ -6,6 +6,7 @@ gets a hub of its own, a child of this process. The shim ends with its client.
 
 import os
 import select
+import sys
 import time
 
 from mcp_hub.attach import hello
@@ -142,6 +143,8 @@ class Shim:
 
     def _wait_for_client(self) -> bool:
         """Waits until a hub is needed again: for a line of the client, or at once for what is open."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         if self._state.has_ended:
             return self._pending.is_open or self._pending.has_kept  # it asked before it closed its side
         if self._state.is_stopping and not self._pending.is_open:
@@ -289,6 +292,12 @@ class _Lines:
         return data
 
 
+def _empty_poll() -> "Callable[[], list[tuple[int, int]]]":
+    if sys.platform == "win32":
+        raise NotImplementedError
+    return select.poll().poll
+
+
 class _State:
     """The pipes to the present hub, and how it goes. `losses` counts hubs that were lost soon, in a row."""
 
@@ -314,7 +323,7 @@ class _State:
         self.since = 0.0
         self.known: set[Id] = set()
         self.waiting = bytearray()
-        self.poll: Callable[[], list[tuple[int, int]]] = select.poll().poll
+        self.poll = _empty_poll()
         self.polled: tuple[bool, bool] | None = None
 
     def begin(self, pipes: "HubPipes") -> None:
@@ -355,6 +364,8 @@ class _State:
 
     def poll_for(self, client: int, output: int) -> None:
         """Polls for the hub, and for the client if it may send more; after that, whether it still reads `output`."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         reads, writes = not self.has_ended and len(self.waiting) < _WAITING, bool(self.waiting)
         if (reads, writes) != self.polled:
             assert self.pipes is not None

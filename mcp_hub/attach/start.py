@@ -11,6 +11,7 @@ from mcp_hub.attach.environment import hub_environment
 from mcp_hub.attach.folder import LOG, write_variables
 from mcp_hub.attach.join import NotJoined
 from mcp_hub.attach.machine import interpreter
+from mcp_hub.attach.system import NO_LINK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def _systemd_run(env: "Mapping[str, str]") -> str | None:
 
 def _launched(command: "Sequence[str]", env: "Mapping[str, str]", log: str) -> int:
     """The pipe on which the hub says that it is ready. Raises `OSError`."""
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if sys.platform == "win32":
+        raise NotImplementedError
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o600)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -90,6 +93,8 @@ def _become(command: "Sequence[str]", env: "Mapping[str, str]", output: int, log
 
 def _said(pipe: int, until: float) -> bytes:
     """The line of the hub, or nothing if it ended without one. Raises `NotJoined` when that takes too long."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     import select
 
     poll = select.poll()

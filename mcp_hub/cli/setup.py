@@ -274,9 +274,11 @@ def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callab
 async def _interruptible(
     opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]
 ) -> int:
+    from mcp_hub.cli.signals import signal_receiver  # asyncio, which few commands need
+
     code = EXIT_INTERRUPTED
     # open until everything is cleaned up: a second Ctrl-C must not interrupt the end of the child processes
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with opened() as resource, anyio.create_task_group() as tasks:
 
             async def stop() -> None:

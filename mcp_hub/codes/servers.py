@@ -28,6 +28,10 @@ SERVERS: Final = table(
     ),
     cwd_not_found=("The working directory does not exist.", "Create it, or correct `cwd`."),
     cwd_not_accessible=("The hub's user may not enter the working directory.", "Change its permissions or `cwd`."),
+    no_local_servers=(
+        "The hub runs on Windows itself, where it starts no servers that are programs.",
+        "Run the hub in WSL: `wsl --install -d Ubuntu`, then `mcp-hub install --all --import` in Ubuntu.",
+    ),
     cannot_start=(
         "The system refused to start the program.",
         "Check `command`, `args` and `env`, and the system's limits.",

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from mcp_hub.attach.system import user as effective_user
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.windows import Right, others_who_may
 
 OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
 """Set to 1, any file is trusted: for containers, where files of the host belong to unknown users. It is a variable, and
@@ -41,15 +43,19 @@ def problem_of_config(
     user: int | None = None,
     power: str = "have the hub run any command",
     fix: str = "Run chmod go-w on it",
+    path: Path | str | None = None,
 ) -> str | None:
-    """The reason why this file must not be used, and how to fix it; None if it may be used, and always on Windows.
+    """The reason why this file must not be used, and how to fix it; None if it may be used.
 
     `user` runs the hub, by default the effective user; `power` is what another writer of the file could do; `fix` is
-    how others lose their right.
+    how others lose their right. On Windows the access list of the file at `path` counts; without a path None.
     """
-    user = _user() if user is None else user
-    if user is None or env.get(OVERRIDE) == "1":
+    user = effective_user() if user is None else user
+    if env.get(OVERRIDE) == "1":
         return None
+    if user is None:
+        said = None if path is None else _problem_on_windows("write", path, f", who could {power}")
+        return None if said is None else f"{said}, or set {OVERRIDE}=1 if you trust them"
     if found.st_uid not in (user, 0):
         return (
             f"belongs to user {_name(found.st_uid)}, who could {power} as {_name(user)}. "
@@ -62,13 +68,15 @@ def problem_of_config(
 
 
 def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
-    """The reason why no `${cmd:…}` of this configuration is run, and how to fix it; None if they are, as on Windows.
+    """The reason why no `${cmd:…}` of this configuration is run, and how to fix it; None if nothing forbids it.
+
+    On Windows None, too, where the hub runs no programs.
 
     Stricter than for the file itself, which others may write with `OVERRIDE`: as ssh does for its `config`, nobody but
     the owner may write it, also no group, and the owner is the user or root. Nor may others exchange anything in a
     folder on the way to it, also behind links, unless they could only add files there (a sticky folder).
     """
-    user = _user()
+    user = effective_user()
     if user is None:
         return None
     if found.st_uid not in (user, 0):
@@ -87,6 +95,17 @@ def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
             fix = f"chmod go-w {_word(folder)}" if is_open else f"chown {_word(_name(user))} {_word(folder)}"
             return f"others can replace what is in {folder} (to change that: {fix}), so no command of the file is run"
     return None
+
+
+def _problem_on_windows(right: Right, path: Path | str, power: str) -> str | None:
+    """The users with this right to a file or folder, beside its owner and administrators, and how they lose it."""
+    others = others_who_may(right, path)
+    if not others:
+        return None
+    verb = "read" if right == "read" else "written"
+    inherited = "(OI)(CI)F" if os.path.isdir(path) else "F"
+    fix = f'icacls "{path}" /inheritance:r /grant:r "%USERNAME%:{inherited}"'
+    return f"can be {verb} by {', '.join(others)}{power}. Run {fix}"
 
 
 def _folders_to(path: Path) -> list[Path]:
@@ -132,13 +151,15 @@ def _untrusted(folders: Iterable[Path], env: Mapping[str, str]) -> Iterator[tupl
         except OSError:
             continue
         fix = f"Run mcp-hub doctor --fix, or chmod go-w {folder}"
-        if stat.S_ISDIR(found.st_mode) and (problem := problem_of_config(found, env, power=power, fix=fix)) is not None:
+        if not stat.S_ISDIR(found.st_mode):
+            continue
+        if (problem := problem_of_config(found, env, power=power, fix=fix, path=folder)) is not None:
             yield folder, problem
 
 
 def is_of_project(found: os.stat_result, folder: str) -> bool:
     """Whether a file belongs to the user, root or the owner of the folder; not to others who may write there (/tmp)."""
-    user = _user()
+    user = effective_user()
     if user is None or found.st_uid in (user, 0):
         return True
     try:
@@ -156,10 +177,13 @@ def close_folder(folder: Path) -> bool:
     return True
 
 
-def problem_of_secret(found: os.stat_result) -> str | None:
-    """The reason why a file is a bad place for a secret: others can read it; None if they cannot, and on Windows."""
-    if _user() is None:
-        return None
+def problem_of_secret(found: os.stat_result, path: Path | str | None = None) -> str | None:
+    """The reason why a file is a bad place for a secret: others can read it; None if they cannot.
+
+    On Windows the access list of the file at `path` counts.
+    """
+    if effective_user() is None:
+        return None if path is None else _problem_on_windows("read", path, "")
     readers = _others(found, stat.S_IRGRP, stat.S_IROTH)
     return None if readers is None else f"can be read by {readers}. Run chmod go-rwx on it."
 
@@ -174,6 +198,8 @@ def _others(found: os.stat_result, of_group: int, of_all: int) -> str | None:
 
 def _is_private_group(found: os.stat_result) -> bool:
     """Whether the group has its owner as its only member: many systems make such a group for each user."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     import grp
     import pwd
 
@@ -184,11 +210,9 @@ def _is_private_group(found: os.stat_result) -> bool:
     return owner.pw_gid == found.st_gid and owner.pw_name == group.gr_name and set(group.gr_mem) <= {owner.pw_name}
 
 
-def _user() -> int | None:
-    return None if sys.platform == "win32" else os.geteuid()
-
-
 def _name(user: int) -> str:
+    if sys.platform == "win32":
+        raise NotImplementedError
     import pwd
 
     try:

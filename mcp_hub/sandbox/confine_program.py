@@ -17,6 +17,7 @@ import marshal
 import posix  # os takes a millisecond
 import sys
 
+assert sys.platform == "linux"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypedDict

@@ -160,8 +160,15 @@ def support(net: Net = "any", *, has_sockets: bool = False) -> tuple[int, str]:
         if net == "hosts":
             raise Unsupported("limiting hosts needs Linux. On macOS net is none or any.")
         return _NEWEST, sys.platform
-    if sys.platform != "linux":
+    elif sys.platform == "linux":
+        return _support_of_linux(net, has_sockets=has_sockets)
+    else:
         raise Unsupported("a sandbox needs Linux 5.13 or newer, or macOS. Remove the key, or set it to prefer.")
+
+
+def _support_of_linux(net: Net, *, has_sockets: bool) -> tuple[int, str]:
+    if sys.platform != "linux":
+        raise NotImplementedError
     machine = os.uname().machine
     if machine not in ARCHITECTURES or sys.maxsize < 1 << 32:
         raise Unsupported(f"a sandbox needs a 64-bit Linux on x86-64 or ARM, and this is {machine}")
@@ -184,12 +191,14 @@ def support(net: Net = "any", *, has_sockets: bool = False) -> tuple[int, str]:
 @cache
 def landlock_abi() -> int:
     """The version of Landlock's ABI in this kernel; 0 if it is absent or switched off."""
-    try:
-        call = ctypes.CDLL(None).syscall
-    except (OSError, AttributeError):
-        return 0
-    version = call(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_long(_GET_VERSION))
-    return min(max(0, int(version)), _NEWEST)
+    if sys.platform == "linux":  # elsewhere the number is another call's
+        try:
+            call = ctypes.CDLL(None).syscall
+        except (OSError, AttributeError):
+            return 0
+        version = call(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_long(_GET_VERSION))
+        return min(max(0, int(version)), _NEWEST)
+    return 0
 
 
 def _actions() -> list[str]:
@@ -212,5 +221,7 @@ def _has_notifications() -> bool:
 
 
 def _release() -> tuple[int, ...]:
+    if sys.platform == "win32":
+        raise NotImplementedError
     numbers = os.uname().release.split("-")[0].split(".")[:2]
     return tuple(int(number) for number in numbers if number.isdigit())

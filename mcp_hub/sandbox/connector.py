@@ -11,7 +11,6 @@ at a path of the process is done in a thread: a file system may not answer.
 """
 
 import ctypes
-import fcntl
 import os
 import select
 import socket
@@ -30,9 +29,12 @@ from mcp_hub.aio import ServerThread
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.logs import get_logger
 from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
-from mcp_hub.sandbox.filters import ARCHITECTURES, EACCES
+from mcp_hub.sandbox.filters import AF_UNIX, ARCHITECTURES, EACCES
 from mcp_hub.sandbox.network.interface import Proxy, Refusals, loopback_pair
 from mcp_hub.sandbox.places import why_closed
+
+with suppress(ImportError):  # Windows
+    import fcntl
 
 log = get_logger(__name__)
 
@@ -87,6 +89,8 @@ class SystemCall:
 
     def memory(self, address: int, size: int) -> bytes:
         """Bytes of the process, fewer at the end of a mapping; they may change at any time. Raises `OSError`."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(memory, size, address)
@@ -100,11 +104,13 @@ class SystemCall:
     def unix_path(self) -> str:
         """The path that the address names; it may change at any time. Empty if it is another address."""
         address = self.address()
-        is_unix = int.from_bytes(address[:2], sys.byteorder) == socket.AF_UNIX
+        is_unix = int.from_bytes(address[:2], sys.byteorder) == AF_UNIX
         return os.fsdecode(address[2:].partition(b"\0")[0]) if is_unix else ""
 
     def is_stream(self) -> bool:
         """Whether its socket is TCP. Libraries connect UDP sockets to sort addresses, which sends nothing."""
+        if sys.platform != "linux":
+            raise NotImplementedError
         try:
             with open(f"/proc/{self.pid}/status") as file:
                 group = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
@@ -154,6 +160,8 @@ class _Listener:
 
     def answer(self, call: SystemCall, error: int, value: int = 0, flags: int = 0) -> None:
         """Ends a call; nothing happens to one that was interrupted or answered, or whose process has ended."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         with suppress(OSError):
             fcntl.ioctl(self.number, _SEND, _RESPONSE.pack(call.id, value, error, flags))
 
@@ -238,6 +246,8 @@ class SocketConnector:
 
     def _serve_some(self, slow: list[SystemCall]) -> bool:
         """Answers the calls that wait, a few at most, those that look at files aside; False when no process is left."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         waiting, listener = select.poll(), self._listener.number
         waiting.register(listener, select.POLLIN)
         for _ in range(self.calls_per_turn):
@@ -341,7 +351,7 @@ class SocketConnector:
         The path may lead elsewhere meanwhile, and a socket may have several names, or another one than it was bound
         by: whose socket it is says the path of the listener. Raises `OSError`.
         """
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection = socket.socket(AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)  # a listener without room must not stop the hub
             connection.connect(path)
@@ -353,6 +363,8 @@ class SocketConnector:
 
     def _put(self, call: SystemCall, connection: socket.socket, flags: int) -> None:
         """Puts a socket over the descriptor of the call, in the same mode, and closes the hub's copy."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         with connection:
             connection.setblocking(not flags & os.O_NONBLOCK)
             inode = os.fstat(connection.fileno()).st_ino
@@ -361,6 +373,8 @@ class SocketConnector:
 
     def _half(self, call: SystemCall) -> int:
         """A Unix socket that can only be replaced: its number in the process."""
+        if sys.platform != "linux":
+            raise NotImplementedError
         kind = call.arguments[1] & 0xFFFFFFFF
         if kind & 0xF != socket.SOCK_STREAM:
             raise OSError(EACCES, "only streams")
@@ -373,10 +387,11 @@ class SocketConnector:
         return number
 
     def _add(self, call: SystemCall, connection: socket.socket, flags: int, number: int, new_flags: int) -> int:
+        if sys.platform == "win32":
+            raise NotImplementedError
         fcntl.ioctl(self._listener.number, _IS_VALID, struct.pack("=Q", call.id))
         addition = bytearray(_DESCRIPTOR.pack(call.id, flags, connection.fileno(), number, new_flags))
-        number_there: int = fcntl.ioctl(self._listener.number, _ADD, addition)
-        return number_there
+        return int(fcntl.ioctl(self._listener.number, _ADD, addition))
 
 
 def _remember(inodes: OrderedDict[int, None], inode: int) -> None:

@@ -22,7 +22,7 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Offsets in `struct seccomp_data`; arguments are of 8 bytes, the lower half first on both architectures."""
 _X32: Final = 0x40000000
 
-_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _SEQPACKET, _TYPE_MASK = 1, 2, 5, 0xF
 _TCP, _UDP = 6, 17
 _FAST_OPEN: Final = 0x20000000
@@ -297,7 +297,7 @@ def _socket(net: Net, *, has_sockets: bool) -> _Code:
         code.when(_JUMP_EQUAL, _AF_INET, _returning(_ERROR | EACCES))
         code.when(_JUMP_EQUAL, _AF_INET6, _returning(_ERROR | EACCES))
     code.when(_JUMP_EQUAL, _AF_NETLINK, _equal(2, (0,)))
-    code.when(_JUMP_EQUAL, _AF_UNIX, _returning(_NOTIFY if has_sockets else _ERROR | EACCES))
+    code.when(_JUMP_EQUAL, AF_UNIX, _returning(_NOTIFY if has_sockets else _ERROR | EACCES))
     code.returns(_ERROR | EAFNOSUPPORT)
     return code
 
@@ -307,7 +307,7 @@ def _socketpair() -> _Code:
     streams = _equal(1, (_STREAM, _SEQPACKET), _TYPE_MASK)
     code = _Code()
     code.argument(0)
-    code.when(_JUMP_EQUAL, _AF_UNIX, streams)
+    code.when(_JUMP_EQUAL, AF_UNIX, streams)
     code.returns(_ERROR | EAFNOSUPPORT)
     return code
 

@@ -6,10 +6,11 @@ index that the user has chosen, and for no other host: not one for publishing to
 """
 
 import configparser
-import fcntl
+import errno
 import hashlib
 import os
 import re
+import sys
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
@@ -24,6 +25,7 @@ import msgspec
 from mcp_hub.addresses import HostRule, host_rule
 from mcp_hub.aio import ServerThread
 from mcp_hub.attach.folder import make_folder, make_private
+from mcp_hub.attach.system import lock
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.files import entries_below, read_file, remove_tree
 from mcp_hub.logs import get_logger
@@ -143,7 +145,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
 
     def remove(self) -> bool:
         """Removes it with all that is in it, unless a hub uses it; whether it is gone. Takes up to seconds."""
-        with suppress(OSError), self.hold(fcntl.LOCK_EX):
+        with suppress(OSError), self.hold(shared=False):
             remove_tree(self.folder)
         return not os.path.lexists(self.folder)
 
@@ -153,16 +155,19 @@ class PrivateHome(msgspec.Struct, frozen=True):
         Other data of the server stays, whatever its size is: False if it is still too large. Nothing happens while
         another hub holds the folder (`hold`). Raises `OSError`.
         """
-        with suppress(FileNotFoundError, BlockingIOError), self.hold(fcntl.LOCK_EX):
+        with suppress(FileNotFoundError, BlockingIOError), self.hold(shared=False):
             return self._trimmed()
         return True
 
     @contextmanager
-    def hold(self, kind: int = fcntl.LOCK_SH) -> Iterator[None]:
+    def hold(self, *, shared: bool = True) -> Iterator[None]:
         """Keeps hubs from emptying caches that a process uses, for the time of the block. Raises `OSError`."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            fcntl.flock(folder, kind | fcntl.LOCK_NB)
+            if not lock(folder, shared=shared):
+                raise BlockingIOError(errno.EWOULDBLOCK, "another hub uses it", self.folder)
             yield
         finally:
             os.close(folder)
@@ -170,9 +175,12 @@ class PrivateHome(msgspec.Struct, frozen=True):
     @contextmanager
     def install(self, mark: str) -> Iterator[None]:
         """Keeps other hubs from installing the same packages, for the time of the block, after which it has `mark`."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         file = os.open(os.path.join(self.folder, _INSTALLED), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock(file, shared=False):
+                raise BlockingIOError(errno.EWOULDBLOCK, "another hub installs", self.folder)
             yield
             marks = [*os.pread(file, _LONGEST, 0).decode("ascii", "replace").splitlines(), mark]
             with suppress(OSError):
@@ -208,6 +216,8 @@ class PrivateHome(msgspec.Struct, frozen=True):
         }
 
     def _write(self, name: str, text: str) -> None:
+        if sys.platform == "win32":
+            raise NotImplementedError
         path = os.path.join(self.settings, name)
         if os.path.isfile(path) and Path(path).read_text() == text:
             return
@@ -369,6 +379,8 @@ def _text(path: str) -> str:
 
 def _size(folder: str) -> int:
     """Bytes on the disk below a folder; of more entries than the limit it is as if it were full."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     total = 0
     for number, entry in enumerate(entries_below(folder)):
         if entry is None or number >= _MOST_ENTRIES:

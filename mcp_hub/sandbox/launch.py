@@ -1,6 +1,5 @@
 """One start in a sandbox: the confining program in place of the command, and what it reports."""
 
-import inspect
 import marshal
 import os
 import re
@@ -9,16 +8,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import anyio
 
 from mcp_hub.attach.machine import interpreter
 from mcp_hub.errors import StartFailed
-from mcp_hub.sandbox import confine_program
-from mcp_hub.sandbox.confine_program import MOST
 from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
 
+_PROGRAM: Final = Path(__file__).with_name("confine_program.py")
+"""Read and never imported: its first lines look for functions that only Linux has."""
+_MOST_BYTES: Final = 1 << 17
+"""Bytes of a plan, as the program has it, too."""
 _BUFFER: Final = 1 << 18
 _REPORT: Final = 4096
 _LOADER: Final = "LD_LIBRARY_PATH"
@@ -26,7 +28,7 @@ _LOADER: Final = "LD_LIBRARY_PATH"
 
 _BEGIN: Final = (
     "import _socket,marshal,sys;s=_socket.socket(fileno=int(sys.argv[1]));"
-    f"c=s.recv({MOST});s.detach();exec(marshal.loads(c))"
+    f"c=s.recv({_MOST_BYTES});s.detach();exec(marshal.loads(c))"
 )
 """The command of the interpreter: it receives the confining program, so that nothing is compiled at a start."""
 
@@ -34,8 +36,7 @@ _BEGIN: Final = (
 @cache
 def _code() -> bytes:
     """The confining program, compiled."""
-    source = inspect.getsource(confine_program)
-    return marshal.dumps(compile(source, confine_program.__file__, "exec", optimize=2))
+    return marshal.dumps(compile(_PROGRAM.read_bytes(), str(_PROGRAM), "exec", optimize=2))
 
 
 class StepFailed(Exception):
@@ -62,7 +63,7 @@ class Launch:
         self._confinement = confinement
         self._has_listener = confinement.has_listener
         self._sockets: tuple[socket.socket, ...] = ()
-        if len(self._messages[1]) > MOST:
+        if len(self._messages[1]) > _MOST_BYTES:
             raise OSError(7, "the rule has too many paths")
 
     @property
@@ -92,6 +93,8 @@ class Launch:
 
     def __enter__(self) -> "Launch":
         """Raises `StartFailed`."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         try:
             self._sockets = (near, _) = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             near.setblocking(False)
@@ -115,6 +118,8 @@ class Launch:
         The descriptor of its notifications, if it has them, goes to `serve` before that: a call may have to be answered
         before the command runs. Raises `StepFailed`. Its own time limit is that of the caller.
         """
+        if sys.platform == "win32":
+            raise NotImplementedError
         has_served = False
         try:
             while True:

@@ -41,7 +41,7 @@ _PAGE: Final = 4096
 _HERE: Final = -100
 """AT_FDCWD."""
 _PROXY_PLACE: Final = (PROXY_URL.rpartition(":")[0].rpartition("/")[2], int(PROXY_URL.rpartition(":")[2]))
-_O_PATH, _O_TMPFILE = 0o10000000, 0o20200000
+_O_PATH, _O_TMPFILE, _O_ACCMODE = 0o10000000, 0o20200000, 0o3
 _TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/vc", "/dev/console")
 """Where a server could change what the user sees of its proposal."""
 _Making = Literal["makes", "removes", "replaces"]
@@ -312,9 +312,9 @@ def _opened(path: str, flags: int) -> Iterator[_Use]:
     """The uses of opening a path."""
     if flags & _O_PATH:
         return
-    follows = not flags & os.O_NOFOLLOW and flags & (os.O_CREAT | os.O_EXCL) != os.O_CREAT | os.O_EXCL
+    follows = not flags & getattr(os, "O_NOFOLLOW", 0) and flags & (os.O_CREAT | os.O_EXCL) != os.O_CREAT | os.O_EXCL
     real = os.path.realpath(path) if follows else _without_last_link(path)
-    mode = flags & os.O_ACCMODE
+    mode = flags & _O_ACCMODE
     writes = mode != os.O_RDONLY or bool(flags & os.O_TRUNC)
     try:
         status = os.lstat(real)

@@ -119,6 +119,8 @@ def _system_paths(version: int) -> tuple[str, ...]:
 
 def _settings() -> Iterator[str]:
     """The entries of `/etc` without secret ones."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     is_root, budget = os.geteuid() == 0, iter(range(_MOST_SETTINGS))
     for name in _listed(_SETTINGS):
         path = f"{_SETTINGS}/{name}"

@@ -215,7 +215,8 @@ class SandboxedStart:
 def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str]) -> AnyLaunch:
     if sys.platform == "darwin":
         return SeatbeltLaunch(confinement, argv, env)
-    return Launch(confinement, [encoded(word) for word in argv], _encoded(env))
+    else:
+        return Launch(confinement, [encoded(word) for word in argv], _encoded(env))
 
 
 def refused_path(text: str, resolved: ResolvedRule, refusals: Refusals) -> str | None:

@@ -1,7 +1,7 @@
 """Hub processes that live: each holds a lock on `<folder>/instances/<id>.lock` until it ends, however it ends.
 
-A process that asks takes a shared lock, so that two who ask at once do not take each other for the owner. Without locks
-(Windows) the open file stands for the lock: it cannot be removed. An id is never used twice: what is gone stays gone.
+A process that asks takes a shared lock, so that two who ask at once do not take each other for the owner. On Windows
+the open file stands for the lock: it cannot be removed. An id is never used twice: what is gone stays gone.
 """
 
 import os
@@ -62,25 +62,35 @@ class Instances:
             return False
         if not _ID.fullmatch(id_):  # a damaged record, which must lead to no other file
             return True
-        path = self._path(id_)
-        try:
-            if sys.platform == "win32":
-                path.unlink(missing_ok=True)
-                return True
-            asked = open_plain(path, os.O_RDWR)
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-        try:
-            is_gone = take(asked, shared=True)
-            if is_gone:
-                remove(path)
-            return is_gone
-        except OSError:
-            return False
-        finally:
-            os.close(asked)
+        is_free = _can_be_removed if sys.platform == "win32" else _can_be_locked
+        return is_free(self._path(id_))
 
     def _path(self, id_: str) -> Path:
         return self._folder / f"{id_}.lock"
+
+
+def _can_be_removed(path: Path) -> bool:
+    """Whether nobody has the file open, on Windows; it is removed then."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
+
+
+def _can_be_locked(path: Path) -> bool:
+    """Whether nobody holds the lock; the file is removed then, under the lock."""
+    try:
+        file = open_plain(path, os.O_RDWR)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        if is_free := take(file, shared=True):
+            remove(path)
+        return is_free
+    except OSError:
+        return False
+    finally:
+        os.close(file)

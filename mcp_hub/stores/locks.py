@@ -1,26 +1,19 @@
 """Files of the hub, and locks on them that end with the process that holds them, however it ends.
 
-`flock`: it belongs to the open file, which programs that the process starts are not given (PEP 446). Where there is no
-`flock` (Windows) every lock can be taken, and an open file protects itself: it can be neither removed nor renamed.
+`flock`: it belongs to the open file, which programs that the process starts are not given (PEP 446). On Windows it is a
+lock on a byte far behind the end of the file, and a file that is open can be neither removed nor renamed.
 """
 
 import os
 import stat
-import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
+from mcp_hub.attach.system import NO_WAIT, lock
 from mcp_hub.logs import get_logger
 
-if sys.platform != "win32":
-    import fcntl
-
 log = get_logger(__name__)
-
-_NO_WAITING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""A pipe that is put there between the look and the opening does not hold up the hub."""
 
 
 def open_plain(path: Path | str, flags: int) -> int:
@@ -29,7 +22,7 @@ def open_plain(path: Path | str, flags: int) -> int:
     Raises `OSError`.
     """
     set_special_aside(path)
-    return os.open(path, flags | _NO_WAITING, 0o600)
+    return os.open(path, flags | NO_WAIT, 0o600)  # a pipe may be put there since the look
 
 
 def set_special_aside(path: Path | str) -> None:
@@ -63,12 +56,7 @@ def remove(path: Path | str) -> None:
 
 def take(file: int, *, shared: bool) -> bool:
     """Whether the lock could be taken, at once. Raises `OSError` if the file system has no locks."""
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
+    return lock(file, shared=shared)
 
 
 def is_at(file: int, path: Path) -> bool:

@@ -23,9 +23,12 @@ class HasFileno(Protocol):
 
 def has_reader(file: HasFileno) -> bool:
     """Whether somebody may still read what is written to this file; true for every file that has no other end."""
-    poll = select.poll()
-    poll.register(file, 0)
-    return not poll.poll(0)
+    if sys.platform == "win32":
+        return True
+    else:
+        poll = select.poll()
+        poll.register(file, 0)
+        return not poll.poll(0)
 
 
 class FileWriter:
@@ -62,7 +65,7 @@ def read_in_thread(file: IO[bytes], protocol: asyncio.Protocol, loop: asyncio.Ab
 def can_poll(file: IO[Any]) -> bool:
     """Whether the event loop can wait for this file: pipes, sockets and terminals."""
     mode = os.fstat(file.fileno()).st_mode
-    return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file.fileno()))
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file.fileno()))
 
 
 class _WithCopy:
@@ -96,9 +99,10 @@ def widen(file: IO[Any]) -> None:
 
 def unread(pipe: IO[bytes]) -> int | None:
     """Bytes in a pipe that its reader has not taken, 0 for a closed one; None if the system does not show it."""
-    if sys.platform != "linux":
+    if sys.platform == "linux":
+        try:
+            return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+        except (OSError, ValueError):
+            return 0
+    else:
         return None
-    try:
-        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
-    except (OSError, ValueError):
-        return 0

@@ -10,9 +10,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mcp_hub.attach.folder import LOCK, RECORD
+from mcp_hub.attach.folder import LOCK, RECORD, is_alive
 from mcp_hub.attach.join import NotJoined, request
-from mcp_hub.attach.locks import is_alive
 from tests.fork_server import forked_command
 from tests.interaction.fronts import stdio_hub
 from tests.upstreams.child import until

@@ -33,6 +33,22 @@ def test_running_installs_the_hub_with_uvx_and_no_tool_of_development(tmp_path: 
 
 
 @needs_make
+def test_the_types_of_other_systems_are_checked_with_the_tests(tmp_path: Path) -> None:
+    line = ["make", "--no-print-directory", "types", f"VENV={tmp_path}", "STAMP="]
+    (tmp_path / "bin").mkdir()
+    mypy = tmp_path / "bin" / "mypy"
+    mypy.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ntest "$2" != "$BAD"\n')
+    mypy.chmod(0o755)
+    for bad, systems in (("", ["win32", "darwin"]), ("win32", ["win32"]), ("darwin", ["win32", "darwin"])):
+        (tmp_path / "calls").write_text("")
+        done = subprocess.run(line, cwd=ROOT, env={**os.environ, "BAD": bad}, capture_output=True, timeout=60)
+        calls = (tmp_path / "calls").read_text().splitlines()
+        assert bool(done.returncode) == bool(bad)
+        assert calls == [f"--platform {name} --cache-dir .mypy_cache/{name} --package mcp_hub" for name in systems]
+    assert "mypy --platform $system" in recipe("test", tmp_path / "venv")
+
+
+@needs_make
 def test_the_fast_tests_leave_out_what_takes_long(tmp_path: Path) -> None:
     said = recipe("test-fast", tmp_path / "venv")
     marks = re.findall(r"not (\w+)", said)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -72,10 +71,6 @@ def _birth() -> int | None:
 
     None where the system does not show it: there may be no `/proc`.
     """
-    if sys.platform != "linux":
-        return None
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+    return None

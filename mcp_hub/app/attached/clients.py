@@ -1,9 +1,9 @@
 """The clients of a background hub: each has two pipes and a session of its own, as over stdio."""
 
-import fcntl
 import os
 import socket
 import stat
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Final, TypeVar
@@ -24,6 +24,9 @@ from mcp_hub.ids import new_session_id
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.sessions.clients_seen import ClientsSeen, PresentClient, SeenClient
+
+with suppress(ImportError):  # Windows
+    import fcntl
 
 log = get_logger(__name__)
 
@@ -109,6 +112,8 @@ async def pipes(connection: socket.socket) -> tuple[IO[bytes], IO[bytes]]:
 
     Raises `ValueError`, `OSError`, `TimeoutError`.
     """
+    if sys.platform == "win32":
+        raise NotImplementedError
     with anyio.fail_after(_GREETING):
         _, files, flags, _ = await _received(connection, lambda: socket.recv_fds(connection, 1, 2))
     for file in files:
@@ -122,6 +127,8 @@ async def pipes(connection: socket.socket) -> tuple[IO[bytes], IO[bytes]]:
 
 def _are_pipes(files: Sequence[int]) -> bool:
     """Whether they are the ends of two pipes, to read and to write: only then is it seen that the other ends close."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     if len(files) != 2:
         return False
     found = [os.fstat(file) for file in files]

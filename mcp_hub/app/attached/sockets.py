@@ -1,6 +1,7 @@
 """A socket in the hub's folder on which this user's processes, and nobody else's, can connect."""
 
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,12 @@ _PAUSE: Final = 0.1
 """Seconds until the next try where no file can be opened."""
 
 
+def _unix_socket() -> socket.socket:
+    if sys.platform == "win32":
+        raise NotImplementedError
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
 class PrivateSocket:
     """Listens at `path`, 0600, until it is closed. Raises `OSError` if it cannot.
 
@@ -34,7 +41,7 @@ class PrivateSocket:
         draft = self._path.with_name(_DRAFT)
         with suppress(FileNotFoundError):
             draft.unlink()
-        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        bound = _unix_socket()
         try:
             bound.bind(str(draft))
             draft.chmod(0o600)

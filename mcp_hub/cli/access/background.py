@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mcp_hub.attach.arguments import VARIABLE
+from mcp_hub.attach.folder import is_alive
 from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, fail, load_config
@@ -96,8 +97,7 @@ def end_folders(folders: Sequence[str]) -> dict[str, str]:
     """
     if not folders:
         return {}
-    from mcp_hub.attach.join import NotJoined, request  # not on Windows
-    from mcp_hub.attach.locks import is_alive
+    from mcp_hub.attach.join import NotJoined, request  # sockets, which Windows does not have
 
     clock = SystemClock()
     until = clock.now() + _PATIENCE

@@ -21,6 +21,7 @@ from mcp_hub.app.attached.sandboxes import learning_run
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, connections_of
 from mcp_hub.app.readiness import not_ready
+from mcp_hub.attach.system import set_blocking
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.http_server import http_server
 from mcp_hub.cli.signals import Signals, received_signals
@@ -111,7 +112,7 @@ async def _cancel_on_enter(scope: anyio.CancelScope) -> None:
     try:
         await anyio.wait_readable(sys.stdin)
     finally:
-        os.set_blocking(sys.stdin.fileno(), True)  # for the question that follows: the event loop may have changed it
+        set_blocking(sys.stdin.fileno(), True)  # for the question that follows: the event loop may have changed it
     sys.stdin.readline()
     scope.cancel()
 

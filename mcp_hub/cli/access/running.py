@@ -16,6 +16,7 @@ import msgspec
 from mcp_hub import __version__
 from mcp_hub.app.limits import state_dir
 from mcp_hub.attach.folder import HTTP_SOCKET, make_folder
+from mcp_hub.attach.system import NO_LINK, NO_WAIT
 from mcp_hub.clock import wall_time
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.logs import get_logger
@@ -114,10 +115,10 @@ def running_hubs(place: str | None, env: Mapping[str, str]) -> list[HubRecord]:
     found: list[tuple[float, HubRecord]] = []
     for path in _folder(env).glob("*.json" if place is None else f"{_key(place)}-*.json"):
         with suppress(OSError, ValueError, RecursionError):  # msgspec's errors are of the second
-            file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+            file = os.open(path, os.O_RDONLY | NO_WAIT | NO_LINK)
             try:
                 started = os.fstat(file)
-                if problem_of_config(started, env) is None and _is_held(file, path):
+                if problem_of_config(started, env, path=path) is None and _is_held(file, path):
                     found.append((started.st_mtime, msgspec.json.decode(os.read(file, _LARGEST), type=HubRecord)))
             finally:
                 os.close(file)
@@ -129,7 +130,7 @@ def dead_records(env: Mapping[str, str]) -> list[Path]:
     found: list[Path] = []
     for path in sorted(_folder(env).glob("*.json")):
         with suppress(OSError):
-            file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+            file = os.open(path, os.O_RDONLY | NO_WAIT | NO_LINK)
             try:
                 if take(file, shared=True):
                     found.append(path)

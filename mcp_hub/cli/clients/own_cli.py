@@ -4,22 +4,28 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mcp_hub import windows
 from mcp_hub.cli.clients.entries import HUB
 from mcp_hub.cli.clients.model import OwnCli
 from mcp_hub.types import JsonObject
 
 _SECONDS: Final = 60
-_SHELLS: Final = (".cmd", ".bat", ".ps1")
-"""Windows starts these through a shell, which would read the arguments as its own."""
 
 
 def find_cli(cli: OwnCli | None, env: Mapping[str, str]) -> str | None:
-    """The path of the client's command; None if it is not installed, or cannot be started without a shell."""
-    found = None if cli is None else shutil.which(cli.program, path=env.get("PATH"))
-    return None if found is None or found.lower().endswith(_SHELLS) else os.path.abspath(found)
+    """The path of the client's command; None if it is not installed, or is a batch file, which JSON cannot be given."""
+    if cli is None:
+        return None
+    if sys.platform == "win32":
+        program = windows.find_program(cli.program, env)
+        return None if program is None or windows.is_script(program) else program
+    else:
+        program = shutil.which(cli.program, path=env.get("PATH"))
+        return None if program is None else os.path.abspath(program)
 
 
 def add_args(cli: OwnCli, entry: JsonObject) -> list[str]:
@@ -43,15 +49,14 @@ def remove_args(cli: OwnCli, name: str) -> list[str]:
 def run_cli(program: str, args: Sequence[str], env: Mapping[str, str]) -> bool:
     """Whether the command ended well. Its output is not shown: it may hold the secrets of other servers."""
     try:
-        done = subprocess.run(
-            [program, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_SECONDS,
-            env=dict(env),
-            cwd=os.path.expanduser("~"),
-        )
+        run = windows.run_program if sys.platform == "win32" else _run
+        return run(program, args, env, os.path.expanduser("~"), _SECONDS) == 0
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+
+
+def _run(program: str, args: Sequence[str], env: Mapping[str, str], cwd: str, seconds: float) -> int:
+    null = subprocess.DEVNULL
+    line = [program, *args]
+    done = subprocess.run(line, stdin=null, stdout=null, stderr=null, timeout=seconds, env=dict(env), cwd=cwd)
+    return done.returncode

@@ -2,24 +2,27 @@
 
 import os
 import sys
+from contextlib import suppress
 
 import anyio
 
-try:
-    import termios
-except ImportError:  # Windows
-    has_lines = False
-else:
-    has_lines = True
-
 from mcp_hub.cli.render.output import say
+
+with suppress(ImportError):  # Windows
+    import termios
 
 _CHUNK = 65536
 
 
 def can_ask() -> bool:
     """Whether a person can read a question on stderr and type an answer."""
-    return has_lines and sys.stdin.isatty() and sys.stderr.isatty()
+    return sys.platform != "win32" and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _drop_typed(terminal: int) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
+    termios.tcflush(terminal, termios.TCIFLUSH)
 
 
 class Terminal:
@@ -27,7 +30,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
-        termios.tcflush(self._input, termios.TCIFLUSH)
+        _drop_typed(self._input)
 
     def tell(self, text: str) -> None:
         """Shows a line, whose control characters its author has spelled out."""

@@ -1,10 +1,10 @@
 """Takes secrets out of a server's entry, into the keyring or into files of their own; a `${…}` stands for each."""
 
 import importlib
-import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -83,9 +83,10 @@ class KeptSecrets:
         if kind == "keyring":
             return keyring_command(SERVICE, place.rpartition("/")[2])
         file = self._folder / place.rpartition("/")[2]
-        if os.name == "nt":
+        if sys.platform == "win32":
             return f"notepad {subprocess.list2cmdline([str(file)])}"
-        return f"(umask 077; mkdir -p {shlex.quote(str(self._folder))}; cat > {shlex.quote(str(file))})"
+        else:
+            return f"(umask 077; mkdir -p {shlex.quote(str(self._folder))}; cat > {shlex.quote(str(file))})"
 
     def keeps(self, reference: str) -> bool:
         """Whether `${reference}` stands for a value that is kept here, and not for one that was there before."""

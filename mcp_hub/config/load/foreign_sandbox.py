@@ -6,6 +6,7 @@ index of npm (`mcpSandboxService.ts`). Ours opens paths and hosts alone and cann
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -155,7 +156,7 @@ def sandbox_rule(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note
     if hosts and index is not None and os.path.basename(entry.program).partition(".")[0] in _RUNNERS:
         note(key, f"{index} cannot be left out, since {entry.program} downloads packages, so the server is disabled")
         return None
-    system = {"mode": "prefer"} if os.name == "nt" else {}  # where VS Code has no sandbox either
+    system = {"mode": "prefer"} if sys.platform == "win32" else {}  # where VS Code has no sandbox either
     return {**system, "write": [*map(escaped, written)], "net": hosts or "none"}
 
 

@@ -281,7 +281,7 @@ def read_text(text: str, env: Mapping[str, str], base: Path, decode: Callable[[b
     path = base / expand_home(text, env)
     try:
         content, state = read_file(path, _LARGEST_FILE)
-        problem = problem_of_secret(state)
+        problem = problem_of_secret(state, path)
         return Resolved(decode(content), warnings=() if problem is None else (f"file {path} {problem}",))
     except OSError as error:
         if error.errno == errno.EINVAL and not str(path).isprintable():

@@ -135,7 +135,7 @@ def read(
 ) -> Loaded:
     """Reads and checks one file without masking its secrets. Raises as `load`."""
     text, state = read_text_file(path, LARGEST_OWN, create=f"Create it with: mcp-hub init --config {path}")
-    if (problem := problem_of_config(state, env)) is not None:
+    if (problem := problem_of_config(state, env, path=path)) is not None:
         raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
     base, refusal = path.absolute().parent, commands_refused(path, state, is_named=is_named)
     parsed = parse(text, str(path), env, base, partly=partly, lenient=lenient, is_named=is_named, refusal=refusal)
@@ -333,7 +333,7 @@ def _place_keys(http: object, interpolation: Interpolation, report: Findings) ->
 def _check_file(path: DataPath, file: str, env: Mapping[str, str], report: Findings, *, power: str) -> None:
     """Checks who can write the file. A file that does not exist yet is reported when it is read."""
     try:
-        problem = problem_of_config(os.stat(file), env, power=power)
+        problem = problem_of_config(os.stat(file), env, power=power, path=file)
     except (OSError, ValueError):
         return
     if problem is not None:

@@ -46,7 +46,7 @@ def read_overrides(place: Path, env: Mapping[str, str]) -> tuple[OverrideSetting
         if error.code == "config_not_found":
             return None, None
         raise
-    if (problem := problem_of_config(state, env)) is not None:
+    if (problem := problem_of_config(state, env, path=place)) is not None:
         raise ConfigError(ConfigFinding("config_untrusted", problem, str(place)))
     return parse_overrides(content.decode("utf-8", "replace"), str(place)), FileStamp.of(state)
 

@@ -369,12 +369,11 @@ async def look_after(connections: Iterable[Any]) -> None:
 
 def affordable(wanted: int) -> int:
     """The number of connections that the limit on open files of this process allows."""
-    if sys.platform == "win32":
-        return wanted
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
-        return wanted
-    return min(wanted, max(most - _SPARE * 2, _LEAST))
+    if sys.platform != "win32":
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most != resource.RLIM_INFINITY:
+            return min(wanted, max(most - _SPARE * 2, _LEAST))
+    return wanted
 
 
 def _make_room(connections: Iterable[Any], now: float) -> bool:

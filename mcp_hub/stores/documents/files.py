@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import anyio
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.attach.system import BYTES, NO_LINK
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
@@ -32,8 +33,8 @@ _FRESH: Final = re.compile(r"\.[0-9a-f]{32}\.new")
 _WRITING: Final = 600.0
 """Seconds after which a file that is being written is taken to be left behind."""
 _READERS: Final = 4
-_READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
-_WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_READ_FLAGS: Final = os.O_RDONLY | NO_LINK
+_WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BYTES
 
 
 class _File(NamedTuple):

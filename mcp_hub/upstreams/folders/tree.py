@@ -6,19 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mcp_hub.attach.system import NO_LINK, NO_WAIT
 from mcp_hub.types import FileStamp
 
 MOST_FILES: Final = 5000
 """Of one folder of skills."""
 _DEEPEST: Final = 16
 """Folders in one another."""
-_FLAGS: Final = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
+_FLAGS: Final = os.O_RDONLY | NO_LINK | NO_WAIT
 """A pipe that is put there between the look and the opening does not hold up the hub."""
 
 

@@ -197,7 +197,7 @@ def _check_files(module_name: str, reference: str, folder: str, env: Mapping[str
         file = spec.origin if spec is not None and spec.has_location else None
         if file is None or not Path(os.path.abspath(file)).is_relative_to(os.path.abspath(folder)):
             continue
-        if (problem := problem_of_config(os.stat(file), env)) is not None:
+        if (problem := problem_of_config(os.stat(file), env, path=file)) is not None:
             raise StartFailed("module_untrusted", f'local "{reference}": {file} {problem}')
 
 

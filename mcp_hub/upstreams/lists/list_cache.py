@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.attach.system import BYTES, NO_LINK
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.locks import open_plain
 from mcp_hub.types import Era, JsonObject, Kind, Snapshot
@@ -96,7 +97,7 @@ class ListFile(msgspec.Struct, frozen=True):
 
     def _bytes(self) -> bytes:
         """The content of a plain file that is not too long; marks it as used."""
-        opened = open_plain(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = open_plain(self.path, os.O_RDONLY | NO_LINK)
         with open(opened, "rb") as file:
             known = os.fstat(opened)
             if not stat.S_ISREG(known.st_mode):
@@ -104,7 +105,7 @@ class ListFile(msgspec.Struct, frozen=True):
             if known.st_size > self.most_bytes:
                 raise OSError(f"longer than {self.most_bytes} bytes")
             with suppress(OSError):
-                os.utime(opened)
+                os.utime(opened if os.utime in os.supports_fd else self.path)
             return file.read(self.most_bytes)
 
     def write(self, last: CachedList) -> None:
@@ -129,7 +130,7 @@ class ListFile(msgspec.Struct, frozen=True):
     def _replace(self, data: bytes) -> None:
         make_folder(self.folder)
         fresh = self.folder / f"{self.path.name}.{secrets.token_hex(8)}"
-        opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BYTES, 0o600)
         try:
             with open(opened, "wb") as file:
                 file.write(data)

@@ -8,6 +8,7 @@ Not here: what leaves the group with `setsid` (`watchdog`).
 """
 
 import contextlib
+import errno
 import io
 import os
 import select
@@ -27,6 +28,10 @@ from mcp_hub.types import Cause
 
 EndOthers = Callable[[], Awaitable[None]]
 """Ends what has left a child's group, when the leader is gone; may be called more than once."""
+NO_LOCAL_SERVERS: Final = (
+    "the hub starts no programs on Windows. Run it in WSL, where it does: wsl --install -d Ubuntu, then, with mcp-hub "
+    "installed in Ubuntu: mcp-hub install --all --import"
+)
 KILL_GRACE = 5.0
 """Seconds for SIGKILL to take effect: only a process stuck inside the kernel needs more, and no wait would help it."""
 LEADERS: Final[set[int]] = set()
@@ -67,6 +72,8 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL to the whole group, now and without waiting; `wait` or `close` still reaps it."""
+        if sys.platform == "win32":
+            raise NotImplementedError
         if self.returncode is None:
             self._signal_group(signal.SIGKILL)
 
@@ -106,8 +113,16 @@ class Child:
 
     def _signal_group(self, number: signal.Signals) -> None:
         # macOS answers EPERM for a group of zombies
+        if sys.platform == "win32":
+            raise NotImplementedError
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
+
+
+def refuse_here(platform: str = sys.platform) -> None:
+    """Raises `StartFailed` on a system where the hub starts no programs."""
+    if platform == "win32":
+        raise StartFailed("no_local_servers", NO_LOCAL_SERVERS)
 
 
 def spawn(
@@ -123,7 +138,7 @@ def spawn(
     Raises `StartFailed`.
     """
     if sys.platform == "win32":
-        raise StartFailed("cannot_start", "a server that is a child process needs a POSIX system")
+        raise StartFailed("no_local_servers", NO_LOCAL_SERVERS)
     try:
         popen = subprocess.Popen(
             [encoded(text) for text in argv],
@@ -191,6 +206,8 @@ async def wait_for_exit(pid: int, pidfd: int | None) -> None:
 
 
 async def _wait_for_pidfd(pidfd: int) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
     own = os.dup(pidfd)  # anyio allows one reader a descriptor
     exited = select.poll()
     exited.register(own, select.POLLIN)
@@ -204,10 +221,14 @@ async def _wait_for_pidfd(pidfd: int) -> None:
 
 def _block_until_exit(pid: int) -> None:
     """As `wait_for_exit`, for systems without a pidfd; runs in a thread."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     with contextlib.suppress(ChildProcessError, ProcessLookupError):  # another waiter's thread was faster
         if sys.platform == "darwin":  # its waitid leaves nothing to reap before Python 3.13
             watch = select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)
             with contextlib.closing(select.kqueue()) as queue:
-                queue.control([watch], 1, None)
+                (event,) = queue.control([watch], 1, None)
+            if event.flags & select.KQ_EV_ERROR and event.data != errno.ESRCH:  # that one has exited before
+                raise OSError(event.data, os.strerror(event.data))
         else:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)

@@ -23,6 +23,7 @@ from mcp_hub.attach.environment import (
 )
 from mcp_hub.errors import StartFailed
 from mcp_hub.extras import with_extra
+from mcp_hub.upstreams.process.child import refuse_here
 
 HINTS = {
     "npx": "Install Node.js, which has npx: https://nodejs.org/en/download",
@@ -88,8 +89,9 @@ def withheld(env: Mapping[str, str]) -> list[str]:
 def resolve(command: str, env_path: str | None, home: str, cwd: str, env: Mapping[str, str] = NOTHING) -> str:
     """The absolute path of the program: `command` itself if it is a path (`~` and relative to `cwd` allowed), else
     found on `env_path` and then in the usual places, some of which `env` moves. Raises `StartFailed`, which lists them
-    and advises.
+    and advises, and on Windows refuses every program.
     """
+    refuse_here()
     if os.path.dirname(command):
         return _existing(_absolute(command, home, cwd))
     on_path = [_absolute(entry, home, cwd) for entry in (env_path or os.defpath).split(os.pathsep) if entry]

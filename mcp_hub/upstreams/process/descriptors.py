@@ -7,13 +7,13 @@ while it still has some.
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.logs import get_logger
 
-if sys.platform != "win32":
+with suppress(ImportError):  # Windows
     import resource
 
 log = get_logger(__name__)
@@ -42,8 +42,13 @@ _STARTS: Final = _Starts()
 
 def provide(needed: int) -> None:
     """Raises the limit of this process if it is below `needed`, as far as the system allows, and logs it."""
+    if sys.platform != "win32":
+        _raise_limit(needed)
+
+
+def _raise_limit(needed: int) -> None:
     if sys.platform == "win32":
-        return
+        raise NotImplementedError
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
@@ -78,8 +83,9 @@ def room_for_server() -> Iterator[None]:
 def _limit() -> int | None:
     if sys.platform == "win32":
         return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
+    else:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _open_files() -> int | None:

@@ -18,6 +18,7 @@ from typing import IO, Final
 import anyio
 import msgspec
 
+from mcp_hub.attach.system import set_blocking
 from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.errors import LookupFailed, StartFailed
 from mcp_hub.masking import Mask, hide_tail, learn
@@ -168,7 +169,7 @@ class _Output:
         self._pipe = pipe
         self._limit = limit
         self._is_tail = is_tail
-        os.set_blocking(pipe.fileno(), False)
+        set_blocking(pipe.fileno(), False)
 
     async def follow(self, full: Callable[[], None]) -> None:
         """Reads to the end; calls `full` at the limit, unless it reads the tail."""

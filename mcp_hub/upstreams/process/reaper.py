@@ -30,10 +30,11 @@ _hubs = 0
 def adopt_orphans() -> bool:
     """From now on orphans become children of this process (prctl(2)). Calls nest; False if it cannot be."""
     global _hubs
-    if sys.platform != "linux" or (not _hubs and (_is_subreaper() or not _prctl(_SET_SUBREAPER, 1))):
-        return False  # a process that is one already remains one
-    _hubs += 1
-    return True
+    if sys.platform == "linux":
+        if _hubs or (not _is_subreaper() and _prctl(_SET_SUBREAPER, 1)):  # a process that is one already remains one
+            _hubs += 1
+            return True
+    return False
 
 
 def disown_orphans() -> None:
@@ -70,16 +71,17 @@ def stamp_adopted(value: int, mark: bytes) -> None:
 
 def reap_adopted(known: Collection[int] = ()) -> None:
     """Collects adopted children that have ended: `known` ones and those with a stamp, no leader. Never blocks."""
-    if sys.platform != "linux" or not _has_dead_children():
-        return
-    inherited = _limit(0)  # ours, and that of every program that something else in this process has started
-    for pid in processes():
-        if pid not in LEADERS and (pid in known or _has_stamp(pid, inherited)):
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    if sys.platform == "linux" and _has_dead_children():
+        inherited = _limit(0)  # ours, and that of every program that something else in this process has started
+        for pid in processes():
+            if pid not in LEADERS and (pid in known or _has_stamp(pid, inherited)):
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
 
 
 def _has_dead_children() -> bool:
+    if sys.platform != "linux":
+        raise NotImplementedError
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:

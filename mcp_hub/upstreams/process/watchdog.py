@@ -7,12 +7,10 @@ its session, is killed too. When the hub itself is killed, the watchdog process 
 
 A process that wiped its environment *and* left its session cannot be found. A parent-death signal (PR_SET_PDEATHSIG)
 is not used: it would have to be set between fork and exec, which rules out vfork, is unsafe with threads, and follows
-the thread that forked rather than the process. Off Linux there is no /proc to search: groups are killed, by the hub
-and by the watchdog process, and nothing else.
+the thread that forked rather than the process. Where there is no `/proc`, psutil searches (macOS).
 """
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, Self
@@ -25,7 +23,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.process import reaper
 from mcp_hub.upstreams.process.child import Child, spawn
 from mcp_hub.upstreams.process.watchdog_process import WatchdogHandle, can_watch
-from mcp_hub.upstreams.process.watchdog_program import INSTANCE, kill_marked
+from mcp_hub.upstreams.process.watchdog_program import INSTANCE, TABLE, kill_marked
 
 log = get_logger(__name__)
 
@@ -134,13 +132,12 @@ class Watchdog:
             self._ended.clear()
             if not batch:
                 return
-            if sys.platform == "linux":
-                # a limiter of its own: the search must not wait for the threads that others work in
-                search = anyio.to_thread.run_sync(_kill_left, batch, limiter=anyio.CapacityLimiter(1))
-                killed, is_clean = await search
-                if not is_clean:
-                    log.warning("children_left", marks=sorted(batch), reason="they did not end after SIGKILL")
-                reaper.reap_adopted(killed)
+            # a limiter of its own: the search must not wait for the threads that others work in
+            search = anyio.to_thread.run_sync(_kill_left, batch, limiter=anyio.CapacityLimiter(1))
+            killed, is_clean = await search
+            if not is_clean:
+                log.warning("children_left", marks=sorted(batch), reason="they did not end after SIGKILL")
+            reaper.reap_adopted(killed)
             for ended in batch:
                 del self._living[ended]
             self._process.send("".join(f"-{pid}\n" for pid in batch.values()))
@@ -149,5 +146,5 @@ class Watchdog:
 def _kill_left(batch: Mapping[str, int]) -> tuple[set[int], bool]:
     """Of children that are gone: `MCP_HUB_CHILD` → pid of the leader that was. Takes milliseconds; for a thread."""
     # a number that is a process again is somebody else's: it cannot be while anything is left of the session
-    sessions = {pid for pid in batch.values() if not os.path.exists(f"/proc/{pid}")}
+    sessions = {pid for pid in batch.values() if not TABLE.exists(pid)}
     return kill_marked({f"{CHILD}={mark}".encode() for mark in batch}, sessions, _ROUNDS)

@@ -1,18 +1,19 @@
 """The hub's end of the watchdog process (`watchdog_program`): starting it, telling it of sessions, ending it."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import anyio
 
 from mcp_hub.attach.machine import interpreter
+from mcp_hub.attach.system import set_blocking
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.process import watchdog_program
@@ -31,6 +32,12 @@ def can_watch() -> bool:
     return sys.platform != "win32" and bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
+def _path() -> list[str]:
+    """The folder of psutil, for a process without `site`, where the search needs it."""
+    psutil = None if sys.platform == "linux" else find_spec("psutil")
+    return [] if psutil is None or psutil.origin is None else ["--path", str(Path(psutil.origin).parents[1])]
+
+
 class WatchdogProcess:
     """A running watchdog process: a session of its own, no descriptor but the pipe, and no mark or secret of ours.
 
@@ -42,11 +49,11 @@ class WatchdogProcess:
         read, write = os.pipe()  # close-on-exec: nobody but us has the write end
         self._pipe = open(write, "wb", buffering=0)
         try:
-            os.set_blocking(write, False)
+            set_blocking(write, False)
             first = f"{instance}\n{lines}".encode()
             written = os.write(write, first)
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(watchdog_program.__file__)), "--hub", str(os.getpid())],
+                [sys.executable, "-I", "-S", str(Path(watchdog_program.__file__)), "--hub", str(os.getpid()), *_path()],
                 executable=interpreter(),
                 stdin=read,
                 stdout=subprocess.DEVNULL,
@@ -92,7 +99,7 @@ class WatchdogProcess:
     def discard(self) -> None:
         """Kills and reaps it at once: it ended already, or is of no use. Idempotent."""
         with suppress(OSError):
-            self._popen.send_signal(signal.SIGKILL)
+            self._popen.kill()
         self._popen.wait()
         self._pipe.close()
         if self._pidfd is not None:

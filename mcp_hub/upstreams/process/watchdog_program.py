@@ -1,7 +1,8 @@
 """The program of the watchdog process: it waits until its hub is gone, and kills what the hub could not end itself.
 
 An isolated interpreter without `site` runs this file (`watchdog_process`), so that it is small and starts at once:
-nothing but the standard library. The hub imports the search, which is the same after the exit of a single server.
+nothing but the standard library, and psutil on systems without `/proc`, where it searches. The hub imports the search,
+which is the same after the exit of a single server.
 
 Standard input is a pipe that only the hub writes to. Its first line is the hub's instance; then comes `?` before a
 start, `+pid` for the leader of a session that was started or `!` if none was, and `-pid` when nothing of that session
@@ -13,8 +14,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator
 from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from typing import Any
 
 INSTANCE = "MCP_HUB_INSTANCE"
 """The variable that every process of a hub has in its environment."""
@@ -32,27 +37,119 @@ _HIDDEN = 10
 """Searches that wait for a process to show its environment: one between two programs soon does, others have none."""
 
 
-def processes() -> Iterator[int]:
-    """Every process of the machine but this one; none where there is no /proc."""
+class ProcTable:
+    """The processes of the machine by `/proc`: Linux."""
+
+    def pids(self) -> "Iterable[int]":
+        """All of them."""
+        with suppress(OSError):
+            return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return []
+
+    def environment(self, pid: int) -> bytes:
+        """The variables of a process at its start; `?` if it has ended or is somebody else's."""
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return file.read()
+        except OSError:
+            return b"?"
+
+    def has_memory(self, pid: int) -> bool:
+        """Whether it is a program; a zombie and a thread of the kernel are not."""
+        try:
+            with open(f"/proc/{pid}/statm", "rb") as file:
+                return not file.read().startswith(b"0 ")
+        except OSError:
+            return False
+
+    def is_running(self, pid: int) -> bool:
+        """Whether it exists, and not as a zombie."""
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        except OSError:
+            return False
+
+    def exists(self, pid: int) -> bool:
+        """Whether it exists, also as a zombie."""
+        return os.path.exists(f"/proc/{pid}")
+
+
+class PsutilTable:
+    """As `ProcTable`, by psutil: macOS. Without psutil no process is seen."""
+
+    def __init__(self, load: "Callable[[], Any]") -> None:
+        """`load` imports psutil, which takes milliseconds: with the first look."""
+        self._load = load
+        self._loaded: Any = None
+
+    def _psutil(self) -> "Any":
+        if self._loaded is None:
+            self._loaded = self._load()
+        return self._loaded
+
+    def _process(self, pid: int, look: "Callable[[Any], Any]", otherwise: "Any") -> "Any":
+        try:
+            psutil = self._psutil()
+            try:
+                return look(psutil.Process(pid))
+            except (psutil.Error, OSError):
+                return otherwise
+        except ImportError:
+            return otherwise
+
+    def pids(self) -> "Iterable[int]":
+        try:
+            pids: Iterable[int] = self._psutil().pids()
+        except ImportError:
+            return ()
+        return pids
+
+    def environment(self, pid: int) -> bytes:
+        variables = self._process(pid, lambda process: process.environ(), None)
+        if variables is None:
+            return b"?"
+        return b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
+
+    def has_memory(self, pid: int) -> bool:
+        return bool(self._process(pid, lambda process: process.memory_info().rss, 0))
+
+    def is_running(self, pid: int) -> bool:
+        state = self._process(pid, lambda process: process.status(), None)
+        return state not in (None, "zombie", "dead")
+
+    def exists(self, pid: int) -> bool:
+        return bool(self._process(pid, lambda process: True, False))
+
+
+Table = ProcTable | PsutilTable
+TABLE: Table = ProcTable() if sys.platform == "linux" else PsutilTable(lambda: __import__("psutil"))
+
+
+def processes(table: Table = TABLE) -> "Iterator[int]":
+    """Every process of the machine but this one; none where the system does not show them."""
     own = os.getpid()
-    with suppress(OSError):
-        yield from (pid for name in os.listdir("/proc") if name.isdigit() and (pid := int(name)) != own)
+    yield from (pid for pid in table.pids() if pid != own)
 
 
-def kill_marked(marks: Collection[bytes], sessions: Collection[int], rounds: int = _ROUNDS) -> tuple[set[int], bool]:
+def kill_marked(
+    marks: "Collection[bytes]", sessions: "Collection[int]", rounds: int = _ROUNDS, table: Table = TABLE
+) -> tuple[set[int], bool]:
     """SIGKILL to all that have one of `marks` ("NAME=value") in their environment, or are in one of `sessions` or in a
     session that such a process has begun: a hub that is killed during a start has named no session.
 
     Again and again, until two searches in a row find none and none is between two programs. Returns the pids, and
     whether `rounds` searches were enough. A process that belongs to somebody else by now (set-uid) is left alone.
     """
+    if sys.platform == "win32":
+        raise NotImplementedError
     wanted, empty, reached = frozenset(marks), 0, set(sessions)
     killed, spared, found, hidden = set[int](), set[int](), list[int](), dict[int, int]()
     for _ in range(rounds):
-        looks = {pid: is_marked(pid, wanted, reached) for pid in processes() if pid not in spared}
+        looks = {pid: is_marked(pid, wanted, reached, table) for pid in processes(table) if pid not in spared}
         found = [pid for pid, is_found in looks.items() if is_found]
         hidden = {pid: hidden.get(pid, 0) + 1 for pid, is_found in looks.items() if is_found is None}
-        reached.update(session for pid in found if (session := _begun_session(pid, wanted)))
+        reached.update(session for pid in found if (session := _begun_session(pid, wanted, table)))
         is_hidden = any(searches <= _HIDDEN for searches in hidden.values())
         for pid in found:
             try:
@@ -64,7 +161,7 @@ def kill_marked(marks: Collection[bytes], sessions: Collection[int], rounds: int
         if found:
             empty = 0
             killed.update(found)
-            _wait_until_gone(found)
+            _wait_until_gone(found, table)
         elif empty and not is_hidden:
             return killed - spared, True
         else:
@@ -73,68 +170,48 @@ def kill_marked(marks: Collection[bytes], sessions: Collection[int], rounds: int
     return killed - spared, not found
 
 
-def is_marked(pid: int, marks: frozenset[bytes], sessions: Collection[int]) -> bool | None:
+def is_marked(pid: int, marks: frozenset[bytes], sessions: "Collection[int]", table: Table = TABLE) -> bool | None:
     """Says if it is to be killed, which a zombie is not; None if it
     shows no environment: an exec takes the old one away before the new one is there."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     with suppress(OSError):
         if os.getsid(pid) in sessions:
-            return _runs(pid)
-    environment = _environment(pid)
-    if environment == b"" and _has_memory(pid):
+            return table.is_running(pid)
+    environment = table.environment(pid)
+    if environment == b"" and table.has_memory(pid):
         return None
     return not marks.isdisjoint(environment.split(b"\0"))
 
 
-def _begun_session(pid: int, marks: frozenset[bytes]) -> int:
+def _begun_session(pid: int, marks: frozenset[bytes], table: Table) -> int:
     """The session of a process, if its leader has one of `marks` or has ended; else 0."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     with suppress(OSError):
         session = os.getsid(pid)
-        if session != os.getsid(0) and (has_mark(session, marks) or not _runs(session)):
+        if session != os.getsid(0) and (has_mark(session, marks, table) or not table.is_running(session)):
             return session
     return 0
 
 
-def has_mark(pid: int, marks: frozenset[bytes]) -> bool:
+def has_mark(pid: int, marks: frozenset[bytes], table: Table = TABLE) -> bool:
     """Whether it started with one of `marks` in its environment; not if it has ended, or is somebody else's."""
-    return not marks.isdisjoint(_environment(pid).split(b"\0"))
+    return not marks.isdisjoint(table.environment(pid).split(b"\0"))
 
 
-def _environment(pid: int) -> bytes:
-    """The variables of a process at its start; `?` if it has ended or is somebody else's."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read()
-    except OSError:
-        return b"?"
-
-
-def _has_memory(pid: int) -> bool:
-    """Whether it is a program; a zombie and a thread of the kernel are not."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return not file.read().startswith(b"0 ")
-    except OSError:
-        return False
-
-
-def _wait_until_gone(pids: Collection[int]) -> None:
+def _wait_until_gone(pids: "Collection[int]", table: Table) -> None:
     for _ in range(_DEATH):
-        if not any(map(_runs, pids)):
+        if not any(map(table.is_running, pids)):
             return
         time.sleep(0.002)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False
 
 
 def _follow(hub: int) -> tuple[str, set[int], bool]:
     """Reads what the hub writes until it is gone: its instance, the sessions that are left, and whether it was in the
     middle of a start."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     ready = select.poll()
     ready.register(0, select.POLLIN)
     patience = None if _register_exit(ready, hub) else 100
@@ -159,7 +236,7 @@ def _follow(hub: int) -> tuple[str, set[int], bool]:
     return instance, sessions, is_starting
 
 
-def _register_exit(ready: "select.poll", hub: int) -> bool:
+def _register_exit(ready: "Any", hub: int) -> bool:
     """Also wakes for the end of the hub: a fork() without exec() could hold the pipe open. False if it has ended."""
     if sys.platform == "linux":
         with suppress(OSError):
@@ -171,9 +248,14 @@ def _register_exit(ready: "select.poll", hub: int) -> bool:
 
 def main() -> None:
     """Lives as long as its hub. Signals that are meant for the hub's whole family do not end it."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    instance, sessions, is_starting = _follow(int(sys.argv[-1]))
+    options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    if "--path" in options:
+        sys.path.append(options["--path"])
+    instance, sessions, is_starting = _follow(int(options["--hub"]))
     for session in sessions:
         with suppress(OSError):
             os.killpg(session, signal.SIGKILL)

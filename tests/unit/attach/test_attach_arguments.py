@@ -5,7 +5,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from mcp_hub.attach.arguments import NAMES, find_config, state_folder, user_folder, wanted
+from mcp_hub.attach.arguments import NAMES, find_config, state_folder, wanted
+from mcp_hub.attach.system import user_folder
 from mcp_hub.config.load import load
 from mcp_hub.errors import ConfigError
 

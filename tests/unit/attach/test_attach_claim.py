@@ -10,8 +10,7 @@ import pytest
 
 from mcp_hub.app.attached.claim import claimed, described
 from mcp_hub.app.attached.sockets import PrivateSocket
-from mcp_hub.attach.folder import RECORD, SOCKET, check_socket
-from mcp_hub.attach.locks import is_alive, take_start
+from mcp_hub.attach.folder import RECORD, SOCKET, check_socket, is_alive, take_start
 from mcp_hub.errors import UpstreamUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -2,17 +2,22 @@
 
 import os
 import plistlib
+import re
 import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
-from mcp_hub.cli.commands.running.units import MARK, HubService, plan
+from mcp_hub.cli.commands.running import service, units
+from mcp_hub.cli.commands.running.units import MARK, HubService, is_ours, plan
+from mcp_hub.config import trust
 
 UNIT = """\
 # Written by: mcp-hub service install
@@ -35,6 +40,10 @@ TimeoutStopSec=10
 [Install]
 WantedBy=default.target
 """
+TASK = (
+    *("Triggers/LogonTrigger/UserId", "Principals/Principal/UserId", "Principals/Principal/RunLevel"),
+    *("Settings/ExecutionTimeLimit", "Actions/Exec/Command", "Actions/Exec/Arguments"),
+)
 ODD = '/home/ann/my "50%" $HOME \\ servers; rm -rf & é.yaml'
 
 
@@ -60,8 +69,64 @@ def test_macos_gets_an_agent_of_the_user() -> None:
     assert made.starts == [("launchctl", "bootstrap", "gui/501", str(made.file))]
 
 
+def test_windows_gets_a_task_of_the_user() -> None:
+    config, home = "C:\\Users\\Ann Lee\\R&D <1>\\servers.yaml", "C:\\Users\\Ann Lee"
+    command = ["C:\\hub\\python.exe", "-m", "mcp_hub"]
+    made = plan("win32", HubService(command, config, "unused", home, "PC\\ann", "D:\\Windows"), 0)
+    assert made is not None and made.text.startswith(b"\xff\xfe<\0") and is_ours(made.text)
+    assert str(made.file) == f"{home}\\AppData\\Local\\mcp-hub\\mcp-hub\\mcp-hub.xml"
+    space = {"": "http://schemas.microsoft.com/windows/2004/02/mit/task"}
+    task = ElementTree.fromstring(made.text)
+    texts = {path: task.findtext(path, namespaces=space) for path in TASK}
+    assert texts == {
+        "Triggers/LogonTrigger/UserId": "PC\\ann",
+        "Principals/Principal/UserId": "PC\\ann",
+        "Principals/Principal/RunLevel": "LeastPrivilege",
+        "Settings/ExecutionTimeLimit": "PT0S",
+        "Actions/Exec/Command": "C:\\hub\\python.exe",
+        "Actions/Exec/Arguments": f'-m mcp_hub serve --http --config "{config}"',
+    }
+    tasks = "D:\\Windows\\System32\\schtasks.exe"
+    assert made.starts == [
+        (tasks, "/Create", "/TN", "mcp-hub", "/XML", str(made.file), "/F"),
+        (tasks, "/Run", "/TN", "mcp-hub"),
+    ]
+    assert made.removes == [(tasks, "/Delete", "/TN", "mcp-hub", "/F")]
+
+
+@pytest.mark.parametrize("config", ["C:\\%TEMP%\\a.yaml", "C:\\$(Arg0)\\a.yaml", "C:\\a\nb"])
+def test_nothing_in_a_path_means_anything_to_the_task_scheduler(config: str) -> None:
+    with pytest.raises(ValueError):
+        plan("win32", own(config), 0)
+
+
 def test_other_systems_have_none() -> None:
-    assert plan("win32", own(), 0) is None
+    assert plan("sunos5", own(), 0) is None
+
+
+@pytest.mark.parametrize("name", ["linux", "darwin", "win32"])
+def test_each_system_is_asked_before_it_is_told(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls of the system's programs, recorded: of an installation, another one over it, and the removal."""
+    calls: list[Sequence[str]] = []
+
+    def run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        runs = bool(calls) and [*calls, ()].count(made.starts[-1]) > [*calls, ()].count(made.stops[-1])
+        calls.append(command)
+        return subprocess.CompletedProcess(command, int(command == made.asks and not runs), "", "")
+
+    monkeypatch.setattr(sys, "platform", name)
+    monkeypatch.setattr(trust, "others_who_may", lambda *about: ())
+    monkeypatch.setattr(units, "Path", lambda text: home / re.split(r"[\\\\/]", str(text))[-1])
+    monkeypatch.setattr(service, "_run", run)
+    monkeypatch.setattr(shutil, "which", str)
+    made = service._plan("")
+    for command in ("install", "install", "uninstall"):
+        done = CliRunner().invoke(service.service, [command])
+        assert done.exit_code == 0, done.output
+    first = [made.reaches, *([made.asks] if made.yields else ()), *made.starts]
+    again = [made.reaches, *([made.asks, *made.yields] if made.yields else ()), *made.starts]
+    assert calls == [*first, *again, made.reaches, made.asks, *made.stops, *made.removes]
+    assert not made.file.exists()
 
 
 def test_nothing_in_a_path_means_anything_to_systemd() -> None:

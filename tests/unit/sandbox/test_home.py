@@ -1,6 +1,5 @@
 """The settings of package indexes in a private home, and its folders."""
 
-import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -170,13 +169,13 @@ async def test_private_home_is_held_once_another_hub_has_looked_at_its_size(tmp_
 
     def is_held() -> bool:
         try:
-            with private.hold(fcntl.LOCK_EX):
+            with private.hold(shared=False):
                 return False
         except BlockingIOError:
             return True
 
     async with anyio.create_task_group() as tasks:
-        with private.hold(fcntl.LOCK_EX):  # by a hub that starts the same server in this moment
+        with private.hold(shared=False):  # by a hub that starts the same server in this moment
             tasks.start_soon(HomeCare("s", private).run)
             await anyio.wait_all_tasks_blocked()
         await until(is_held, SECONDS)

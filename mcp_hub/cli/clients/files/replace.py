@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.attach.system import BYTES
 from mcp_hub.files import FileTooLarge, read_file
 from mcp_hub.stores.locks import lock_file, remove, take
 
@@ -165,7 +167,7 @@ def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[
     fresh = path.with_name(f".{path.name}.{os.getpid()}.mcp-hub")
     remove(fresh)  # of a process that was killed
     try:
-        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BYTES, 0o600)
         with open(file, "wb") as out:
             out.write(content)
             out.flush()
@@ -181,7 +183,7 @@ def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[
 
 def _take_over(fresh: Path, found: os.stat_result) -> None:
     """Mode and owner: a file that root changes stays that of its owner."""
-    if hasattr(os, "chown") and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+    if sys.platform != "win32" and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(PermissionError):
             os.chown(fresh, found.st_uid, found.st_gid)
     _chmod(fresh, stat.S_IMODE(found.st_mode))
@@ -195,7 +197,7 @@ def _chmod(path: Path, mode: int) -> None:
 
 def _flush_folder(folder: Path) -> None:
     """Flushes the entry of a new file; some mounts, such as the drives of Windows in WSL, cannot do that."""
-    if hasattr(os, "O_DIRECTORY"):
+    if sys.platform != "win32":
         with suppress(OSError):  # the file itself is on the disk
             file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:

@@ -12,6 +12,8 @@ import click
 import platformdirs
 
 from mcp_hub.app.limits import state_dir
+from mcp_hub.attach.folder import is_alive, take_start
+from mcp_hub.attach.system import user
 from mcp_hub.cli.access.background import end_folders
 from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.clients.files.acts import Acts
@@ -150,8 +152,6 @@ def _stop_all() -> tuple[list[HubRecord], int]:
 
 
 def _is_dead(folder: Path) -> bool:
-    from mcp_hub.attach.locks import is_alive, take_start  # not on Windows
-
     with suppress(OSError):
         if (lock := take_start(str(folder))) is not None:
             os.close(lock)
@@ -333,7 +333,7 @@ def _folders(one: HubPath) -> list[Path]:
 
 def _uncertain(one: HubPath) -> list[Path]:
     """Those of them with files which somebody else may have made: the hub lets nobody else enter its own."""
-    if one.name not in ("state", "store") or _is_usual(one) or sys.platform == "win32":
+    if one.name not in ("state", "store") or _is_usual(one) or user() is None:
         return []
     return [
         path for path in _folders(one) if path.stat().st_mode & 0o077 and not path.is_symlink() and _has_files(path)

@@ -206,5 +206,5 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
 def _tell_readers(path: Path) -> None:
     """Says so if others can read the file, which has values of secrets now."""
     with suppress(OSError):
-        if (problem := problem_of_secret(os.stat(path))) is not None:
+        if (problem := problem_of_secret(os.stat(path), path)) is not None:
             say(visible(f"{path} has values of secrets, and {problem}"), "yellow")

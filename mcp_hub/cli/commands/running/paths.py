@@ -84,16 +84,18 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
         HubPath("cache", state / "lists", "last lists of the servers; made again"),
         HubPath("logs", log_folder(state, place), "stderr and log of the servers"),
     ]
-    return [*found, socket_paths(env)[0]]
+    return [*found, *socket_paths(env)[:1]]
 
 
 def socket_paths(env: Mapping[str, str]) -> list[HubPath]:
-    """The folder in which background hubs have theirs now, and others of the hub where they can have had them."""
-    first, *others = base_folders(env)
+    """The folder in which background hubs have theirs now, and others of the hub where they can have had them.
+
+    None where the system does not have background hubs.
+    """
     return [
         HubPath("sockets", Path(path), "background hubs")
-        for path in (first, *others)
-        if path == first or _is_private(path)
+        for number, path in enumerate(base_folders(env))
+        if not number or _is_private(path)
     ]
 
 

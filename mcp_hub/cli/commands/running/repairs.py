@@ -16,6 +16,7 @@ import msgspec
 
 from mcp_hub.app.attached.isolation import StartFolders, names_client
 from mcp_hub.app.limits import own_folders, state_dir
+from mcp_hub.attach.system import user
 from mcp_hub.cli.access.running import dead_records
 from mcp_hub.cli.clients.entry_options import other_linux
 from mcp_hub.cli.clients.files.replace import FileRefused
@@ -84,6 +85,8 @@ def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
 
 
 def _rights(loaded: Loaded | None, env: Mapping[str, str]) -> Iterator[Repair]:
+    if user() is None:
+        return  # on Windows, where the error has the command
     for folder in untrusted_state(own_folders(None if loaded is None else loaded.settings, env), env):
         mode = stat.S_IMODE(folder.stat().st_mode)
         diff = [f"- {folder}: mode {mode:04o}", f"+ {folder}: mode {mode & ~_OTHERS:04o}"]

@@ -12,7 +12,8 @@ from typing import Final
 import click
 
 from mcp_hub.attach.folder import make_folder
-from mcp_hub.cli.commands.running.units import MARK, HubService, ServicePlan, plan
+from mcp_hub.attach.system import user
+from mcp_hub.cli.commands.running.units import HubService, ServicePlan, is_ours, plan
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, load_config
 from mcp_hub.extras import lasting_install
@@ -25,8 +26,9 @@ _SECONDS: Final = 30
 def service() -> None:
     """Start a hub over HTTP with your session.
 
-    Linux: a systemd user unit; macOS: a launchd agent. Where systemctl or launchctl does not
-    manage the session, the file is written and the commands that start it are printed.
+    Linux: a systemd user unit; macOS: a launchd agent; Windows: a task. Where systemctl, launchctl
+    or schtasks does not manage the session, the file is written and the commands that start it are
+    printed.
     """
 
 
@@ -45,7 +47,7 @@ def install(dry_run: bool, config: str | None) -> None:
         say(f"warning: {sys.executable} lies in a cache, which may be emptied. Install the hub: {advice}")
     made = _plan(place)
     if dry_run:
-        put(f"# {made.file}\n{made.text.decode()}")
+        put(f"# {made.file}\n{made.readable}")
         _print_commands(made.starts)
         return
     _check_ours(made.file)
@@ -56,6 +58,8 @@ def install(dry_run: bool, config: str | None) -> None:
         fail("output_unwritable", f"{made.file} cannot be written: {problem.strerror}. Check its folder.")
     say(f"Wrote {made.file}")
     if _has(made):
+        if made.yields and _run(made.asks).returncode == 0:
+            _run_all(made.yields)
         _run_all(made.starts)
         say(f"The hub for {place} runs, and starts with your session. Look at it with mcp-hub status.")
     else:
@@ -82,8 +86,10 @@ def stop_service() -> Path | None:
         return None
     made = _plan("")
     _check_ours(made.file)
-    if _has(made) and _run(made.asks).returncode == 0:
-        _run_all(made.stops)
+    if _has(made):
+        if _run(made.asks).returncode == 0:
+            _run_all(made.stops)
+        _run_all(made.removes)
     made.file.unlink()
     return made.file
 
@@ -111,21 +117,30 @@ def _plan(config: str) -> ServicePlan:
 
 
 def _plan_here(config: str) -> ServicePlan | None:
-    own = HubService([sys.executable, "-m", "mcp_hub"], config, os.environ.get("PATH", os.defpath), str(Path.home()))
+    env = os.environ
+    account = "\\".join(filter(None, (env.get("USERDOMAIN"), env.get("USERNAME"))))
+    own = HubService(
+        [sys.executable, "-m", "mcp_hub"],
+        config,
+        env.get("PATH", os.defpath),
+        str(Path.home()),
+        account,
+        env.get("SYSTEMROOT", "C:\\Windows"),
+    )
     try:
-        return plan(sys.platform, own, os.getuid() if sys.platform != "win32" else 0)
+        return plan(sys.platform, own, user() or 0)
     except ValueError as problem:
         fail("output_unwritable", f"The service cannot be written: {problem}. Rename the folder or file.")
 
 
 def _check_ours(file: Path) -> None:
     try:
-        is_ours = MARK.encode() in read_file(file, LARGEST_OWN).data
+        is_written_here = is_ours(read_file(file, LARGEST_OWN).data)
     except FileNotFoundError:
         return
     except OSError:
-        is_ours = False
-    if not is_ours:
+        is_written_here = False
+    if not is_written_here:
         fail("not_ours", f"{file} was not written by mcp-hub. Rename it, and try again.")
 
 
@@ -140,7 +155,7 @@ def _run_all(commands: Sequence[Sequence[str]]) -> None:
             said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
             fail(
                 "service_failed",
-                f"{shlex.join(command)} failed: {said}. Correct that, and try again.",
+                f"{_line(command)} failed: {said}. Correct that, and try again.",
                 EXIT_UNAVAILABLE,
             )
 
@@ -151,4 +166,8 @@ def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
 
 def _print_commands(commands: Sequence[Sequence[str]]) -> None:
     for command in commands:
-        put(shlex.join(command))
+        put(_line(command))
+
+
+def _line(command: Sequence[str]) -> str:
+    return subprocess.list2cmdline(command) if sys.platform == "win32" else shlex.join(command)

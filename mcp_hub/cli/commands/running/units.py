@@ -1,12 +1,15 @@
-"""The files by which a system starts the hub with the user's session: a systemd user unit, a launchd agent. Pure.
+"""The files by which a system starts the hub with the user's session: a systemd user unit, a launchd agent, a task of
+Windows. Pure.
 
-Sources: systemd.service(5), systemd.syntax(7); launchd.plist(5).
+Sources: systemd.service(5), systemd.syntax(7); launchd.plist(5); Task Scheduler Schema, schtasks (Microsoft Learn).
 """
 
 import plistlib
+import subprocess
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Final
+from xml.sax.saxutils import escape
 
 import msgspec
 
@@ -36,16 +39,60 @@ TimeoutStopSec=10
 [Install]
 WantedBy=default.target
 """
+_TASK: Final = """\
+<?xml version="1.0" encoding="UTF-16"?>
+<Task version="1.4" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <RegistrationInfo>
+    <Description>MCP hub for {title}. {mark}</Description>
+  </RegistrationInfo>
+  <Triggers>
+    <LogonTrigger>
+      <UserId>{account}</UserId>
+    </LogonTrigger>
+  </Triggers>
+  <Principals>
+    <Principal id="Author">
+      <UserId>{account}</UserId>
+      <LogonType>InteractiveToken</LogonType>
+      <RunLevel>LeastPrivilege</RunLevel>
+    </Principal>
+  </Principals>
+  <Settings>
+    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+    <RestartOnFailure>
+      <Interval>PT1M</Interval>
+      <Count>3</Count>
+    </RestartOnFailure>
+  </Settings>
+  <Actions Context="Author">
+    <Exec>
+      <Command>{command}</Command>
+      <Arguments>{arguments}</Arguments>
+      <WorkingDirectory>{home}</WorkingDirectory>
+    </Exec>
+  </Actions>
+</Task>
+"""
+_UTF_16: Final = b"\xff\xfe"
+"""The mark of the byte order, at the beginning of the file of a task."""
 _BAD: Final = "\0\n\r"
 
 
 class HubService(msgspec.Struct, frozen=True):
-    """A hub over HTTP to start: its absolute command, its configuration, and the PATH on which it finds programs."""
+    """A hub over HTTP to start: its absolute command, its configuration, and the PATH on which it finds programs.
+
+    For Windows, whose tasks have the PATH of the user: the name of the account, and the folder of the system.
+    """
 
     command: Sequence[str]
     config: str
     path: str
     home: str
+    account: str = ""
+    system_root: str = "C:\\Windows"
 
     @property
     def line(self) -> list[str]:
@@ -55,7 +102,8 @@ class HubService(msgspec.Struct, frozen=True):
 class ServicePlan(msgspec.Struct, frozen=True):
     """A file to write, and commands: to begin and end the service, to ask whether it runs, and whether they can work.
 
-    The last fails in a session that the system does not manage, such as in a container.
+    `reaches` fails in a session that the system does not manage, such as in a container. `removes` are commands for
+    what is left after `stops`, whether the service runs or not; `yields` end a running one for its successor.
     """
 
     file: Path
@@ -64,6 +112,18 @@ class ServicePlan(msgspec.Struct, frozen=True):
     stops: Sequence[Sequence[str]]
     asks: Sequence[str]
     reaches: Sequence[str]
+    removes: Sequence[Sequence[str]] = ()
+    yields: Sequence[Sequence[str]] = ()
+
+    @property
+    def readable(self) -> str:
+        """The text of the file."""
+        return self.text.decode("utf-16" if self.text.startswith(_UTF_16) else "utf-8")
+
+
+def is_ours(data: bytes) -> bool:
+    """Whether a file with this content was written here."""
+    return MARK.encode() in data or MARK.encode("utf-16-le") in data
 
 
 def plan(system: str, own: HubService, user: int) -> ServicePlan | None:
@@ -71,11 +131,13 @@ def plan(system: str, own: HubService, user: int) -> ServicePlan | None:
 
     Raises `ValueError` for a text that cannot stand in the file.
     """
-    for text in (*own.line, own.path, own.home):
+    for text in (*own.line, own.path, own.home, own.account):
         if any(char in text for char in _BAD):
             raise ValueError(f"{text!r} has a line break or a NUL")
     if system == "linux":
         return _systemd(own)
+    if system == "win32":
+        return _task(own)
     return _launchd(own, user) if system == "darwin" else None
 
 
@@ -128,4 +190,35 @@ def _launchd(own: HubService, user: int) -> ServicePlan:
         [("launchctl", "bootout", f"{domain}/{LABEL}")],
         ("launchctl", "print", f"{domain}/{LABEL}"),
         ("launchctl", "print", domain),
+        yields=[("launchctl", "bootout", f"{domain}/{LABEL}")],  # a second bootstrap fails
+    )
+
+
+def _task(own: HubService) -> ServicePlan:
+    for text in own.line:
+        if "%" in text or "$(" in text:
+            raise ValueError(f"{text!r} has % or $(, which the Task Scheduler would replace")
+    file = PureWindowsPath(own.home, "AppData", "Local", LABEL, LABEL, f"{LABEL}.xml")
+    command, *arguments = own.line
+    text = _TASK.format(
+        mark=MARK,
+        title=escape(own.config),
+        account=escape(own.account),
+        command=escape(command),
+        arguments=escape(subprocess.list2cmdline(arguments)),
+        home=escape(own.home),
+    )
+    programs = PureWindowsPath(own.system_root, "System32")
+    tasks = str(programs / "schtasks.exe")
+    shell = str(programs / "WindowsPowerShell" / "v1.0" / "powershell.exe")
+    is_running = f"exit [int]((Get-ScheduledTask -TaskName '{LABEL}').State -ne 'Running')"
+    return ServicePlan(
+        Path(str(file)),
+        _UTF_16 + text.encode("utf-16-le"),
+        [(tasks, "/Create", "/TN", LABEL, "/XML", str(file), "/F"), (tasks, "/Run", "/TN", LABEL)],
+        [(tasks, "/End", "/TN", LABEL)],
+        (shell, "-NoProfile", "-NonInteractive", "-Command", is_running),
+        (tasks, "/Query"),
+        [(tasks, "/Delete", "/TN", LABEL, "/F")],
+        [(tasks, "/End", "/TN", LABEL)],
     )

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from mcp_hub import windows
 from mcp_hub.cli.commands.servers.changed import existing_file, report
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, say
@@ -38,22 +39,27 @@ def _default(file: ServersFile) -> str:
     """The editor without a variable; exits with 2 where it would have no terminal."""
     if sys.platform == "win32":
         return "notepad"
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    elif not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail(
             "editor_failed",
             f"There is no terminal for the editor. Set VISUAL or EDITOR, or change {file.path} yourself.",
         )
-    return "vi"
+    else:
+        return "vi"
 
 
 def _open(file: ServersFile) -> None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or _default(file)
     try:
-        code = subprocess.call([*shlex.split(editor), str(file.path)])
+        code = subprocess.call(_line(editor, str(file.path)))
     except (OSError, ValueError) as problem:
         fail("editor_failed", f"The editor {editor!r} cannot be started: {problem}. Set VISUAL or EDITOR.")
     if code:
         fail("editor_failed", f"The editor {editor!r} ended with {code}. {file.path} stays as it left it.")
+
+
+def _line(editor: str, path: str) -> str | list[str]:
+    return windows.editor_line(editor, path, os.environ) if sys.platform == "win32" else [*shlex.split(editor), path]
 
 
 def _is_right(file: ServersFile) -> bool:

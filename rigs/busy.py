@@ -3,12 +3,13 @@
 A test that fails here asserts what a slow machine may do otherwise, or shows a fault that only a slow machine shows.
 
 The output of pytest goes to a file as it comes. Behind each run the file has a line about it, such as
-`run 7: 0 failed, 512 s, head abc1234, load up to 11.2, slowest 9.3 s: tests/e2e/test_rest.py::test_name`. A later
+`run 7: 0 failed, 512 s, head abc1234, load 9.8 up to 11.2, slowest 9.3 s: tests/e2e/test_rest.py::test_name`. A later
 sitting with this file counts on from the last of these lines; a run that was interrupted does not have a line.
 """
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import msgspec
@@ -66,29 +68,35 @@ def failures(report: str) -> list[str]:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run: the tests that failed, its seconds, the highest load average of a minute, and the slowest test."""
+    """One run: the tests that failed, its seconds, the mean and the highest load of a minute, and the slowest test."""
 
     failed: list[str]
     seconds: float
-    load: float
+    mean_load: float
+    highest_load: float
     slowest: str
 
     def line(self, number: int, head: str) -> str:
         """The line about run `number` in the file."""
-        parts = [f"{len(self.failed)} failed", f"{self.seconds:.0f} s", f"head {head}", f"load up to {self.load:.1f}"]
+        parts = [
+            f"{len(self.failed)} failed",
+            f"{self.seconds:.0f} s",
+            f"head {head}",
+            f"load {self.mean_load:.1f} up to {self.highest_load:.1f}",
+        ]
         return f"run {number}: {', '.join([*parts, *([f'slowest {self.slowest}'] if self.slowest else [])])}"
 
 
 def run(tests: list[str], workers: int, output: Path, limit: float = LIMIT) -> Run:
     """Runs the tests once. Pytest writes to the end of `output` as it goes; after `limit` seconds the run ends."""
     options = ["-q", "-rfE", "--durations=1", "--durations-min=0", f"--numprocesses={workers}", "--dist=loadfile"]
-    began, highest = time.perf_counter(), 0.0
+    began, loads = time.perf_counter(), list[float]()
     with output.open("a+b") as file:
         before = file.seek(0, os.SEEK_END)
         process = subprocess.Popen([sys.executable, "-u", "-m", "pytest", *options, *tests], stdout=file, stderr=file)
         try:
             while process.poll() is None and time.perf_counter() - began < limit:
-                highest = max(highest, os.getloadavg()[0])
+                loads.append(os.getloadavg()[0])
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(min(_LOOK, limit))
             is_late = process.poll() is None
@@ -104,7 +112,7 @@ def run(tests: list[str], workers: int, output: Path, limit: float = LIMIT) -> R
         failed.append(f"the run: pytest ended with {process.returncode}: {report[-500:]}")
     slowest = _SLOWEST.search(report)
     name = f"{slowest[1]} s: {slowest[2]}" if slowest else ""
-    return Run(failed, time.perf_counter() - began, highest, name)
+    return Run(failed, time.perf_counter() - began, fmean(loads), max(loads), name)
 
 
 def runs_in(output: Path) -> int:
@@ -133,6 +141,7 @@ def arguments() -> Namespace:
 
 def main() -> int:
     given, began = arguments(), time.perf_counter()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended, too
     failed, tests = Counter[str](), given.tests or process_tests()
     before = done = runs_in(given.write)
     say(f"the output goes to {given.write}" + (f", which has {before} runs" if before else ""))

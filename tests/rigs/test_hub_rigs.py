@@ -104,7 +104,7 @@ def test_a_run_beside_a_load_names_its_failures_and_a_later_sitting_counts_on(
 ) -> None:
     tests, output = tmp_path / "test_of_two.py", tmp_path / "busy.log"
     tests.write_text("def test_good():\n    pass\n\ndef test_bad():\n    assert not 1\n")
-    output.write_text("run 6: 0 failed, 512 s, head abc1234, load up to 9.0\n  run 9: 1 failed, 2 s, head x\n")
+    output.write_text("run 6: 0 failed, 512 s, head abc1234, load 8.1 up to 9.0\n  run 9: 1 failed, 2 s, head x\n")
     line = ["busy", "--runs=1", "--load=1", "--workers=0", "--write", str(output)]
     monkeypatch.setattr(sys, "argv", [*line, "--minutes=0"])
     assert main() == 0 and runs_in(output) == 6
@@ -113,7 +113,7 @@ def test_a_run_beside_a_load_names_its_failures_and_a_later_sitting_counts_on(
     assert main() == 1 and str(output) in capsys.readouterr().err.splitlines()[0]
     before, failed = [text for text in output.read_text().splitlines() if text.startswith("run ")]
     assert before.startswith("run 6: 0 failed") and failed.startswith("run 7: 1 failed, ") and runs_in(output) == 7
-    assert "head " in failed and "load up to " in failed and "test_of_two.py" in failed.partition("slowest")[2]
+    assert "head " in failed and " up to " in failed and "test_of_two.py" in failed.partition("slowest")[2]
     assert output.read_text().count(">       assert not 1") == 1
     assert {"tests/e2e", "tests/unit/stores/test_killed_hubs.py"} <= set(process_tests())
     assert not any(name.startswith("tests/unit/formats/") for name in process_tests())

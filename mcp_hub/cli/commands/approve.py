@@ -80,9 +80,7 @@ def approve(
 ) -> None:
     """Review and approve changed or new tools.
 
-    An edit of the configuration that the dashboard proposes waits here, too: `mcp-hub approve SERVER` shows it.
-
-    With `hints: approved` also those that were trusted on first use, whose hints are not used until you approve them.
+    Edits of the dashboard wait here, too. With `hints: approved` also tools that were trusted on first use.
 
     SERVER is a name from the configuration, TOOL the server's own name of a tool, or `prompt:NAME`, `template:URI`, or
     `server:instructions` for the server's instructions. The command reads what hubs have recorded and starts no server;

@@ -22,6 +22,9 @@ _SHARE: Final = late(r"\\\\(?:\?\\UNC\\)?(?P<host>[^\\/?]+)\\(?P<share>[^\\/]+)(
 _HERE: Final = frozenset(("wsl$", "wsl.localhost"))
 """Hosts of shares by which Windows sees the files of its distributions."""
 _VALUE: Final = late(r"(?P<before>-*[A-Za-z_][\w.-]*=|file:///)(?P<value>.*)", re.DOTALL)
+_MOUNT: Final = late(
+    r"(?P<before>type=bind,(?:.*,)?(?:src|source)=)(?P<path>[A-Za-z]:[\\/][^,]*)(?P<after>.*)", re.DOTALL
+)
 _ANY_PATH: Final = late(r"(?<![A-Za-z\\])[A-Za-z]:(?:\\|/(?!/))|\\\\(?:\?|wsl[.$])")
 _VARIABLE: Final = late(r"%(?P<name>[A-Za-z_][A-Za-z0-9_()]{2,})%")
 _SUFFIXES: Final = (".exe", ".cmd", ".bat", ".com", ".ps1", ".vbs")
@@ -41,6 +44,7 @@ _SYSTEM: Final = frozenset(
     " systemroot systemdrive windir comspec path pathext temp tmp".split()
 )
 """Variables that say where Windows has things. People set them for clients that do not pass them on."""
+_WITH_PATHS: Final = ("args", "cwd", "envFile", "env", "sandbox")
 _DEEPEST: Final = 4
 """Wrappers around a program, such as `cmd /c`."""
 
@@ -132,16 +136,20 @@ def linux_server(entry: JsonObject, drives: Drives, note: Note, left: Note) -> J
     program, *values = _program(words, drives)
     done["command"] = program
     if values or "args" in done:
-        done["args"] = [_placed(value, "args", drives, note) for value in values]
-    for key in ("cwd", "envFile"):
-        if isinstance(value := done.get(key), str):
-            done[key] = _placed(value, key, drives, note)
-    if isinstance(variables := done.get("env"), dict):
-        done["env"] = {
-            name: _placed(value, f"env.{name}", drives, note) if isinstance(value, str) else value
-            for name, value in variables.items()
-        }
-    return done
+        done["args"] = values
+    placed: JsonObject = {key: _all_placed(done[key], key, drives, note) for key in _WITH_PATHS if key in done}
+    return {**done, **placed}
+
+
+def _all_placed(value: object, key: str, drives: Drives, note: Note) -> object:
+    """The value with each of its texts `_placed`."""
+    if isinstance(value, str):
+        return _placed(value, key, drives, note)
+    if isinstance(value, list):
+        return [_all_placed(item, key, drives, note) for item in value]
+    if isinstance(value, dict):
+        return {name: _all_placed(item, f"{key}.{name}", drives, note) for name, item in value.items()}
+    return value
 
 
 def _check_variables(entry: JsonObject, drives: Drives) -> None:
@@ -246,6 +254,9 @@ def _placed(text: str, key: str, drives: Drives, note: Note) -> str:
     if (place := linux_path(value, drives.root, drives.distribution)) is not None and not _ANY_PATH.search(value[2:]):
         note(key, f"{value} becomes {place}")
         return before.replace("file:///", "file://") + place
+    mount = _MOUNT.fullmatch(text)  # of `docker run --mount`
+    if mount is not None and not _ANY_PATH.search(mount["after"]):
+        return f"{mount['before']}{_placed(mount['path'], key, drives, note)}{mount['after']}"
     if _SHARE.match(value) or _ANY_PATH.search(text):
         said = "has a path of Windows that Linux does not have, or not alone. It stays with its client"
         raise Unresolved("windows_path", f"{key} {said}")

@@ -180,6 +180,10 @@ DRIVES = Drives("/mnt", "Ubuntu", lambda name: name in ("python3", "mcp-thing"))
             {"command": "docker", "args": ["run", "-v", r"C:\x:/data", "i"]},
             ["docker", "run", "-v", "/mnt/c/x:/data", "i"],
         ),
+        (
+            {"command": "docker", "args": ["run", "--mount", r"type=bind,src=C:\a b,dst=/p"]},
+            ["docker", "run", "--mount", "type=bind,src=/mnt/c/a b,dst=/p"],
+        ),
         ({"command": "wsl.exe", "args": ["-d", "Ubuntu", "-e", "/home/me/x", "C:\\y"]}, ["/home/me/x", "C:\\y"]),
         ({"command": "wsl", "args": ["npx", "-y", "x"], "env": {"A": "b"}, "envFile": "y"}, ["npx", "-y", "x"]),
         (
@@ -214,6 +218,8 @@ def test_server_of_windows_is_one_of_linux(entry: dict[str, Any], words: list[st
         ({"command": "npx", "args": [r"\\server\share"]}, "windows_path"),
         ({"command": "npx", "args": [r"sqlite:///C:\x"]}, "windows_path"),
         ({"command": "npx", "args": [r"C:\a;C:\b"]}, "windows_path"),
+        ({"command": "docker", "args": [r"type=bind,src=C:\a,dst=C:\b"]}, "windows_path"),
+        ({"command": "npx", "sandbox": {"filesystem.denyRead": [r"\\server\x"]}}, "windows_path"),
         ({"command": "npx", "env": {"DIR": r"\\server\x\y"}}, "windows_path"),
         ({"command": "npx", "args": ["%APPDATA%/x"]}, "windows_variable"),
         ({"command": "npx", "env": {"DIR": "%UserProfile%"}}, "windows_variable"),
@@ -225,6 +231,14 @@ def test_server_that_only_windows_can_start_stays_there(entry: dict[str, Any], c
     with pytest.raises(Unresolved) as refused:
         linux_server(entry, DRIVES, lambda key, said: None, lambda key, said: None)
     assert refused.value.code == code
+
+
+def test_sandbox_of_a_client_on_windows_has_paths_of_linux() -> None:
+    entry = {"command": "npx", "sandbox": {"filesystem.allowWrite": [r"C:\work", "x"], "network.allowedDomains": ["h"]}}
+    renamed: list[str] = []
+    done = linux_server(entry, DRIVES, lambda key, said: renamed.append(f"{key}: {said}"), lambda key, said: None)
+    assert done["sandbox"] == {"filesystem.allowWrite": ["/mnt/c/work", "x"], "network.allowedDomains": ["h"]}
+    assert renamed == [r"sandbox.filesystem.allowWrite: C:\work becomes /mnt/c/work"]
 
 
 @pytest.mark.processes

@@ -130,6 +130,22 @@ def entries_below(folder: str) -> Iterator[os.DirEntry[str] | None]:
                     folders.append((path, entry.name))
 
 
+def is_larger(folder: str, limit: int, most: int) -> bool:
+    """Whether the content of a folder takes more than `limit` bytes on the disk, has `most` entries, or is too deep."""
+    if sys.platform == "win32":
+        raise NotImplementedError
+    total = 0
+    for number, entry in enumerate(entries_below(folder)):
+        if entry is None or number >= most:
+            return True
+        with suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+        if total > limit:
+            return True
+    return False
+
+
 def remove_tree(path: str | Path) -> None:
     """Removes a file, a link, or a folder with its content, however deep it is. Raises `OSError` if something stays.
 

@@ -13,7 +13,7 @@ import re
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,7 @@ from mcp_hub.aio import ServerThread
 from mcp_hub.attach.folder import make_folder, make_private
 from mcp_hub.attach.system import lock
 from mcp_hub.clock import Clock, SystemClock
-from mcp_hub.files import entries_below, read_file, remove_tree
+from mcp_hub.files import is_larger, read_file, remove_tree
 from mcp_hub.logs import get_logger
 
 log = get_logger(__name__)
@@ -77,7 +77,7 @@ _RUNNERS: Final = frozenset(program for programs, *_ in _INDEXES for program in 
 _LOOK: Final = 0.05
 """Seconds between two looks whether another hub holds a private home no longer."""
 _MOST_ENTRIES: Final = 500_000
-_CACHES: Final = ("home/.npm", "home/.cache", "tmp")
+_CACHES: Final = ("home/.npm", "home/.cache", "tmp", _INSTALLED)
 
 
 class PrivateHome(msgspec.Struct, frozen=True):
@@ -162,44 +162,40 @@ class PrivateHome(msgspec.Struct, frozen=True):
     @contextmanager
     def hold(self, *, shared: bool = True) -> Iterator[None]:
         """Keeps hubs from emptying caches that a process uses, for the time of the block. Raises `OSError`."""
-        if sys.platform == "win32":
-            raise NotImplementedError
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            if not lock(folder, shared=shared):
-                raise BlockingIOError(errno.EWOULDBLOCK, "another hub uses it", self.folder)
+        with _locked(self.folder, is_folder=True, shared=shared):
             yield
-        finally:
-            os.close(folder)
 
     @contextmanager
     def install(self, mark: str) -> Iterator[None]:
-        """Keeps other hubs from installing the same packages, for the time of the block, after which it has `mark`."""
-        if sys.platform == "win32":
-            raise NotImplementedError
-        file = os.open(os.path.join(self.folder, _INSTALLED), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            if not lock(file, shared=False):
-                raise BlockingIOError(errno.EWOULDBLOCK, "another hub installs", self.folder)
+        """Keeps other starts from installing packages, for the time of the block, after which it has `mark`.
+
+        npm takes a part of a package for a whole one: what npx has installed is removed if an earlier block was broken
+        off, unless a process of the server runs. Raises `OSError`.
+        """
+        with _locked(os.path.join(self.folder, _INSTALLED), is_folder=False, shared=False) as file:
+            if not _marked(file, f"{mark} begun"):
+                with suppress(OSError), self.hold(shared=False):
+                    self._remove_packages()
             yield
-            marks = [*os.pread(file, _LONGEST, 0).decode("ascii", "replace").splitlines(), mark]
             with suppress(OSError):
-                os.ftruncate(file, 0)
-                os.pwrite(file, "".join(f"{line}\n" for line in marks[-64:]).encode(), 0)
-        finally:
-            os.close(file)
+                _marked(file, mark, f"{mark} begun")
+
+    def _remove_packages(self) -> None:
+        """Follows no link that the server may have put in the way."""
+        removed = os.path.join(self.folder, f"removed-{os.getpid()}")
+        with _locked(os.path.join(self.home, ".npm"), is_folder=True, shared=True) as npm:
+            os.rename("_npx", removed, src_dir_fd=npm)
+        remove_tree(removed)
 
     def is_large(self) -> bool:
         """Whether it is larger than its limit. Takes up to seconds; for a thread."""
-        return _size(self.folder) > _MOST
+        return is_larger(self.folder, _MOST, _MOST_ENTRIES)
 
     def _trimmed(self) -> bool:
         if self.is_large():
             for cache in _CACHES:
                 with suppress(OSError):
                     remove_tree(os.path.join(self.folder, cache))
-            with suppress(OSError):
-                os.truncate(os.path.join(self.folder, _INSTALLED), 0)
             make_folder(self.temporary)
             return not self.is_large()
         return True
@@ -250,10 +246,9 @@ class HomeCare:
 
     @asynccontextmanager
     async def first(self, argv: Sequence[str]) -> AsyncIterator[None]:
-        """The time until a server is ready that a program for packages starts: first starts of it run one by one.
+        """The time until a server of a package is ready: first starts run one by one, at most `_INSTALLING` later.
 
-        npm before 11 damages a folder into which two install at once. Nothing waits longer than `_INSTALLING`, nor for
-        a command that was ready here before.
+        npm before 11 damages a folder into which two install at once. A command that was ready before does not wait.
         """
         with ExitStack() as stack:
             if any(os.path.basename(word) in _RUNNERS for text in argv for word in text.split()):
@@ -266,7 +261,7 @@ class HomeCare:
     async def run(self) -> None:
         """Holds the private home while a process uses it, and measures it now and then, until it is cancelled."""
         with ExitStack() as stack:
-            while not self._holds(stack):  # noqa: ASYNC110 - another hub does not say when it is done
+            while not _entered(stack, self._private.hold()):  # noqa: ASYNC110 - another hub does not say when it is done
                 await anyio.sleep(_LOOK)
             while True:
                 await anyio.sleep(_MEASURING)
@@ -274,20 +269,8 @@ class HomeCare:
 
     def _may_install(self, mark: str, stack: ExitStack) -> bool:
         """Whether the start may go ahead; if it may install, `stack` keeps others from it, and notes a good end."""
-        try:
-            if mark not in _text(os.path.join(self._private.folder, _INSTALLED)).splitlines():
-                stack.enter_context(self._private.install(mark))
-        except OSError as problem:  # else it was removed meanwhile, or its disk is full
-            return not isinstance(problem, BlockingIOError)
-        return True
-
-    def _holds(self, stack: ExitStack) -> bool:
-        """Whether the private home is held; not while another hub, which starts the server, too, bounds it."""
-        try:
-            stack.enter_context(self._private.hold())
-        except OSError as problem:  # else it was removed meanwhile
-            return not isinstance(problem, BlockingIOError)
-        return True
+        marks = _text(os.path.join(self._private.folder, _INSTALLED)).splitlines()
+        return mark in marks or _entered(stack, self._private.install(mark))
 
     def _tidy(self) -> None:
         with suppress(OSError):
@@ -305,6 +288,15 @@ class HomeCare:
         if is_large and not self.is_large:
             log.warning("sandbox_home_large", upstream=self._server, folder=self._private.folder)
         self.is_large = is_large
+
+
+def _entered(stack: ExitStack, lock: AbstractContextManager[None]) -> bool:
+    """Whether the lock is held now, or cannot be, for a full disk or a removed folder; not while another has it."""
+    try:
+        stack.enter_context(lock)
+    except OSError as problem:
+        return not isinstance(problem, BlockingIOError)
+    return True
 
 
 def npm_settings(text: str) -> str:
@@ -377,17 +369,29 @@ def _text(path: str) -> str:
         return ""
 
 
-def _size(folder: str) -> int:
-    """Bytes on the disk below a folder; of more entries than the limit it is as if it were full."""
+@contextmanager
+def _locked(path: str, *, is_folder: bool, shared: bool) -> Iterator[int]:
+    """A folder, or a file that is made, open and with its lock. Raises `OSError`."""
     if sys.platform == "win32":
         raise NotImplementedError
-    total = 0
-    for number, entry in enumerate(entries_below(folder)):
-        if entry is None or number >= _MOST_ENTRIES:
-            return _MOST + 1
-        with suppress(OSError):
-            if not entry.is_dir(follow_symlinks=False):
-                total += entry.stat(follow_symlinks=False).st_blocks * 512
-        if total > _MOST:
-            break
-    return total
+    flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT
+    file = os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    try:
+        if not lock(file, shared=shared):
+            raise BlockingIOError(errno.EWOULDBLOCK, "another hub uses it", path)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _marked(file: int, mark: str, replaced: str = "") -> bool:
+    """Adds a line to an open file of marks, in place of another one; False if it is there. Raises `OSError`."""
+    if sys.platform == "win32":
+        raise NotImplementedError
+    marks = os.pread(file, _LONGEST, 0).decode("ascii", "replace").splitlines()
+    if mark in marks:
+        return False
+    lines = [line for line in marks if line != replaced][-63:]
+    os.ftruncate(file, 0)
+    os.pwrite(file, "".join(f"{line}\n" for line in [*lines, mark]).encode(), 0)
+    return True

@@ -339,6 +339,46 @@ async def test_first_starts_of_a_package_in_one_private_home_run_one_after_anoth
             tasks.cancel_scope.cancel()
 
 
+BROKEN_OFF = """#!/bin/sh
+tree=~/.npm/_npx/1
+if [ -d $tree ]; then
+    cat $tree/package.json > /dev/null || exit 1
+else
+    mkdir -p $tree
+    [ -e ~/again ] || { touch ~/again; exec sleep 1000; }
+    touch $tree/package.json
+fi
+exec "$@"
+"""
+"""As npx, which takes a folder without `package.json` for one that was installed."""
+
+
+@pytest.mark.anyio
+async def test_first_start_that_was_broken_off_in_its_download_does_not_spoil_the_next_ones(tmp_path: Path) -> None:
+    npx, home = tmp_path / "npx", tmp_path / "state/private/home"
+    npx.write_text(BROKEN_OFF)
+    npx.chmod(0o755)
+    (tmp_path / "server.py").write_text(SERVER)
+    sandbox = sandbox_of(tmp_path, Rule(read=(sys.prefix, sys.base_prefix, str(tmp_path / "server.py"))))
+    argv = (str(npx), sys.executable, str(tmp_path / "server.py"))
+    spec = StdioSpec(argv, {"PATH": "/usr/bin:/bin"}, "/", sandbox=sandbox)
+    with anyio.fail_after(60):
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+
+            def connection() -> StdioConnection:
+                return StdioConnection("s", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
+
+            async with anyio.create_task_group() as starts:
+                starts.start_soon((broken := connection()).open, starts)
+                await until((home / "again").exists)
+                starts.cancel_scope.cancel()
+            await broken.close()
+            await (second := connection()).open(tasks)
+            assert (home / ".npm/_npx/1/package.json").exists()
+            await second.close()
+            tasks.cancel_scope.cancel()
+
+
 @pytest.mark.anyio
 async def test_descendants_of_a_sandboxed_server_end_with_it(tmp_path: Path) -> None:
     with anyio.fail_after(60):

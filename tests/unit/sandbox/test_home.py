@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -202,7 +203,7 @@ async def test_start_waits_for_a_first_one_only_if_it_may_install_packages(
         with pytest.raises(ValueError, match="failed"):
             async with care.first(npx):
                 raise ValueError("failed")
-        assert marks.read_text() == ""
+        assert marks.read_text().endswith(" begun\n")
         with private.install("of another hub"):
             assert await waited(0.1, *npx) and await waited(0.1, "/bin/sh", "-c", "cd x; uvx a")
             assert not await waited(3600, "/bin/node", "a")
@@ -218,6 +219,25 @@ async def test_start_waits_for_a_first_one_only_if_it_may_install_packages(
         with private.install(f"{number}"):
             pass
     assert marks.read_text().split() == [f"{number}" for number in range(6, 70)]
+
+
+def test_packages_of_a_start_that_was_broken_off_are_removed_and_no_link_leads_elsewhere(tmp_path: Path) -> None:
+    private = PrivateHome(str(tmp_path / "private"))
+    private.make(str(tmp_path), {})
+    (outside := tmp_path / "outside/_npx").mkdir(parents=True)
+    (npm := Path(private.home, ".npm")).symlink_to(outside.parent)
+    for is_link in (True, False):
+        with pytest.raises(ValueError, match="broken off"), private.install("npm"):
+            raise ValueError("broken off")
+        if not is_link:
+            npm.unlink()
+            (npm / "_npx/1").mkdir(parents=True)
+        with private.hold(), suppress(ValueError), private.install("npm"):
+            raise ValueError
+        assert is_link or (npm / "_npx/1").exists(), "a process of the server runs"
+        with suppress(ValueError), private.install("npm"):
+            raise ValueError
+        assert outside.exists() and (is_link or not (npm / "_npx").exists())
 
 
 @needs_sandbox()

@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 _LONGEST: Final = 1 << 16
 _NPM_KEYS: Final = frozenset(
-    ("registry", "proxy", "https-proxy", "noproxy", "cafile", "ca", "ca[]", "strict-ssl", "always-auth")
+    ("registry", "proxy", "https-proxy", "noproxy", "cafile", "ca", "ca[]", "strict-ssl", "always-auth", "nodedir")
 )
 _PUBLIC: Final = frozenset(
     ("registry.npmjs.org", "registry.yarnpkg.com", "npm.pkg.github.com", "pypi.org", "upload.pypi.org", "test.pypi.org")
@@ -300,7 +300,7 @@ def _entered(stack: ExitStack, lock: AbstractContextManager[None]) -> bool:
 
 
 def npm_settings(text: str) -> str:
-    """Of an `.npmrc` the index, proxy and certificates, and credentials for the hosts of chosen indexes."""
+    """Of an `.npmrc` the index, proxy, certificates and Node's headers, and credentials for hosts of chosen indexes."""
     chosen, hosts = [], set[str]()
     for line in map(str.strip, text.splitlines()):
         key, equals, value = line.partition("=")

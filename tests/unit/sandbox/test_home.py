@@ -17,6 +17,7 @@ NPMRC = """
 registry=https://npm.corp.example/
 @corp:registry = https://scoped.example/npm/
 cafile=/etc/corp.pem
+nodedir=/usr
 //npm.corp.example/:_authToken=corp-token
 //scoped.example/npm/:_authToken=${SCOPED}
 //registry.npmjs.org/:_authToken=publish
@@ -53,7 +54,7 @@ def test_npm_keeps_its_registries_with_their_credentials_only() -> None:
     assert [word in text for word in ("npm.corp.example/\n", "scoped.example/npm/\n", "cafile=/etc/corp.pem")] == [
         True
     ] * 3
-    assert "corp-token" in text and "${SCOPED}" in text
+    assert "corp-token" in text and "${SCOPED}" in text and "nodedir=/usr\n" in text
     assert [word in text for word in ("publish", "elsewhere", "script-shell", "Me")] == [False] * 4
     public = "registry=https://registry.npmjs.org/\n//registry.npmjs.org/:_authToken=publish\n"
     assert npm_settings(public) == "registry=https://registry.npmjs.org/\n"

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -313,32 +312,6 @@ exec "$@"
 """As npx before npm 11: two that install into one folder at once damage it."""
 
 
-@pytest.mark.anyio
-async def test_first_starts_of_a_package_in_one_private_home_run_one_after_another(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    npx = tmp_path / "bin/npx"
-    npx.write_text(INSTALLING)
-    npx.chmod(0o755)
-    (tmp_path / "server.py").write_text(SERVER)
-    env = {"PATH": "/usr/bin:/bin"}
-    argv = (str(npx), sys.executable, str(tmp_path / "server.py"))
-    connections = []
-    with anyio.fail_after(60):
-        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
-            for _ in range(3):  # as of three hubs
-                rule = Rule(read=(sys.prefix, sys.base_prefix, str(tmp_path / "server.py")))
-                spec = StdioSpec(argv, env, str(tmp_path / "bin"), sandbox=sandbox_of(tmp_path, rule))
-                eras = ServerEras(EraCache(None), "key")
-                connections.append(StdioConnection("s", partial(msgspec.structs.replace, spec), eras, watchdog))
-            async with anyio.create_task_group() as starts:
-                for connection in connections:
-                    starts.start_soon(connection.open, tasks)
-            assert (tmp_path / "state/private/home/installs").read_text() == "\n"
-            for connection in connections:
-                await connection.close()
-            tasks.cancel_scope.cancel()
-
-
 BROKEN_OFF = """#!/bin/sh
 tree=~/.npm/_npx/1
 if [ -d $tree ]; then
@@ -353,27 +326,45 @@ exec "$@"
 """As npx, which takes a folder without `package.json` for one that was installed."""
 
 
-@pytest.mark.anyio
-async def test_first_start_that_was_broken_off_in_its_download_does_not_spoil_the_next_ones(tmp_path: Path) -> None:
-    npx, home = tmp_path / "npx", tmp_path / "state/private/home"
-    npx.write_text(BROKEN_OFF)
+def packaged(folder: Path, script: str) -> StdioSpec:
+    """The start of a server by an `npx` that is this script, as of one hub of several with this private home."""
+    (npx := folder / "npx").write_text(script)
     npx.chmod(0o755)
-    (tmp_path / "server.py").write_text(SERVER)
-    sandbox = sandbox_of(tmp_path, Rule(read=(sys.prefix, sys.base_prefix, str(tmp_path / "server.py"))))
-    argv = (str(npx), sys.executable, str(tmp_path / "server.py"))
-    spec = StdioSpec(argv, {"PATH": "/usr/bin:/bin"}, "/", sandbox=sandbox)
+    (folder / "server.py").write_text(SERVER)
+    sandbox = sandbox_of(folder, Rule(read=(sys.prefix, sys.base_prefix, str(folder / "server.py"))))
+    argv = (str(npx), sys.executable, str(folder / "server.py"))
+    return StdioSpec(argv, {"PATH": "/usr/bin:/bin"}, "/", sandbox=sandbox)
+
+
+def connection(spec: StdioSpec, watchdog: Watchdog) -> StdioConnection:
+    return StdioConnection("s", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
+
+
+@pytest.mark.anyio
+async def test_first_starts_of_a_package_in_one_private_home_run_one_after_another(tmp_path: Path) -> None:
     with anyio.fail_after(60):
         async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
-
-            def connection() -> StdioConnection:
-                return StdioConnection("s", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
-
+            connections = [connection(packaged(tmp_path, INSTALLING), watchdog) for _ in range(3)]
             async with anyio.create_task_group() as starts:
-                starts.start_soon((broken := connection()).open, starts)
+                for each in connections:
+                    starts.start_soon(each.open, tasks)
+            assert (tmp_path / "state/private/home/installs").read_text() == "\n"
+            for each in connections:
+                await each.close()
+            tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_first_start_that_was_broken_off_in_its_download_does_not_spoil_the_next_ones(tmp_path: Path) -> None:
+    spec, home = packaged(tmp_path, BROKEN_OFF), tmp_path / "state/private/home"
+    with anyio.fail_after(60):
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as starts:
+                starts.start_soon((broken := connection(spec, watchdog)).open, starts)
                 await until((home / "again").exists)
                 starts.cancel_scope.cancel()
             await broken.close()
-            await (second := connection()).open(tasks)
+            await (second := connection(spec, watchdog)).open(tasks)
             assert (home / ".npm/_npx/1/package.json").exists()
             await second.close()
             tasks.cancel_scope.cancel()

@@ -243,7 +243,7 @@ def test_off_windows_nothing_of_it_is_called() -> None:
         windows.lock_region(0, shared=True)
 
 
-USUAL = {"HOME": "/home/ann", "USERPROFILE": "C:\\Users\\ann", "LOCALAPPDATA": "C:\\Users\\ann\\AppData\\Local"}
+USUAL = {"HOME": "/home/ann", "USERPROFILE": "C:\\Users\\ann", "LOCALAPPDATA": "D:\\Local"}
 XDG = {"XDG_CONFIG_HOME": "/x/config", "XDG_STATE_HOME": "/x/state"}
 
 

@@ -1,9 +1,20 @@
-"""The profile for macOS: its text, since nothing here runs it."""
+"""The sandbox of macOS: the text of its profile, which nothing here applies, and its starts beside those of Linux."""
 
+import os
+import sys
+from pathlib import Path
+
+import anyio
 import pytest
+from msgspec.structs import replace
 
+from mcp_hub.addresses import host_rule
+from mcp_hub.errors import StartFailed
+from mcp_hub.sandbox import seatbelt
 from mcp_hub.sandbox.confinement import READ, WRITE, Confinement, PathRight, Unsupported, support
+from mcp_hub.sandbox.rules import Rule
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch, profile
+from tests.unit.sandbox.confined import sandbox_of, spawned
 
 EXPECTED = """\
 (version 1)
@@ -49,3 +60,66 @@ def test_macos_cannot_limit_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert support("any")[1] == "darwin"
     with pytest.raises(Unsupported):
         support("hosts")
+
+
+STAND_IN = """\
+#!/bin/sh
+test "$1" = -p || exit 9
+printf %s "$2" > "{folder}/profile"
+shift 2
+exec "$@"
+"""
+"""In place of `sandbox-exec`: it notes the profile, and limits nothing."""
+
+
+@pytest.fixture(params=["linux", "darwin"])
+def system(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Linux with its sandbox, and macOS with a stand-in for its program."""
+    name = str(request.param)
+    if name == "darwin":
+        program = tmp_path / "sandbox-exec"
+        program.write_text(STAND_IN.format(folder=tmp_path))
+        program.chmod(0o755)
+        monkeypatch.setattr(seatbelt, "PROGRAM", str(program))
+        monkeypatch.setattr(sys, "platform", name)
+    else:
+        try:
+            support("none")
+        except Unsupported as problem:
+            pytest.skip(str(problem))
+    return name
+
+
+@pytest.mark.anyio
+@pytest.mark.processes
+async def test_a_start_on_each_system_executes_the_command_as_it_is(system: str, tmp_path: Path) -> None:
+    line = ["/bin/sh", "-c", 'printf "%s|" "$@" "$KEY" "$HOME"; exit 7', "sh", "a b", "", "c\"'$"]
+    sandbox = sandbox_of(tmp_path, Rule(write=(), net="none"))
+    start = sandbox.prepare(line, {"KEY": "of the entry", "PATH": "/usr/bin:/bin"}, "/", is_spare=False)
+    assert start is not None
+    descriptors = set(os.listdir("/proc/self/fd"))
+    with anyio.fail_after(60), spawned(start) as process:
+        async with anyio.create_task_group() as tasks:
+            await start.begin(tasks)
+            tasks.cancel_scope.cancel()
+        assert process.stdout is not None
+        output = process.stdout.read().decode()
+        assert output == f"a b||c\"'$|of the entry|{tmp_path}/state/private/home|"
+        assert process.wait() == 7
+    start.launch.close()
+    assert set(os.listdir("/proc/self/fd")) == descriptors
+    if system == "darwin":
+        assert (tmp_path / "profile").read_text() == profile(start.confinement)
+
+
+def test_a_rule_that_a_system_does_not_have_is_refused_unless_it_is_preferred(system: str, tmp_path: Path) -> None:
+    hosts = Rule(write=(), net="hosts", hosts=(host_rule("example.com"),))
+    line, env = ["/bin/true"], {"PATH": "/usr/bin:/bin"}
+    if system == "linux":
+        start = sandbox_of(tmp_path, hosts).prepare(line, env, "/", is_spare=False)
+        assert start is not None
+        return
+    with pytest.raises(StartFailed, match="net is none or any"):
+        sandbox_of(tmp_path, hosts).prepare(line, env, "/", is_spare=False)
+    preferred = sandbox_of(tmp_path, replace(hosts, is_preferred=True))
+    assert preferred.prepare(line, env, "/", is_spare=False) is None and "net is none or any" in preferred.absence

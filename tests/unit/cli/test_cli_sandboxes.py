@@ -12,16 +12,20 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from mcp_hub.addresses import HostRule
 from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.cli import main
+from mcp_hub.cli.commands import sandbox as sandbox_command
 from mcp_hub.cli.commands.running.repairs import found_repairs
 from mcp_hub.cli.commands.servers import remove
+from mcp_hub.cli.commands.servers.changed import note_added
 from mcp_hub.cli.imports import trials
 from mcp_hub.cli.imports.trials import OFF, ON, boxed, in_sandbox, tried, why_not_tried
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.config.edit.entries import put
-from mcp_hub.sandbox.confinement import ABI_LIMIT
+from mcp_hub.protocol.rest.servers import RefusedInfo, SandboxInfo
+from mcp_hub.sandbox.confinement import ABI_LIMIT, READ, WRITE, Confinement, PathRight
 from mcp_hub.sandbox.home import PrivateHome
 from tests.unit.fakes import HandClock
 from tests.unit.sandbox.confined import needs_sandbox
@@ -218,6 +222,65 @@ def test_a_switch_keeps_the_rule_and_is_a_bare_word_in_yaml() -> None:
     assert put('{"servers": {"a": {"command": "x"}}}', "s.json", ("servers", "a", "sandbox"), OFF) == (
         '{"servers": {"a": {"command": "x", "sandbox": "off"}}}'
     )
+
+
+def test_rows_of_the_command_show_the_whole_rule_and_each_refusal() -> None:
+    grants = (PathRight("/d", READ | WRITE), PathRight("/usr", READ), PathRight("/etc/hosts", READ))
+    hosts = (HostRule("a.test"), HostRule("b.test", (8443,)))
+    confinement = Confinement(grants, "hosts", 5, "x86_64", hosts, ("/run/s",), variables={"HOME": "/h"})
+    assert [*sandbox_command._rule(confinement, ("read: ~/x does not exist",))] == [
+        "home   /h", "write  /d", "read   /usr", "read   /etc, except for keys and passwords",
+        "net    a.test port 443 or 80, b.test port 8443", "socket /run/s", "note   read: ~/x does not exist",
+        "note   this kernel lets it send signals to other processes of the user",
+    ]  # fmt: skip
+    latest = [
+        RefusedInfo("host", "c.test", "no", "bad time", 2, "net", "c.test"), RefusedInfo("rate", "s", "many", "then", 1)
+    ]  # fmt: skip
+    box = SandboxInfo("absent", "hosts", 3, reason="no Landlock", latest=latest, lists={"net": ["a.test"]})
+    assert [*sandbox_command._refusals(box)] == [
+        "note   the running hub started the server without a sandbox: no Landlock",
+        "refused in the running hub: 3 attempts, the latest at different targets:",
+        '       bad time  c.test (no); to allow it, set net: ["a.test", "c.test"], 2 times', "       then  s (many)",
+    ]  # fmt: skip
+    assert [*sandbox_command._refusals(SandboxInfo("on", "any", 0))] == ["refused in the running hub: 0 attempts"]
+
+
+@needs_sandbox()
+def test_a_server_without_a_sandbox_is_shown_with_that_which_it_would_have(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ABI_LIMIT)
+    run("add", "--no-sandbox", "a", "--", sys.executable, str(home / "data"))
+    shown = run("sandbox", "a").stdout
+    assert shown.startswith("a has no sandbox. With sandbox: on it would have this one:\n")
+    assert f"write  {home}/data\n" in shown
+    assert (
+        run("sandbox", "a", "test", str(home / "data")).stdout.splitlines()[0] == "a has no sandbox. With sandbox: on:"
+    )
+
+
+@needs_sandbox()
+def test_doctor_names_servers_of_add_and_import_that_could_have_a_sandbox(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ABI_LIMIT)
+    path, plain = home.parent / "hub" / "servers.yaml", {"command": "prog"}
+    path.parent.mkdir()
+    own = {
+        "a": plain, "b b": plain, "by-hand": plain, "off": {**plain, "enabled": False},
+        "on": {**plain, "sandbox": True},
+        "never": {**plain, "sandbox": False}, "engine": {"command": "docker"}, "far": {"url": "https://mcp.example/mcp"},
+    }  # fmt: skip
+    note_added(ServersFile(path, os.environ), [name for name in own if name != "by-hand"])
+    rows = [
+        ({"servers": own}, ["a, b b. Run mcp-hub sandbox --all on"]),
+        ({"servers": {"b b": plain}}, ["b b. Run mcp-hub sandbox 'b b' on"]),
+        ({"servers": own, "defaults": {"sandbox": "on"}}, []),
+    ]  # fmt: skip
+    for document, lines in rows:
+        path.write_text(json.dumps(document))
+        repairs = [one.problem for one in found_repairs(path, os.environ) if one.code == "sandbox_off"]
+        assert len(repairs) == len(lines) and all(map(str.__contains__, repairs, lines)), repairs
 
 
 def test_values_that_are_kept_are_there_for_a_start_and_escaped_text_stays(tmp_path: Path) -> None:

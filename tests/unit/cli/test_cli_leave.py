@@ -357,6 +357,7 @@ def test_paths_name_every_place_of_the_hub(moved: Moved) -> None:
         "configuration": str(moved.config),
         "secrets": str(moved.config.parent / "secrets"),
         "state": str(moved.folder / "state/mcp-hub"),
+        "history": str(moved.folder / "state/mcp-hub/history.db"),
         "cache": str(moved.folder / "state/mcp-hub/lists"),
         "logs": found["logs"]["path"],
         "sockets": found["sockets"]["path"],

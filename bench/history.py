@@ -13,7 +13,7 @@ from bench.cases import Figures, Result, Run, echoes, merged, share, timed, warm
 from bench.ledger import Call, Stats
 from bench.relays import HISTORIES, Setup, Side
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.history.base import Batch, CallGroup, CallTexts, HistoryLimits, group_line
+from mcp_hub.stores.history.base import Batch, CallGroup, HistoryLimits, group_line
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, newest
 
@@ -94,7 +94,7 @@ async def _reads(rounds: int, most: int) -> dict[str, list[Figures]]:
         store = HistoryFile(Path(folder), "in_bench", lambda hub: False, time.time, SystemClock())
         limits = HistoryLimits(keep=1e12, calls=10 * MANY, size=1 << 40)
         for base in range(0, MANY, _BATCH):
-            own = [CallTexts('{"text":"%s"}' % ("x" * 90), '{"content":[]}')] * _BATCH
+            own = b"\0".join([b'{"text":"%s"}' % (b"x" * 90), b'{"content":[]}'] * _BATCH)
             await store.write(_batch(base), _BATCH, own, [], limits)
         for _ in range(rounds):
             for name, chosen in FILTERS.items():

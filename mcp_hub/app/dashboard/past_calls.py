@@ -236,9 +236,9 @@ class PastCalls:
 
     def _detailed(self, caller: Caller, call: PastCall, texts: CallTexts) -> HistoryCall:
         is_hash, flags = call.group.kept == "hash", call.flags
-        arguments, arguments_text = _shown("" if is_hash else texts.arguments or "")
-        result, result_text = _shown(texts.result or "", is_whole=not flags & CUT_RESULT)
-        tokens = estimate(texts.result or "")
+        arguments, arguments_text = _shown("" if is_hash else texts.arguments)
+        result, result_text = _shown(texts.result, is_whole=not flags & CUT_RESULT)
+        tokens = estimate(texts.result)
         if flags & CUT_RESULT and texts.result:
             tokens = round(tokens * call.result_bytes / len(texts.result.encode(errors="replace")))
         return msgspec.structs.replace(
@@ -246,14 +246,14 @@ class PastCalls:
             kept=call.group.kept,
             arguments=arguments,
             arguments_text=arguments_text,
-            arguments_hash=(texts.arguments or "") if is_hash else "",
+            arguments_hash=texts.arguments if is_hash else "",
             arguments_masked=bool(flags & MASKED_ARGUMENTS),
             arguments_cut=bool(flags & CUT_ARGUMENTS),
             result=result,
             result_text=result_text,
             result_masked=bool(flags & MASKED_RESULT),
             result_cut=bool(flags & CUT_RESULT),
-            tokens_in=0 if is_hash else estimate(texts.arguments or ""),
+            tokens_in=0 if is_hash else estimate(texts.arguments),
             tokens_out=tokens,
             run=self._run(caller, call, texts),
         )
@@ -268,7 +268,7 @@ class PastCalls:
             code = "cut"
         elif call.flags & MASKED_ARGUMENTS:
             code = "masked"
-        elif texts.arguments is None and call.arguments_bytes:
+        elif not texts.arguments and call.arguments_bytes:
             code = "not_kept"
         if code:
             told = _REASONS[code] + (f" {_CALL_IT} {group.name}" if code != "not_a_tool" else "")

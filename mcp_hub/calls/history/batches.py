@@ -4,6 +4,8 @@ import hmac
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
+from operator import sub
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -22,7 +24,6 @@ from mcp_hub.stores.history.base import (
     MASKED_RESULT,
     Batch,
     CallGroup,
-    CallTexts,
     HistoryLimits,
     Keeping,
     group_line,
@@ -35,7 +36,9 @@ ARGUMENTS: Final = 64 << 10
 """Bytes of all arguments that are kept, with their values cut; of more only the beginning."""
 _MOST_DECODED: Final = 1 << 20
 """Bytes of arguments that are looked through for long values."""
-_PIECE: Final = 64 << 10
+_RESULT: Final = 64 << 10
+"""Bytes of a result that wait: enough to mask a long secret in its beginning as a whole."""
+_PIECE: Final = 16 << 10
 """Characters of texts that are masked together."""
 _BETWEEN: Final = "\0"
 """Parts texts that are masked together; no JSON has it."""
@@ -48,12 +51,41 @@ _STATUS: Final = ("completed", "tool_error", "failed", "cancelled", "timed_out")
 """By outcome."""
 
 
-_Raw = tuple[RawJson | None, RawJson | None, int]
-"""The arguments, the result or its beginning, and the bytes of the whole result."""
-EndedCall = tuple[Call, Any, int, int, Outcome, float, float | None, float, bool]
-"""A call, its result or its ending, bytes of its result and of its arguments, its outcome, three times (start,
-turn, end), and whether it is durable.
+_Row = tuple[int, str, float, float, float | None, int, int, bool]
+"""The number of a call's group, its id, when it ended, started and began, bytes of its arguments and of its result, and
+whether it is durable.
 """
+
+
+class Portion:
+    """Calls that have ended and wait to be written.
+
+    `texts` are arguments and results by turns, each with a NUL behind it; those of calls in `long` are empty. `groups`
+    number calls with the same texts, `firsts` have the first call of each and its outcome. `endings` are by the places
+    of calls without a result.
+    """
+
+    __slots__ = ("endings", "firsts", "groups", "long", "rows", "size", "texts")
+
+    def __init__(self) -> None:
+        self.rows: list[_Row] = []
+        self.texts = bytearray()
+        self.groups: dict[object, int] = {}
+        self.firsts: list[tuple[Call, Outcome]] = []
+        self.endings: dict[int, Ending] = {}
+        self.long: dict[int, tuple[bytes, bytes]] = {}
+        self.size = 0
+
+    def begin(self, key: object, call: Call, outcome: Outcome) -> int:
+        """The number of a group of which this is the first call."""
+        number = self.groups[key] = len(self.firsts)
+        self.firsts.append((call, outcome))
+        return number
+
+    def put(self, place: int, arguments: RawJson, result: RawJson) -> None:
+        """Takes texts of which one is long; only so much of them as masking needs."""
+        kept = self.long[place] = bytes(memoryview(arguments)[:_MOST_DECODED]), bytes(memoryview(result)[:_RESULT])
+        self.size += len(kept[0]) + len(kept[1])
 
 
 class ToolKeeping(msgspec.Struct, frozen=True):
@@ -99,37 +131,41 @@ class BatchMaker:
         self._last = 0.0
 
     def made(
-        self, calls: Sequence[EndedCall], definitions: tuple[object, object], rules: JournalRules, wall: float
-    ) -> tuple[Batch, list[CallTexts]] | None:
-        """The batch of these calls and their texts, if they are kept; `wall` makes Unix seconds of their times."""
+        self, portion: Portion, definitions: tuple[object, object], rules: JournalRules, wall: float
+    ) -> list[tuple[Batch, bytes]]:
+        """The batch of these calls and their texts, if any are kept; `wall` makes Unix seconds of their times."""
         if rules.keeping == "off":
-            return None
-        groups: dict[object, tuple[int, Mapping[str, object]] | None] = {}
+            return []
         lines: dict[str, int] = {}
-        columns, texts = _Columns(), list[_Raw]()
-        for call, ending, size, given, outcome, started, began, now, is_durable in calls:
-            params = call.params
-            tool = params.get("name", params.get("uri", b""))
-            key = (call.session, call.upstream, call.method, call.principal, outcome, bytes(tool))
-            if key not in groups:
-                groups[key] = self._group(call, outcome, definitions, rules, lines)
-            if (group := groups[key]) is None:
-                continue
-            mark, supplied = group
-            if outcome > Outcome.TOOL_ERROR:
-                columns.notes[len(columns.ids)] = _note(ending, rules.keeping)
-                ending = None
-            self._last = max(self._last, now + wall)  # the clock of the system may be set back
-            waited = (now if began is None else began) - started
-            columns.add(call.id, mark, self._last, now - started, waited, given, size, is_durable)
-            if rules.keeping != "none":
-                arguments = params.get("arguments")
-                texts.append((_reduced(arguments, supplied) if supplied else arguments, ending, size))
-        if not columns.ids:
-            return None
-        base, self._count = self._count, self._count + len(columns.ids)
-        made = self._texts(texts, rules.keeping, columns.flags)
-        return columns.batch(self.hub, base, "\n".join(lines)), made
+        groups = [self._group(*first, definitions, rules, lines) for first in portion.firsts]
+        places: Sequence[int] = range(len(portion.rows))
+        if None in groups:
+            places = [place for place in places if groups[portion.rows[place][0]] is not None]
+        if not places:
+            return []
+        flags = bytearray(len(portion.rows))
+        supplied = [{} if group is None else group[1] for group in groups]
+        texts = b"" if rules.keeping == "none" else self._texts(portion, rules.keeping, supplied, places, flags)
+        rows = [portion.rows[place] for place in places]
+        marks, ids, ends, starts, turns, given, sizes, durable = zip(*rows, strict=True)
+        wall = max(wall, self._last - ends[0])  # the clock of the system may be set back
+        ended = array("d", [end + wall for end in ends])
+        self._last = ended[-1]
+        waited = [(end if turn is None else turn) - start for end, start, turn in zip(ends, starts, turns, strict=True)]
+        numbers = [0 if (group := groups[mark]) is None else group[0] for mark in marks]
+        base, self._count = self._count, self._count + len(rows)
+        took, sized = array("d", map(sub, ends, starts)), array("I", _clipped(given, sizes))
+        notes = {
+            number: _note(portion.endings[place], rules.keeping)
+            for number, place in (enumerate(places) if portion.endings else ())
+            if place in portion.endings
+        }
+        marked = bytes(
+            flags[place] | (DURABLE if is_durable else 0) for place, is_durable in zip(places, durable, strict=True)
+        )
+        times = ended.tobytes(), took.tobytes(), array("d", waited).tobytes()
+        numbered, joined = array("H", numbers).tobytes(), "\n".join(lines)
+        return [(Batch(self.hub, base, joined, numbered, " ".join(ids), *times, sized.tobytes(), marked, notes), texts)]
 
     def _group(
         self,
@@ -158,62 +194,70 @@ class BatchMaker:
         ))  # fmt: skip
         return lines.setdefault(line, len(lines)), keeping.supplied
 
-    def _texts(self, calls: Sequence[_Raw], keeping: str, flags: bytearray) -> list[CallTexts]:
+    def _texts(
+        self,
+        portion: Portion,
+        keeping: str,
+        supplied: Sequence[Mapping[str, object]],
+        places: Sequence[int],
+        flags: bytearray,
+    ) -> bytes:
+        """The texts of the calls at these places, as they are kept."""
+        is_plain = keeping == "full" and not portion.long and not any(supplied) and len(places) == len(portion.rows)
+        text = portion.texts[:-1].decode("utf-8", "replace")
+        if is_plain and text.count(_BETWEEN) == 2 * len(places) - 1 and all(
+            hide(piece) == piece for piece in _pieces(text)
+        ):  # fmt: skip
+            return text.encode()
+        fields, long = _fields(portion), portion.long
+        for place, row in enumerate(portion.rows):
+            if supplied[row[0]] and row[5]:
+                whole = long.pop(place, None)
+                arguments, result = (fields[2 * place], fields[2 * place + 1]) if whole is None else whole
+                fields[2 * place : 2 * place + 2] = _reduced(arguments, supplied[row[0]]), result
         if keeping == "hash":
-            return [CallTexts(self._hash(arguments)) for arguments, _, _ in calls]
-        made = TextMasker(2 * len(calls))
-        for place, (arguments, result, size) in enumerate(calls):
-            if arguments is not None:
-                flags[place] |= made.take_arguments(2 * place, arguments)
-            if result is not None:
-                flags[place] |= made.take_result(2 * place + 1, result, size)
-        for place in made.finished():
-            flags[place // 2] |= MASKED_RESULT if place % 2 else MASKED_ARGUMENTS
-        return [CallTexts(*made.texts[at : at + 2]) for at in range(0, 2 * len(calls), 2)]
+            return self._hashes(fields, long, places)
+        return masked_texts(fields, long, [row[6] for row in portion.rows], places, flags)
 
-    def _hash(self, arguments: RawJson | None) -> str | None:
-        if arguments is None:
-            return None
+    def _hashes(self, fields: Sequence[bytes], long: Mapping[int, tuple[bytes, bytes]], places: Sequence[int]) -> bytes:
         self._key = self._key or self._find_key()
-        return hmac.digest(self._key, bytes(arguments), "sha256").hex()[:_HASH]
+        whole = (long[place][0] if place in long else fields[2 * place] for place in places)
+        hashes = (hmac.digest(self._key, text, "sha256").hex()[:_HASH].encode() if text else b"" for text in whole)
+        return b"\0".join(part for digest in hashes for part in (digest, b""))
 
 
-class _Columns:
-    """The columns of a batch while it is made."""
-
-    def __init__(self) -> None:
-        self.ids: list[str] = []
-        self.flags = bytearray()
-        self.notes: dict[int, tuple[str, str]] = {}
-        self._marks, self._sizes = array("H"), array("I")
-        self._ended, self._took, self._waited = array("d"), array("d"), array("d")
-
-    def add(
-        self, id_: str, mark: int, ended: float, took: float, waited: float, given: int, size: int, is_durable: bool
-    ) -> None:
-        """One call more."""
-        self.ids.append(id_)
-        self._marks.append(mark)
-        self._ended.append(ended)
-        self._took.append(took)
-        self._waited.append(waited)
-        self._sizes.append(given if given < _LARGEST else _LARGEST)
-        self._sizes.append(size if size < _LARGEST else _LARGEST)
-        self.flags.append(DURABLE if is_durable else 0)
-
-    def batch(self, hub: str, base: int, groups: str) -> Batch:
-        """All of them."""
-        ended, took, waited = (column.tobytes() for column in (self._ended, self._took, self._waited))
-        ids, marks, sizes = " ".join(self.ids), self._marks.tobytes(), self._sizes.tobytes()
-        return Batch(hub, base, groups, marks, ids, ended, took, waited, sizes, bytes(self.flags), self.notes)
+def _clipped(given: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """Both by turns, as far as the column can count."""
+    both = list(chain.from_iterable(zip(given, sizes, strict=True)))
+    return both if max(both) <= _LARGEST else [min(size, _LARGEST) for size in both]
 
 
-def _reduced(arguments: RawJson | None, supplied: Mapping[str, object]) -> RawJson | None:
+def _fields(portion: Portion) -> list[bytes]:
+    """Arguments and results by turns, found by their sizes: a text that is not JSON may hold a NUL."""
+    fields: list[bytes] = []
+    at = 0
+    for place, (_, _, _, _, _, given, size, _) in enumerate(portion.rows):
+        for length in (0, 0) if place in portion.long else (given, size):
+            fields.append(bytes(portion.texts[at : at + length]))
+            at += length + 1
+    return fields
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Whole texts, some at a time."""
+    start = 0
+    while start <= len(text):
+        end = text.find(_BETWEEN, start + _PIECE)
+        yield text[start : end if end >= 0 else len(text)]
+        start = end + 1 if end >= 0 else len(text) + 1
+
+
+def _reduced(arguments: bytes, supplied: Mapping[str, object]) -> bytes:
     """The arguments without those that the settings supply: their values are not for callers."""
     try:
         values: dict[str, Any] = msgspec.json.decode(arguments or b"{}", type=dict[str, Any])
     except (ValueError, RecursionError):
-        return None
+        return b""
     own = {
         name: value
         for name, value in values.items()
@@ -231,67 +275,33 @@ def _note(ending: Ending, keeping: Keeping) -> tuple[str, str]:
     return code, hide_head(message, _MESSAGE) if keeping == "full" else ""
 
 
-class TextMasker:
-    """Texts by place, of which short ones are masked together: each time costs as much as a hundred characters do."""
+def masked_texts(
+    fields: Sequence[bytes],
+    long: Mapping[int, tuple[bytes, bytes]],
+    sizes: Sequence[int],
+    places: Sequence[int],
+    flags: bytearray,
+) -> bytes:
+    """The texts of the calls at these places, masked and cut; their flags are set. `sizes` are those of results."""
+    plain = [field.decode("utf-8", "replace").replace(_BETWEEN, "") for field in fields]
+    texts = _masked(plain)
+    for place, (before, after) in enumerate(zip(plain, texts, strict=True)):
+        if before != after:
+            texts[place] = _json_masked(before, after)
+            flags[place // 2] |= MASKED_RESULT if place % 2 else MASKED_ARGUMENTS
+    for place, (arguments, result) in long.items():
+        text, own = _cut_arguments(arguments)
+        beginning, is_masked = hide_start(result, VALUE)
+        flags[place] |= own | (MASKED_RESULT if is_masked else 0) | (CUT_RESULT if sizes[place] > VALUE else 0)
+        texts[2 * place : 2 * place + 2] = text.replace(_BETWEEN, ""), beginning.replace(_BETWEEN, "")
+    return _BETWEEN.join([texts[at] for place in places for at in (2 * place, 2 * place + 1)]).encode()
 
-    def __init__(self, count: int) -> None:
-        self.texts: list[str | None] = [None] * count
-        self._plain: list[int] = []
-        self._escaped: list[int] = []
-        self._masked: list[int] = []
 
-    def take_arguments(self, place: int, raw: RawJson) -> int:
-        """Puts arguments there, of which long values are cut; their flags."""
-        if len(raw) <= VALUE:
-            self._put(place, bytes(raw))
-            return 0
-        text, flags = _cut_arguments(bytes(raw))
-        self.texts[place] = text
-        return flags
-
-    def take_result(self, place: int, raw: RawJson, size: int) -> int:
-        """Puts the beginning of a result there, which had `size` bytes; its flags."""
-        if size <= VALUE:
-            self._put(place, bytes(raw))
-            return 0
-        text, is_masked = hide_start(bytes(raw), VALUE)
-        self.texts[place] = text
-        return CUT_RESULT | (MASKED_RESULT if is_masked else 0)
-
-    def _put(self, place: int, raw: bytes) -> None:
-        self.texts[place] = raw.decode("utf-8", "replace").replace(_BETWEEN, "")
-        (self._escaped if b"\\" in raw or b"%" in raw else self._plain).append(place)
-
-    def finished(self) -> list[int]:
-        """Masks the short ones; the places of those in which something was masked."""
-        for places in (self._plain, self._escaped):
-            for piece in self._pieces(places):
-                self._mask(piece)
-        return self._masked
-
-    def _pieces(self, places: Sequence[int]) -> Iterator[list[int]]:
-        piece: list[int] = []
-        size = 0
-        for place in places:
-            piece.append(place)
-            size += len(self.texts[place] or "")
-            if size >= _PIECE:
-                yield piece
-                piece, size = [], 0
-        if piece:
-            yield piece
-
-    def _mask(self, places: Sequence[int]) -> None:
-        text = _BETWEEN.join([self.texts[place] or "" for place in places])
-        if (hidden := hide(text)) == text:
-            return
-        parts = hidden.split(_BETWEEN)
-        if len(parts) != len(places):  # a secret has such a character
-            parts = [hide(self.texts[place] or "") for place in places]
-        for place, part in zip(places, parts, strict=True):
-            if part != self.texts[place]:
-                self._masked.append(place)
-                self.texts[place] = _json_masked(self.texts[place] or "", part)
+def _masked(texts: Sequence[str]) -> list[str]:
+    """These texts masked: together, as each time costs as much as a hundred characters do."""
+    whole = _BETWEEN.join(texts)
+    masked = _BETWEEN.join(map(hide, _pieces(whole))).split(_BETWEEN)
+    return masked if len(masked) == len(texts) else [hide(text) for text in texts]  # a secret has such a character
 
 
 def _json_masked(text: str, masked: str) -> str:
@@ -306,6 +316,8 @@ def _json_masked(text: str, masked: str) -> str:
 
 def _cut_arguments(raw: bytes) -> tuple[str, int]:
     """Arguments with long values cut, and their flags; a text that is not JSON, or too long in all, is cut as it is."""
+    if not raw:
+        return "", 0
     flags = 0
 
     def short(value: str) -> str:
@@ -318,7 +330,7 @@ def _cut_arguments(raw: bytes) -> tuple[str, int]:
         flags |= CUT_ARGUMENTS | (MASKED_ARGUMENTS if is_masked else 0)
         return f"{hidden}…"
 
-    if len(raw) <= _MOST_DECODED:
+    if len(raw) < _MOST_DECODED:
         with suppress(ValueError, RecursionError):
             encoded = msgspec.json.encode(hide_within(msgspec.json.decode(raw), short))
             if len(encoded) <= ARGUMENTS:

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -109,11 +109,11 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
         )  # fmt: skip
 
 
-class CallTexts(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The arguments and the beginning of the result of one call, masked; None: not kept."""
+class CallTexts(NamedTuple):
+    """The arguments and the beginning of the result of one call, masked; empty: not kept."""
 
-    arguments: str | None = None
-    result: str | None = None
+    arguments: str = ""
+    result: str = ""
 
 
 class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -141,9 +141,11 @@ class HistoryStore(Protocol):
         """The path or the URL, for people."""
 
     async def write(
-        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls], limits: HistoryLimits
+        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits
     ) -> bool:
         """Writes a batch whose last `fresh` calls are new, with their texts, if any. Raises `BatchRefused`, too.
+
+        `texts` are arguments and results by turns, parted by NULs.
 
         False, and nothing is written, if the batch has calls that were there before and is gone.
         """
@@ -193,7 +195,6 @@ _encode_group = msgspec.json.Encoder().encode
 _decode_group = msgspec.json.Decoder(CallGroup).decode
 encode = msgspec.msgpack.Encoder().encode
 _decode_batch = msgspec.msgpack.Decoder(Batch).decode
-_decode_texts = msgspec.msgpack.Decoder(list[CallTexts]).decode
 
 
 def group_line(group: CallGroup) -> str:
@@ -219,12 +220,10 @@ def batch_of(encoded: object) -> Batch | None:
         return None
 
 
-def texts_of_body(encoded: object) -> list[CallTexts]:
-    """Texts that were encoded; none of something else."""
-    try:
-        return _decode_texts(encoded) if isinstance(encoded, bytes) else []
-    except ValueError:
-        return []
+def texts_of_body(body: object) -> list[CallTexts]:
+    """The texts of each call of one writing; none of something else."""
+    fields = body.decode("utf-8", "replace").split("\0") if isinstance(body, bytes) else []
+    return [CallTexts(*fields[at : at + 2]) for at in range(0, len(fields) - 1, 2)]
 
 
 def _is_sound(batch: Batch) -> bool:

@@ -114,7 +114,7 @@ class HistoryFile:
         return self._path is _MEMORY
 
     async def write(
-        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls], limits: HistoryLimits
+        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits
     ) -> bool:
         """As `HistoryStore.write`."""
         added = [*self._losses, *losses]
@@ -257,7 +257,7 @@ class HistoryFile:
     # -- in the thread
 
     def _write(
-        self, db: Connection, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls],
+        self, db: Connection, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls],
         limits: HistoryLimits,
     ) -> bool:  # fmt: skip
         if self._transactions is not None and not self._is_in_memory:
@@ -266,9 +266,9 @@ class HistoryFile:
         number = _put(db, batch, len(batch) > fresh) if fresh else 0
         if number is None:
             return False
-        if any(own.arguments is not None or own.result is not None for own in texts):
+        if texts:
             place = number << _BITS | (len(batch) - fresh)
-            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (place, encode(list(texts))))
+            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (place, texts))
         db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
         _add_losses(db, [*self._killed(db), *losses])
         _prune(db, limits, self._now())

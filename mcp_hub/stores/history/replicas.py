@@ -68,7 +68,7 @@ class RedisHistory:
         self._pruned = 0.0
 
     async def write(
-        self, batch: Batch, fresh: int, texts: Sequence[CallTexts], losses: Sequence[LostCalls], limits: HistoryLimits
+        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits
     ) -> bool:
         """As `HistoryStore.write`."""
         try:
@@ -83,15 +83,14 @@ class RedisHistory:
             raise BatchRefused(str(error)) from None
         return is_written
 
-    async def _put(self, batch: Batch, fresh: int, texts: Sequence[CallTexts]) -> bool:
+    async def _put(self, batch: Batch, fresh: int, texts: bytes) -> bool:
         key, place, head = batch.key, len(batch) - fresh, encode(batch)
         field = _field(key)
         before = self._open[1] if self._open is not None and self._open[0] == field else _Known(0.0, 0.0, 0)
-        body = encode(list(texts)) if any(own.arguments or own.result for own in texts) else b""
-        if body:
-            await self._writer.ask(("HSET", self._keys.texts, f"{field} {place}", body))
-        size = before.size + len(body)
-        known = _Known(key.first, key.last, key.calls, size, [*before.texts, place] if body else before.texts)
+        if texts:
+            await self._writer.ask(("HSET", self._keys.texts, f"{field} {place}", texts))
+        size = before.size + len(texts)
+        known = _Known(key.first, key.last, key.calls, size, [*before.texts, place] if texts else before.texts)
         whole = msgspec.structs.replace(known, size=size + len(head))
         keys = [self._keys.batches, self._keys.heads]
         [is_kept] = await self._writer.ask(script(KEEP_BATCH, keys, field, int(place > 0), encode(whole), head))

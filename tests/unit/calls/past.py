@@ -95,6 +95,6 @@ async def kept(store: HistoryStore, most: int = 10_000, **chosen: Any) -> list[P
     return (await newest(store, CallFilter(chosen.pop("fits", lambda group: True), **chosen), most))[::-1]
 
 
-async def arguments_in(store: HistoryStore) -> list[str | None]:
+async def arguments_in(store: HistoryStore) -> list[str]:
     """Of all calls, the oldest first."""
     return [texts.arguments for texts in await texts_of(store, await kept(store))]

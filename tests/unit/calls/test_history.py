@@ -8,6 +8,7 @@ import pytest
 from mcp_hub import masking
 from mcp_hub.calls.history import journal as journals
 from mcp_hub.calls.history.batches import VALUE, ToolKeeping
+from mcp_hub.calls.history.journal import FULL, MOST
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.stores.faults import StoreFault
@@ -46,15 +47,15 @@ class Told:
     """What is kept of one call: its arguments, its result, its reason."""
 
     keeping: Keeping
-    arguments: str | None
-    result: str | None
+    arguments: str
+    result: str
     message: str
 
 
 @pytest.mark.parametrize("told", [
     Told("full", '{"a":1}', '{"content":[]}', "no such row"),
-    Told("hash", "d1a84c3a8f2d1ea0", None, ""),
-    Told("none", None, None, ""),
+    Told("hash", "", "", ""),
+    Told("none", "", "", ""),
 ], ids=lambda told: told.keeping)  # fmt: skip
 async def test_arguments_results_and_reasons_are_kept_as_the_setting_says(told: Told) -> None:
     journal = new_journal(store := history_file(None), told.keeping)
@@ -67,7 +68,7 @@ async def test_arguments_results_and_reasons_are_kept_as_the_setting_says(told: 
     assert (good.arguments_bytes, good.result_bytes, bad.result_bytes) == (7, 14, 0)
     assert (read.group.name == "file:///a") == (told.keeping == "full"), "the URI of a resource is an argument"
     if told.keeping == "hash":
-        assert texts.arguments == again.arguments and len(texts.arguments or "") == 32
+        assert texts.arguments == again.arguments and len(texts.arguments) == 32
     else:
         assert texts.arguments == told.arguments
 
@@ -120,7 +121,7 @@ async def test_result_is_masked_before_its_beginning_is_cut() -> None:
     text = json.dumps({"a": "y" * (VALUE - 20) + SECRET * 300}).encode()
     await keep(journal, past_call(ending=Completed(text)), past_call(ending=Completed(b"z" * 1_000_000)))
     [first, second] = await texts_of(store, calls := await kept(store))
-    assert first.result is not None and first.result.startswith('{"a": "yyy') and first.result.endswith("y***")
+    assert first.result.startswith('{"a": "yyy') and first.result.endswith("y***")
     assert "cret-val" not in first.result
     assert [call.flags for call in calls] == [CUT_RESULT | MASKED_RESULT, CUT_RESULT]
     assert second.result == "z" * VALUE and calls[1].result_bytes == 1_000_000
@@ -148,24 +149,34 @@ async def test_definition_that_changes_about_the_time_of_a_call_is_not_known() -
     assert [call.group.definition for call in await kept(store)] == ["d1", "", "d2"]
 
 
-async def test_oldest_calls_are_dropped_and_counted_when_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "MOST", 1000)
-    journal = new_journal(store := history_file(None))
-    end(journal, [past_call(arguments={"n": n}) for n in range(1500)])
+async def test_oldest_calls_are_dropped_and_counted_when_too_many_wait() -> None:
+    journal = new_journal(store := history_file(None), "none")
+    record = past_call()
+    end(journal, [record] * (MOST + FULL + 100))
     await journal.flush()
-    first = json.loads((await arguments_in(store))[0] or "")
     [loss] = await store.losses()
-    assert (loss.kind, loss.count) == ("dropped", first["n"]) and 500 <= loss.count <= 1012
+    assert (loss.kind, loss.count) == ("dropped", FULL) and len(await kept(store, 20_000)) == MOST + 100
 
 
 async def test_large_texts_that_wait_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(journals, "PORTION_BYTES", 100_000)
     journal = new_journal(store := history_file(None))
-    end(journal, [past_call(raw=b'{"a":"' + b"x" * 30_000 + b'"}') for _ in range(10)])
-    assert journal._queue._bytes <= 100_000
+    record = past_call(raw=b'{"a":"' + b"x" * 30_000 + b'"}', ending=Completed(b"y" * 10_000_000))
+    end(journal, [record] * 20)
+    waiting = [*journal._queue._sealed, journal._queue._open]
+    assert len(waiting) <= MOST // FULL + 1 and all(portion.size < 200_000 for portion in waiting)
     await journal.flush()
     [loss] = await store.losses()
-    assert loss.count + len(await kept(store)) == 10 and await kept(store)
+    assert loss.count + len(await kept(store)) == 20 and await kept(store)
+
+
+async def test_text_that_is_not_json_moves_no_other_one() -> None:
+    """A NUL in a result, and bytes that are not text."""
+    journal = new_journal(store := history_file(None))
+    odd = past_call(arguments={"n": 1}, ending=Completed(b"a\0b\0\xff\xc3"))
+    await keep(journal, past_call(arguments={"n": 0}), odd, past_call(arguments={"n": 2}))
+    assert await arguments_in(store) == ['{"n":0}', '{"n":1}', '{"n":2}']
+    assert (await texts_of(store, await kept(store)))[1].result == "ab\ufffd\ufffd"
 
 
 class Broken(HistoryFile):
@@ -229,4 +240,4 @@ async def test_texts_of_other_calls_are_never_those_of_a_call() -> None:
     calls = await kept(store)
     for place in (12, 3, 0, 13):
         [texts] = await texts_of(store, [calls[place]])
-        assert texts == (CallTexts(None, None) if place % 2 else CallTexts(f'{{"n":{place // 2}}}', '{"content":[]}'))
+        assert texts == (CallTexts() if place % 2 else CallTexts(f'{{"n":{place // 2}}}', '{"content":[]}'))

@@ -65,9 +65,10 @@ class Portion:
     of calls without a result.
     """
 
-    __slots__ = ("endings", "firsts", "groups", "long", "rows", "size", "texts")
+    __slots__ = ("endings", "firsts", "groups", "has_texts", "long", "rows", "size", "texts")
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_texts: bool) -> None:
+        self.has_texts = has_texts
         self.rows: list[_Row] = []
         self.texts = bytearray()
         self.groups: dict[object, int] = {}
@@ -145,7 +146,8 @@ class BatchMaker:
             return []
         flags = bytearray(len(portion.rows))
         supplied = [{} if group is None else group[1] for group in groups]
-        texts = b"" if rules.keeping == "none" else self._texts(portion, rules.keeping, supplied, places, flags)
+        is_without = rules.keeping == "none" or not portion.has_texts
+        texts = b"" if is_without else self._texts(portion, rules.keeping, supplied, places, flags)
         rows = [portion.rows[place] for place in places]
         marks, ids, ends, starts, turns, given, sizes, durable = zip(*rows, strict=True)
         wall = max(wall, self._last - ends[0])  # the clock of the system may be set back

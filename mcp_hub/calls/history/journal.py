@@ -87,8 +87,7 @@ class CallJournal:
 
     def use(self) -> None:
         """Goes by the rules of now."""
-        keeping = self.rules().keeping
-        self._queue.keeps, self._queue.keeps_texts = keeping != "off", keeping in ("hash", "full")
+        self._queue.use(self.rules().keeping)
 
     async def run(self) -> None:
         """Writes batches; runs until cancelled."""
@@ -207,11 +206,20 @@ class _Queue:
 
     def __init__(self) -> None:
         self.keeps = self.keeps_texts = False
-        self._open = Portion()
+        self._open = Portion(has_texts=False)
         self._sealed: list[Portion] = []
         self._dropped = 0
         self._next = 1
         self.begun, self.full = anyio.Event(), anyio.Event()
+
+    def use(self, keeping: str) -> None:
+        """Keeps so much from now on."""
+        has_texts = keeping in ("hash", "full")
+        if has_texts is not self.keeps_texts and self._open.rows:
+            self._seal()
+        self.keeps, self.keeps_texts = keeping != "off", has_texts
+        if not self._open.rows:
+            self._open = Portion(has_texts=has_texts)
 
     def ended(self, record: CallRecord, outcome: Outcome, now: float) -> None:
         """Takes a call that has ended. All in one function: each further one would take a fiftieth of a quick call."""
@@ -227,20 +235,15 @@ class _Queue:
         if mark is None:
             mark = portion.begin(key, call, outcome)
         rows = portion.rows
-        arguments = params.get("arguments", _NOTHING)
-        given = len(arguments)
-        size = 0
-        if outcome <= _WITH_RESULT:
-            result = record.log.ending.result  # type: ignore[union-attr]  # as the outcome says
-            size = len(result)
-        else:
-            result = _NOTHING
+        if outcome > _WITH_RESULT:
             portion.endings[len(rows)] = record.log.ending
-        rows.append((mark, call.id, now, times.started, times.began, given, size, record.stream is not None))
+        given = size = 0
         if self.keeps_texts:
-            texts = portion.texts
+            arguments = params.get("arguments", _NOTHING)
+            result = record.log.ending.result if outcome <= _WITH_RESULT else _NOTHING  # type: ignore[union-attr]
+            given, size, texts = len(arguments), len(result), portion.texts
             if given > VALUE or size > VALUE:
-                portion.put(len(rows) - 1, arguments, result)
+                portion.put(len(rows), arguments, result)
                 texts += b"\0\0"
             else:
                 texts += arguments
@@ -248,8 +251,8 @@ class _Queue:
                 texts += result
                 texts += b"\0"
             if len(texts) > PORTION_BYTES or portion.size > PORTION_BYTES:
-                self._crowded()
-                return
+                self._next = 0
+        rows.append((mark, call.id, now, times.started, times.began, given, size, record.stream is not None))
         if len(rows) >= self._next:
             self._crowded()
 
@@ -259,10 +262,12 @@ class _Queue:
         if not self.begun.is_set():
             self.begun.set()
         self._next = FULL
-        if len(portion.rows) < FULL and max(portion.size, len(portion.texts)) <= PORTION_BYTES:
-            return
-        self._sealed.append(portion)
-        self._open, self._next = Portion(), 1
+        if len(portion.rows) >= FULL or max(portion.size, len(portion.texts)) > PORTION_BYTES:
+            self._seal()
+
+    def _seal(self) -> None:
+        self._sealed.append(self._open)
+        self._open, self._next = Portion(has_texts=self.keeps_texts), 1
         self.full.set()
         while len(self._sealed) > MOST // FULL:
             self._dropped += len(self._sealed.pop(0).rows)
@@ -270,6 +275,7 @@ class _Queue:
     def take(self) -> tuple[list[Portion], int]:
         """The portions that wait, and how many calls were dropped before them."""
         portions, dropped = [*self._sealed, self._open], self._dropped
-        self._sealed, self._open, self._dropped, self._next = [], Portion(), 0, 1
+        self._sealed, self._open = [], Portion(has_texts=self.keeps_texts)
+        self._dropped, self._next = 0, 1
         self.begun, self.full = anyio.Event(), anyio.Event()
         return [portion for portion in portions if portion.rows], dropped

@@ -65,7 +65,8 @@ async def test_arguments_results_and_reasons_are_kept_as_the_setting_says(told: 
     good, bad, read = await kept(store)
     [texts, again, _] = await texts_of(store, [good, bad, read])
     assert (texts.result, bad.code, bad.message) == (told.result, "internal_error", told.message)
-    assert (good.arguments_bytes, good.result_bytes, bad.result_bytes) == (7, 14, 0)
+    sizes = (good.arguments_bytes, good.result_bytes, bad.result_bytes)
+    assert sizes == ((0, 0, 0) if told.keeping == "none" else (7, 14, 0))
     assert (read.group.name == "file:///a") == (told.keeping == "full"), "the URI of a resource is an argument"
     if told.keeping == "hash":
         assert texts.arguments == again.arguments and len(texts.arguments) == 32
@@ -209,6 +210,18 @@ async def test_calls_that_cannot_be_written_are_written_later_or_counted(monkeyp
     assert told == [0, *(n for n in range(2, 6) for _ in range(5))], "those that fit into the bound"
     [loss] = await store.losses()
     assert (loss.kind, loss.count) == ("unwritten", 5) and "full" in loss.reason and journal.failing == ""
+
+
+async def test_setting_that_changes_between_two_calls_moves_no_text() -> None:
+    rules = [new_journal(history_file(None), keeping).rules() for keeping in ("none", "full", "none")]
+    journal = new_journal(store := history_file(None))
+    for n, now in enumerate(rules):
+        journal.rules = lambda now=now: now  # type: ignore[misc]
+        journal.use()
+        end(journal, [past_call(arguments={"n": n})] * 2)
+    journal.rules = lambda: rules[1]
+    await journal.flush()
+    assert await arguments_in(store) == ["", "", '{"n":1}', '{"n":1}', "", ""]
 
 
 async def test_batches_with_the_same_and_other_groups_grow_together() -> None:

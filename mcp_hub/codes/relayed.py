@@ -182,6 +182,7 @@ HTTP: Final = table(
     invalid_header=("A header has a value that cannot be used.", "Correct it."),
     head_too_large=("Request line and headers are too large.", "Send less, or raise `hub.http.max_headers`."),
     body_too_large=("The body is over the limit.", "Send less, or raise `hub.http.max_body`."),
+    no_connection=("The server has no connection: it is a part of the hub.", "See its calls."),
     proposals_full=("Too many edits of the dashboard wait for a person.", "Approve or withdraw one of them."),
     entry_changed=("Somebody has changed or removed the server in the meantime.", "Load its entry again."),
     not_on_this_machine=(

@@ -24,6 +24,10 @@ Cancellation = Callable[[int], bytes]
 """Makes the notification that cancels the request of this id."""
 
 
+Tap = Callable[[bool, bytes], object]
+"""Gets each message as it is on the wire; the flag says that it came from the peer."""
+
+
 class WireClosed(Exception):
     """The connection is gone; what it was to carry was not sent."""
 
@@ -184,6 +188,26 @@ class Requests:
         waiting, self.pending = list(self.pending.values()), {}
         for pending in waiting:
             pending.fail(WireClosed(reason))
+
+
+class Tapped:
+    """A connection whose messages a `tap` gets, as long as there is one. It must not raise, nor take long."""
+
+    tap: Tap | None = None
+
+    def watched_by(self, tap: Tap | None) -> None:
+        """From now on `tap` gets the messages; None for nobody."""
+        self.tap = tap
+
+    def _outgoing(self, message: bytes) -> bytes:
+        if self.tap is not None:
+            self.tap(False, message)
+        return message
+
+    def _incoming(self, message: bytes) -> bytes:
+        if self.tap is not None:
+            self.tap(True, message)
+        return message
 
 
 class Wire(Protocol):

@@ -119,7 +119,7 @@ class HttpWire(RemoteWire):
         parser = EventParser(self._limit)
         why = "ended its answer without a result"
         try:
-            async with self._http.stream("POST", self._url, content=frame, headers=sent) as response:
+            async with self._http.stream("POST", self._url, content=self._outgoing(frame), headers=sent) as response:
                 self.status = response.status_code
                 if not is_stream(response):
                     await self._take_whole(response, pending)
@@ -177,7 +177,7 @@ class HttpWire(RemoteWire):
 
     def _take_several(self, body: bytes, pending: Pending) -> Envelope | BadMessage:
         """The answer in a body that may hold several messages; takes the others."""
-        text = envelope.one_line(body)
+        text = envelope.one_line(self._incoming(body))
         message = envelope.decode(text)
         if isinstance(message, BadMessage):
             message, others = in_body(text, message, pending.id)
@@ -281,7 +281,9 @@ class HttpWire(RemoteWire):
     # -- notifications and answers ----------------------------------------------------------------------------------
 
     async def _post(self, frame: bytes) -> None:
-        async with self._http.stream("POST", self._url, content=frame, headers=self._headers()) as response:
+        async with self._http.stream(
+            "POST", self._url, content=self._outgoing(frame), headers=self._headers()
+        ) as response:
             if response.is_success:
                 return
             if response.status_code != 404 or self.session is None:

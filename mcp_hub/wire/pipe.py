@@ -18,7 +18,7 @@ from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import Cause
-from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, WireClosed, WireHandler
+from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, Tapped, WireClosed, WireHandler
 from mcp_hub.wire.files import FileWriter, can_poll, has_reader, owned_by, read_in_thread, widen
 
 _FLOOD = 1 << 16
@@ -31,7 +31,7 @@ _GRACE = 0.5  # seconds for the answer behind an error that may have been it
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
-class Pipe(asyncio.Protocol):
+class Pipe(Tapped, asyncio.Protocol):
     """One JSON-RPC connection.
 
     `line_limit`: bytes of one incoming line. `write_limit`: bytes that may wait for a peer that does not read; above
@@ -108,7 +108,7 @@ class Pipe(asyncio.Protocol):
         """Queues one line (terminator included); it leaves with everything else queued in this turn."""
         if not self._out:
             self._turn.flush_later(self)
-        self._out.append(frame)
+        self._out.append(frame if self.tap is None else self._outgoing(frame))
 
     def flush(self) -> None:
         """Writes what is queued now, as one write."""
@@ -246,7 +246,7 @@ class Pipe(asyncio.Protocol):
             bad = BadMessage(PARSE_ERROR, f"line over the limit of {self._line_limit} bytes", salvage_id(line.head))
             self._take_bad(bad, line.head, is_certain=is_answer(line.head, is_huge=True))
             return
-        message = envelope.decode(line)
+        message = envelope.decode(line if self.tap is None else self._incoming(line))
         if type(message) is Envelope:
             if message.method is not Unset:
                 if message.id is Unset:

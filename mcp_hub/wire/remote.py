@@ -27,7 +27,7 @@ from mcp_hub.protocol.jsonrpc.salvage import is_own_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import JsonObject, RawJson
-from mcp_hub.wire.base import Cancellation, Headers, NotSent, Params, Pending, Requests, WireClosed, WireHandler
+from mcp_hub.wire.base import Cancellation, Headers, NotSent, Params, Pending, Requests, Tapped, WireClosed, WireHandler
 from mcp_hub.wire.bodies import Unfinished, chunks
 from mcp_hub.wire.responses import DENIED, NO_CONNECTION, Refused, code_of, origin, reason_of, refusal
 
@@ -71,7 +71,7 @@ class HttpStreams(Protocol):
     ) -> AbstractAsyncContextManager[httpx2.Response]: ...
 
 
-class RemoteWire(ABC):
+class RemoteWire(Tapped, ABC):
     """A `Wire` over HTTP; its tasks run in `tasks`. `server` is what messages call it.
 
     `limit`: bytes of one message that comes in. `http` must not follow redirects to another origin.
@@ -319,7 +319,7 @@ class RemoteWire(ABC):
             self._take(event.data, source)
 
     def _take(self, data: bytes, source: Pending | None = None) -> None:
-        line = envelope.one_line(data)
+        line = envelope.one_line(self._incoming(data))
         message = envelope.decode(line)
         if isinstance(message, BadMessage):
             parts, rest = several(line, message)

@@ -86,12 +86,12 @@ class SseWire(RemoteWire):
 
     async def _post(self, frame: bytes, pending: Pending | None = None) -> None:
         assert self._endpoint is not None
-        async with self._http.stream("POST", self._endpoint, content=frame, headers=POSTED) as response:
+        async with self._http.stream("POST", self._endpoint, content=self._outgoing(frame), headers=POSTED) as response:
             if not response.is_success:
                 raise await self._refusal(response)
             if pending is not None and is_json(response):
                 with suppress(httpx2.HTTPError):  # the answer may still come on the stream
-                    self._take_whole(await self._body(response), pending)
+                    self._take_whole(self._incoming(await self._body(response)), pending)
 
     def _take_whole(self, body: bytes, pending: Pending) -> None:
         """Some servers answer in the response to the POST; others say there that they have taken the request."""

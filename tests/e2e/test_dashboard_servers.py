@@ -218,6 +218,27 @@ async def test_prompts_and_resources_are_got_by_their_forms_and_the_keyboard(pag
     await page.until("document.querySelectorAll('.list.cols a').length === 2")
 
 
+async def test_raw_messages_of_a_server_are_recorded_masked_and_only_text(page: Page, hub: Hub) -> None:
+    await page.go("#/server/a", "Record for five minutes")
+    await page.tab_to("Record for five minutes")
+    await page.press("Enter")
+    await page.sees("Stop recording")
+    async with RestClient(hub) as rest:
+        await rest.call("a_echo", {"text": f"{EVIL} Bearer abcdef0123456789"})
+    await page.sees('"method":"tools/call"')
+    await page.js("document.querySelectorAll('.rawline').forEach((one) => { one.open = true; })")
+    await page.sees(EVIL.replace('"', '\\"'))
+    await page.sees("Bearer ***")
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        await wide(page, scheme, width)
+        await sound(page)
+    await page.tab_to("Stop recording")
+    await page.press("Enter")
+    await page.sees("Record for five minutes")
+    text = await page.text()
+    assert "abcdef0123456789" not in text and await page.js("window.pwned") is None
+
+
 async def test_calls_of_an_earlier_start_are_there_with_their_arguments_and_are_made_again(page: Page) -> None:
     await page.js("""{
         const made = URL.createObjectURL;

@@ -8,7 +8,8 @@ protocols `HubView` and `HubOperator` this package implements.
 Held together by `watch.HubWatch`, which decides what a caller may see, and `curation.HubCuration`, which changes
 things: only callers without a profile come there. `approvals` compares the records of tools, `overrides` writes
 `servers.overrides.yaml`, `settings` lists the configuration with the origin of each value, `edits` changes servers by
-the editor that `cli` hands in, where nobody but this machine reaches the hub.
+the editor that `cli` hands in, where nobody but this machine reaches the hub. `raw` has the messages of one server
+for five minutes.
 
 Not here: HTTP and tokens (`fronts.dashboard`), and restarts and reloads (`app.admin`).
 """

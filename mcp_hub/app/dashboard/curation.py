@@ -11,6 +11,7 @@ from mcp_hub.app.dashboard.edits import HubEdits
 from mcp_hub.app.dashboard.installs import InstallWatch
 from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, check_size
+from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
 from mcp_hub.catalog.costs.tokens import estimate
@@ -25,6 +26,8 @@ from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ClientInstall,
     ProfileInfo,
+    RawBody,
+    RawList,
     ServerDetails,
     ServerLine,
     SettingList,
@@ -53,6 +56,7 @@ class HubCuration(msgspec.Struct, frozen=True):
     clients: InstallWatch
     edits: HubEdits
     seen: ClientsSeen
+    raw: RawMessages
     logs: Path | None = None
     """The folder of the logs of servers, if they are kept."""
 
@@ -98,6 +102,14 @@ class HubCuration(msgspec.Struct, frozen=True):
         found = await anyio.to_thread.run_sync(self.file.read)
         shown = await anyio.to_thread.run_sync(setting_list, self.current.settings, found)
         return SettingList(str(self.file.config), str(place) if found else None, shown)
+
+    async def raw_messages(self, server: str, after: int) -> RawList:
+        """The messages of a server that were recorded, behind a number. Raises `Problem`."""
+        return await self.raw.read(server, after)
+
+    def record_raw(self, body: RawBody) -> None:
+        """Starts to record the messages of a server, or ends that. Raises `Problem`."""
+        self.raw.switch(body)
 
     async def profiles(self) -> list[ProfileInfo]:
         """The hub without a profile, then every profile."""

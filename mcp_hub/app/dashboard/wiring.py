@@ -9,6 +9,7 @@ from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
 from mcp_hub.app.dashboard.installs import InstallWatch
 from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import OverridesFile
+from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.watch import HubWatch
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.schema.settings import Settings
@@ -44,9 +45,19 @@ def dashboard_of(
         BrowserLogins(app.current, app.logins),
     )
     logs = None if app.server_logs is None else app.server_logs.folder
+    raw = RawMessages(app.current, app.upstream_set, SystemClock())
     edits = HubEdits(app.current, editor, is_near, app.operations.reload)
     curation = HubCuration(
-        app.current, app.hub, approvals, file, logins, InstallWatch(installs, SystemClock()), edits, seen.clients, logs
+        app.current,
+        app.hub,
+        approvals,
+        file,
+        logins,
+        InstallWatch(installs, SystemClock()),
+        edits,
+        seen.clients,
+        raw,
+        logs,
     )
     access = DashboardAccess(lambda: app.settings.hub.http.public_url)
     return DashboardApi(watch, curation, rest, access, mode, max_body=app.settings.hub.http.max_body)

@@ -37,6 +37,7 @@ from mcp_hub.protocol.rest.overview import (
     LoginBody,
     OverridesBody,
     ProfileList,
+    RawBody,
     SwitchBody,
     ToolPlaces,
 )
@@ -175,6 +176,7 @@ class DashboardApi:
             "/tools": {"GET": self._tools},
             "/settings": {"GET": self._settings},
             "/profiles": {"GET": self._profiles},
+            "/raw": {"GET": self._raw, "POST": self._record_raw},
             "/approvals": {"GET": self._waiting, "POST": self._judge},
             "/overrides": {"POST": self._override},
             "/server": {"GET": self._server},
@@ -238,6 +240,16 @@ class DashboardApi:
     async def _profiles(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)
         return answer(ProfileList(await self._curated.profiles()))
+
+    async def _raw(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        after, server = request.count("after", 0, 1 << 53), request.query_params.get("server", "")
+        return answer(await self._curated.raw_messages(server, after))
+
+    async def _record_raw(self, request: RestRequest) -> Response:
+        check_operator(request.caller, _ALL)
+        self._curated.record_raw(await request.shaped(RawBody))
+        return Response(status_code=204)
 
     async def _server(self, request: RestRequest) -> Response:
         check_operator(request.caller, _ALL)

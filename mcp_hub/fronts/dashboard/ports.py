@@ -18,6 +18,8 @@ from mcp_hub.protocol.rest.overview import (
     LoginEnded,
     LoginNews,
     ProfileInfo,
+    RawBody,
+    RawList,
     ServerDetails,
     ServerEntry,
     SettingList,
@@ -107,6 +109,12 @@ class HubOperator(Protocol):
         """Writes overrides, which hold at once."""
 
     async def settings(self) -> SettingList: ...
+
+    async def raw_messages(self, server: str, after: int) -> RawList:
+        """The messages of a server that were recorded, behind a number."""
+
+    def record_raw(self, body: RawBody) -> None:
+        """Starts or ends that."""
 
     async def profiles(self) -> list[ProfileInfo]:
         """The parts of the hub that callers see."""

@@ -145,6 +145,34 @@ class SettingList(Struct):
     settings: list[SettingInfo]
 
 
+class RawMessage(Struct, frozen=True, omit_defaults=True):
+    """A message between the hub and a server as it is on the wire, secrets masked; `text` is its beginning.
+
+    `size` in bytes, `at` in Unix seconds. `incoming`: the server sent it.
+    """
+
+    seq: int
+    at: float
+    incoming: bool
+    size: int
+    text: str
+
+
+class RawList(Struct):
+    """Messages of one server, the oldest first, at most 100; they are recorded for `left` seconds more."""
+
+    server: str
+    left: float
+    messages: list[RawMessage]
+
+
+class RawBody(Struct, forbid_unknown_fields=True):
+    """Starts to record the messages of a server for five minutes, or ends that."""
+
+    server: str
+    action: Literal["start", "stop"]
+
+
 class ProfileInfo(Struct, frozen=True, omit_defaults=True):
     """The part of the hub that a profile opens, without a name all of it, and for whom.
 

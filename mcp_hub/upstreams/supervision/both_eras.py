@@ -64,7 +64,6 @@ _OTHER_ERA: Final = Cause("restarted", "its first caller speaks the other era of
 _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 """Why there is a second connection, by its era."""
 
-
 _AGAIN: Final = (
     "{tool} stopped before a question, because the server cannot ask over the connection that ran the call. "
     "mcp-hub can run it again over another one. It then does again what it did before the question. Run it again?"
@@ -105,6 +104,7 @@ class BothEras(Divided):
             changes=self._notices(_SECOND), jitter=jitter, gate=gate, starts=False, logs=self._logs,
         )  # fmt: skip
         self._second = SideConnection(second)
+        self._sides = {_SECOND: self._second}
 
     @property
     def _other(self) -> ManagedUpstream:

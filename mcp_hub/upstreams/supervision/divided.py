@@ -5,7 +5,7 @@ whom, and when it is made.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ from mcp_hub.notices import Notices, PartNotices
 from mcp_hub.types import Snapshot
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.lists.list_union import ListUnion
+from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.wanted import WantedResources
 from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
@@ -57,8 +58,15 @@ class Divided(ManagedUpstream):
         self._apart = WantedResources(name, Notices())
         """Resources wanted by callers whose calls run elsewhere, also while that connection is down."""
         self._predecessor: ManagedUpstream | None = None
+        self._sides: Mapping[str, SideConnection] = {}
         self._shared_lists = ListUnion()
         self._last_used = 0, clock.now()  # calls at the predecessor that were over at the last look, and its time
+
+    @property
+    def peers(self) -> list[Peer]:
+        """The sessions with the server that are open now, those of its parts, too."""
+        sides = [peer for side in self._sides.values() for peer in side.supervisor.peers]
+        return [*super().peers, *sides]
 
     @abstractmethod
     def _key(self, call: Call) -> str | None:

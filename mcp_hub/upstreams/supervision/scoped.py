@@ -51,8 +51,12 @@ class _Member(SideConnection, eq=False, kw_only=True):
 
 
 class _Members(dict[str, _Member]):
-    """The processes by session, principal, call or folder; `holder` and `folder_of` as for `Scoped`."""
+    """The processes by session, principal, call or folder; `holder` and `folder_of` as for `Scoped`.
 
+    `restarts` are those of processes that have ended.
+    """
+
+    restarts = 0
     holder: "Holder | None" = None
     folder_of: Callable[[str | None], str]
 
@@ -107,10 +111,9 @@ class Scoped(Divided):
         self._eras = eras
         self._of_each = scope
         self._idle = idle
-        self._members = _Members()
+        self._sides = self._members = _Members()
         self._members.folder_of = folder_of
         self._members.holder = holder if scope == "session" else None
-        self._restarts = 0  # of processes that have ended
         self._tasks: anyio.abc.TaskGroup | None = None
         self._relisted = -math.inf
         self._emptied: anyio.Event | None = None
@@ -270,7 +273,7 @@ class Scoped(Divided):
     def _stop(self, key: str) -> None:
         member = self._members.leave(key)
         if member is not None:
-            self._restarts += member.supervisor.status().restarts
+            self._members.restarts += member.supervisor.status().restarts
             member.scope.cancel()
 
     # -- operators ----------------------------------------------------------------------------------------------
@@ -334,7 +337,7 @@ class Scoped(Divided):
     def status(self) -> UpstreamStatus:
         """The status of the listed process, with the restarts of all, and the reason of those that were given up."""
         first, members = super().status(), [member.supervisor for member in self._members.values()]
-        restarts = first.restarts + self._restarts + sum(member.status().restarts for member in members)
+        restarts = first.restarts + self._members.restarts + sum(member.status().restarts for member in members)
         over = [member.status() for member in members if member.is_over]
         reason, code = first.reason, first.code
         if over and (first.state is UpstreamState.READY or first.rests):

@@ -154,6 +154,11 @@ class Supervisor:
         """Whether it is ready, or on its way up, or is started when it is needed."""
         return self._life.rests or self._life.state in (UpstreamState.STARTING, UpstreamState.READY)
 
+    @property
+    def peers(self) -> list[Peer]:
+        """The sessions with the server that are open now."""
+        return [] if self._connected is None else [self._connected]
+
     def leave_tasks(self) -> None:
         """From now on a call that is cancelled leaves its task at the server: another hub will continue it."""
         self._leaves_tasks = True

@@ -132,6 +132,8 @@ DASHBOARD: Final[dict[str, list[Ask]]] = {
     "POST /edits": [("/edits", {"server": "local", "action": "remove"}, {})],
     "GET /schema": [("/schema", None, {})],
     "GET /profiles": [("/profiles", None, {})],
+    "GET /raw": [("/raw?server=local", None, {})],
+    "POST /raw": [("/raw", {"server": "local", "action": "start"}, {})],
 }
 FOR_ALL: Final = ("GET /state", "GET /clients", "GET /tools")
 """Everything else on the dashboard is for operators."""

@@ -1,0 +1,144 @@
+"""Messages between the hub and one server as they are on the wire, for five minutes: part of the composition root.
+
+Nothing of it is on the way of a message unless an operator has asked for it. They are kept in memory alone.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+
+from mcp_hub.app.limits import Current
+from mcp_hub.app.upstream_set import UpstreamSet
+from mcp_hub.clock import Clock, wall_time
+from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.rest.overview import RawBody, RawList, RawMessage
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.wire.base import Tapped
+
+SECONDS: Final = 300.0
+"""For which messages are recorded, and each is kept."""
+MOST: Final = 1000
+"""Messages of one server; the oldest goes first."""
+_HEAD: Final = 64 << 10
+"""Bytes of a message that are kept."""
+_SHOWN: Final = 16 << 10
+"""Characters of a message that are shown: what is kept besides has the rest of a secret that is cut."""
+_MOST_BYTES: Final = 4 << 20
+"""Of one server."""
+_MOST_SERVERS: Final = 4
+"""Servers that are recorded at once."""
+_PAGE: Final = 100
+"""Messages of one answer."""
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    seq: int
+    at: float
+    time: float
+    is_incoming: bool
+    size: int
+    head: bytes
+
+
+class _Recording(msgspec.Struct):
+    """The messages of one server. `until` and the `time` of a message by the clock."""
+
+    until: float
+    now: Callable[[], float]
+    messages: deque[_Taken] = msgspec.field(default_factory=deque)
+    wires: list[Tapped] = []
+    bytes_kept: int = 0
+    seq: int = 0
+
+    def take(self, is_incoming: bool, message: bytes) -> None:
+        """A `Tap`."""
+        time = self.now()
+        if time > self.until:
+            self.end()
+            return
+        self.seq += 1
+        self.messages.append(_Taken(self.seq, wall_time(), time, is_incoming, len(message), message[:_HEAD]))
+        self.bytes_kept += min(len(message), _HEAD)
+        while len(self.messages) > MOST or self.bytes_kept > _MOST_BYTES:
+            self.bytes_kept -= len(self.messages.popleft().head)
+
+    def end(self) -> None:
+        """Records nothing more."""
+        self.until = min(self.until, self.now())
+        for wire in self.wires:
+            wire.watched_by(None)
+        self.wires.clear()
+
+
+class RawMessages:
+    """The recordings of one hub. `Problem` 404 for an unknown server, 409 for one without a connection of its own."""
+
+    def __init__(self, current: Current, upstreams: UpstreamSet, clock: Clock) -> None:
+        self._current = current
+        self._upstreams = upstreams
+        self._clock = clock
+        self._recordings: dict[str, _Recording] = {}
+
+    def switch(self, body: RawBody) -> None:
+        """Starts a recording anew, or ends it. Raises `Problem`."""
+        server = self._server(body.server)
+        self._forget()
+        recording = self._recordings.pop(body.server, None)
+        if recording is not None:
+            recording.end()
+        if body.action == "stop":
+            if recording is not None:
+                self._recordings[body.server] = recording
+            return
+        if len(self._recordings) >= _MOST_SERVERS:
+            oldest = min(self._recordings, key=lambda name: self._recordings[name].until)
+            self._recordings.pop(oldest).end()
+        fresh = self._recordings[body.server] = _Recording(self._clock.now() + SECONDS, self._clock.now)
+        self._attach(server, fresh)
+
+    async def read(self, name: str, after: int) -> RawList:
+        """The messages behind a number, secrets masked. Connections that are new are recorded from now on."""
+        server = self._server(name)
+        self._forget()
+        recording = self._recordings.get(name)
+        if recording is None:
+            return RawList(name, 0.0, [])
+        left = max(recording.until - self._clock.now(), 0.0)
+        if left:
+            self._attach(server, recording)
+        taken = [one for one in recording.messages if one.seq > after][:_PAGE]
+        return RawList(name, left, await anyio.to_thread.run_sync(lambda: [*map(_shown, taken)]))
+
+    def _attach(self, server: ManagedUpstream, recording: _Recording) -> None:
+        for peer in server.peers:
+            if isinstance(peer.wire, Tapped) and peer.wire.tap != recording.take:
+                peer.wire.watched_by(recording.take)
+                recording.wires.append(peer.wire)
+
+    def _server(self, name: str) -> ManagedUpstream:
+        if name not in self._current.settings.servers:
+            raise unknown_server(name, self._current.settings.servers)
+        upstream = self._upstreams.upstreams.get(name)
+        if not isinstance(upstream, ManagedUpstream):
+            raise Problem(409, "no_connection", f'Server "{name}" has no connection: it is a part of the hub.')
+        return upstream
+
+    def _forget(self) -> None:
+        """Drops what is older than five minutes."""
+        now = self._clock.now()
+        for name, recording in list(self._recordings.items()):
+            while recording.messages and recording.messages[0].time < now - SECONDS:
+                recording.bytes_kept -= len(recording.messages.popleft().head)
+            if recording.until <= now:
+                recording.end()
+                if not recording.messages:
+                    del self._recordings[name]
+
+
+def _shown(one: _Taken) -> RawMessage:
+    text = hide_head(one.head.rstrip(b"\r\n"), _SHOWN)
+    return RawMessage(one.seq, one.at, one.is_incoming, one.size, text)

@@ -39,6 +39,19 @@ class UnnotedWaits:
         pass
 
 
+class NotedWaits:
+    """Waits in order; None where one has ended."""
+
+    def __init__(self) -> None:
+        self.reasons: list[WaitReason | None] = []
+
+    def begin_wait(self, reason: WaitReason) -> None:
+        self.reasons.append(reason)
+
+    def end_wait(self) -> None:
+        self.reasons.append(None)
+
+
 @dataclass
 class Channel(CallChannel):
     """Keeps what it is sent; its readers have caught up unless `is_behind`, its store unless `is_unkept`."""

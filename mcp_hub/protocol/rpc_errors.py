@@ -11,6 +11,7 @@ import msgspec
 from mcp_hub.errors import RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.masking import shown
 from mcp_hub.protocol.capabilities import missing
+from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.types import Era, JsonObject, RawJson, reason_for_others, without_paths
 
 PARSE_ERROR: Final = -32700
@@ -45,6 +46,8 @@ LONGEST_UNKNOWN: Final = 1000
 FAILED: Final = re.compile(rb'"isError"\s*:\s*true')
 """The mark of a result that is an error."""
 
+_DEEPEST: Final = 100
+"""Levels of a malformed error that is shown as data: what hides its texts calls itself for each of them."""
 _OWN_HOP: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 _RESERVED_MODERN: Final = range(-32099, -32019)
 """-32020…-32099: a modern peer may give only the meanings of the specification to these."""
@@ -87,7 +90,7 @@ def _quoted(raw: bytes) -> object:
     if shown(text) == text:
         return msgspec.Raw(raw)
     try:
-        return msgspec.json.decode(raw)
+        return text if is_deeper(raw, _DEEPEST) else msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return text
 

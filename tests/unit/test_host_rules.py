@@ -104,7 +104,7 @@ def test_rule_matches_its_host_and_ports_alone() -> None:
     [
         ("A.Example.", "a.example"),
         ("a.example..", None),
-        ("[::FFFF:10.0.0.1]", "::ffff:a00:1"),
+        ("[::FFFF:10.0.0.1]", str(ip_address("::ffff:a00:1"))),
         ("::1", None),
         ("[fe80::1%25eth0]", None),
         ("0x7f.1", "127.0.0.1"),

@@ -158,7 +158,7 @@ def test_hubs_with_one_key_know_each_others_states_and_it_is_asked_for_once() ->
 
 ODD = {
     "huge": '{"n":1' + "0" * 5000 + "}",
-    "deep": "[" * 3000 + "]" * 3000,
+    "deep": "[" * 100_000 + "]" * 100_000,
     "surrogate": r'{"s":"\ud83d"}',
     "exponent": '{"n":1e400}',
 }

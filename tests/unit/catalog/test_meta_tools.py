@@ -184,7 +184,7 @@ def test_it_runs_the_hubs_other_tools(name: str) -> None:
         (b'{"name":["git_log"]}', "$.name"),
         (b'{"tool":"git_log"}', "`name`"),
         (b'{"name":"run_tool","arguments":{"name":"git_log"}}', "cannot run run_tool"),
-        (b'{"name":"git_log","x":' + b"[" * 5000 + b"]" * 5000 + b"}", "recursion"),
+        (b'{"name":"git_log","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "recursion"),
     ],
 )
 def test_what_is_no_call_of_a_tool_is_refused_in_words(given: bytes | None, said: str) -> None:
@@ -195,7 +195,7 @@ def test_what_is_no_call_of_a_tool_is_refused_in_words(given: bytes | None, said
 @pytest.mark.parametrize(
     "arguments",
     ["[1]", "7", "true", '"path=a"', '"[1]"', '"{"', r'"{\"a\":1} {"', r'"{\"a\":01}"', r'"{\"a\":\"\\ud83d\"}"',
-     json.dumps('{"a":"x\ny"}'), json.dumps('{"a":' + "[" * 5000 + "]" * 5000 + "}")],
+     json.dumps('{"a":"x\ny"}'), json.dumps('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")],
 )  # fmt: skip
 def test_arguments_that_are_no_object_come_back_with_what_the_tool_takes(arguments: str) -> None:
     text = refusal(understood(f'{{"name":"git_log","arguments":{arguments}}}'.encode()))

@@ -84,7 +84,7 @@ def test_a_line_is_as_the_design_has_it_and_comes_back(event: events.CallEvent, 
         (b'{"content":[{"isError":false}],"isError":true}', "tool_error"),
         (b'{"text":"\\"isError\\":true"}', "ok"),
         (b'{"a":"isError","isError":null}', "ok"),
-        (b'{"a":' + b"[" * 5000 + b"]" * 5000 + b',"isError":true}', "ok"),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b',"isError":true}', "ok"),
     ],
 )
 def test_a_result_that_says_so_at_its_top_is_a_tools_error(result: bytes, outcome: str) -> None:
@@ -243,7 +243,10 @@ def test_meta_that_is_no_object_passes_unless_a_count_needs_its_place(meta: byte
         ('{"v":1,"stream":"s","seq":1,"ts":"t","type":"end","data":{"outcome":"ok","result":{},"era":"x"}}', "'x'"),
         ('{"v":1,"stream":"s","seq":1,"ts":"t","type":"error","data":{"code":"x","class":"y"}}', "'jsonrpc'"),
         ('{"v":1,"stream":"s","seq":1,"ts":"t","type":"error","data":{"code":"x","class":"y","jsonrpc":1}}', "object"),
-        ('{"v":1,"stream":"s","seq":1,"ts":"t","type":"start","data":' + "[" * 5000 + "]" * 5000 + "}", "recursion"),
+        (
+            '{"v":1,"stream":"s","seq":1,"ts":"t","type":"start","data":' + "[" * 100_000 + "]" * 100_000 + "}",
+            "recursion",
+        ),
         ("", "truncated"),
     ],
 )

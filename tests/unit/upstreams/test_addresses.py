@@ -64,7 +64,7 @@ def port(server: HttpServer) -> int:
     return found
 
 
-@pytest.mark.parametrize("form", ["127.0.0.1", "::1", "::ffff:7f00:1", "64:ff9b::7f00:1"])
+@pytest.mark.parametrize("form", ["127.0.0.1", "::1", str(ip_address("::ffff:7f00:1")), "64:ff9b::7f00:1"])
 async def test_a_name_that_leads_to_this_machine_is_not_asked_for_a_server_elsewhere(names: Any, form: str) -> None:
     async with serving(answer) as server:
         names(auth_example=[form])

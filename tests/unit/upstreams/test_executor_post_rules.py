@@ -91,7 +91,7 @@ def test_events_on_several_lines_come_on_one() -> None:
         (event("input-required", key="k", method="tools/call", params={}), "method"),
         (b'{"type":"log","data":{"level":"info","data":"\xff"}}', "events[1]"),
         (b'{"type":"log","data":{"level":"info","data":"\\ud800"}}', "events[1]"),
-        (b'{"type":"log","data":{"level":"info","data":' + b"[" * 5000 + b"]" * 5000 + b"}}", "too deep"),
+        (b'{"type":"log","data":{"level":"info","data":' + b"[" * 100_000 + b"]" * 100_000 + b"}}", "too deep"),
         (b"[]", "events[1]"),
     ],
 )

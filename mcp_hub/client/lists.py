@@ -6,8 +6,10 @@ import msgspec
 from msgspec import Raw
 
 from mcp_hub.client.rest import RestClient
+from mcp_hub.errors import HubError
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryCleared, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.lists import FoundTools, PromptList
+from mcp_hub.protocol.rest.overview import ClientList, ClientSummary
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.protocol.rest.tokens import TokenAccount
 
@@ -21,6 +23,14 @@ class HubLists:
     async def servers(self) -> ServerList:
         """The servers in the order of the hub's file, and patterns of its configuration that match nothing."""
         return await self._rest.get(ServerList, "servers")
+
+    async def clients(self) -> list[ClientSummary]:
+        """The clients that came to a hub with a dashboard, those that came last first; [] where we may not see them."""
+        try:
+            url = f"{self._rest.endpoint.partition('?')[0].removesuffix('mcp')}api/clients"
+            return (await self._rest.send(ClientList, "GET", url)).clients
+        except HubError:
+            return []
 
     async def account(self, client: str, server: str | None = None, heaviest: int | None = None) -> TokenAccount:
         """The tokens that the tools cost a client of this kind. Raises `InvalidParams` for an unknown kind."""

@@ -11,8 +11,10 @@ from mcp_hub import __version__
 from mcp_hub.cli import main
 from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
 from mcp_hub.cli.commands.running.status import HubReport, report_data, report_lines
+from mcp_hub.protocol.rest.overview import ClientSummary
 from mcp_hub.protocol.rest.servers import SandboxInfo, ServerInfo
 from mcp_hub.sessions.clients_seen import HubUse, PresentClient
+from mcp_hub.types import Era
 
 
 @pytest.fixture
@@ -136,3 +138,20 @@ def test_two_hubs_of_one_configuration_say_why_they_are_two(names: list[str], ve
             HubRecord("", 8, folder="/run/b", place="/x.yaml", version=version)]  # fmt: skip
     shown = [text for text, _ in report_lines(HubReport("/x.yaml", hubs, apart={"/run/b": names}), 0.0)]
     assert [line for line in shown if "apart" in line] == [f"  apart:   from process 7: {why}"]
+
+
+def test_the_clients_of_a_hub_over_http_are_named_but_for_those_that_have_gone() -> None:
+    hubs = [HubRecord("http://h/mcp", 7, 900.0, "1.2.3"), HubRecord("", 8, 900.0, "1.2.3", client="zed")]
+    clients = [
+        ClientSummary("Cur\x1bsor", "1.2", Era.HANDSHAKE, "local", 940.0, 990.0, 12, connected=True),
+        ClientSummary("Gone", "1", Era.HANDSHAKE, "local", 940.0, 950.0, 1, connected=False),
+        ClientSummary("", "", Era.MODERN, "local", 999.0, 999.0, 1),
+    ]
+    report = HubReport("/x.yaml", hubs, clients=clients)
+    assert [text for text, _ in report_lines(report, 1000.0)][2:5] == [
+        "  clients: Cur\\x1bsor 1.2, handshake, for 1 min, 12 calls",
+        "           a client that has not said its name, modern, by request, for 1 s, 1 call",
+        "running over stdio for zed",
+    ]
+    data = report_data(report, 1000.0)["hubs"]
+    assert [own["calls"] for own in data[0]["clients"]] == [12, 1, 1] and data[1]["clients"] is None

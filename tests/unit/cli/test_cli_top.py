@@ -20,8 +20,11 @@ from mcp_hub.client.hub_feed import HubFeed
 from mcp_hub.client.in_process import AsgiTransport
 from mcp_hub.client.transport import Answer
 from mcp_hub.errors import ConfigError
+from mcp_hub.protocol.eras import LATEST_HANDSHAKE
 from mcp_hub.protocol.rest.overview import CallSummary
 from mcp_hub.protocol.rest.servers import SandboxInfo, ServerInfo
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import Era
 from tests.unit.cli.command import command_env
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.upstreams.child import until
@@ -144,3 +147,12 @@ def test_a_call_that_waits_says_for_which_call_and_for_how_long() -> None:
     call = CallSummary("st_1", "helpdesk", "b", "tools/call", "local", "waiting", 90.0, 0.0, **about)  # type: ignore[arg-type]
     cells = [str(cell) for cell in call_row(call, 100.0)]
     assert (cells[1], cells[4]) == ("waiting", "waits for helpdesk_ask of Cur\\x1bsor, 12 s")
+
+
+async def test_clients_of_a_hub_over_http_are_listed_to_its_operator_alone(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path, tokens=True, is_local=False) as peer:
+        about = {"name": "Zed", "version": "3"}
+        peer.app.seen.clients(Session("s", Caller("alice"), Era.HANDSHAKE, LATEST_HANDSHAKE, client_info=about))
+        for token, names in ((peer.front.operator, ["Zed"]), ("wrong" * 8, [])):
+            async with HubClient(f"{PAGE}mcp", Operated(peer, token)) as client:
+                assert [own.name for own in await client.lists.clients()] == names

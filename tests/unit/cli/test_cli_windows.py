@@ -17,6 +17,7 @@ from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS, WINDOWS_CLIENTS
 from mcp_hub.cli.clients.wsl import Machine
 from mcp_hub.cli.imports import asked_inputs, moves
+from mcp_hub.upstreams.process import commands
 from rigs.clients.wsl import CURSOR, WslHome
 from tests.unit.cli.homes import CANARIES, DISTRIBUTION, WindowsDrive
 from tests.unit.cli.homes import WINDOWS_USER as USER
@@ -31,6 +32,7 @@ def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WindowsDrive:
     made = WindowsDrive(tmp_path)
     monkeypatch.setattr(Machine, "here", made.machine)
     monkeypatch.setattr(running, "_names", lambda system: iter(()))
+    monkeypatch.setattr(commands, "SYSTEM_PLACES", ())  # nothing is started, whatever is installed there
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "USERPROFILE", "WSL_INTEROP"):
         monkeypatch.delenv(name, raising=False)
     for name, value in made.env.items():

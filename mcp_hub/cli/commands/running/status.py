@@ -26,6 +26,7 @@ from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, fail, fail_with
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import ConfigError, RpcError
 from mcp_hub.masking import hide, visible
+from mcp_hub.protocol.rest.overview import ClientSummary
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.sessions.clients_seen import HubUse, PresentClient
 from mcp_hub.types import JsonObject
@@ -33,6 +34,8 @@ from mcp_hub.types import JsonObject
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
 
+_MOST_CLIENTS = 40
+"""Clients of a hub over HTTP that are listed."""
 _GIVEN_UP = ("failed", "incompatible")
 
 
@@ -40,8 +43,8 @@ class HubReport(msgspec.Struct, frozen=True):
     """The hubs of the configuration at `place`, and the servers of the one that commands ask, or why not.
 
     By folder of a background hub: `variables` as `attach.folder.variables_of`, `uses`, None if it does not say, and
-    `apart`, the variables in which it differs from the youngest one. `alone`: why clients of this shell do not share a
-    hub.
+    `apart`, the variables in which it differs from the youngest one. `clients` are those of the hub over HTTP that
+    commands ask. `alone`: why clients of this shell do not share a hub.
     """
 
     place: str
@@ -53,6 +56,7 @@ class HubReport(msgspec.Struct, frozen=True):
     alone: str = ""
     uses: Mapping[str, HubUse | None] = {}
     apart: Mapping[str, Sequence[str]] = {}
+    clients: Sequence[ClientSummary] = ()
 
 
 @click.command()
@@ -94,7 +98,9 @@ def _apart(hubs: Sequence[HubRecord]) -> dict[str, list[str]]:
 
 async def _ask(client: "HubClient", report: HubReport, as_json: bool) -> int:
     try:
-        return _print(msgspec.structs.replace(report, servers=await client.servers()), as_json)
+        servers = await client.servers()
+        clients = await client.lists.clients() if any(hub.url for hub in report.hubs) else []
+        return _print(msgspec.structs.replace(report, servers=servers, clients=clients), as_json)
     except (RpcError, ConfigError) as problem:
         said = with_code(problem) if isinstance(problem, RpcError) else str(problem)
         return _print(msgspec.structs.replace(report, problem=said), as_json)
@@ -122,7 +128,9 @@ def report_data(found: HubReport, now: float) -> JsonObject:
             "folder": hub.folder or None,
             "config": hub.place or found.place or None,
             "variables": found.variables.get(hub.folder),
-            "clients": _clients_data(found.uses.get(hub.folder)),
+            "clients": _clients_over_http(found)
+            if _is_asked(hub, found)
+            else _clients_data(found.uses.get(hub.folder)),
             "ends": _ends_data(found.uses.get(hub.folder)),
             "apart": found.apart.get(hub.folder),
             "alone": hide(hub.alone) or None,
@@ -155,6 +163,42 @@ def _clients_data(use: HubUse | None) -> list[JsonObject] | None:
         }
         for client in use.clients
     ]
+
+
+def _is_asked(hub: HubRecord, found: HubReport) -> bool:
+    """Whether commands ask this hub over HTTP, and its clients are known."""
+    return bool(found.clients) and hub is next((own for own in found.hubs if own.url), None)
+
+
+def _clients_over_http(found: HubReport) -> list[JsonObject]:
+    return [
+        {
+            "name": hide(own.name) or None,
+            "version": hide(own.version) or None,
+            "era": own.era.value,
+            "principal": own.principal,
+            "connected": own.connected,
+            "since": datetime.fromtimestamp(own.first, UTC).isoformat(timespec="seconds"),
+            "calls": own.calls,
+        }
+        for own in found.clients
+    ]
+
+
+def _http_clients(hub: HubRecord, found: HubReport, now: float) -> list[tuple[str, str]]:
+    """The clients of the hub over HTTP that was asked, without those that have gone."""
+    if not _is_asked(hub, found):
+        return []
+    here = [own for own in found.clients if own.connected is not False]
+    rows = []
+    for own in here[:_MOST_CLIENTS]:
+        name = " ".join(filter(None, (own.name, own.version))) or "a client that has not said its name"
+        about = f"{own.era.value}{', by request' if own.connected is None else ''}"
+        rows.append(f"{name}, {about}, for {tables.age(own.first, now)}, {tables.plural(own.calls, 'call')}")
+    if more := len(here) - len(rows):
+        rows.append(f"{more} more")
+    heads = ["  clients: ", *["           "] * len(rows)]
+    return [(f"{head}{text}", "") for head, text in zip(heads, rows, strict=False)]
 
 
 def _ends_data(use: HubUse | None) -> JsonObject | None:
@@ -256,6 +300,7 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
             *_variables(found.variables.get(hub.folder, {})),
             *_differs(hub, found),
             *_use(hub, found, now),
+            *_http_clients(hub, found, now),
         ]
         if not found.place:
             advice = ". End it with: mcp-hub stop" if hub.folder else ""

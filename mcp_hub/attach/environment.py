@@ -10,7 +10,7 @@ import stat
 import sys
 
 from mcp_hub.attach.arguments import state_folder
-from mcp_hub.attach.system import user
+from mcp_hub.attach.system import account, user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -252,15 +252,9 @@ def _version(folder: str) -> tuple[int, ...]:
 
 def _account(env: "Mapping[str, str]") -> dict[str, str]:
     """Name and shell of the user; for a number without an account what the client has."""
-    if sys.platform == "win32":
-        raise NotImplementedError
-    import pwd  # only where a hub is started
-
-    try:
-        account = pwd.getpwuid(os.geteuid())
-    except KeyError:
+    if (entry := account(user())) is None:
         return {name: env[name] for name in ("USER", "LOGNAME", "SHELL") if name in env}
-    return {"USER": account.pw_name, "LOGNAME": account.pw_name, "SHELL": account.pw_shell or "/bin/sh"}
+    return {"USER": entry[0], "LOGNAME": entry[0], "SHELL": entry[2] or "/bin/sh"}
 
 
 def runtime_folder(env: "Mapping[str, str]") -> str | None:

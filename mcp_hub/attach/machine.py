@@ -10,7 +10,7 @@ import sys
 
 from mcp_hub.attach import folder as folders
 from mcp_hub.attach.arguments import state_folder
-from mcp_hub.attach.system import user
+from mcp_hub.attach.system import account, user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,16 +89,12 @@ def _use_signals() -> None:
 
 
 def _use_home(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") -> None:
-    if sys.platform == "win32":
-        raise NotImplementedError
     home = env.get("HOME", "")
     if os.path.isabs(home):
         return
-    import pwd  # where HOME is missing
-
-    try:
-        env["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir or os.path.sep
-    except KeyError:
+    if (entry := account(user())) is not None:
+        env["HOME"] = entry[1] or os.path.sep
+    else:
         env["HOME"] = _spare() or os.path.sep
         about = f"HOME is not set, and user {user()} does not have an account"
         warn(f"{about}. It is {env['HOME']} now. Set HOME to a folder of yours")

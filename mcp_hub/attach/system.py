@@ -40,6 +40,20 @@ def user() -> int | None:
         return os.geteuid()
 
 
+def account(number: int | None) -> tuple[str, str, str, int] | None:
+    """Name, home folder, shell and group of a user; None for a number without an account, and on Windows."""
+    if sys.platform == "win32" or number is None:
+        return None
+    else:
+        import pwd  # few starts need it
+
+        try:
+            entry = pwd.getpwuid(number)
+        except KeyError:
+            return None
+        return entry.pw_name, entry.pw_dir, entry.pw_shell, entry.pw_gid
+
+
 def lock(file: int, *, shared: bool) -> bool:
     """Takes a lock on an open file, which ends with the process, however that ends; False if another process has it.
 

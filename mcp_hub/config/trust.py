@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from mcp_hub.attach.system import account
 from mcp_hub.attach.system import user as effective_user
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.windows import Right, others_who_may
@@ -201,21 +202,17 @@ def _is_private_group(found: os.stat_result) -> bool:
     if sys.platform == "win32":
         raise NotImplementedError
     import grp
-    import pwd
 
+    owner = account(found.st_uid)
+    if owner is None or owner[3] != found.st_gid:
+        return False
     try:
-        owner, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
+        group = grp.getgrgid(found.st_gid)
     except KeyError:
         return False
-    return owner.pw_gid == found.st_gid and owner.pw_name == group.gr_name and set(group.gr_mem) <= {owner.pw_name}
+    return owner[0] == group.gr_name and set(group.gr_mem) <= {owner[0]}
 
 
 def _name(user: int) -> str:
-    if sys.platform == "win32":
-        raise NotImplementedError
-    import pwd
-
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)
+    entry = account(user)
+    return str(user) if entry is None else entry[0]

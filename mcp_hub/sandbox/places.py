@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from mcp_hub.attach.system import user
 from mcp_hub.files import entries_below
 
 SYSTEM: Final = (
@@ -119,9 +120,7 @@ def _system_paths(version: int) -> tuple[str, ...]:
 
 def _settings() -> Iterator[str]:
     """The entries of `/etc` without secret ones."""
-    if sys.platform == "win32":
-        raise NotImplementedError
-    is_root, budget = os.geteuid() == 0, iter(range(_MOST_SETTINGS))
+    is_root, budget = user() == 0, iter(range(_MOST_SETTINGS))
     for name in _listed(_SETTINGS):
         path = f"{_SETTINGS}/{name}"
         if name in _SECRET_SETTINGS:

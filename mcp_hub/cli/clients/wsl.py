@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.attach.system import account, user
 from mcp_hub.cli.clients.entries import Command
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.clock import SystemClock
@@ -286,12 +287,5 @@ def _read(process: "subprocess.Popen[bytes]") -> bytes:
 
 def _user() -> str:
     """The name of the user of this process; empty if the system does not have one."""
-    if sys.platform == "win32":
-        return ""
-    else:
-        import pwd
-
-        try:
-            return pwd.getpwuid(os.geteuid()).pw_name
-        except KeyError:
-            return ""
+    entry = account(user())
+    return "" if entry is None else entry[0]

@@ -10,7 +10,7 @@ owner per stream, no append after the end, an epoch that fences off earlier owne
 
 `instances` and `locks` tell which hub processes are alive. `keyed_files`, `keys` and `epochs` are small files.
 
-Sub-packages: `sqlite`, `recovery`, `documents` (long results).
+Sub-packages: `sqlite`, `redis`, `recovery`, `documents` (long results), `history` (past calls), `server_logs`.
 
 Not here: the meaning of events (`protocol.shape.stream_events`) and the decision when to write (`calls.streams`).
 """

@@ -11,5 +11,7 @@ things: only callers without a profile come there. `approvals` compares the reco
 the editor that `cli` hands in, where nobody but this machine reaches the hub. `raw` has the messages of one server
 for five minutes.
 
+`past_calls` shows the history of calls and makes its journal from the settings; commands use it without a hub, too.
+
 Not here: HTTP and tokens (`fronts.dashboard`), and restarts and reloads (`app.admin`).
 """

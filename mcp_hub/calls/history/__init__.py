@@ -6,8 +6,8 @@ Out: `CallSummary` records of calls that ended behind a cursor, and of calls tha
 texts, for a `stores.history.base.HistoryStore`.
 
 Held together by two observers. `recent.RecentCalls` holds the last 10,000 endings, at most 8 MiB, packed. Its cursor
-counts endings; its epoch distinguishes one process from the next. `journal.CallJournal` takes each call into the history,
-off its way; `batches` makes a batch of many. Texts are masked and cut before they are kept.
+counts endings; its epoch distinguishes one process from the next. `journal.CallJournal` takes each call into the
+history, off its way; `batches` makes a batch of many. Texts are masked and cut before they are kept.
 
 Not here: the events of a call (`calls.log`, `calls.streams`), counters (`calls.metering`), the place of past calls
 (`stores.history`), and the choice of calls that somebody may see (`app.dashboard`).

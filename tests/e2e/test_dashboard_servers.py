@@ -218,6 +218,7 @@ async def test_prompts_and_resources_are_got_by_their_forms_and_the_keyboard(pag
     await page.until("document.querySelectorAll('.list.cols a').length === 2")
 
 
+@pytest.mark.proof
 async def test_raw_messages_of_a_server_are_recorded_masked_and_only_text(page: Page, hub: Hub) -> None:
     await page.go("#/server/a", "Record for five minutes")
     await page.tab_to("Record for five minutes")

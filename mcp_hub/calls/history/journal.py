@@ -93,10 +93,12 @@ class CallJournal:
         """Writes batches; runs until cancelled."""
         self.use()
         while True:
-            await self._queue.begun.wait()
-            self._begun_with = self._batches.definitions.now()
-            with anyio.move_on_after(PACE):
-                await self._queue.full.wait()
+            with anyio.move_on_after(_PATIENCE if self._writer.is_behind else None):
+                await self._queue.begun.wait()
+            if self._queue.begun.is_set():
+                self._begun_with = self._batches.definitions.now()
+                with anyio.move_on_after(PACE):
+                    await self._queue.full.wait()
             await self.flush()
 
     async def flush(self, *, is_last: bool = False) -> None:
@@ -133,6 +135,11 @@ class _Writer:
         self._open: Batch | None = None
         self._unwritten: list[tuple[Batch, bytes]] = []
         self._retry = -math.inf
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something could not be written yet."""
+        return bool(self._unwritten or self.losses)
 
     async def add(
         self, made: Sequence[tuple[Batch, bytes]], dropped: int, limits: HistoryLimits, *, is_last: bool

@@ -3,6 +3,8 @@
 import json
 from dataclasses import dataclass
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from mcp_hub import masking
@@ -232,6 +234,22 @@ async def test_batches_with_the_same_and_other_groups_grow_together() -> None:
         await keep(journal, *records, past_call(f"t{n}"))
     assert [call.group.tool for call in await kept(store)] == [tool for n in range(6) for tool in (*"abab", f"t{n}")]
     assert len(await store.index()) == 1
+
+
+async def test_calls_are_written_once_that_works_though_no_other_call_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "_PATIENCE", 0.02)
+    store = Broken(None, "in_a", lambda hub: False, lambda: 1.0, history_file(None)._clock)
+    journal = new_journal(store)
+    store.full = True
+    await keep(journal, past_call())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(journal.run)
+        store.full = False
+        with anyio.fail_after(20):
+            while not await kept(store):
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert journal.failing == ""
 
 
 async def test_batch_that_is_refused_holds_up_no_other_one() -> None:

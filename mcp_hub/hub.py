@@ -55,8 +55,7 @@ __all__ = [
 
 _ANYBODY: Final = ClientKind()
 _SHORT: Final = TimeLimits(60, 60)  # of the hub's own tools that wait for no call
-_MOST_TOKENS: Final = 8000
-"""Of an answer of the hub's own to a client whose results are not cut."""
+_MOST_TOKENS: Final = 8000  # of an answer of the hub's own to a client whose results are not cut
 _CUT: Final = frozenset({"tools/call", "resources/read"})  # methods whose results may be cut
 
 
@@ -75,6 +74,7 @@ class _Facts(msgspec.Struct, frozen=True):
     partials: PartialForm | None
     takes_events: bool
     of_apps: AppRequests | None
+    shows_paths: bool
 
 
 class HubPort:
@@ -108,7 +108,7 @@ class HubPort:
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store, streams.limits.retention)
-        retention = long_results.keeping if long_results is not None else None
+        retention = None if long_results is None else long_results.keeping
         self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention, rules)
         self.take_up = self._starter.take_up
         self.changes = changes
@@ -126,10 +126,10 @@ class HubPort:
         """All that calls of the session depend on, as long as neither the settings nor the lists change."""
         offer, epoch = session.offer, self.session_rules.epoch
         known = offer.facts
-        if type(known) is _Facts and known.version == self.changes.version and offer.epoch == epoch:
-            return known
         if offer.epoch != epoch:
             offer.renew(epoch)
+        elif type(known) is _Facts and known.version == self.changes.version:
+            return known
         profile, client_kind = session.caller.profile, self.client_kind(session)
         is_settled = partial(self.catalog.is_settled, client_kind, came=offer.came)
         lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
@@ -147,6 +147,7 @@ class HubPort:
             client_kind.partials,
             extensions.declares(session.capabilities, session.era, extensions.STREAMS),
             AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
+            session.caller.shows_paths,
         )
         offer.derive(facts)
         return facts
@@ -319,8 +320,8 @@ class HubPort:
         server, own = self._origin(session, uri)
         try:
             await self.subscriptions.add(session, (server, own), uri)
-        except RpcError as error:
-            error = error if session.caller.shows_paths else for_others(error)
+        except RpcError as exc:
+            error = exc if session.caller.shows_paths else for_others(exc)
             raise for_caller(error, session.era, server, session.capabilities) from None
 
     def unsubscribe(self, session: Session, uri: str) -> None:
@@ -364,8 +365,7 @@ class HubPort:
 
 def _routed(
     session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, facts: _Facts, early: Early | None,
-    people: People | None,
-) -> Call:  # fmt: skip
+    people: People | None) -> Call:  # fmt: skip
     to = meant.to
     return Call(
         id=new_call_id(),
@@ -391,7 +391,7 @@ def _routed(
         people=people,
         directory=session.caller.directory,
         roots_changes=session.offer.roots_changes,
-        shows_paths=session.caller.shows_paths,
+        shows_paths=facts.shows_paths,
     )
 
 

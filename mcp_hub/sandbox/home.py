@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import sys
+import threading
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
@@ -217,7 +218,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
         path = os.path.join(self.settings, name)
         if os.path.isfile(path) and Path(path).read_text() == text:
             return
-        draft = f"{path}.{os.getpid()}"
+        draft = f"{path}.{os.getpid()}-{threading.get_ident()}"
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
         os.replace(draft, path)

@@ -26,7 +26,8 @@ Timestamp = Annotated[str, Meta(pattern=rf"\A{_DAY}T{_TIME}(?::[0-5]\d(?:\.\d+)?
 """With its time zone: the TypeScript SDKs refuse others, though ISO 8601 has them."""
 Size = Annotated[float, Meta(multiple_of=1, ge=-(2**63), le=2**63)]
 Theme = Literal["light", "dark"]
-_SHORT: Final = 4096
+SHORT: Final = 4096
+"""Bytes from which a result is long."""
 _PORTION: Final = 1 << 16
 _DATA: Final = b"data:"
 _LONGEST: Final = 8 << 20
@@ -284,18 +285,7 @@ _RESULTS: Final = {
     "resources/read": msgspec.json.Decoder(_ResourceResult).decode,
     "completion/complete": msgspec.json.Decoder(_CompletionResult).decode,
 }
-_short_texts: Final = msgspec.json.Decoder(ShortTexts).decode
 _MODERN_RESULTS: Final = {**_RESULTS, "tools/call": msgspec.json.Decoder(_ModernToolResult).decode}
-
-
-def short_texts(method: str, result: RawJson) -> ShortTexts | None:
-    """A short result of a tool that is texts without `_meta`, in a form that every client reads; None of others."""
-    if method != "tools/call" or len(result) >= _SHORT:
-        return None
-    try:
-        return _short_texts(result)
-    except (msgspec.DecodeError, RecursionError):
-        return None
 
 
 def is_readable(method: str, result: RawJson, era: Era) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.events import Completed, Log
 from mcp_hub.protocol.definitions.messages import repaired_result
-from mcp_hub.protocol.definitions.models import is_readable, short_texts
+from mcp_hub.protocol.definitions.models import SHORT, ShortTexts, is_readable
 from mcp_hub.protocol.eras import level_admits
 from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
@@ -33,6 +33,7 @@ _MOST_LOGGED: Final = 64
 _MOST_ROOTS: Final = 1024
 """Sessions whose changes of roots are remembered; the one that called least lately makes room."""
 
+_short_texts: Final = msgspec.json.Decoder(ShortTexts).decode
 _LATE: Final = 1.0
 """Seconds after the answer of a call in which its log messages may come, as on a stream of their own over HTTP."""
 _MOST_LATE: Final = 32
@@ -235,9 +236,14 @@ def context(pending: Pending) -> Asker:
 
 def completed(call: Call, result: RawJson, era: Era) -> Completed:
     """The result of a call to a server of this era, without a mark of the server's, in a form that clients read."""
-    if (texts := short_texts(call.method, result)) is not None:
-        has_more = texts.is_error is True or texts.result_type is not Unset or texts.structured_content is not Unset
-        return Completed(result, era, not has_more)
+    if call.method == "tools/call" and len(result) < SHORT:  # most are texts without `_meta`, which every client reads
+        try:
+            texts = _short_texts(result)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        else:
+            has_more = texts.is_error is True or texts.result_type is not Unset or texts.structured_content is not Unset
+            return Completed(result, era, not has_more)
     unmarked = result if has_mark(result) is None else without_mark(result)
     if not is_readable(call.method, unmarked, era):
         is_modern = call.era is Era.MODERN

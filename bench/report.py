@@ -16,6 +16,8 @@ COLUMNS = {
     "lost": ("lost", ",.0f"),
     "late": ("of these late", ",.0f"),
     "start_ms": ("started ms", ",.1f"),
+    "read_ms": ("read ms", ",.1f"),
+    "kept_kb": ("kB kept", ",.1f"),
     "init_s": ("initialized s", ".3f"),
     "list_s": ("listed s", ".3f"),
     "over_s": ("after the last s", ".3f"),

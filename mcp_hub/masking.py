@@ -18,13 +18,14 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote
 
+from mcp_hub.token_forms import token_spans
+
 MASK: Final = "***"
 _TOKEN: Final = 8192
 """Characters before a part that are looked at for the beginning of a token that the part has a piece of."""
 _TOKEN_HEAD: Final = 64
 """Characters behind a part: enough to see that a token begins in it."""
-_SHORTEST: Final = 4
-"""Characters: blacking out less would leave nothing readable."""
+_SHORTEST: Final = 4  # characters: blacking out less would leave nothing readable
 _MOST: Final = 10_000
 """Secrets that one owner remembers, those of files read before included; the oldest goes first."""
 _SQUEEZE: Final = 4
@@ -59,8 +60,7 @@ _JOINED: Final = (
 """One joiner or selector where it is a part of an emoji, or of a word in Arabic or Indic letters: it stays."""
 _JOINTS: Final = "\u200c\u200d\ufe0e\ufe0f"
 _BEARER: Final = "bearer"
-_LINE: Final = 16
-"""Characters of a line that is a secret as the whole is."""
+_LINE: Final = 16  # characters of a line that is a secret as the whole is
 _WRAPPED: Final = 8
 """Bytes of a secret whose encodings are looked for: those of a shorter one could be in any text."""
 _URL_SAFE: Final = str.maketrans("+/", "-_")
@@ -99,7 +99,7 @@ class Mask:
     def spans(self, text: str, *, is_whole: bool = True) -> list[tuple[int, int]]:
         """Where secrets are: beginnings and ends, sorted; they may overlap."""
         runs = _RUNS.finditer(text) if "eyJ" in text or _BEARER in text.lower() else ()
-        spans = [span for run in runs for span in _tokens(run, is_whole=is_whole)]
+        spans = [*token_spans(text), *(span for run in runs for span in _tokens(run, is_whole=is_whole))]
         if self._pattern is not None:
             spans += (match.span() for match in self._pattern.finditer(text))
             spans += self._escaped(text) if "%" in text or "\\" in text else []

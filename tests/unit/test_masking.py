@@ -280,3 +280,21 @@ def test_a_secret_is_masked_behind_two_layers_of_escapes(secret: str, spelling: 
     masked = Mask({secret})(text)
     assert MASK in masked and len(masked) <= len("no {'a': '\"***\"'} there") + 4, masked
     assert len(spelling(secret)) <= Mask({secret}).longest + 16
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ghp_" + "a1B2" * 9, "***"),
+        ("token=sk-proj-" + "a1B2" * 9, "token=***"),
+        (r"first line\nAKIAIOSFODNN7EXAMPLE", r"first line\n***"),
+        ("next=%2Fghp_" + "a1B2" * 9 + "&page=2", "next=%2F***&page=2"),
+        ("123456789:AAabcdefghij1234567890abcdefghij12345", "***"),
+        ("npm-run-all-something-long", "npm-run-all-something-long"),
+        ("pypi-query-mcp-server", "pypi-query-mcp-server"),
+        ("key-2024-11-28T22-00-00", "key-2024-11-28T22-00-00"),
+        ("日本語の文 ghp_" + "a1B2" * 9, "日本語の文 ***"),
+    ],
+)
+def test_tokens_of_providers_are_masked_by_their_form(text: str, expected: str) -> None:
+    assert hide(text) == hide_head(text, 100) == expected

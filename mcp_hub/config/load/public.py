@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mcp_hub.globs import late
+from mcp_hub.token_forms import TOKENS
 
 _SHORTEST: Final = 6
 """Characters: a shorter value is rarely a secret unless its name says so."""
@@ -80,18 +81,6 @@ _HEX: Final = late(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
 _PIECES: Final = late(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _SIGNS: Final = frozenset("!#$%^&*?")
 """Signs within passwords."""
-_TOKENS: Final = late(
-    r"(?<![A-Za-z0-9])(?:"
-    r"(?:gh[opsur]|github_pat|gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)|xox[a-z]|xapp|ntn|hf|npm|pypi|lin_api"
-    r"|lin_oauth|npg|napi|sbp|sb_secret|fig[dour]|tvly|pplx|gsk|xai|do[opr]_v1|nfp|sntry[su]|glsa|glc|whsec|shp(?:at|ca|pa|ss)"
-    r"|dckr_[po]at|pcsk|pscale_(?:tkn|pw|oauth)|bk[uo]a|CCIPAT|lsv2_(?:pt|sk)|apify_api|ph[xs]|ops|tskey|PMAK|NRAK"
-    r"|GOCSPX|CFPAT|sq[upa]|dbt[cu]|e2b|bb_live|nvapi|mdb_sa_sk|cf(?:k|ut|at)|HRKU|sgp|AGE-SECRET-KEY|r8|waka|atlas"
-    r"|[sr]k_(?:live|test)|sq0[a-z]{3})[_-][\w.-]{12,}"
-    r"|(?:sk|fc|re|pat|key|secret|ak|api)[_-](?=[\w-]{0,200}[0-9])[\w-]{0,99}?[A-Za-z0-9]{16,}[\w-]*"
-    r"|(?:AKIA|ASIA|ABIA|ACCA|AIza|LTAI|AKID|ATATT3|ATBB|ATTA|EAAA|dapi|ya29\.|hv[sb]\.|SG\.|dp\.[a-z]+\.)[\w.-]{16,}"
-    r"|eyJ[\w-]{8,2000}\.[\w-]{8,8000}\.[\w-]*|[0-9]{8,10}:AA[\w-]{30,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{32,})"
-)
-"""Texts that have the form of a provider's token."""
 _PRIVATE_KEY: Final = late(r"-----BEGIN [A-Z0-9 ]*(?:PRIVATE|SECRET|SEED|JWT)[A-Z0-9 ]*-----.*", re.S)
 _APP_PASSWORD: Final = late(r"[a-z]{4}(?: [a-z]{4}){3}")
 _HOOK: Final = late(
@@ -142,7 +131,7 @@ def is_path(value: str) -> bool:
 
 def secret_forms(text: str) -> Iterator[str]:
     """The texts within a text that have the form of a token or a private key, and the paths of URLs that are secret."""
-    yield from _TOKENS.findall(text)
+    yield from TOKENS.findall(text)
     yield from _PRIVATE_KEY.findall(text)
     yield from (path for match in _HOOK.findall(text) for path in match[:1] + tuple(filter(_is_key, match[1:])) if path)
     if _APP_PASSWORD.fullmatch(text):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mcp_hub.globs import late
-from mcp_hub.token_forms import TOKENS
+from mcp_hub.token_forms import tokens_in
 
 _SHORTEST: Final = 6
 """Characters: a shorter value is rarely a secret unless its name says so."""
@@ -131,7 +131,7 @@ def is_path(value: str) -> bool:
 
 def secret_forms(text: str) -> Iterator[str]:
     """The texts within a text that have the form of a token or a private key, and the paths of URLs that are secret."""
-    yield from TOKENS.findall(text)
+    yield from tokens_in(text)
     yield from _PRIVATE_KEY.findall(text)
     yield from (path for match in _HOOK.findall(text) for path in match[:1] + tuple(filter(_is_key, match[1:])) if path)
     if _APP_PASSWORD.fullmatch(text):

@@ -91,7 +91,12 @@ class Process:
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        """Those of the file of the history aside, which is opened after the first call."""
+        count, folder = 0, f"/proc/{self.pid}/fd"
+        for name in os.listdir(folder):
+            with suppress(FileNotFoundError):
+                count += "/history.db" not in os.readlink(f"{folder}/{name}")
+        return count
 
     async def fewer_than(self, limit: int, seconds: float) -> int | None:
         """None as soon as it has fewer descriptors than that, else their number when the time is over."""

@@ -141,7 +141,6 @@ def arguments() -> Namespace:
 
 def main() -> int:
     given, began = arguments(), time.perf_counter()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended, too
     failed, tests = Counter[str](), given.tests or process_tests()
     before = done = runs_in(given.write)
     say(f"the output goes to {given.write}" + (f", which has {before} runs" if before else ""))
@@ -161,4 +160,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended, too
     sys.exit(main())

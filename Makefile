@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 HUB := $(VENV)/.hub
 STAMP := $(VENV)/.installed
-# test processes side by side: they wait most of the time, so one more than the cores that are asked for
-WORKERS ?= 3
+# test processes side by side: they wait most of the time, so two more than the cores that are asked for
+WORKERS ?= 4
 # whatever the shell says: hundreds of hubs and servers start in the tests, and compiling them each time takes minutes
 export PYTHONDONTWRITEBYTECODE :=
 # hubs of tests and rigs are theirs alone; those about background hubs say so

@@ -141,10 +141,11 @@ sandbox: $(STAMP)
 	$(if $(SANDBOX),,for abi in 1 2 3 4 5; do $(BIN)/python -m rigs.sandbox --abi $$abi || exit 1; done)
 	$(if $(SANDBOX),,$(BIN)/python -m rigs.sandbox.unchanged)
 
-# tests of idle stop, sessions, restart, reload and the end of hubs, with all of their servers in a sandbox
+# tests of idle stop, sessions, each scope, restart, reload and the end of hubs, with all of their servers in a sandbox
 sandboxed: $(STAMP)
 	for mode in on hosts; do SANDBOXED=$$mode $(PYTEST) $(addprefix tests/e2e/,test_lazy_servers.py test_admin.py \
-		test_running_reloads.py test_attach.py test_shutdown.py test_authenticated_hubs.py) || exit 1; done
+		test_running_reloads.py test_attach.py test_shutdown.py test_authenticated_hubs.py) \
+		$(addprefix tests/interaction/,test_questions_apart.py test_one_server.py) || exit 1; done
 
 # the tests with processes, 20 times beside a load of 8; BUSY='--runs 3 tests/e2e/test_rest.py': fewer runs of some
 busy: $(STAMP)

@@ -198,7 +198,7 @@ class PastCalls:
     # -- who sees which call
 
     async def _chosen(self, caller: Caller, query: HistoryQuery) -> CallFilter:
-        """Raises `Problem` 400 for a cursor that is none."""
+        """The filter of a query, for this caller. Raises `Problem` 400 for a wrong cursor."""
         try:
             before = place_of(query.before) if query.before else None
         except ValueError as problem:
@@ -271,8 +271,8 @@ class PastCalls:
         elif not texts.arguments and call.arguments_bytes:
             code = "not_kept"
         if code:
-            told = _REASONS[code] + (f" {_CALL_IT} {group.name}" if code != "not_a_tool" else "")
-            return RunInfo(False, code, told)  # type: ignore[arg-type]  # a key of the table
+            reason = _REASONS[code] + (f" {_CALL_IT} {group.name}" if code != "not_a_tool" else "")
+            return RunInfo(False, code, reason)  # type: ignore[arg-type]  # a key of the table
         return self._as_it_was(caller, group)
 
     def _as_it_was(self, caller: Caller, group: CallGroup) -> RunInfo:

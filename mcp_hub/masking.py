@@ -8,7 +8,6 @@ forgets it when it closes. What a server answers to a call is data and never com
 import json
 import re
 import sys
-from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,9 +15,9 @@ from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Final
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import unquote
 
-from mcp_hub.token_forms import token_spans
+from mcp_hub.secret_forms import token_spans, with_lines, written_forms
 
 MASK: Final = "***"
 _TOKEN: Final = 8192
@@ -41,6 +40,8 @@ _ESCAPE: Final = (
     rf"|\\(?:[\"'\\/bfnrt]|u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}|x{_HEX}{{2}}|U000{_HEX}{{5}})"
 )
 """One character as URLs (UTF-8), JSON and Python may write it, whatever else they leave as it is."""
+_COMMON: Final = (r"\n", r"\"", r"\t", r"\r")
+"""The escapes that most texts have."""
 _LEVELS: Final = 3
 """Escapes within escapes that are undone: an error within an error within a log line."""
 _WIDEST: Final = 12
@@ -60,10 +61,6 @@ _JOINED: Final = (
 """One joiner or selector where it is a part of an emoji, or of a word in Arabic or Indic letters: it stays."""
 _JOINTS: Final = "\u200c\u200d\ufe0e\ufe0f"
 _BEARER: Final = "bearer"
-_LINE: Final = 16  # characters of a line that is a secret as the whole is
-_WRAPPED: Final = 8
-"""Bytes of a secret whose encodings are looked for: those of a shorter one could be in any text."""
-_URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 class Mask:
@@ -75,8 +72,8 @@ class Mask:
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
-        self._secrets = [secret for whole in secrets for secret in _with_lines(whole) if len(secret) >= _SHORTEST]
-        forms = {form for secret in self._secrets for form in (*_forms(secret), *_wrapped(secret))}
+        self._secrets = [secret for whole in secrets for secret in with_lines(whole) if len(secret) >= _SHORTEST]
+        forms = {form for secret in self._secrets for form in written_forms(secret)}
         escaped = (_WIDEST * len(secret.encode("utf-8", "replace")) for secret in self._secrets)
         self.longest = max((*map(len, forms), *escaped), default=0)
         self._pattern = _any_of(forms)
@@ -102,8 +99,18 @@ class Mask:
         spans = [*token_spans(text), *(span for run in runs for span in _tokens(run, is_whole=is_whole))]
         if self._pattern is not None:
             spans += (match.span() for match in self._pattern.finditer(text))
-            spans += self._escaped(text) if "%" in text or "\\" in text else []
+            spans += self._escaped(text) if "%" in text or self._has_escapes(text) else []
         return sorted(spans)
+
+    @cached_property
+    def _harmless(self) -> tuple[str, ...]:
+        """Common escapes of characters that no secret has."""
+        return tuple(escape for escape in _COMMON if not any(_character(escape) in secret for secret in self._secrets))
+
+    def _has_escapes(self, text: str) -> bool:
+        """Whether a secret may be written with escapes that begin with a backslash."""
+        count = text.count("\\")
+        return count > 0 and count != sum(map(text.count, self._harmless))
 
     @cached_property
     def _plain(self) -> re.Pattern[str] | None:
@@ -193,40 +200,6 @@ def _tokens(run: re.Match[str], *, is_whole: bool) -> Iterator[tuple[int, int]]:
         yield run.span()
     elif at >= 0 and (is_cut or text.count(".", at) >= 2):
         yield run.start() + at, run.end()
-
-
-def _forms(secret: str) -> Iterator[str]:
-    yield from (
-        secret,
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        json.dumps(json.dumps(secret)[1:-1])[1:-1],  # an error within an error
-        repr(secret)[1:-1],
-        ascii(secret)[1:-1],
-        repr(secret.encode("utf-8", "replace"))[2:-1],
-        quote(secret, safe="", errors="replace"),
-        quote_plus(secret, errors="replace"),
-        secret.replace(" ", "+"),
-        secret.encode("unicode_escape").decode(),
-    )
-
-
-def _with_lines(secret: str) -> list[str]:
-    """A secret of several lines (a private key) may be printed line by line."""
-    return [secret, *(line for line in secret.splitlines() if _LINE <= len(line) < len(secret))]
-
-
-def _wrapped(secret: str) -> Iterator[str]:
-    """As hexadecimal and Base64 write it, wherever it stands in what they wrap (`user:secret` of Basic)."""
-    data = secret.encode("utf-8", "replace")
-    if len(data) < _WRAPPED:
-        return
-    yield from (data.hex(), data.hex().upper())
-    for before in range(3):  # bytes of what stands before it that share a group with it
-        text = b64encode(bytes(before) + data).decode()
-        end = len(text) if (before + len(data)) % 3 == 0 else len(text.rstrip("=")) - 1
-        sure = text[(0, 2, 3)[before] : end]  # the rest depends on what stands beside it
-        yield from (sure, sure.translate(_URL_SAFE))
 
 
 class Secrets:

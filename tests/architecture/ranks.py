@@ -14,7 +14,7 @@ ORDER = [
     {"aio", "errors", "ids"},
     {"logs"},
     {"addresses", "attach", "clock", "codes", "extras", "files", "globs", "masking", "notices", "types"},
-    {"token_forms", "windows"},
+    {"secret_forms", "windows"},
 ]
 """Top imports bottom only; names of one rank never import each other."""
 

@@ -42,6 +42,7 @@ def test_a_secret_is_blacked_out_as_others_write_it(shown: str) -> None:
 SLASHED = "p@ss!w(o)/rd12"
 ACCENTED = "kzRé(44'4)!/~rest"
 SPACED = 'aß 😀/b "c'
+LINES = 'say "hi"\tto\nme\r'
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,10 @@ SPACED = 'aß 😀/b "c'
         (SPACED, "a%C3%9F+%F0%9F%98%80/b+%22c"),
         (SPACED, 'aß%20😀%2Fb%20"c'),
         (SPACED, r"a\u00DF \ud83D\uDE00\/b \"c"),
+        (LINES, 'say \\"hi\\"\tto\nme\r'),
+        (LINES, 'say "hi"\\tto\nme\r'),
+        (LINES, 'say "hi"\tto\\nme\r'),
+        (LINES, 'say "hi"\tto\nme\\r'),
         ("a b+c d", "a+b+c+d"),
         ("ab%41é/cd", "ab%41%C3%A9/cd"),
         ("ab%41é/cd", "ab%2541%C3%A9/cd"),
@@ -107,6 +112,7 @@ def test_a_secret_is_blacked_out_as_hexadecimal() -> None:
 def test_text_with_escapes_and_without_a_secret_stays_as_it_is() -> None:
     text = r"C:\new\u12 %41%zz%C3%28%C3 100% a+b \ud83d \\ \/ %"
     assert Mask({SLASHED, "wxyz"})(text) == text
+    assert Mask({SLASHED, "wxyz"})('{\\"a\\": \\"b\\n\\"}') == '{\\"a\\": \\"b\\n\\"}'
 
 
 def test_the_longer_of_two_secrets_goes_first_also_where_it_is_escaped() -> None:

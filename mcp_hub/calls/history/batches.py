@@ -4,7 +4,7 @@ import hmac
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, compress
 from operator import sub
 from typing import Any, Final, Literal, Protocol
 
@@ -28,7 +28,7 @@ from mcp_hub.stores.history.base import (
     Keeping,
     group_line,
 )
-from mcp_hub.types import RawJson
+from mcp_hub.types import CallId, Era, RawJson
 
 VALUE: Final = 4096
 """Characters of a value of the arguments, and of a result, that are kept."""
@@ -47,9 +47,12 @@ _MESSAGE: Final = 200
 """Characters of a tool's name, and of the reason of a failure."""
 _LARGEST: Final = (1 << 32) - 1
 _HASH: Final = 32
+_SIZES: Final = 2 * array("I").itemsize
+"""Bytes of the sizes of one call."""
 _STATUS: Final = ("completed", "tool_error", "failed", "cancelled", "timed_out")
 """By outcome."""
 
+_NO_GROUP: Final = Call(CallId(""), "", "", {}, {}, "", "", Era.MODERN, {}), Outcome.OK, msgspec.Raw(), 0
 
 _Row = tuple[int, str, float, float, float | None, int, int, bool]
 """The number of a call's group, its id, when it ended, started and began, bytes of its arguments and of its result, and
@@ -62,10 +65,10 @@ class Portion:
 
     `texts` are arguments and results by turns, each with a NUL behind it; those of calls in `long` are empty. `groups`
     number calls with the same texts, `firsts` have the first call of each and its outcome. `endings` are by the places
-    of calls without a result.
+    of calls without a result. The `latest` group is that of such a call, outcome and name, and has that number.
     """
 
-    __slots__ = ("endings", "firsts", "groups", "has_texts", "long", "rows", "size", "texts")
+    __slots__ = ("endings", "firsts", "groups", "has_texts", "latest", "long", "rows", "size", "texts")
 
     def __init__(self, *, has_texts: bool) -> None:
         self.has_texts = has_texts
@@ -73,14 +76,19 @@ class Portion:
         self.texts = bytearray()
         self.groups: dict[object, int] = {}
         self.firsts: list[tuple[Call, Outcome]] = []
+        self.latest = _NO_GROUP
         self.endings: dict[int, Ending] = {}
         self.long: dict[int, tuple[bytes, bytes]] = {}
         self.size = 0
 
-    def begin(self, key: object, call: Call, outcome: Outcome) -> int:
-        """The number of a group of which this is the first call."""
-        number = self.groups[key] = len(self.firsts)
-        self.firsts.append((call, outcome))
+    def turn_to(self, call: Call, outcome: Outcome, name: msgspec.Raw) -> int:
+        """The number of the group of this call, which is now the last one; `name` is what it calls."""
+        key = (call.session, call.upstream, call.method, call.principal, outcome, bytes(name))
+        number = self.groups.get(key)
+        if number is None:
+            number = self.groups[key] = len(self.firsts)
+            self.firsts.append((call, outcome))
+        self.latest = call, outcome, name, number
         return number
 
     def put(self, place: int, arguments: RawJson, result: RawJson) -> None:
@@ -148,25 +156,26 @@ class BatchMaker:
         supplied = [{} if group is None else group[1] for group in groups]
         is_without = rules.keeping == "none" or not portion.has_texts
         texts = b"" if is_without else self._texts(portion, rules.keeping, supplied, places, flags)
-        rows = [portion.rows[place] for place in places]
+        rows = portion.rows if len(places) == len(flags) else [portion.rows[place] for place in places]
         marks, ids, ends, starts, turns, given, sizes, durable = zip(*rows, strict=True)
         wall = max(wall, self._last - ends[0])  # the clock of the system may be set back
         ended = array("d", [end + wall for end in ends])
         self._last = ended[-1]
         waited = [(end if turn is None else turn) - start for end, start, turn in zip(ends, starts, turns, strict=True)]
-        numbers = [0 if (group := groups[mark]) is None else group[0] for mark in marks]
+        numbers = [0 if group is None else group[0] for group in groups]
         base, self._count = self._count, self._count + len(rows)
-        took, sized = array("d", map(sub, ends, starts)), array("I", _clipped(given, sizes))
+        took = array("d", map(sub, ends, starts))
+        sized = array("I", _clipped(given, sizes)) if portion.has_texts else array("I", bytes(_SIZES * len(rows)))
         notes = {
             number: _note(portion.endings[place], rules.keeping)
             for number, place in (enumerate(places) if portion.endings else ())
             if place in portion.endings
         }
-        marked = bytes(
-            flags[place] | (DURABLE if is_durable else 0) for place, is_durable in zip(places, durable, strict=True)
-        )
+        for number in compress(range(len(rows)), durable):
+            flags[places[number]] |= DURABLE
+        marked = bytes(flags) if len(rows) == len(flags) else bytes(map(flags.__getitem__, places))
         times = ended.tobytes(), took.tobytes(), array("d", waited).tobytes()
-        numbered, joined = array("H", numbers).tobytes(), "\n".join(lines)
+        numbered, joined = array("H", map(numbers.__getitem__, marks)).tobytes(), "\n".join(lines)
         return [(Batch(self.hub, base, joined, numbered, " ".join(ids), *times, sized.tobytes(), marked, notes), texts)]
 
     def _group(

@@ -234,23 +234,26 @@ class _Queue:
             return
         call, times, portion = record.call, record.times, self._open
         params = call.params
-        name = params.get("name")
-        if name is None:
-            name = params.get("uri", _NOTHING)
-        key = (call.session, call.upstream, call.method, call.principal, outcome, bytes(name))
-        mark = portion.groups.get(key)
-        if mark is None:
-            mark = portion.begin(key, call, outcome)
-        rows = portion.rows
+        name = params.get("name") or params.get("uri", _NOTHING)
+        last, before, called, mark = portion.latest
+        if (
+            name != called
+            or outcome is not before
+            or call.session != last.session
+            or call.upstream != last.upstream
+            or call.method != last.method
+            or call.principal != last.principal
+        ):
+            mark = portion.turn_to(call, outcome, name)
         if outcome > _WITH_RESULT:
-            portion.endings[len(rows)] = record.log.ending
+            portion.endings[len(portion.rows)] = record.log.ending
         given = size = 0
         if self.keeps_texts:
             arguments = params.get("arguments", _NOTHING)
             result = record.log.ending.result if outcome <= _WITH_RESULT else _NOTHING  # type: ignore[union-attr]
             given, size, texts = len(arguments), len(result), portion.texts
             if given > VALUE or size > VALUE:
-                portion.put(len(rows), arguments, result)
+                portion.put(len(portion.rows), arguments, result)
                 texts += b"\0\0"
             else:
                 texts += arguments
@@ -259,8 +262,8 @@ class _Queue:
                 texts += b"\0"
             if len(texts) > PORTION_BYTES or portion.size > PORTION_BYTES:
                 self._next = 0
-        rows.append((mark, call.id, now, times.started, times.began, given, size, record.stream is not None))
-        if len(rows) >= self._next:
+        portion.rows.append((mark, call.id, now, times.started, times.began, given, size, record.stream is not None))
+        if len(portion.rows) >= self._next:
             self._crowded()
 
     def _crowded(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mcp_hub.globs import late
-from mcp_hub.token_forms import tokens_in
+from mcp_hub.secret_forms import tokens_in
 
 _SHORTEST: Final = 6
 """Characters: a shorter value is rarely a secret unless its name says so."""

@@ -25,12 +25,12 @@ EVERYTHING = HistoryLimits()
 
 
 class Clients:
-    """Every client is called `c`."""
+    """The client of session `s` is called `c`, others as their sessions."""
 
     by_session: Mapping[str, CallingClient] = {}
 
     def name_of(self, session: str) -> str:
-        return "c"
+        return "c" if session == "s" else session
 
 
 class Lists:

@@ -21,6 +21,8 @@ CALLS, TEXTS, READ = "history-calls", "history-texts", "history-read"
 CASES = (CALLS, TEXTS, READ)
 KEPT = 3500
 """Bytes of the text of a call, which its result repeats: all of both is kept."""
+LAUNCHES = 9
+"""Hubs of each side that are started for what the history adds to a call."""
 MANY = 100_000
 _BATCH = 256
 _SERVERS, _TOOLS = 10, 20
@@ -105,9 +107,25 @@ async def _reads(rounds: int, most: int) -> dict[str, list[Figures]]:
     return samples
 
 
+def _of_many_hubs(run: Run) -> list[Result]:
+    """The medians over hubs that are started anew: one differs from the next by more than the history costs."""
+    launches = [Run(run.options, run.say) for _ in range(LAUNCHES)]
+    for launch in launches:
+        share(launch, Setup("stdio"), {CALLS: partial(calls, launch)}, tuple(HISTORIES))
+    first, *others = ({result.side: result for result in launch.results} for launch in launches)
+    for side, result in first.items():
+        every = [result, *(results[side] for results in others if side in results)]
+        result.failed, result.note = sum(one.failed for one in every), next((one.note for one in every if one.note), "")
+        figures = [one.figures for one in every if one.figures]
+        result.figures = merged(figures) if figures else {}
+    return list(first.values())
+
+
 def measure_history(run: Run) -> None:
     """The wanted ones of these cases."""
-    share(run, Setup("stdio"), {CALLS: partial(calls, run), TEXTS: partial(texts, run)}, tuple(HISTORIES))
+    if run.wants(CALLS):
+        run.results += _of_many_hubs(run)
+    share(run, Setup("stdio"), {TEXTS: partial(texts, run)}, tuple(HISTORIES))
     if run.wants(READ):
         for most in (100, 1000):
             variant = f"{MANY:,} calls, {most} of them"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -268,3 +269,47 @@ def _embedded(address: IPv6Address) -> list[IPv4Address]:
 def _isatap(address: IPv6Address) -> Iterator[IPv4Address]:
     if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
         yield IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def is_cleartext(url: str) -> bool:
+    """Whether others on the network can read what is sent there."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_this_machine(parts.hostname or "")
+
+
+def origin_parts(url: str) -> tuple[str, str, str]:
+    """Scheme, host and path, all empty for a text that is not a URL."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname or "", parts.path
+    except ValueError:
+        return "", "", ""
+
+
+def refused_place(url: str, *, is_near: bool) -> str | None:
+    """The reason why neither the hub nor a browser may go to a URL that a server has named; None if they may.
+
+    Allowed are https, and http on this machine. This machine is allowed only if the server itself is here (`is_near`),
+    so that a server elsewhere cannot reach local services. Names are not resolved here: see `refused_address`.
+    """
+    if not url.isascii() or not url.isprintable() or any(char in url for char in ' "<>\\^`{|}'):
+        return "it holds characters that a URL cannot have"
+    try:
+        parts = urlsplit(url)
+        host, has_place = (parts.hostname or "").removesuffix("."), parts.port != 0
+    except ValueError:
+        return "it is not a URL"
+    if parts.scheme not in ("http", "https") or not host or not has_place:
+        return "it is not https://"
+    if "@" in parts.netloc:
+        return "it holds a user or a password"
+    if "%" in host:  # browsers decode it; in an address it is a zone, which only this machine knows
+        return "it holds characters that a host cannot have"
+    if (address := address_of(host)) is not None:
+        problem = refused_address(address, is_near=is_near)
+    else:
+        is_here = f".{host}".endswith(".localhost")
+        problem = THIS_MACHINE if is_here and not is_near else None
+    if problem is not None or parts.scheme == "https" or is_this_machine(host):
+        return problem
+    return "it is http://, which others on the network can read and change"

@@ -8,7 +8,7 @@ import msgspec
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import CallEvent, Completed, Ending
 from mcp_hub.protocol.capabilities import SUPERSET
-from mcp_hub.protocol.questions import ELICIT, can_answer
+from mcp_hub.protocol.shape.questions import ELICIT, can_answer
 from mcp_hub.types import (
     HANDSHAKE,
     CallId,

@@ -38,11 +38,11 @@ from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import RpcError
 from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices, Origin
-from mcp_hub.protocol import eras, extensions, questions
+from mcp_hub.protocol import eras, extensions
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rest.tokens import TokenAccount
-from mcp_hub.protocol.rpc_errors import for_caller, for_others
-from mcp_hub.protocol.shape import tasks
+from mcp_hub.protocol.shape import questions, tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.sessions.subscriptions import SessionSubscriptions, call_of

@@ -92,6 +92,8 @@ BROKEN = [
     ("imports_out_of_order", "misc.py", "from mcp_hub.types import Era", ":1: misc or types is missing"),
     ("imports_out_of_order", "client/call.py", "from mcp_hub.hub import X", ":1: client imports hub"),
     ("imports_out_of_order", "hub.py", "from mcp_hub.upstreams import base", ":1: hub imports upstreams"),
+    ("two_way_pairs", "fronts/mcp/binding.py", "from mcp_hub.fronts import stdio", ":1: fronts.mcp and fronts.stdio"),
+    ("two_way_pairs", "fronts/mcp.py", "from mcp_hub.fronts.stdio import serve", ":1: fronts.mcp and fronts.stdio"),
     ("imports_of_fronts", "fronts/api.py", "import mcp_hub.stores.base", ":1: fronts.api imports stores.base"),
     ("imports_of_fronts", "fronts/api.py", "from mcp_hub.catalog.view import View", ":1: fronts.api imports catalog"),
     ("imports_of_pure_modules", "calls/machine.py", "import anyio", ":1: pure calls.machine imports anyio"),
@@ -182,6 +184,13 @@ BROKEN = [
 ]
 
 
+BESIDE = {
+    "repeated_class_names": {"catalog/entries.py": "class View: ..."},
+    "two_way_pairs": {"fronts/stdio.py": "import mcp_hub.fronts.mcp\nfrom mcp_hub.fronts.mcp.binding import A"},
+}
+"""Files that have no offence by themselves."""
+
+
 def planted(root: Path, files: dict[str, str]) -> Path:
     for name, text in (HOUSE | files).items():
         place = root / "mcp_hub" / name
@@ -195,7 +204,7 @@ def planted(root: Path, files: dict[str, str]) -> Path:
 )
 def test_an_offence_is_found_and_placed(tmp_path: Path, rule: str, file: str, text: str, expected: str) -> None:
     (tmp_path / "mcp_hub").mkdir()
-    extra = {"catalog/entries.py": "class View: ..."} if rule == "repeated_class_names" else {}
+    extra = BESIDE.get(rule, {})
     offences = [str(offence) for offence in RULES[rule](planted(tmp_path, {file: text} | extra))]
     shown = file.removeprefix("../") if file.startswith("../") else f"mcp_hub/{file}"
     (offence,) = [offence for offence in offences if offence.startswith(f"{shown}:")]

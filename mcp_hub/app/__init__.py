@@ -7,9 +7,10 @@ Out: an open hub (`build.open_app`), its HTTP application (`http`), and its stat
 (`status`).
 
 Held together by `build`, which creates every part and closes it again in the reverse order. `limits`, `catalog_rules`,
-`upstream_factory` and `logins` translate settings into the values that the parts take. A reload is read, planned
-(`config.plan`) and applied between two steps of the event loop: `reload` and `file_watch` find the change, `apply` and
-`upstream_set` make it. `telemetry` and `tracing` add OpenTelemetry where the settings ask for it.
+`upstream_factory` and `logins` translate settings into the values that the parts take, `start_folders` decides where a
+server starts. A reload is read, planned (`config.plan`) and applied between two steps of the event loop: `reload` and
+`config.file_watch` find the change, `apply` and `upstream_set` make it. `telemetry` and `tracing` add OpenTelemetry
+where the settings ask for it.
 
 Only this package and `cli` read `Settings`; every other part receives the two or three values that it needs.
 

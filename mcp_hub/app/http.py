@@ -19,14 +19,22 @@ from starlette.routing import Route
 
 from mcp_hub import __version__
 from mcp_hub.app.build import App
-from mcp_hub.app.dashboard.edits import ServerEditor
-from mcp_hub.app.dashboard.wiring import dashboard_of, mode_of, watch_of
+from mcp_hub.app.dashboard.approvals import ToolApprovals
+from mcp_hub.app.dashboard.curation import HubCuration
+from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
+from mcp_hub.app.dashboard.installs import InstallWatch
+from mcp_hub.app.dashboard.logins import BrowserLogins
+from mcp_hub.app.dashboard.overrides import OverridesFile
+from mcp_hub.app.dashboard.raw import RawMessages
+from mcp_hub.app.dashboard.watch import HubWatch
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.fronts.dashboard.access import DashboardAccess
+from mcp_hub.fronts.dashboard.api import DashboardApi
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.http.auth import HttpAuth, is_loopback
 from mcp_hub.fronts.http.connections import ConnectionLimits, affordable
@@ -299,3 +307,52 @@ def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: A
     metrics.measure("http_requests", "HTTP requests that are being answered.", lambda: admission.under_way)
     metrics.measure("listens", "Open subscriptions/listen streams.", lambda: len(app.binding.streams))
     return health, metrics
+
+
+def watch_of(app: App) -> HubWatch:
+    """The hub as its callers may see it."""
+    return HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, app.seen, SystemClock())
+
+
+def dashboard_of(
+    app: App,
+    watch: HubWatch,
+    rest: RestApi,
+    mode: Callable[[], DashboardMode],
+    installs: Callable[[], list[ClientInstall]],
+    editor: ServerEditor | None,
+    is_local: Callable[[Settings], bool],
+) -> DashboardApi:
+    """`mode` is that of now; `installs` looks for clients, and blocks. `editor` and `is_local` are for `HubEdits`."""
+
+    def is_near() -> bool:
+        return is_local(app.settings) and app.settings.hub.http.public_url is None
+
+    seen = app.seen
+    file = OverridesFile(seen.config.absolute(), app.operations.reload)
+    approvals, logins = (
+        ToolApprovals(app.approvals, seen.records, str(file.config)),
+        BrowserLogins(app.current, app.logins),
+    )
+    logs = None if app.server_logs is None else app.server_logs.folder
+    raw = RawMessages(app.current, app.upstream_set, SystemClock())
+    edits = HubEdits(app.current, editor, is_near, app.operations.reload)
+    curation = HubCuration(
+        app.current,
+        app.hub,
+        approvals,
+        file,
+        logins,
+        InstallWatch(installs, SystemClock()),
+        edits,
+        seen.clients,
+        raw,
+        logs,
+    )
+    access = DashboardAccess(lambda: app.settings.hub.http.public_url)
+    return DashboardApi(watch, curation, rest, access, mode, max_body=app.settings.hub.http.max_body)
+
+
+def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:
+    """The mode that the settings say now; `default` where they name none."""
+    return lambda: app.settings.hub.http.dashboard or default

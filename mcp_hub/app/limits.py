@@ -98,7 +98,7 @@ def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore
         memory_bytes=limits.results_size,
     )
     if settings.hub.store.type == "redis":
-        from mcp_hub.stores.redis.opened import redis_documents
+        from mcp_hub.stores.replicated import redis_documents
 
         return redis_documents(store, bounds, wall_time)
     kind: stores.StoreKind = "memory" if settings.hub.store.type == "memory" else "sqlite"
@@ -109,7 +109,7 @@ def session_holder(store: EventStore, server: str) -> Holder | None:
     """Knows which replica has the server's process of a session; None where there is one hub only."""
     if not store.is_shared:
         return None
-    from mcp_hub.stores.redis.opened import redis_holdings
+    from mcp_hub.stores.replicated import redis_holdings
 
     return redis_holdings(store, server)
 
@@ -126,7 +126,7 @@ def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
     if chosen.type != "redis" or chosen.url is None:
         kind: stores.StoreKind = "memory" if chosen.type == "memory" else "sqlite"
         return stores.open_store(kind, folder, bounds, SystemClock())
-    from mcp_hub.stores.redis.opened import redis_store
+    from mcp_hub.stores.replicated import redis_store
 
     url = chosen.url.get_secret_value()
     return redis_store(url, chosen.prefix, chosen.lease, chosen.acknowledge, bounds, SystemClock())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from mcp_hub.addresses import is_cleartext
 from mcp_hub.call import Upstream
-from mcp_hub.config.schema.remote import is_cleartext
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.logs import get_logger
 from mcp_hub.types import UpstreamState

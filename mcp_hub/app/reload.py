@@ -13,8 +13,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from mcp_hub.app.file_watch import WatchedFile
 from mcp_hub.clock import wall_time
+from mcp_hub.config.file_watch import WatchedFile
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.plan import Plan, plan, until_next_start

@@ -15,9 +15,9 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub.aio import Turn
-from mcp_hub.app.attached.isolation import ClientFolder, StartFolders, folder_key, working_directory
 from mcp_hub.app.catalog_rules import repetition
 from mcp_hub.app.logins import Logins
+from mcp_hub.app.start_folders import ClientFolder, StartFolders, folder_key, working_directory
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock

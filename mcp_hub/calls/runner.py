@@ -33,8 +33,8 @@ from mcp_hub.events import (
     Progressed,
 )
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.questions import action_of
-from mcp_hub.protocol.rpc_errors import for_others
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_others
+from mcp_hub.protocol.shape.questions import action_of
 from mcp_hub.types import RawJson
 
 log = get_logger(__name__)

@@ -20,7 +20,7 @@ from mcp_hub.calls.streams.stored import last_progress, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed, Progressed
-from mcp_hub.protocol import questions
+from mcp_hub.protocol.shape import questions
 from mcp_hub.types import Era
 
 FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Completed]]

@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager
 
 import anyio
 
-from mcp_hub.app.attached.isolation import ClientFolder
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
+from mcp_hub.app.start_folders import ClientFolder
 from mcp_hub.cli.lean import COLLECTOR
 from mcp_hub.cli.signals import Signals
 from mcp_hub.config.load.load import Loaded

@@ -20,8 +20,8 @@ from mcp_hub.errors import (
 )
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.rest.problems import RestProblem
-from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_errors import error_of
 
 _REASON: Final = 500

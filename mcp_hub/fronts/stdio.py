@@ -15,8 +15,8 @@ from typing import IO, Final
 import anyio
 
 from mcp_hub.files import open_null
-from mcp_hub.fronts.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
+from mcp_hub.fronts.mcp.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.sessions.session import Caller

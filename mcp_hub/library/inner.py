@@ -32,8 +32,8 @@ from mcp_hub.hub import CallHandle, StreamHandle
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, CallId, Era, Kind, RawJson, UpstreamStatus
 

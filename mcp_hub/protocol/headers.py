@@ -17,8 +17,8 @@ from mcp_hub.errors import RpcError
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.eras import MODERN_VERSIONS, unsupported_version
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.protocol.jsonrpc.rpc_errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION
 from mcp_hub.protocol.meta import CAPABILITIES, VERSION
-from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
 Path = tuple[str, ...]

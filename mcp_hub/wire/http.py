@@ -14,13 +14,12 @@ import httpx2
 
 from mcp_hub.errors import HttpRefused, UpstreamLost
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
-from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
 from mcp_hub.protocol.jsonrpc.batches import in_body
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder
-from mcp_hub.protocol.rpc_errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp_hub.protocol.jsonrpc.rpc_errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
 from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Headers, NotSent, Pending, WireHandler

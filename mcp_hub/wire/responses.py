@@ -15,7 +15,7 @@ import httpx2
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HttpRefused, RpcError
 from mcp_hub.masking import hide, hide_head
-from mcp_hub.protocol import rpc_errors
+from mcp_hub.protocol.jsonrpc import rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.types import RawJson
 

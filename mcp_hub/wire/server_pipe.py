@@ -9,7 +9,7 @@ from typing import Final
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc import batches, envelope, framing
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.wire.pipe import Pipe
 
 _MOST: Final = 128

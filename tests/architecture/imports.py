@@ -68,6 +68,36 @@ def _is_module(root: Path, name: str) -> bool:
     return bool(name) and any((root / "mcp_hub" / place).exists() for place in (name, f"{name}.py"))
 
 
+def two_way_pairs(root: Path) -> Iterator[Offence]:
+    """Files and folders beside each other that import each other, in whatever file below them."""
+    modules = {source.module for source in sources(root)}
+    pairs: dict[tuple[str, str], Import] = {}
+    for found in imports(root):
+        target = _module(found.name, modules)
+        if target and found.module:
+            pairs.setdefault(_beside(found.module, target), found)
+    for (here, there), found in pairs.items():
+        if here < there and (there, here) in pairs:
+            yield found.offence(f"{here} and {there} import each other")
+
+
+def _module(name: str, modules: set[str]) -> str:
+    """The module of the hub that an import reads, empty for another one."""
+    top, _, inner = name.partition(".")
+    parts = inner.split(".") if top == "mcp_hub" and inner else []
+    lengths = range(len(parts), 0, -1)
+    return next((name for length in lengths if (name := ".".join(parts[:length])) in modules), "")
+
+
+def _beside(source: str, target: str) -> tuple[str, str]:
+    """The two that stand beside each other and hold these modules, both empty if one holds the other."""
+    here, there = source.split("."), target.split(".")
+    for place, (one, other) in enumerate(zip(here, there, strict=False)):
+        if one != other:
+            return ".".join(here[: place + 1]), ".".join(there[: place + 1])
+    return "", ""
+
+
 def imports_of_fronts(root: Path) -> Iterator[Offence]:
     for found in imports(root):
         top, _, inner = found.name.partition(".")

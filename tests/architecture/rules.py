@@ -6,7 +6,8 @@ from tests.architecture.source import Rule
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        *(imports.imports_out_of_order, imports.imports_of_fronts, imports.imports_of_pure_modules),
+        *(imports.imports_out_of_order, imports.two_way_pairs, imports.imports_of_fronts),
+        imports.imports_of_pure_modules,
         *(imports.imports_of_the_sdk, imports.imports_of_concrete_parts, imports.imports_of_asyncio),
         *(imports.lazy_imports, sizes.foreign_attributes),
         *(sizes.long_files, sizes.long_functions, sizes.large_classes, sizes.large_packages),

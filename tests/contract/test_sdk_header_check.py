@@ -10,7 +10,7 @@ from mcp.shared import inbound
 
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.headers import check_arguments, check_request, check_version, header_text, repeated
-from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
+from mcp_hub.protocol.jsonrpc.rpc_errors import HEADER_MISMATCH
 
 VERSION, CAPABILITIES = "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"
 SERVED, NAMED = "2026-07-28", "echo"

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.eras import era_of
-from mcp_hub.protocol.questions import QUESTIONS, can_answer, for_version, input_required_result
-from mcp_hub.protocol.rpc_errors import from_wire, url_elicitations
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire, url_elicitations
+from mcp_hub.protocol.shape.questions import QUESTIONS, can_answer, for_version, input_required_result
 from mcp_hub.types import Era, JsonObject
 
 MESSAGE: JsonObject = {"role": "user", "content": {"type": "text", "text": "a"}}

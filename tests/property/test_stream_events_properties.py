@@ -41,7 +41,7 @@ from mcp_hub.events import (
     ToolResult,
 )
 from mcp_hub.masking import hide_within, shown
-from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.protocol.shape.stream_events import decoded, encoded
 from mcp_hub.types import CallId, Era, RawJson

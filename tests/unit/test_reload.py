@@ -10,9 +10,10 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcp_hub.app import file_watch, reload
-from mcp_hub.app.file_watch import WatchedFile, stamp_of
+from mcp_hub.app import reload
 from mcp_hub.app.reload import Reloader
+from mcp_hub.config import file_watch
+from mcp_hub.config.file_watch import WatchedFile, stamp_of
 from mcp_hub.config.load.load import load
 from mcp_hub.config.plan import Plan
 from mcp_hub.config.schema.settings import Settings

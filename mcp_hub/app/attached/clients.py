@@ -16,8 +16,8 @@ from mcp_hub.app.attached.greeting import Hello
 from mcp_hub.attach import hello
 from mcp_hub.attach.build import BUILD
 from mcp_hub.clock import wall_time
-from mcp_hub.fronts.bonds import AttachedBond
 from mcp_hub.fronts.mcp.binding import Binding
+from mcp_hub.fronts.mcp.bonds import AttachedBond
 from mcp_hub.fronts.stdio import StdioFront
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_session_id

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from mcp_hub.app.attached.claim import described
 from mcp_hub.app.attached.clients import AttachedClients, greeted
 from mcp_hub.app.attached.greeting import Hello, answer
-from mcp_hub.app.attached.isolation import ClientFolder, is_to_separate
 from mcp_hub.app.attached.sockets import PrivateSocket
 from mcp_hub.app.build import App
+from mcp_hub.app.start_folders import ClientFolder, is_to_separate
 from mcp_hub.attach.build import BUILD
 from mcp_hub.attach.environment import shared_folders
 from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import platformdirs
 
-from mcp_hub.app.attached.isolation import StartFolders, working_directory
 from mcp_hub.app.limits import state_dir
+from mcp_hub.app.start_folders import StartFolders, working_directory
 from mcp_hub.attach.folder import base_folders
 from mcp_hub.config.findings import Flaw
 from mcp_hub.config.schema.settings import Settings
@@ -21,7 +21,7 @@ from mcp_hub.sandbox.network.proxy import HostProxy
 from mcp_hub.sandbox.rules import ResolvedRule, RuleError, Surroundings
 from mcp_hub.sandbox.server import ServerSandbox, rule_of
 from mcp_hub.upstreams.process import commands
-from mcp_hub.upstreams.remote.http_client import proxy
+from mcp_hub.wire.http_client import proxy
 
 
 def server_sandbox(

@@ -20,7 +20,7 @@ from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownS
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.extensions import with_mark
-from mcp_hub.protocol.rpc_errors import for_caller
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
 from mcp_hub.types import Era, RawJson
 
 WAIT: Final = "hub_wait"

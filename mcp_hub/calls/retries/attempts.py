@@ -17,7 +17,7 @@ from mcp_hub.events import Attempt, Completed, Ending, Reset
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.extensions import STREAMS, declares
-from mcp_hub.protocol.rpc_errors import for_others
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_others
 
 log = get_logger(__name__)
 

@@ -7,7 +7,7 @@ The store keeps them (`EventStore.post`, `inbox`).
 import msgspec
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.stores.base import EventStore, Message
 from mcp_hub.types import CallId, RawJson
 

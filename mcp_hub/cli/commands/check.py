@@ -14,10 +14,10 @@ import click
 from msgspec import to_builtins
 
 from mcp_hub.app import readiness
-from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.limits import state_dir
+from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.catalog.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub

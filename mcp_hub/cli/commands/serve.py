@@ -14,8 +14,8 @@ import anyio
 import click
 
 from mcp_hub import logs
-from mcp_hub.app.attached.isolation import working_directory
 from mcp_hub.app.build import App, open_app
+from mcp_hub.app.start_folders import working_directory
 from mcp_hub.attach.arguments import MODES, VARIABLE, HubWanted
 from mcp_hub.attach.serve import reason, serve_attached
 from mcp_hub.cli import completion
@@ -28,8 +28,8 @@ from mcp_hub.cli.setup import check_caller, config_option, fail, leave, load_con
 from mcp_hub.cli.signals import received_signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.fronts.bonds import OwnHubBond
 from mcp_hub.fronts.http.auth import is_loopback
+from mcp_hub.fronts.mcp.bonds import OwnHubBond
 from mcp_hub.fronts.stdio import StdioFront, take_stdio
 from mcp_hub.sessions.session import Caller
 from mcp_hub.upstreams.peer.server_eras import ClientEra

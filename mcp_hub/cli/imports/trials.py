@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from mcp_hub.app import readiness
-from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.app.attached.sandboxes import resolved_sandbox
 from mcp_hub.app.limits import state_dir
+from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli.access.hub import ReachedHub, run_own_hub
 from mcp_hub.cli.imports.plan import ImportPlan

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import httpx2
 
 from mcp_hub import __version__
+from mcp_hub.addresses import refused_place
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.texts import read_bytes
-from mcp_hub.config.schema.remote import refused_place
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide_head

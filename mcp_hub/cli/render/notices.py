@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from mcp_hub.app.attached.isolation import project_of
 from mcp_hub.app.catalog_rules import overlay_problems
+from mcp_hub.app.start_folders import project_of
 from mcp_hub.catalog.flags import folded
 from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render.tables import plural

@@ -20,7 +20,7 @@ from mcp_hub.events import (
     ToolResult,
 )
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED
+from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
 _HEAD: Final = ("type", "seq")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
+from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.findings import DataPath, Finding, Findings
 from mcp_hub.config.load.check import check_references, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
@@ -29,7 +30,6 @@ from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.hub import written_out
 from mcp_hub.config.schema.overrides import OverrideSettings
-from mcp_hub.config.schema.remote import is_cleartext
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.telemetry import PLACES
 from mcp_hub.config.trust import problem_of_commands, problem_of_config

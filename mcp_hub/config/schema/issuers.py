@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
-from mcp_hub.config.schema.remote import refused_place
+from mcp_hub.addresses import refused_place
 from mcp_hub.config.schema.scalars import Duration, Text
 from mcp_hub.config.schema.section import Section, finding
 

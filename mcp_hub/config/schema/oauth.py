@@ -5,8 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from mcp_hub.addresses import is_this_machine
-from mcp_hub.config.schema.remote import origin_parts, refused_place
+from mcp_hub.addresses import is_this_machine, origin_parts, refused_place
 from mcp_hub.config.schema.scalars import NoFlag, Text
 from mcp_hub.config.schema.section import Section, finding
 

@@ -6,12 +6,13 @@ from typing import Annotated, Final, Literal, Self
 import msgspec
 from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_validator
 
+from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.defaults import RestartSettings, RetrySettings, SandboxSettings
 from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
 from mcp_hub.config.schema.oauth import OAuthSettings
-from mcp_hub.config.schema.remote import TRANSPORTS, is_cleartext, problems_of
+from mcp_hub.config.schema.remote import TRANSPORTS, problems_of
 from mcp_hub.config.schema.scalars import (
     Approval,
     ExportedName,

@@ -10,7 +10,7 @@ import anyio
 from mcp_hub.fronts.http.response import ClientGone, ErrorResponse, Headers, HttpExchange, Receive
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
-from mcp_hub.protocol.rpc_errors import PARSE_ERROR
+from mcp_hub.protocol.jsonrpc.rpc_errors import PARSE_ERROR
 
 COMPRESSED: Final = "The hub reads no compressed bodies. Send the body without Content-Encoding."
 _HUGE: Final = 19

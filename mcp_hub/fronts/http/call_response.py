@@ -16,7 +16,7 @@ from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, StreamedR
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.protocol import cursors, sse
-from mcp_hub.protocol.rpc_errors import HTTP_STATUS
+from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS
 from mcp_hub.types import Era
 
 _PATIENCE: Final = 0.25

@@ -27,7 +27,7 @@ from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, TooFast
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified, repeated
 from mcp_hub.fronts.http.response import ClientGone, ErrorResponse, Headers, HttpExchange, Receive, Scope, Send, respond
 from mcp_hub.protocol.jsonrpc.envelope import error_frame
-from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
+from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
 _PROFILE: Final = "/p/"

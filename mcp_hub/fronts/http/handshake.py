@@ -29,8 +29,8 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, raw_object, result_frame
+from mcp_hub.protocol.jsonrpc.rpc_errors import HEADER_MISMATCH
 from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
-from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.sessions.stored import ChangedElsewhere, StoredSession
 from mcp_hub.types import Era

@@ -13,9 +13,9 @@ from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notifications import ListenFilter
-from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, RawObject
 

@@ -12,7 +12,7 @@ from mcp_hub.aio import Beside, Block, Timer, call_later
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, object_bytes
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
 Scope = MutableMapping[str, Any]

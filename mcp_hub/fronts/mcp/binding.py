@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.fronts.limits import FrontLimits
-from mcp_hub.fronts.mcp.skills import directory_result, skill_result
 from mcp_hub.fronts.mcp.stream_reads import stream_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import task_methods
@@ -24,10 +23,10 @@ from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras, extensions
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
+from mcp_hub.protocol.jsonrpc.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.protocol.kinds import BY_LIST_METHOD
 from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
 from mcp_hub.protocol.notifications import ListenFilter
-from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.protocol.shape.tasks import missing_tasks
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
@@ -141,7 +140,7 @@ class Binding:
             return self._subscription(session, method, params)
         match method:
             case "resources/directory/read" | "skills/get":
-                result = skill_result if method == "skills/get" else directory_result
+                result = _skill_result if method == "skills/get" else _directory_result
                 return Deferred(self._settled(session, partial(result, self._hub, session, params, meta), Kind.SKILL))
             case "server/discover":
                 return self._discover(session)
@@ -304,3 +303,29 @@ def _capabilities(session: Session) -> JsonObject:
     if session.version != eras.HANDSHAKE_VERSIONS[0]:  # 2024-11-05 has the method but not the capability
         offered["completions"] = {}
     return {**offered, **extensions.offered(session.era)}
+
+
+def _skill_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
+    """The result, or the call that gets it: a server need not list every skill that it has. Raises `RpcError`."""
+    uri = _uri("skills/get", params)
+    view = hub.view(session)
+    entry = view.find(Kind.SKILL, uri)
+    if entry is None:
+        return hub.call(session, "skills/get", params, meta)
+    hint = view.hints[Kind.SKILL]
+    caching = {"ttlMs": hint.ttl_ms, "cacheScope": "public" if hint.public else "private"}
+    return object_bytes({"resultType": "complete", "skill": msgspec.Raw(entry.raw), **caching})
+
+
+def _directory_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
+    """The result, or the call that gets it: not every server with skills reads directories. Raises `RpcError`."""
+    view = hub.view(session)
+    known = view.resources.directory(_uri("resources/directory/read", params), view.entries(Kind.SKILL))
+    return hub.call(session, "resources/directory/read", params, meta) if known is None else known
+
+
+def _uri(method: str, params: RawObject) -> str:
+    try:
+        return msgspec.json.decode(params.get("uri", b""), type=str)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidParams(f"{method}: params.uri must be a string") from None

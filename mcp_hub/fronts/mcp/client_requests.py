@@ -15,9 +15,9 @@ from mcp_hub.errors import MethodNotFound, RpcError, UnknownStream
 from mcp_hub.events import InputRequired
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
-from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, notification_frame, request_frame
-from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
+from mcp_hub.protocol.shape import questions
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import OWN, CallId, RawJson
 from mcp_hub.wire.base import Pending, Requests

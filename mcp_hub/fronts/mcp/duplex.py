@@ -14,9 +14,9 @@ import msgspec
 
 from mcp_hub.errors import Busy, HubStopping, RpcError
 from mcp_hub.events import cancelled_by_client
-from mcp_hub.fronts.bonds import ClientBond
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen, uninitialized
+from mcp_hub.fronts.mcp.bonds import ClientBond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.held_answers import HeldAnswers
 from mcp_hub.fronts.mcp.quick_call import QuickCall
@@ -27,9 +27,9 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import batches, envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Pending, Requests

@@ -28,10 +28,10 @@ from mcp_hub.fronts.mcp.partials import Partials, marked
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.hub import CallHandle, HubPort
-from mcp_hub.protocol import eras, extensions, questions
+from mcp_hub.protocol import eras, extensions
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, result_frame
-from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations
-from mcp_hub.protocol.shape import results, tasks
+from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations
+from mcp_hub.protocol.shape import questions, results, tasks
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era
 

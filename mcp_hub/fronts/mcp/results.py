@@ -9,9 +9,8 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
 from mcp_hub.fronts.mcp.partials import marked
 from mcp_hub.hub import HubPort
-from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.shape import results
+from mcp_hub.protocol.shape import questions, results
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import HANDSHAKE, MODERN, RawJson
 

@@ -18,9 +18,9 @@ from mcp_hub.events import Cancelled, Completed, Failed
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.protocol.extensions import TASKS, declares
-from mcp_hub.protocol.questions import can_answer, for_version
-from mcp_hub.protocol.rpc_errors import for_caller
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
 from mcp_hub.protocol.shape import tasks as task_shape
+from mcp_hub.protocol.shape.questions import can_answer, for_version
 from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.protocol.shape.tasks import TaskState
 from mcp_hub.sessions.session import Session

@@ -26,8 +26,8 @@ from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.fronts.http.admission import TooFast
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from mcp_hub.protocol.rest.problems import FailedCall
-from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 
 PROBLEM_JSON: Final = "application/problem+json"
 _PATIENCE: Final = 5

@@ -7,7 +7,8 @@ read. Encoded frames for requests, notifications, results and errors.
 
 Held together by `envelope`, which decodes one message. `framing` cuts a pipe into lines, linear and bounded. `batches`
 takes apart lines with several messages. `salvage` finds the id of a message that cannot be decoded, `repair` makes the
-answer that stands for it, `depth` measures nesting without recursion.
+answer that stands for it, `depth` measures nesting without recursion. `rpc_errors` has the codes of errors, and which
+of them travel on.
 
 Everything here is pure; nothing raises for what a peer sent, except where a docstring says so.
 

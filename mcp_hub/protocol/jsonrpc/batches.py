@@ -20,7 +20,7 @@ from mcp_hub.protocol.jsonrpc.envelope import (
     begins_with_stray_text,
     decode,
 )
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 
 BATCHING: Final = frozenset({"2025-03-26"})
 """Versions in which an array is a message."""

@@ -12,7 +12,7 @@ from mcp_hub import errors
 from mcp_hub.errors import RpcError
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.types import JsonObject, RawJson
 
 _DETAIL: Final = 200

@@ -30,7 +30,7 @@ from mcp_hub.stores.history.base import (
     encode,
     texts_of_body,
 )
-from mcp_hub.stores.recovery.quarantine import Tenancy, identity, set_aside
+from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, set_aside
 from mcp_hub.stores.sqlite.read_only import ReadOnlyTransactions
 from mcp_hub.stores.sqlite.schema import FileConnection, FileFormat, closed_on_failure, prepare
 from mcp_hub.stores.sqlite.transactions import WriteTransactions

@@ -17,8 +17,8 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.quarantine import Tenancy, identity, set_aside
-from mcp_hub.stores.recovery.salvage import Salvaged, salvage
+from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, set_aside
+from mcp_hub.stores.sqlite.salvage import Salvaged, salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 
 _SALVAGE: Final = 3.0

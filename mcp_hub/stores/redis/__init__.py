@@ -9,7 +9,8 @@ stream of the hub, in one hash slot. `scripts` decides each append on the server
 declares all of its keys. `keys` names the keys, `index` lists streams, `records` encodes and checks what is read,
 `pages` reads events. `link` is a connection with its queue; `leases` tells which replicas are alive; `doorbell` waits
 for news with one blocking command. `quarantine` sets records aside that are not the hub's. `connection` makes clients
-and looks at the server's settings. `opened` puts it all together, and says when a lost server is in use again.
+and looks at the server's settings. `mail` carries messages between replicas, `documents` and `sessions` keep what
+their names say.
 
-Not here: what happens to calls meanwhile (`stores.recovery.shared`).
+Not here: what happens to calls meanwhile (`stores.recovery.shared`), and the choice of the store (`stores.replicated`).
 """

@@ -14,7 +14,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty, is_busy, unfit
-from mcp_hub.stores.recovery.quarantine import Tenancy, identity
+from mcp_hub.stores.sqlite.quarantine import Tenancy, identity
 from mcp_hub.stores.sqlite.schema import STREAMS, FileFormat, closed_on_failure, connect, prepare
 from mcp_hub.stores.sqlite.worker import Job
 

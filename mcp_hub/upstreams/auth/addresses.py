@@ -9,13 +9,12 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
-from mcp_hub.addresses import is_this_machine, refused_address
-from mcp_hub.config.schema.remote import origin_parts, refused_place
+from mcp_hub.addresses import is_this_machine, origin_parts, refused_address, refused_place
 from mcp_hub.masking import hide_head
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.pinned import Pinned, resolved
-from mcp_hub.upstreams.remote.http_client import USER_AGENT, BadAuthority, bad_proxy, proxy, tls
 from mcp_hub.wire.bodies import chunks
+from mcp_hub.wire.http_client import USER_AGENT, BadAuthority, bad_proxy, proxy, tls
 from mcp_hub.wire.responses import origin, reason_of
 
 _SECONDS: Final = 10.0

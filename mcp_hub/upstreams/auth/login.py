@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from mcp_hub.config.schema.remote import is_cleartext
+from mcp_hub.addresses import is_cleartext
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.redirect import Show, listening
 from mcp_hub.upstreams.auth.store import GrantStore

@@ -10,7 +10,7 @@ import anyio
 import httpx2
 
 from mcp_hub.addresses import address_of
-from mcp_hub.upstreams.remote.http_client import tls
+from mcp_hub.wire.http_client import tls
 
 _NEXT: Final = 2.0
 """Seconds for one of several addresses: a network without IPv6 may drop what goes there."""

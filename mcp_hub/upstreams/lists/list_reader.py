@@ -13,8 +13,8 @@ from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.protocol.jsonrpc.envelope import read_as
+from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.types import CacheHint, Kind, RawJson, Snapshot
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.wire.base import Pending

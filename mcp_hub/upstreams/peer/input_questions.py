@@ -12,8 +12,8 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
-from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
+from mcp_hub.protocol.shape import questions
 from mcp_hub.types import JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.peer.questions import MOST_QUESTIONS
 

@@ -14,8 +14,8 @@ from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import id_key, object_bytes, raw_object, read_as
+from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, SUBSCRIPTION_ID, ListenFilter
-from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.types import Kind, RawObject
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.wanted import WantedResources

@@ -15,7 +15,8 @@ import msgspec
 
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol import eras, rpc_errors
+from mcp_hub.protocol import eras
+from mcp_hub.protocol.jsonrpc import rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, notification_frame, object_bytes, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.era_cache import KnownEras

@@ -17,17 +17,16 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Completed, Log, Progressed, reason_of_client
 from mcp_hub.masking import hide
-from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import to_modern
 from mcp_hub.protocol.definitions.messages import repaired_notice, repaired_params
 from mcp_hub.protocol.headers import Mirrors
-from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, ROOTS_CHANGED, UPDATED, list_changed
-from mcp_hub.protocol.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.produced import of_server
+from mcp_hub.protocol.shape.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.peer.callers import Callers, completed, context

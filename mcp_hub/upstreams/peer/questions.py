@@ -16,10 +16,10 @@ from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallEnded, Question
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError
 from mcp_hub.masking import hide_head
-from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, id_key, object_bytes, raw_object, read_as
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, URL_ELICITATION_REQUIRED
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, URL_ELICITATION_REQUIRED
+from mcp_hub.protocol.shape import questions
 from mcp_hub.types import Era, RawJson, RawObject
 
 PARKABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read"})

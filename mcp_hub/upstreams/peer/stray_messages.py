@@ -13,7 +13,7 @@ from mcp_hub.masking import hide_head, shown
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, read_as
 from mcp_hub.protocol.jsonrpc.framing import foreign
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_hub.types import LAST_LINE, RawObject
 
 log = get_logger(__name__)

@@ -16,7 +16,7 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 
 Ask = Callable[[str, RawObject], Awaitable[RawJson]]

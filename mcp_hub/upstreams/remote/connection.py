@@ -22,7 +22,9 @@ from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, 
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, not_settled
-from mcp_hub.upstreams.remote.http_client import (
+from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
+from mcp_hub.wire.http import HttpWire
+from mcp_hub.wire.http_client import (
     USER_AGENT,
     BadAuthority,
     RemoteClient,
@@ -31,8 +33,6 @@ from mcp_hub.upstreams.remote.http_client import (
     tls,
     wrong_name,
 )
-from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
-from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import DENIED, origin
 from mcp_hub.wire.sse import SseWire

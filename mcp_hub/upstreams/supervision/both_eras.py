@@ -25,7 +25,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.eras import SKILL_METHODS
 from mcp_hub.protocol.jsonrpc.envelope import read_as
-from mcp_hub.protocol.questions import unasked
+from mcp_hub.protocol.shape.questions import unasked
 from mcp_hub.types import (
     HANDSHAKE,
     MODERN,

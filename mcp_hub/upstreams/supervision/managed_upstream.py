@@ -14,7 +14,7 @@ from mcp_hub.events import Completed, hubs_message
 from mcp_hub.masking import hide
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.protocol.rpc_errors import FAILED, HEADER_MISMATCH, LONGEST_UNKNOWN, is_unknown, is_unknown_result
+from mcp_hub.protocol.jsonrpc.rpc_errors import FAILED, HEADER_MISMATCH, LONGEST_UNKNOWN, is_unknown, is_unknown_result
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import CachedList
 from mcp_hub.upstreams.peer.peer import Peer

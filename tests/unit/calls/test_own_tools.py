@@ -8,7 +8,7 @@ import pytest
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.hub_tools.own_tools import WAIT
 from mcp_hub.errors import EventsGone, StoreError, UpstreamLost
-from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.stores.base import Chunk
 from mcp_hub.types import CallId
 from tests.unit.calls.virtual_time import sleep

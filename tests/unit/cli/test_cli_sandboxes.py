@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.addresses import HostRule
-from mcp_hub.app.attached.isolation import StartFolders
+from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.cli import main
 from mcp_hub.cli.commands import sandbox as sandbox_command
 from mcp_hub.cli.commands.running.repairs import found_repairs

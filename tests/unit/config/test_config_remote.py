@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.load.load import Loaded, parse
-from mcp_hub.config.schema.remote import is_cleartext
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all

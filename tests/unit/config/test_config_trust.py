@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.app.attached.isolation import project_of
+from mcp_hub.app.start_folders import project_of
 from mcp_hub.config.load.load import load, parse
 from mcp_hub.config.load.overrides import OVERLAY, read_overlay
 from mcp_hub.config.schema.overrides import OverlaySettings

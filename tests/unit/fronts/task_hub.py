@@ -17,11 +17,11 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Completed, Progressed
-from mcp_hub.fronts.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.modern import ModernHttp
 from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
+from mcp_hub.fronts.mcp.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices

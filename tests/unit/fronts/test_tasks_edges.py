@@ -15,8 +15,8 @@ from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound, StoreError
 from mcp_hub.events import Completed, Failed, Started
-from mcp_hub.fronts.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.binding import Deferred
+from mcp_hub.fronts.mcp.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.fronts.bonds import AttachedBond, ClientBond
+from mcp_hub.fronts.mcp.bonds import AttachedBond, ClientBond
 from mcp_hub.hub import HubPort
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fronts.task_hub import TaskHub, text

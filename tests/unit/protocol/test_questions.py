@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mcp_hub.errors import InvalidParams, RpcError
-from mcp_hub.protocol.questions import (
+from mcp_hub.protocol.shape.questions import (
     MAX_STATE,
     QUESTIONS,
     action_of,

@@ -16,7 +16,7 @@ from mcp_hub.errors import (
     UpstreamLost,
     UpstreamUnavailable,
 )
-from mcp_hub.protocol.rpc_errors import for_caller, for_others, from_wire, url_elicitations
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others, from_wire, url_elicitations
 from mcp_hub.types import LAST_OUTPUT, Era, JsonObject, without_paths
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN

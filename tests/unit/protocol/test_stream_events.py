@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mcp_hub import errors, events
-from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import decoded, encoded, start_data
 from mcp_hub.types import CallId, Era, JsonObject
 

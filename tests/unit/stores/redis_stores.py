@@ -7,8 +7,8 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.shared import SharedFailsafeStore
 from mcp_hub.stores.redis.connection import Server
-from mcp_hub.stores.redis.opened import ReplicatedStore
 from mcp_hub.stores.redis.store import RedisStore
+from mcp_hub.stores.replicated import ReplicatedStore
 from tests.redis_server import shared_server
 from tests.unit.stores.event_stores import KINDS, Make
 

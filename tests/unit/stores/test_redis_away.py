@@ -16,7 +16,7 @@ from mcp_hub.stores.base import Change, Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.shared import SharedFailsafeStore
-from mcp_hub.stores.redis.opened import redis_store
+from mcp_hub.stores.replicated import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary
 from tests.unit.stores.event_stores import append, create, events, found, new_row, numbered, opened, replayed
 from tests.unit.stores.test_redis_replicas import fall_silent

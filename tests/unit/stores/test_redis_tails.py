@@ -8,7 +8,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.base import Change, Chunk, EventPage
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.redis.opened import redis_store
+from mcp_hub.stores.replicated import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary
 from tests.unit.stores.event_stores import append, create, found, line, new_row, numbered, opened
 from tests.upstreams.child import until

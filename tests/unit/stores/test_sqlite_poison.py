@@ -15,7 +15,7 @@ from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.recovery.salvage import salvage
+from mcp_hub.stores.sqlite.salvage import salvage
 from tests.unit.stores.event_stores import GONE, append, create, fetch, new_row, numbered, opened, replayed
 
 pytestmark = pytest.mark.anyio

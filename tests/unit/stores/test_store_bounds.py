@@ -15,7 +15,7 @@ from mcp_hub.stores.base import Change
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.recovery.salvage import Salvaged, salvage
+from mcp_hub.stores.sqlite.salvage import Salvaged, salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from mcp_hub.stores.sqlite.worker import MOST_BYTES, MOST_JOBS, Job, Worker
 from tests.unit.stores.event_stores import GONE, SoleStore, append, create, found, new_row, opened, replayed

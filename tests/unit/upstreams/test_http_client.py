@@ -21,7 +21,7 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.upstreams.auth.addresses import Addresses
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
-from mcp_hub.upstreams.remote.http_client import EXTRA_CERTIFICATES, BadAuthority, tls
+from mcp_hub.wire.http_client import EXTRA_CERTIFICATES, BadAuthority, tls
 from tests.unit.upstreams.remote import Remote, connection, unknown
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 

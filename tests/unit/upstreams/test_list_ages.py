@@ -10,7 +10,7 @@ import pytest
 
 from mcp_hub.errors import RpcError
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.rpc_errors import is_unknown, is_unknown_result
+from mcp_hub.protocol.jsonrpc.rpc_errors import is_unknown, is_unknown_result
 from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState

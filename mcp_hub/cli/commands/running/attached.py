@@ -10,7 +10,7 @@ import click
 from mcp_hub import logs
 from mcp_hub.app.attached.claim import claimed
 from mcp_hub.app.attached.hub import AttachedHub
-from mcp_hub.app.attached.isolation import ClientFolder
+from mcp_hub.app.start_folders import ClientFolder
 from mcp_hub.attach.start import READY
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.background import BackgroundHttp

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.app.attached.isolation import StartFolders, names_client
 from mcp_hub.app.limits import own_folders, state_dir
+from mcp_hub.app.start_folders import StartFolders, names_client
 from mcp_hub.attach.system import user
 from mcp_hub.cli.access.running import dead_records
 from mcp_hub.cli.clients.entry_options import other_linux

@@ -11,8 +11,8 @@ from typing import Final
 import click
 from msgspec.structs import replace
 
-from mcp_hub.app.attached.isolation import StartFolders
 from mcp_hub.app.limits import state_dir
+from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.servers.changed import confirm, existing_file, make, report
 from mcp_hub.cli.imports.trials import OFF, ON, Boxed, Trial, in_sandbox, is_local, print_boxed, tried, why_unsupported

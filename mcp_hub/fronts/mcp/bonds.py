@@ -9,7 +9,7 @@ from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.fronts.mcp.tasks import call_of, ending_of
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle
-from mcp_hub.protocol.rpc_errors import for_caller
+from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era
 

@@ -161,7 +161,7 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 class Attempt(msgspec.Struct, frozen=True, gc=False):
     """The call failed and is made again: this is the attempt of that `number`, `after` so many seconds.
 
-    `reason` is the class of the failure (`calls.retries.rules.RetryClass`), `detail` a sentence about it.
+    `reason` is the class of the failure (`calls.retries.RetryClass`), `detail` a sentence about it.
     """
 
     number: int

@@ -16,12 +16,12 @@ from mcp_hub.calls.hub_tools.rejoin import rejoined
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, Truncate
+from mcp_hub.calls.reading.stored import asked, own_name
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.results.long_results import LongResults
+from mcp_hub.calls.results.retain import LongResults
 from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
-from mcp_hub.calls.streams.stored import asked, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.apps.routing import AppRequests
 from mcp_hub.catalog.catalog import Catalog, caller_lists, uri_settled

@@ -11,7 +11,7 @@ import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import ProjectView, executor_server
-from mcp_hub.calls.retries.rules import RetryRule
+from mcp_hub.calls.retries import RetryRule
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import Call, CallHandler, Upstream
-from mcp_hub.calls.retries.rules import Retries
+from mcp_hub.calls.retries import Retries
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
 

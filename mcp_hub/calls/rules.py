@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from mcp_hub.call import People
-from mcp_hub.calls.retries.rules import RetryRule
+from mcp_hub.calls.retries import RetryRule
 
 
 class CallRules(msgspec.Struct, frozen=True):

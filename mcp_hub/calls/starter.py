@@ -10,13 +10,13 @@ from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo, Upstream
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, ResumePoint, Truncate
+from mcp_hub.calls.reading.stored import last_progress, own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.retries.rules import Retries, RetryRule
+from mcp_hub.calls.retries import Retries, RetryRule
 from mcp_hub.calls.rules import CallRules, TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
-from mcp_hub.calls.streams.stored import last_progress, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed, Progressed

@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.calls.history.recent import SessionClients, shown_principal
 from mcp_hub.calls.metering import Outcome
-from mcp_hub.calls.streams.stored import asked, own_name
+from mcp_hub.calls.reading.stored import asked, own_name
 from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.masking import hide, hide_head, hide_start, hide_within
 from mcp_hub.stores.history.base import (

@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcp_hub.calls.hub_tools.transcript import question_text
 from mcp_hub.calls.log import newest_progress
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
+from mcp_hub.calls.reading.stored import asked
+from mcp_hub.calls.reading.transcript import question_text
 from mcp_hub.calls.runner import QUIET, CallRecord
-from mcp_hub.calls.streams.stored import asked
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Failed

@@ -5,9 +5,9 @@ results look to it.
 
 Out: new output of the call that is waited for, its original result once there is one, or the end of it.
 
-Held together by: `own_tools`, the definitions and the handlers; `relay`, which passes questions of the awaited call on
-to the client that waits; `transcript`, the text of what a running call has said so far.
+Held together by: `own_tools`, the definitions and the handlers; `stream_wait`, one wait for a call, which passes
+questions of that call on to the client that waits; `rejoin`, the wait for a call that runs at another replica.
 
-Not here: the answer that sends a client here (`calls.early_answers`), and `read_result`, which reads truncated
-results (`calls.results`).
+Not here: the text of what a running call has said (`calls.reading.transcript`), the answer that sends a client here
+(`calls.handle`), and `read_result`, which reads truncated results (`calls.results`).
 """

@@ -11,9 +11,9 @@ import anyio
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.hub_tools.stream_wait import StreamWait
+from mcp_hub.calls.reading.stored import ending_of
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import TimeLimits
-from mcp_hub.calls.streams.placeholders import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.errors import CallCancelled, RpcError, StoreError, UnknownState, UnknownStream
 from mcp_hub.events import BY_CLIENT, Cancelled, Completed, Ending, Failed

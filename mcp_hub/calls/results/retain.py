@@ -5,11 +5,13 @@ from functools import partial
 from typing import Final
 
 import anyio
+import msgspec
 
 from mcp_hub.call import Call
+from mcp_hub.calls.reading.stored import asked
+from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.token_fit import Estimate
 from mcp_hub.calls.results.truncate import LEAST, cut
-from mcp_hub.calls.streams.stored import asked
 from mcp_hub.errors import StoreError
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
@@ -61,3 +63,10 @@ class Retention:
             log.warning("result_not_cut", size=len(result), reason=str(problem))
             return result
         return found.result
+
+
+class LongResults(msgspec.Struct, frozen=True):
+    """Where results that are cut are kept, and how they are read on."""
+
+    keeping: Retention
+    reading: ReadResult

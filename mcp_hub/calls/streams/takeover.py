@@ -6,7 +6,7 @@ import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.streams.stored import appended, open_questions
+from mcp_hub.calls.reading.stored import appended, open_questions
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HubError, HubRestarted, OwnerLost, StoreError
 from mcp_hub.events import Failed, InputReceived

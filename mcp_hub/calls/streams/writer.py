@@ -20,10 +20,10 @@ from mcp_hub.calls.coalesce import LAG, OFTEN, Coalescer
 from mcp_hub.calls.machine import CallStatus, IllegalEvent
 from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import ResumePoint
+from mcp_hub.calls.reading.stored import UNWRITABLE, unwritable
+from mcp_hub.calls.reading.stream import Committed, Stream
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import Absence
-from mcp_hub.calls.streams.placeholders import UNWRITABLE, unwritable
-from mcp_hub.calls.streams.stream import Committed, Stream
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Fenced, HubStopping, KeyTaken, StoreError
 from mcp_hub.events import CallEvent, Completed, Delta, Failed, Progressed, Reset, Started

@@ -15,8 +15,8 @@ import anyio
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules, open_history, unknown_call
 from mcp_hub.app.limits import open_store, state_dir
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.reading.stored import fetched
 from mcp_hub.calls.rules import StreamLimits
-from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.client.stream_reader import read_event
 from mcp_hub.client.streams import OnPause, ignore

@@ -8,12 +8,12 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, Question, StreamInfo
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
+from mcp_hub.calls.reading.stored import last_progress
+from mcp_hub.calls.reading.stream import Stream, StreamReader
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallLimits, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.starter import Continuation
-from mcp_hub.calls.streams.stored import last_progress
-from mcp_hub.calls.streams.stream import Stream, StreamReader
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.calls.streams.takeover import GoOn
 from mcp_hub.errors import RpcError

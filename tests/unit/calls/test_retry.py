@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.retries.rules import Retries, RetryBudget, RetryRule, class_of
+from mcp_hub.calls.retries import Retries, RetryBudget, RetryRule, class_of
 from mcp_hub.errors import (
     Busy,
     DeadlineExceeded,

@@ -7,8 +7,8 @@ import weakref
 import pytest
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.reading.stream import Committed, Stream
 from mcp_hub.calls.rules import StreamLimits
-from mcp_hub.calls.streams.stream import Committed, Stream
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, Progressed, Started, ToolCall
 from mcp_hub.stores.base import Chunk

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcp_hub.calls.hub_tools import transcript
-from mcp_hub.calls.hub_tools.transcript import Transcript
+from mcp_hub.calls.reading import transcript
+from mcp_hub.calls.reading.transcript import Transcript
 from mcp_hub.events import Attempt, Delta, InputRequired, Reset
 from mcp_hub.masking import visible
 

@@ -7,8 +7,8 @@ import pytest
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early
+from mcp_hub.calls.reading import stream as stream_module
 from mcp_hub.calls.rules import StreamLimits
-from mcp_hub.calls.streams import stream as stream_module
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import UnknownStream
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import structlog
 
+from mcp_hub.calls.reading.stream import Stream
 from mcp_hub.calls.rules import CallRules, StreamLimits
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
-from mcp_hub.calls.streams.stream import Stream
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced, StoreError

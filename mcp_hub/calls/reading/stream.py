@@ -17,16 +17,41 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.log import nobody
-from mcp_hub.calls.streams.content import PartialContent
-from mcp_hub.calls.streams.placeholders import ending_of, event_of
-from mcp_hub.calls.streams.stored import PAGE, done_with
+from mcp_hub.calls.reading.stored import PAGE, done_with, ending_of, event_of
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
-from mcp_hub.events import CallEvent
+from mcp_hub.events import CallEvent, Delta, Reset
 from mcp_hub.stores.base import EventPage, EventStore, Fetched
 
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
 """Of committed events that stay in memory for those who keep up, if there are any; the latest one in any case."""
+
+
+class PartialContent:
+    """Partial content of the present attempt: whether any was sent (`is_any`), and where it begins in the stream."""
+
+    __slots__ = ("_first", "is_any")
+
+    def __init__(self) -> None:
+        self.is_any = False
+        self._first = 0
+
+    def add(self) -> None:
+        """There is some."""
+        self.is_any = True
+
+    def reset(self) -> None:
+        """The attempt has failed."""
+        self.is_any = False
+
+    def placed(self, event: Delta | Reset, seq: int) -> Delta | Reset:
+        """The event that is written under this number: a `Reset` with the number of the first that it is about."""
+        first = self._first or seq
+        if isinstance(event, Delta):
+            self._first = first
+            return event
+        self._first = 0
+        return msgspec.structs.replace(event, discard_from=first)
 
 
 class LogWriter(Protocol):

@@ -1,6 +1,6 @@
 """The attempts of one call: it is made again after a failure that may pass, and its readers hear of that.
 
-`retry` decides by the failure. Here is what the call itself has against another attempt.
+`retries` decides by the failure. Here is what the call itself has against another attempt.
 """
 
 from typing import Final, Protocol
@@ -9,8 +9,8 @@ import anyio
 
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.calls.plan import CallPlan
-from mcp_hub.calls.retries.rules import class_of
-from mcp_hub.calls.streams.stream import Stream
+from mcp_hub.calls.reading.stream import Stream
+from mcp_hub.calls.retries import class_of
 from mcp_hub.calls.timeouts import CallTimes
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Attempt, Completed, Ending, Reset

@@ -7,13 +7,15 @@ tool reported an error or the output cannot be written, 2 usage or configuration
 available, 130 interrupted.
 
 Held together by the table of commands below and by `setup`, which has the common options, loads the configuration,
-chooses the event loop and turns errors into exit codes. `signals` is for a hub that serves; `arguments` reads the
-arguments of `mcp-hub call`.
+chooses the event loop and turns errors into exit codes. `serving`, `http_server`, `background` and `signals` are for a
+hub that serves, `lean` keeps its imports few; `arguments` reads the arguments of `mcp-hub call`, `completion` completes
+them. `trials` starts new servers once, in a sandbox, and counts the tokens of their tools.
 
 Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read), `questions` (of a tool, to
-the person at the terminal).
+the person at the terminal), `top` (the screen of `mcp-hub top`).
 
-Not here: the work of a hub. Commands open one through `app`, and ask it, or a running one, through `client`.
+Not here: files of clients and their servers (`onboarding`), and the work of a hub. Commands open one through `app`, and
+ask it, or a running one, through `client`.
 """
 
 import errno
@@ -35,9 +37,9 @@ from mcp_hub.masking import visible
 
 _GROUPS: Final = {
     "Start": {
-        "init": ("servers.init:init", "Create a first configuration."),
+        "init": ("clients.init:init", "Create a first configuration."),
         "import": (
-            "servers.import_servers:import_servers",
+            "clients.import_servers:import_servers",
             "Import the servers of other clients into the configuration.",
         ),
         "install": ("clients.install:install", "Put the hub into other MCP clients."),
@@ -72,9 +74,9 @@ _GROUPS: Final = {
     "Configuration": {
         "edit": ("servers.edit:edit", "Open the configuration in $VISUAL or $EDITOR, and check it."),
         "check": ("check:check", "Validate the configuration."),
-        "sandbox": ("sandbox:sandbox", "Show, switch or learn the sandbox of SERVER, or test a path."),
+        "sandbox": ("servers.sandbox:sandbox", "Show, switch or learn the sandbox of SERVER, or test a path."),
         "schema": ("running.editors:schema", "Print the JSON Schema of servers.yaml."),
-        "export": ("running.export:export", "Print the servers in the form of another client."),
+        "export": ("clients.export:export", "Print the servers in the form of another client."),
         "completion": ("running.editors:completion", "Print a script that completes mcp-hub in a SHELL."),
     },
     "Operate": {

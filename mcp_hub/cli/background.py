@@ -73,8 +73,8 @@ class BackgroundHttp:
 
     def _started(self) -> "HttpServer":
         from mcp_hub.app.http import HttpFront
-        from mcp_hub.cli.clients.files.installed import client_installs
-        from mcp_hub.cli.servers_file.proposals import PageEditor
+        from mcp_hub.onboarding.changes.written import client_installs
+        from mcp_hub.onboarding.servers_file.proposals import PageEditor
 
         installs, editor = partial(client_installs, os.environ), PageEditor(self._app.seen.config, os.environ)
         front = self._front = HttpFront(

@@ -97,8 +97,8 @@ def _streams(loaded: "Loaded") -> Iterable[str]:
 
 def applications(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of clients that the hub knows the files of."""
-    from mcp_hub.cli.clients.table import CLIENTS, WINDOWS_CLIENTS
-    from mcp_hub.cli.clients.wsl import is_wsl
+    from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
+    from mcp_hub.onboarding.clients.wsl import is_wsl
 
     names = [*CLIENTS, *(WINDOWS_CLIENTS if is_wsl(os.environ) else ())]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]

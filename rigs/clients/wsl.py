@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mcp import Client, StdioServerParameters
 
-from mcp_hub.cli.clients.reading import read_data
+from mcp_hub.edit.reading import read_data
 from rigs.attach.place import GONE, expect, processes_of
 from tests.upstreams.child import until
 from tests.upstreams.launch import argv
@@ -37,7 +37,7 @@ _CODE: Final = '{\n  // mine\n  "servers": {\n    "vault": VAULT, // with a comm
 _LAUNCH: Final = """import sys
 from pathlib import Path
 from mcp_hub.cli import main
-from mcp_hub.cli.clients import wsl
+from mcp_hub.onboarding.clients import wsl
 root, usual = Path(sys.argv.pop(1)), wsl.Machine.here()
 wsl.Machine.here = classmethod(lambda cls: cls(root, usual.user, usual.run))
 sys.argv[0] = "mcp-hub"

@@ -3,13 +3,14 @@
 ORDER = [
     {"__main__"},
     {"cli", "library"},
+    {"onboarding"},
     {"app", "client", "conformance", "examples"},
     {"fronts"},
     {"hub"},
     {"calls", "catalog", "sessions", "upstreams"},
     {"sandbox", "stores", "wire"},
     {"call", "formats"},
-    {"protocol"},
+    {"edit", "protocol"},
     {"config", "events"},
     {"aio", "errors", "ids"},
     {"logs"},
@@ -38,7 +39,7 @@ SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents.base", "s
 """The abstract packages import nothing of the concrete ones but these."""
 
 PURE = {
-    *("types", "events", "errors", "call", "config.plan", "protocol", "formats"),
+    *("types", "events", "errors", "call", "config.plan", "edit", "protocol", "formats"),
     *("catalog.names", "catalog.filters", "catalog.view", "catalog.definitions", "catalog.routes", "catalog.rules"),
     *("catalog.overrides", "catalog.entries", "catalog.unmatched", "catalog.pins", "catalog.flags"),
     "catalog.costs.tokens",

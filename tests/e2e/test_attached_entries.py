@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.onboarding.clients.table import CLIENTS
 from rigs.attach.place import Place, echoed, greeted
 from tests.upstreams.stdio_client import StdioClient
 

@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 import yaml
 
-from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
+from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
 from rigs.clients.install import NotInstalled, node_package
 from tests.e2e.browser import BROWSER, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub

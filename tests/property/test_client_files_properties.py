@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.cli.clients.edit.entry import with_entry, without_entry
-from mcp_hub.cli.clients.edit.splices import CannotEdit
-from mcp_hub.cli.clients.reading import held_at, read_data
+from mcp_hub.edit.entry import with_entry, without_entry
+from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.splices import CannotEdit
 from tests.examples import examples
 
 PATH = ("servers", "mcp-hub")

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mcp_hub.config.edit.entries import NotEditable, put, put_new, remove
 from mcp_hub.config.load.locate import read_document
+from mcp_hub.edit.config_text import NotEditable, put, put_new, remove
 from mcp_hub.errors import ConfigError
 
 NAME = "servers.yaml"

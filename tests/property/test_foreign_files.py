@@ -8,12 +8,12 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.wsl import WindowsSide
-from mcp_hub.cli.imports.found import of_file
 from mcp_hub.config.load.imported import ValuePlaces, sources_of
 from mcp_hub.config.load.load import parse
 from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.wsl import WindowsSide
+from mcp_hub.onboarding.imports.found import of_file
 
 KEYS: Final = (
     "command url serverUrl httpUrl args env headers type transport transportType timeout initTimeout oauth auth enabled"

@@ -32,16 +32,22 @@ from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.servers.changed import end_with, found_file, note_added, report
-from mcp_hub.cli.imports.trials import boxed, is_local, print_boxed
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, put, say
-from mcp_hub.cli.servers_file.proposals import ProposedEdit, change_to, command_of, lines_for_terminal, proposals_of
-from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
+from mcp_hub.cli.trials import boxed, is_local, print_boxed
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide
+from mcp_hub.onboarding.servers_file.proposals import (
+    ProposedEdit,
+    change_to,
+    command_of,
+    lines_for_terminal,
+    proposals_of,
+)
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import JsonObject

@@ -18,8 +18,7 @@ from mcp_hub.attach.serve import why_alone
 from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_options, run_with_hub
-from mcp_hub.cli.commands.running.missing import missing_parts
-from mcp_hub.cli.commands.running.repairs import Repair, found_repairs
+from mcp_hub.cli.commands.repairs import Repair, found_repairs, missing_parts
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
 from mcp_hub.cli.render.notices import notices, project_warnings

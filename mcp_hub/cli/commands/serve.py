@@ -178,11 +178,11 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
     from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of
-    from mcp_hub.cli.clients.files.installed import client_installs
     from mcp_hub.cli.http_server import http_server
-    from mcp_hub.cli.servers_file.proposals import PageEditor
     from mcp_hub.fronts.http.connections import bounded, look_after
     from mcp_hub.fronts.prefix import behind_proxy
+    from mcp_hub.onboarding.changes.written import client_installs
+    from mcp_hub.onboarding.servers_file.proposals import PageEditor
 
     async with received_signals() as signals, open_for_many(loaded) as app:
         host = listener.getsockname()[0]

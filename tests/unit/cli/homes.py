@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from mcp_hub import masking
 from mcp_hub.cli import main
-from mcp_hub.cli.clients.wsl import Machine, WindowsSide, side_of
+from mcp_hub.onboarding.clients.wsl import Machine, WindowsSide, side_of
 
 DISTRIBUTION, WINDOWS_USER = "Ubuntu-24.04", "me"
 CANARIES: Final = ("ghp_CANARYcanary1234567890", "CANARY.header.9876543210", "CANARYpassw0rd!")

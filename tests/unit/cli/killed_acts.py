@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from mcp_hub.cli.clients.files.acts import Acts, FileChange
-from mcp_hub.cli.clients.files.replace import BACKUP
+from mcp_hub.onboarding.changes.acts import Acts, FileChange
+from mcp_hub.onboarding.files import BACKUP
 
 BEFORE = {"mcp.json": b'{"a": 1}', "config.toml": b"a = 1\n", "gone.yaml": b"a: 1\n", "new.json": None}
 AFTER = {"mcp.json": b'{"a": 1, "hub": 2}', "config.toml": b"a = 1\n[hub]\n", "gone.yaml": None, "new.json": b"{}"}

@@ -13,9 +13,9 @@ from mcp_hub.catalog.pins import Fingerprint, Record, encoded, findings_of, fing
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.cli import main
 from mcp_hub.cli.commands import approve as module
-from mcp_hub.cli.imports.trials import Boxed
-from mcp_hub.cli.servers_file.proposals import ProposedEdit, proposals_of
-from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.cli.trials import Boxed
+from mcp_hub.onboarding.servers_file.proposals import ProposedEdit, proposals_of
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.stores.keyed_files import KeyedFiles
 
 CONFIG = {"bank": {"command": "true"}, "shop": {"command": "true"}, "free": {"command": "true", "approval": False}}

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.cli.clients.entries import Command, Endpoint, filled
-from mcp_hub.cli.clients.find import client_files, hub_files, is_present, project_files
-from mcp_hub.cli.clients.model import Client
-from mcp_hub.cli.clients.places import SYSTEMS, System, Where
-from mcp_hub.cli.clients.reading import layout_of, read_data, read_servers
-from mcp_hub.cli.clients.table import CLIENTS, find_client
 from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
+from mcp_hub.edit.reading import read_data
 from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.clients.entries import Command, Endpoint, filled
+from mcp_hub.onboarding.clients.find import client_files, hub_files, is_present, project_files
+from mcp_hub.onboarding.clients.model import Client
+from mcp_hub.onboarding.clients.places import SYSTEMS, System, Where
+from mcp_hub.onboarding.clients.reading import layout_of, read_servers
+from mcp_hub.onboarding.clients.table import CLIENTS, find_client
 
 WRITTEN = [client for client in CLIENTS.values() if client.is_written]
 BIN, FILE, URL = "/opt/mcp-hub", "/home/a/servers.yaml", "http://127.0.0.1:8765/mcp"

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.cli.clients.edit.entry import with_entry, with_hub, without_entry, without_hub
-from mcp_hub.cli.clients.edit.splices import CannotEdit
-from mcp_hub.cli.clients.entries import HUB, Command, filled
-from mcp_hub.cli.clients.find import hub_files
-from mcp_hub.cli.clients.model import Client, Layout
-from mcp_hub.cli.clients.places import SYSTEMS, System, Where
-from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
-from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.edit.entry import with_entry, without_entry
+from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.onboarding.changes.hub_entry import with_hub, without_hub
+from mcp_hub.onboarding.clients.entries import HUB, Command, filled
+from mcp_hub.onboarding.clients.find import hub_files
+from mcp_hub.onboarding.clients.model import Client, Layout
+from mcp_hub.onboarding.clients.places import SYSTEMS, System, Where
+from mcp_hub.onboarding.clients.reading import layout_of
+from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.types import JsonObject
 
 WRITTEN = [client for client in CLIENTS.values() if client.is_written]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.cli.clients.files import acts, replace
-from mcp_hub.cli.clients.files.acts import Acts, FileChange
-from mcp_hub.cli.clients.files.installed import client_installs
-from mcp_hub.cli.clients.files.replace import BACKUP, FileRefused
-from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry, lost_entries
-from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.onboarding import files
+from mcp_hub.onboarding.changes import acts
+from mcp_hub.onboarding.changes.acts import Acts, FileChange
+from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry, client_installs, lost_entries
+from mcp_hub.onboarding.clients.table import CLIENTS
+from mcp_hub.onboarding.files import BACKUP, FileRefused
 from mcp_hub.stores.locks import lock_file, take
 
 SECONDS = 120
@@ -191,7 +191,7 @@ def test_file_that_keeps_changing_is_refused(file: Path, done: Acts) -> None:
 def test_only_one_process_changes_files_at_a_time(
     file: Path, done: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replace, "_PATIENCE", 0.02)
+    monkeypatch.setattr(files, "_PATIENCE", 0.02)
     done.do("test", [FileChange(file, to(b"1"))])
     for path in (tmp_path / "state/clients/locks").iterdir():
         lock = lock_file(path)

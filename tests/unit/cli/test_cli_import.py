@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
-from mcp_hub.cli.imports import asked_inputs
+from mcp_hub.cli.commands.clients import import_dialog
 from mcp_hub.config.load.load import load
 from mcp_hub.upstreams.process.commands import withheld
 
@@ -98,7 +98,7 @@ def test_hub_reads_the_values_that_were_meant(folder: Path, monkeypatch: pytest.
 
 def ask(monkeypatch: pytest.MonkeyPatch, *more: str, answers: str) -> Result:
     """The import with a person who agrees to it and then types these answers."""
-    monkeypatch.setattr(asked_inputs, "is_anybody_there", lambda: True)
+    monkeypatch.setattr(import_dialog, "is_anybody_there", lambda: True)
     stdin = io.BytesIO(f"y\n{answers}".encode())
     stdin.isatty = lambda: True  # type: ignore[method-assign]
     return CliRunner().invoke(main, ["import", ".vscode/mcp.json", "--no-count", *more], input=stdin)

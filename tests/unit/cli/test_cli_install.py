@@ -13,12 +13,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
-from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.command import LINKED, serve_args
-from mcp_hub.cli.clients.files.written import lost_entries
-from mcp_hub.cli.clients.find import hub_files
-from mcp_hub.cli.clients.places import SYSTEMS, System, Where
-from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.onboarding.changes.written import lost_entries
+from mcp_hub.onboarding.clients import programs
+from mcp_hub.onboarding.clients.command import LINKED, serve_args
+from mcp_hub.onboarding.clients.find import hub_files
+from mcp_hub.onboarding.clients.places import SYSTEMS, System, Where
+from mcp_hub.onboarding.clients.table import CLIENTS
 
 CANARY = "s3cr3t-canary-of-a-neighbour"
 WRITTEN = [client for client in CLIENTS.values() if client.is_written]
@@ -65,7 +65,7 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setattr(running, "_names", lambda system: iter(()))
+    monkeypatch.setattr(programs, "_names", lambda system: iter(()))
     return Home(tmp_path, monkeypatch)
 
 
@@ -217,8 +217,8 @@ def test_undo_takes_only_the_hub_out_of_a_file_that_was_changed_since(home: Home
 def test_app_that_writes_its_file_back_must_be_quit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home.write(".config/Claude/claude_desktop_config.json", "{}")
     names = chain([["Claude"], ["bash", "Claude"], ["Claude"]], repeat(["bash"]))
-    monkeypatch.setattr(running, "_names", lambda system: iter(next(names)))
-    monkeypatch.setattr(running, "_STEP", 0.001)
+    monkeypatch.setattr(programs, "_names", lambda system: iter(next(names)))
+    monkeypatch.setattr(programs, "_STEP", 0.001)
     result = home.install("claude-desktop")
     assert result.exit_code == 1 and "[client_running]" in result.stderr and path.read_text() == "{}"
     assert home.install("claude-desktop", "--wait").exit_code == 0 and "mcp-hub" in path.read_text()

@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 import yaml
 
-from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.command import LINKED, Installation, NoCommand, hub_command, install_link
-from mcp_hub.cli.clients.edit.entry import with_entry
-from mcp_hub.cli.clients.entries import Command
-from mcp_hub.cli.clients.files.written import lost_entries
+from mcp_hub.edit.entry import with_entry
+from mcp_hub.onboarding.changes.written import lost_entries
+from mcp_hub.onboarding.clients import programs
+from mcp_hub.onboarding.clients.command import LINKED, Installation, NoCommand, hub_command, install_link
+from mcp_hub.onboarding.clients.entries import Command
 from tests.unit.cli.test_cli_install import CANARY, SERVERS, Home
 
 COMMAND = Command('/opt/é "x" & y/mcp-hub', ("serve", "--config", "/a b/s.yaml"))
@@ -63,7 +63,7 @@ def test_throw_away_installation_is_started_through_uvx(tmp_path: Path, variable
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setattr(running, "_names", lambda system: iter(()))
+    monkeypatch.setattr(programs, "_names", lambda system: iter(()))
     home = Home(tmp_path, monkeypatch)
     home.config.write_text(f"{SERVERS}profiles: {{work: {{servers: [a]}}, play: {{}}}}\n")
     home.write("other.yaml", SERVERS)

@@ -13,17 +13,17 @@ import pytest
 
 from mcp_hub.cli.access import background
 from mcp_hub.cli.access.running import recorded
-from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.files import acts
-from mcp_hub.cli.clients.files.restore import FileState, state_of
-from mcp_hub.cli.clients.find import ClientFile
-from mcp_hub.cli.clients.plan import Step
-from mcp_hub.cli.clients.reading import read_data
-from mcp_hub.cli.clients.table import CLIENTS as CLIENTS_TABLE
 from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.cli.commands.clients import leave as leave_command
 from mcp_hub.cli.commands.clients import uninstall as uninstall_command
 from mcp_hub.cli.commands.running import paths as paths_command
+from mcp_hub.edit.reading import read_data
+from mcp_hub.onboarding.changes import acts
+from mcp_hub.onboarding.changes.plan import Step
+from mcp_hub.onboarding.changes.restore import FileState, state_of
+from mcp_hub.onboarding.clients import programs
+from mcp_hub.onboarding.clients.find import ClientFile
+from mcp_hub.onboarding.clients.table import CLIENTS as CLIENTS_TABLE
 from tests.unit.cli.homes import FILES, Moved, make_home
 
 CLIENTS = {"claude-desktop": 0, "cursor": 1, "codex": 2, "gemini": 3}
@@ -41,7 +41,7 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
     monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state/mcp-hub"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "_names", lambda system: iter(()))
+    monkeypatch.setattr(programs, "_names", lambda system: iter(()))
     monkeypatch.setattr(install_command, "_start_once", lambda *args: None)  # the servers are not there
     monkeypatch.setattr(leave_command, "stop_service", lambda: None)  # that of the machine stays
     make_home(tmp_path)

@@ -13,10 +13,9 @@ from click.testing import CliRunner, Result
 from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.cli.access.running import recorded
-from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
-from mcp_hub.cli.commands.running.missing import missing_parts
-from mcp_hub.cli.commands.running.repairs import found_repairs
+from mcp_hub.cli.commands.repairs import found_repairs, missing_parts
 from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
 from mcp_hub.upstreams.process import commands
 
 CONFIG = """\

@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from mcp_hub.cli.clients.edit import entry, json_text, toml_text, yaml_text
-from mcp_hub.cli.clients.edit.entry import without_entry
-from mcp_hub.cli.clients.entries import Command
-from mcp_hub.cli.clients.files.restore import FileState, composed, restored, state_of
-from mcp_hub.cli.clients.find import ClientFile
-from mcp_hub.cli.clients.plan import KeyPath, Source, plan_install, plan_move
-from mcp_hub.cli.clients.reading import read_data
-from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.edit import entry, json_text, toml_text, yaml_text
+from mcp_hub.edit.entry import without_entry
+from mcp_hub.edit.reading import read_data
+from mcp_hub.onboarding.changes.plan import KeyPath, Source, plan_install, plan_move
+from mcp_hub.onboarding.changes.restore import FileState, composed, restored, state_of
+from mcp_hub.onboarding.clients.entries import Command
+from mcp_hub.onboarding.clients.find import ClientFile
+from mcp_hub.onboarding.clients.table import CLIENTS
 
 FORMS: Final[dict[str, tuple[Callable[[Any], str], Any]]] = {
     "json": (lambda data: json.dumps(data, indent=len(data)), json_text._scanned),

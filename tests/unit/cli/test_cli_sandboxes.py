@@ -14,16 +14,15 @@ from click.testing import CliRunner, Result
 
 from mcp_hub.addresses import HostRule
 from mcp_hub.app.start_folders import StartFolders
-from mcp_hub.cli import main
-from mcp_hub.cli.commands import sandbox as sandbox_command
-from mcp_hub.cli.commands.running.repairs import found_repairs
+from mcp_hub.cli import main, trials
+from mcp_hub.cli.commands.repairs import found_repairs
 from mcp_hub.cli.commands.servers import remove
+from mcp_hub.cli.commands.servers import sandbox as sandbox_command
 from mcp_hub.cli.commands.servers.changed import note_added
-from mcp_hub.cli.imports import trials
-from mcp_hub.cli.imports.trials import OFF, ON, boxed, in_sandbox, tried, why_not_tried
-from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
-from mcp_hub.cli.servers_file.servers_file import ServersFile
-from mcp_hub.config.edit.entries import put
+from mcp_hub.cli.trials import OFF, ON, boxed, in_sandbox, tried, why_not_tried
+from mcp_hub.edit.config_text import put
+from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.protocol.rest.servers import RefusedInfo, SandboxInfo
 from mcp_hub.sandbox.confinement import ABI_LIMIT, READ, WRITE, Confinement, PathRight
 from mcp_hub.sandbox.home import PrivateHome

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.cli.registry.dangers import dangers_of
-from mcp_hub.cli.registry.server_json import command_of, entry_of, parse_server_json
 from mcp_hub.config.load.interpolate import Reference, resolve, split_text
 from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.registry.dangers import dangers_of
+from mcp_hub.onboarding.registry.server_json import command_of, entry_of, parse_server_json
 
 STDIO = {"transport": {"type": "stdio"}}
 KEY = {"name": "API_KEY", "isRequired": True, "isSecret": True}

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from mcp_hub.app.readiness import has_settled, not_ready
 from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import starting_text
-from mcp_hub.cli.imports.costs import MeasuredCosts
-from mcp_hub.cli.render.imports import saving
+from mcp_hub.cli.commands.clients.import_dialog import saving
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import server_data, server_table, status_of
 from mcp_hub.cli.render.tables import print_outcome, protocol, reason, reasons
+from mcp_hub.cli.trials import MeasuredCosts
 from mcp_hub.errors import (
     DeadlineExceeded,
     EventsGone,

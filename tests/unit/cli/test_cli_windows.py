@@ -11,12 +11,13 @@ import pytest
 import yaml
 from anyio import fail_after
 
-from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.find import hub_files
-from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.table import CLIENTS, WINDOWS_CLIENTS
-from mcp_hub.cli.clients.wsl import Machine
-from mcp_hub.cli.imports import asked_inputs, moves
+from mcp_hub.cli.commands.clients import import_dialog
+from mcp_hub.cli.commands.clients import install as install_command
+from mcp_hub.onboarding.clients import programs
+from mcp_hub.onboarding.clients.find import hub_files
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
+from mcp_hub.onboarding.clients.wsl import Machine
 from mcp_hub.upstreams.process import commands
 from rigs.clients.wsl import CURSOR, WslHome
 from tests.unit.cli.homes import CANARIES, DISTRIBUTION, WindowsDrive
@@ -31,7 +32,7 @@ STORE = "AppData/Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude/c
 def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WindowsDrive:
     made = WindowsDrive(tmp_path)
     monkeypatch.setattr(Machine, "here", made.machine)
-    monkeypatch.setattr(running, "_names", lambda system: iter(()))
+    monkeypatch.setattr(programs, "_names", lambda system: iter(()))
     monkeypatch.setattr(commands, "SYSTEM_PLACES", ())  # nothing is started, whatever is installed there
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "USERPROFILE", "WSL_INTEROP"):
         monkeypatch.delenv(name, raising=False)
@@ -208,9 +209,9 @@ def test_paths_are_rewritten_only_if_somebody_agrees(windows: WindowsDrive, monk
     windows.cli("install", "--undo")
     assert cursor.read_bytes() == before
     for answer in (False, True):
-        monkeypatch.setattr(asked_inputs, "is_anybody_there", lambda: True)
-        monkeypatch.setattr(asked_inputs, "agrees", lambda question, default, answer=answer: answer)
-        monkeypatch.setattr(moves, "is_anybody_there", lambda: True)
+        monkeypatch.setattr(import_dialog, "is_anybody_there", lambda: True)
+        monkeypatch.setattr(import_dialog, "agrees", lambda question, default, answer=answer: answer)
+        monkeypatch.setattr(install_command, "is_anybody_there", lambda: True)
         windows.cli("install", "cursor-windows", "--import", "--no-sandbox")
         assert ("files" in taken(windows)) is answer
         windows.cli("install", "--undo")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.cli.clients import running, wsl
-from mcp_hub.cli.clients.entries import Command
-from mcp_hub.cli.clients.files.replace import FileRefused
-from mcp_hub.cli.clients.wsl import Machine, WindowsSide, through_wsl, wsl_settings
 from mcp_hub.config.load.foreign_windows import Drives, linux_path, linux_server
 from mcp_hub.config.load.interpolate import Unresolved
+from mcp_hub.onboarding.clients import programs, wsl
+from mcp_hub.onboarding.clients.entries import Command
+from mcp_hub.onboarding.clients.wsl import Machine, WindowsSide, through_wsl, wsl_settings
+from mcp_hub.onboarding.files import FileRefused
 from tests.unit.cli.homes import WINDOWS_USER as USER
 from tests.unit.cli.homes import WindowsDrive
 
@@ -251,8 +251,8 @@ def test_desktop_application_on_windows_is_seen_by_its_name(
     for lines in ('"Claude.exe","1","Console"', '"claude.exe","1","Console"', '"J\\351.exe","1","Console"'):
         program.write_text(f"#!/bin/sh\nprintf '{lines}\\r\\n'\n")
         program.chmod(0o755)
-        seen.append([look(("Claude",), "windows") for look in (running.is_running, running.is_unclear)])
+        seen.append([look(("Claude",), "windows") for look in (programs.is_running, programs.is_unclear)])
     assert seen == [[True, False], [False, True], [False, False]]
     program.unlink()
-    assert not running.is_running(("Claude",), "windows") and running.is_unclear(("Claude",), "windows")
-    assert not running.is_unclear(("Claude",), "linux")
+    assert not programs.is_running(("Claude",), "windows") and programs.is_unclear(("Claude",), "windows")
+    assert not programs.is_unclear(("Claude",), "linux")

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets, may_open_dialog
 from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, may_open_dialog
 
 KINDS = {"linux": "SecretService", "darwin": "macOS", "win32": "Windows"}
 """The module of each backend of `keyring`."""

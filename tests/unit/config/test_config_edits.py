@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.config.edit.entries import NotEditable, put, remove
+from mcp_hub.edit.config_text import NotEditable, put, remove
 
 ON: dict[str, object] = {"command": "x"}
 OFF = ("servers", "a", "enabled")

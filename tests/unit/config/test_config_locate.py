@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcp_hub.cli.clients.reading import read_data
 from mcp_hub.config.load.locate import read_document
+from mcp_hub.edit.reading import read_data
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all
 

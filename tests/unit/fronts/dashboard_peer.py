@@ -11,9 +11,9 @@ import anyio
 
 from mcp_hub.app.build import open_app
 from mcp_hub.app.http import HttpFront
-from mcp_hub.cli.clients.files.installed import client_installs
-from mcp_hub.cli.servers_file.proposals import PageEditor
 from mcp_hub.config.load.load import load
+from mcp_hub.onboarding.changes.written import client_installs
+from mcp_hub.onboarding.servers_file.proposals import PageEditor
 from mcp_hub.protocol.rest.overview import DashboardMode
 from tests.unit.fronts import local_hub
 from tests.unit.fronts.rest_peer import ALICE, BOB, ELSEWHERE, NARROW, OPERATOR, Response, RestPeer

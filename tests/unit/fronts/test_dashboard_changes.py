@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
+from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
 from mcp_hub.stores.server_logs.reader import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem

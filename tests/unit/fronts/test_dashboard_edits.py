@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from mcp_hub.cli.clients.files.written import ImportedServer, ImportedServers
-from mcp_hub.cli.servers_file.proposals import MOST, ProposedEdits
-from mcp_hub.config.edit.risks import AT_ONCE, reasons_to_ask, refused_url
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers
+from mcp_hub.onboarding.servers_file.proposals import MOST, ProposedEdits
+from mcp_hub.onboarding.servers_file.risks import AT_ONCE, reasons_to_ask, refused_url
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
 

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_hub.catalog.pins import read as read_approvals
 from mcp_hub.cli.access.running import recorded, running_hubs
-from mcp_hub.cli.clients.files.written import _KEY, WrittenEntries
+from mcp_hub.onboarding.changes.written import _KEY, WrittenEntries
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import stored_key

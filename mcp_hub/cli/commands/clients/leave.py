@@ -16,19 +16,11 @@ from mcp_hub.attach.folder import is_alive, take_start
 from mcp_hub.attach.system import user
 from mcp_hub.cli.access.background import end_folders
 from mcp_hub.cli.access.running import HubRecord, running_hubs
-from mcp_hub.cli.clients.files.acts import Acts
-from mcp_hub.cli.clients.files.replace import BACKUP, FileRefused
-from mcp_hub.cli.clients.files.written import WrittenEntries
-from mcp_hub.cli.clients.find import client_files, clients_of
-from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.plan import Step
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.commands.clients.uninstall import carry_out, planned
 from mcp_hub.cli.commands.running.paths import HubPath, hub_paths, socket_paths
 from mcp_hub.cli.commands.running.service import service_file, stop_service
 from mcp_hub.cli.render.output import agrees, put, say
-from mcp_hub.cli.servers_file.kept_secrets import FOLDER
-from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with
 from mcp_hub.config.load.foreign import client_of
 from mcp_hub.config.load.load import USERS_FILE, usual_place
@@ -36,6 +28,14 @@ from mcp_hub.config.trust import STATE_FOLDERS
 from mcp_hub.errors import ConfigError
 from mcp_hub.files import entries_below, remove_tree
 from mcp_hub.masking import hide, visible
+from mcp_hub.onboarding.changes.acts import Acts
+from mcp_hub.onboarding.changes.plan import Step
+from mcp_hub.onboarding.changes.written import WrittenEntries
+from mcp_hub.onboarding.clients.find import client_files, clients_of
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.files import BACKUP, FileRefused
+from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.stores.open import DOCUMENTS
 

@@ -10,22 +10,22 @@ import msgspec
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.access.background import end_hubs_of
-from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.entry_options import has_variables, profile_of
-from mcp_hub.cli.clients.files.acts import Acts, Done, FileChange, UndoneFile
-from mcp_hub.cli.clients.files.replace import FileRefused
-from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry, has_hub
-from mcp_hub.cli.clients.find import client_files, clients_of, is_present
-from mcp_hub.cli.clients.model import Client
-from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.plan import Step
-from mcp_hub.cli.clients.shown import difference
-from mcp_hub.cli.clients.table import CLIENTS, WINDOWS_CLIENTS, find_client
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, fail
 from mcp_hub.config.findings import nearest
 from mcp_hub.masking import hide, visible
+from mcp_hub.onboarding.changes.acts import Acts, Done, FileChange, UndoneFile
+from mcp_hub.onboarding.changes.entry_options import has_variables, profile_of
+from mcp_hub.onboarding.changes.hub_entry import difference
+from mcp_hub.onboarding.changes.plan import Step
+from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry, has_hub
+from mcp_hub.onboarding.clients import programs
+from mcp_hub.onboarding.clients.find import client_files, clients_of, is_present
+from mcp_hub.onboarding.clients.model import Client
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS, find_client
+from mcp_hub.onboarding.files import FileRefused
 
 _DRIFT: Final = "undo_drift"
 
@@ -73,7 +73,7 @@ def unless_running(step: Step, where: Where, waits: bool) -> Step:
     client = step.file.client
     if waits and _is_running(client, where):
         say(f"{client.title} is running. Quit it, from its tray icon too; waiting …")
-        running.wait_for_end(lambda: _is_running(client, where))
+        programs.wait_for_end(lambda: _is_running(client, where))
     problem = running_refusal(client, where, "Quit it, or add --wait.")
     return step if problem is None else msgspec.structs.replace(step, change=None, problem=problem)
 
@@ -83,7 +83,7 @@ def tell_unclear(steps: Iterable[Step], where: Where) -> None:
     changed = {step.file.client.name: step.file.client for step in steps if step.problem is None and step.is_needed}
     for client in changed.values():
         there = where.for_clients(are_on_windows=bool(client.windows_of))
-        if there is not None and client.rewrites and running.is_unclear(client.rewrites, there.system):
+        if there is not None and client.rewrites and programs.is_unclear(client.rewrites, there.system):
             advice = "If it runs, quit it, from its tray icon too, and run this once more: it writes its file back"
             say(f"{client.title}: the hub cannot see whether it runs. {advice}.", "yellow")
 
@@ -98,7 +98,7 @@ def running_refusal(client: Client, where: Where, advice: str = "Quit it first."
 
 def _is_running(client: Client, where: Where) -> bool:
     there = where.for_clients(are_on_windows=bool(client.windows_of))
-    return there is not None and bool(client.rewrites) and running.is_running(client.rewrites, there.system)
+    return there is not None and bool(client.rewrites) and programs.is_running(client.rewrites, there.system)
 
 
 def show(steps: Iterable[Step]) -> None:

@@ -10,18 +10,18 @@ import msgspec
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
-from mcp_hub.cli.clients.files.acts import Acts
-from mcp_hub.cli.clients.files.replace import FileRefused, target_of
-from mcp_hub.cli.clients.files.restore import FileState
-from mcp_hub.cli.clients.find import ClientFile, client_files
-from mcp_hub.cli.clients.model import Client
-from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.plan import Step, plan_uninstall
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_TOOL, fail
 from mcp_hub.masking import hide, visible
+from mcp_hub.onboarding.changes.acts import Acts
+from mcp_hub.onboarding.changes.plan import Step, plan_uninstall
+from mcp_hub.onboarding.changes.restore import FileState
+from mcp_hub.onboarding.clients.find import ClientFile, client_files
+from mcp_hub.onboarding.clients.model import Client
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.files import FileRefused, target_of
 
 
 @click.command()

@@ -6,10 +6,9 @@ Out: an exit code, and output by way of `cli.render`.
 
 Held together by the table in `mcp_hub.cli`. `status` finds the hub of a configuration, or ends it (`stop`); `logs`
 prints the logs of its servers, `service` (with `units`) has the system start it with the session. `paths` names all
-files of the hub; `missing` and `repairs` are what `doctor` says about them. `editors` are for editors and shells,
-`export` is for other clients. `attached` is the background hub, which `serve` starts. No other command here starts a
-server.
+files of the hub, `history` shows the calls that have ended. `editors` are for editors and shells. `attached` is the
+background hub, which `serve` starts. No other command here starts a server.
 
 Not here: commands that ask a hub or its servers to do something (`cli.commands`), and the files of clients
-(`cli.clients`).
+(`cli.commands.clients`).
 """

@@ -8,21 +8,27 @@ from typing import Final
 import click
 
 from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, note_added, report
-from mcp_hub.cli.imports.trials import Boxed, boxed, in_sandbox, is_local, print_boxed, why_unsupported
-from mcp_hub.cli.registry.dangers import dangers_of
-from mcp_hub.cli.registry.fetch import read_server_json
-from mcp_hub.cli.registry.server_json import ServerDetail, command_of, entry_of, parse_server_json, variables_asked
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.cli.render.tables import print_warnings
-from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets, secrets_written, without_secrets
-from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile
 from mcp_hub.cli.setup import config_option, fail
+from mcp_hub.cli.trials import Boxed, boxed, in_sandbox, is_local, print_boxed, why_unsupported
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.interpolate import Unresolved
 from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import MASK, learn
+from mcp_hub.onboarding.registry.dangers import dangers_of
+from mcp_hub.onboarding.registry.fetch import read_server_json
+from mcp_hub.onboarding.registry.server_json import (
+    ServerDetail,
+    command_of,
+    entry_of,
+    parse_server_json,
+    variables_asked,
+)
+from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, secrets_written, without_secrets
+from mcp_hub.onboarding.servers_file.servers_file import PutServer, ServersFile
 from mcp_hub.types import JsonObject
 
 _DASHES: Final = "mcp_hub.dashes"

@@ -8,12 +8,12 @@ from typing import NoReturn
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.access.running import running_hub
-from mcp_hub.cli.clients.files.written import ImportedServer, ImportedServers
 from mcp_hub.cli.render.output import agrees, put, say
-from mcp_hub.cli.servers_file.servers_file import Change, EditRefused, ServersFile, option_for
 from mcp_hub.cli.setup import EXIT_CONFIG, fail, fail_with
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide
+from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers
+from mcp_hub.onboarding.servers_file.servers_file import Change, EditRefused, ServersFile, option_for
 
 
 def found_file(config: str | None) -> ServersFile:

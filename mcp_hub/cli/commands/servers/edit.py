@@ -11,10 +11,10 @@ from mcp_hub import windows
 from mcp_hub.cli.commands.servers.changed import existing_file, report
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import agrees, say
-from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail
 from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 
 
 @click.command()

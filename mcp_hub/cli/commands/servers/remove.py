@@ -15,12 +15,12 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.cli import completion
 from mcp_hub.cli.commands.servers.changed import confirm, existing_file, make, report
-from mcp_hub.cli.imports.trials import OFF, ON, Boxed, Trial, in_sandbox, is_local, print_boxed, tried, why_unsupported
 from mcp_hub.cli.render.output import put, say
-from mcp_hub.cli.servers_file.servers_file import Change, PutKey, RemoveServer, ServersFile, SwitchServer
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
+from mcp_hub.cli.trials import OFF, ON, Boxed, Trial, in_sandbox, is_local, print_boxed, tried, why_unsupported
 from mcp_hub.clock import SystemClock
 from mcp_hub.masking import visible
+from mcp_hub.onboarding.servers_file.servers_file import Change, PutKey, RemoveServer, ServersFile, SwitchServer
 from mcp_hub.sandbox.home import PrivateHome
 
 PATIENCE: Final = 10.0

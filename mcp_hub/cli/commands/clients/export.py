@@ -1,0 +1,211 @@
+"""`mcp-hub export`: the servers of the configuration in the form of another client: the way out of the hub."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+import click
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.app.upstream_factory import commands_of
+from mcp_hub.cli import completion
+from mcp_hub.cli.commands.clients.steps import running_refusal
+from mcp_hub.cli.render.output import put, say
+from mcp_hub.cli.render.tables import plural
+from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config
+from mcp_hub.config.findings import nearest
+from mcp_hub.config.load.interpolate import Unresolved, expand_home, resolve
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.schema.servers import CommandLookup
+from mcp_hub.config.trust import problem_of_secret
+from mcp_hub.edit import yaml_text
+from mcp_hub.edit.entry import with_entry
+from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.errors import ConfigError
+from mcp_hub.masking import hide, learn, visible
+from mcp_hub.onboarding.changes.acts import Acts, FileChange
+from mcp_hub.onboarding.changes.written import ImportedServers
+from mcp_hub.onboarding.clients.exported import ExportedServer, exported
+from mcp_hub.onboarding.clients.find import ClientFile, hub_files
+from mcp_hub.onboarding.clients.model import Layout
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.reading import layout_of
+from mcp_hub.onboarding.clients.table import CLIENTS, find_client
+from mcp_hub.onboarding.files import FileRefused, content_of, target_of
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile
+from mcp_hub.upstreams.process.lookups import outputs_once
+
+_WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_written]
+
+
+@click.command()
+@click.argument("client", metavar="CLIENT", required=False, shell_complete=completion.applications)
+@click.option("--write", "writes", is_flag=True, help="Put the servers into the client's file, beside those it has.")
+@click.option("--all", "every", is_flag=True, help="With --write: all servers, not only those that came from CLIENT.")
+@config_option
+def export(client: str | None, writes: bool, every: bool, config: str | None) -> None:
+    """Print the servers in the form of another client.
+
+    With --write those that came from CLIENT go back into its file, under the names that they had there and with the
+    values of their secrets; a server that the client already has is not changed, and `mcp-hub install --undo` takes the
+    change back. Then `mcp-hub uninstall` removes the hub. Secrets are masked in the output.
+    """
+    if client is None:
+        fail("usage", f"Name a CLIENT: {', '.join(_WRITTEN)}.")
+    file = _file_of(client)
+    loaded = load_config(config, partly=True)  # its secrets are masked from here on
+    try:
+        source = ServersFile.find(config, os.environ)
+        servers = source.servers()
+        text = _text(file.path)
+        layout = layout_of(None if text is None else read_data(text, file.path.name), file.place)
+    except ConfigError as error:
+        fail_with(error)
+    names = {name: name for name in servers} if every or not writes else _origins(file, source)
+    values: set[str] = set()
+    secret = partial(_secret, source.folder, values, _outputs(loaded, names) if writes else {}) if writes else None
+    made = [
+        exported(file.client, layout, names[name], _placed(own, source.folder), secret)
+        for name, own in servers.items()
+        if isinstance(own, dict) and name in names
+    ]
+    for one in made:
+        for note in one.notes:
+            say(hide(f"{one.name}: {'' if one.entry is not None else 'not exported, '}{note}"))
+    if writes:
+        if _write(file, layout, made) and values:
+            _tell_readers(file.path)
+    else:
+        put(hide(_document(file.path.name, layout, made)))
+
+
+def _origins(file: ClientFile, source: ServersFile) -> dict[str, str]:
+    """The servers that came from the client, with their names there. Says so if there are none."""
+    names = ImportedServers(state_dir(os.environ)).names(file.client.name, os.path.abspath(source.path))
+    if not names:
+        say(visible(f"No server of {source.path} came from {file.client.title}. To write all of them: add --all"))
+    return names
+
+
+def _placed(own: Mapping[str, object], folder: Path) -> Mapping[str, object]:
+    """The server with its working directory as an absolute path: another program starts from another folder."""
+    cwd = own.get("cwd")
+    if not isinstance(cwd, str) or not cwd or cwd.startswith("${"):
+        return own
+    with suppress(Unresolved):
+        return {**own, "cwd": os.path.normpath(folder / expand_home(cwd, os.environ))}
+    return own
+
+
+def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[CommandLookup, str]:
+    """The outputs of the commands of these servers, as far as the configuration may run them and they give a value."""
+    servers = {name: server for name, server in loaded.settings.servers.items() if name in names}
+    lookups = {lookup for name, server in servers.items() for lookup in commands_of(name, server)}
+    folder = str(loaded.path.absolute().parent)
+    outcomes = anyio.run(outputs_once, {lookup.argv for lookup in lookups}, os.environ, folder) if lookups else {}
+    for outcome in outcomes.values():
+        if not isinstance(outcome, str):
+            say(visible(hide(outcome.brief)))
+    return {CommandLookup(argv): outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
+
+
+def _secret(folder: Path, values: set[str], outputs: Mapping[CommandLookup, str], reference: str) -> str | None:
+    """The value of a reference, which is entered into `values`; None if it cannot be read."""
+    try:
+        resolved = resolve(reference, {}, folder, refusal=None)
+        text = "".join(part if isinstance(part, str) else outputs[part] for part in resolved.parts) or resolved.text
+    except (Unresolved, KeyError):
+        return None
+    learn({*resolved.secrets, text})
+    values.add(text)
+    return text
+
+
+def _file_of(name: str) -> ClientFile:
+    found = find_client(name)
+    if found is None:
+        hint = nearest(name.casefold(), _WRITTEN) or "."
+        fail("unknown_client", f'There is no client "{visible(name)}"{hint} Known: {", ".join(_WRITTEN)}.')
+    files = hub_files(found, Where.here(os.environ))
+    if not files and found.windows_of:
+        fail("no_windows", f"{found.title} is not reached: this is not the Linux of WSL, or its Windows is not found.")
+    if not files:
+        fail("client_import_only", f"The hub does not know how {found.title} writes its servers on this system.")
+    return files[0]
+
+
+def _text(path: Path) -> str | None:
+    try:
+        content = content_of(target_of(path))
+        return None if content is None else content.decode()
+    except (FileRefused, UnicodeDecodeError):
+        return None
+
+
+def _document(name: str, layout: Layout, made: Sequence[ExportedServer]) -> str:
+    """A whole file with nothing but the servers."""
+    entries = {one.name: one.entry for one in made if one.entry is not None}
+    if layout.is_list:
+        around = {key: value for key, value in layout.around.items() if key != layout.key[0]}
+        return yaml_text.document({**around, layout.key[0]: list(entries.values())}).rstrip("\n")
+    text = ""
+    for server, entry in entries.items():
+        text = with_entry(text, name, (*layout.key, server), entry)
+    return text.rstrip("\n")
+
+
+def _refuse_running(file: ClientFile) -> None:
+    """Raises `FileRefused` for a client that runs and would write its file back."""
+    refusal = running_refusal(file.client, Where.here(os.environ))
+    if refusal is not None:
+        raise refusal
+
+
+def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> int:
+    """Puts those into the file that are not there yet; their number. Exits if it cannot be changed."""
+    if layout.is_list:
+        said = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste those above."
+        fail("client_file_unclear", said, EXIT_TOOL)
+    added: dict[str, None] = {}
+
+    def edited(before: bytes | None) -> bytes | None:
+        text, name = (before or b"").decode(), file.path.name
+        added.clear()
+        try:
+            there = held_at(read_data(text, name), layout.key)
+            for one in made:
+                if one.entry is not None and not (isinstance(there, dict) and one.name in there):
+                    text = with_entry(text, name, (*layout.key, one.name), one.entry)
+                    added[one.name] = None
+        except (CannotEdit, ConfigError) as problem:
+            said = f"{file.path}: {problem}. Run the command without --write, and paste the servers."
+            raise FileRefused("client_file_unclear", said) from None
+        return text.encode() if added else before
+
+    try:
+        _refuse_running(file)
+        edited(content_of(target_of(file.path), file.place.largest))
+        for name in added:
+            say(visible(f"+ {'.'.join(layout.key)}.{name}"))
+        entries = [(*layout.key, name) for name in added]
+        change = FileChange(file.path, edited, entries=entries)
+        results = Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [change])
+        for done in results:
+            if done.problem is not None:
+                raise done.problem
+    except FileRefused as problem:
+        fail(problem.code, str(problem), EXIT_TOOL)
+    say(visible(f"{file.path}: {plural(len(added), 'server')} added"))
+    return len(added)
+
+
+def _tell_readers(path: Path) -> None:
+    """Says so if others can read the file, which has values of secrets now."""
+    with suppress(OSError):
+        if (problem := problem_of_secret(os.stat(path), path)) is not None:
+            say(visible(f"{path} has values of secrets, and {problem}"), "yellow")

@@ -1,0 +1,274 @@
+"""Values that VS Code asks for (`${input:NAME}`): a person at the terminal answers once, or sees how to set them."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
+from typing import Final
+
+import msgspec
+from msgspec.structs import asdict
+
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.output import agrees, answer, put, say
+from mcp_hub.cli.render.servers import described
+from mcp_hub.cli.trials import MeasuredCosts, Trial
+from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.load.imported import Input, sources_of, target_of
+from mcp_hub.config.load.interpolate import escaped, variable_of_input
+from mcp_hub.masking import hide, hide_head, hide_within, visible
+from mcp_hub.onboarding.imports.plan import ImportPlan, TakenServer
+from mcp_hub.onboarding.registry.dangers import decides_code
+from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets
+from mcp_hub.types import JsonObject
+from mcp_hub.upstreams.process.commands import withheld
+
+_LONGEST: Final = 1000
+"""Characters of the text of an input."""
+
+
+class AskedInputs:
+    """The `${…}` for each input. `settle` asks for its value, if the command `asks` and a person is there.
+
+    The value comes from the environment variable of the input's name if that is set now; else from what an earlier
+    import kept; else from the person; else it is the default, if the input has one and is not a password.
+    """
+
+    def __init__(self, secrets: KeptSecrets, *, asks: bool) -> None:
+        self._secrets = secrets
+        self._asks = asks and is_anybody_there()
+        self._references: dict[str, str] = {}
+        self._open: dict[str, Input] = {}
+
+    def ask(self, wanted: Input) -> str:
+        """The `${…}` of an input, the same each time."""
+        if wanted.id not in self._references:
+            self._references[wanted.id] = self._reference(wanted)
+        return self._references[wanted.id]
+
+    def settle(self, plan: ImportPlan) -> ImportPlan:
+        """The plan with the values that a person types now. For each other value it says how to set it later."""
+        for reference, wanted in self._open.items():
+            users = [server for server in plan.taken if _uses(server.own, reference)]
+            if not users:
+                continue
+            value = self._value(wanted, users) if self._asks else ""
+            if value:
+                plan = _with(plan, reference, self._secrets.keep_as(wanted.id, value))
+            else:
+                names = ", ".join(server.name for server in users)
+                verb = "needs" if len(users) == 1 else "need"
+                said = " ".join(f"{names} {verb} a value, {_label(wanted)}".split())
+                say(f"{hide_head(said, _LONGEST, '…')}. Set it with: {self._secrets.command(reference)}")
+        self._open.clear()
+        return plan
+
+    def _reference(self, wanted: Input) -> str:
+        name, default = variable_of_input(wanted.id), wanted.default
+        if name in os.environ:
+            return f"${{{name}}}"
+        if default is not None and not wanted.password and not self._asks:
+            is_plain = "}" not in default and "${" not in default
+            return f"${{{name}:-{default}}}" if is_plain else escaped(default)
+        reference, has_value = self._secrets.place_of(wanted.id)
+        if not has_value:
+            self._open[reference] = wanted
+        return reference
+
+    def _value(self, wanted: Input, users: list[TakenServer]) -> str:
+        """The answer of the person, or the default; empty for a value that is to be set later."""
+        names = ", ".join(server.name for server in users)
+        sources = ", ".join(dict.fromkeys(source for server in users for source in server.sources))
+        empty = "set it later" if wanted.default is None else "the default" if wanted.password else wanted.default
+        verb = "needs" if len(users) == 1 else "need"
+        question = f"{names} ({sources}) {verb} {_label(wanted)}. Value (Enter: {empty})"
+        return answer(question, wanted.default or "", is_secret=wanted.password, shows_default=False)
+
+
+def with_agreed_paths(plan: ImportPlan, *, yes: bool, asks: bool, tells: bool = True) -> ImportPlan:
+    """The plan with those servers whose paths of Windows may have their names in this Linux.
+
+    With `yes` they do, and the command says so; if it `asks`, a person decides; else the servers stay where they are,
+    which the command `tells`.
+    """
+    reasons: dict[str, str] = {}
+    for one in plan.taken:
+        name, listed = one.name, hide_head("; ".join(one.renamed), _LONGEST, "…")
+        if not one.renamed:
+            continue
+        if yes:
+            say(f"{name}: {listed}")
+        elif not asks:
+            said = f"it has paths of Windows, for which nobody could be asked: {listed}. To take it: mcp-hub import"
+            found = next(found for found in one.found if found.renamed)
+            reasons[name] = f"{said} {found.client if found.is_users else quote(found.source)} --yes"
+        elif not agrees(f"{name}: {listed}. Take it with these paths?", default=True):
+            reasons[name] = "its paths of Windows stay"
+    for name, reason in reasons.items() if tells else ():
+        say(f"not taken: {name}: {reason}")
+    return plan.without(reasons)
+
+
+def is_anybody_there() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty()
+
+
+def _label(wanted: Input) -> str:
+    return f'"{wanted.description or wanted.id}"'
+
+
+def _uses(tree: object, reference: str) -> bool:
+    if isinstance(tree, dict):
+        return any(_uses(value, reference) for value in tree.values())
+    if isinstance(tree, list):
+        return any(_uses(value, reference) for value in tree)
+    return isinstance(tree, str) and re.search(_pattern(reference), tree) is not None
+
+
+def _pattern(reference: str) -> str:
+    """The reference, unless its `$` is escaped."""
+    return rf"(?<!\$){re.escape(reference)}"
+
+
+def _with(plan: ImportPlan, before: str, after: str) -> ImportPlan:
+    """The plan with another reference in its servers."""
+    taken = [msgspec.structs.replace(server, own=_replaced(server.own, before, after)) for server in plan.taken]
+    return msgspec.structs.replace(plan, taken=tuple(taken))
+
+
+def _replaced(own: JsonObject, before: str, after: str) -> JsonObject:
+    def changed(tree: object) -> object:
+        if isinstance(tree, dict):
+            return {key: changed(value) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [changed(value) for value in tree]
+        return re.sub(_pattern(before), lambda _: after, tree) if isinstance(tree, str) else tree
+
+    return {key: changed(value) for key, value in own.items()}
+
+
+def print_plan(plan: ImportPlan) -> None:
+    """Prints the servers to take to stdout, each with its exact command; everything else to stderr."""
+    for one in plan.taken:
+        old = f"; there: {', '.join(one.old_names)}" if one.old_names else ""
+        lines = ((f"{one.name} ({', '.join(one.sources)}{old})", "bold"), (f"  {described(one.own)}", ""))
+        tables.print_lines([(visible(hide(on_one_line(text))), style) for text, style in lines])
+    if not plan.sources and not plan.skipped and not plan.problems:
+        say("No servers of other clients were found. Add one with: mcp-hub add NAME -- COMMAND")
+        return
+    counted = [tables.plural(len(plan.taken), "server"), f"from {tables.plural(len(plan.sources), 'source')}"]
+    say(f"{' '.join(counted)}, {tables.plural(plan.doubles, 'double')} merged, {len(plan.skipped)} not taken")
+    for gone in plan.skipped:
+        say(hide(on_one_line(f"not taken: {gone.name} ({gone.source}): {gone.reason}")))
+    for one in plan.taken:
+        if one.left_out:
+            say(f"{one.name}: the hub does not have these keys: {', '.join(one.left_out)}")
+    for one in plan.taken:
+        if isinstance(box := one.own.get("sandbox"), dict):
+            rule = ", ".join(f"{key}: {_shown(value)}" for key, value in box.items())
+            say(hide(on_one_line(f"{one.name}: keeps the sandbox that it has there, as {rule}")))
+    for line in _passing(plan.taken, os.environ):
+        say(hide(on_one_line(line)))
+    for problem in plan.problems:
+        say(hide(f"warning: {problem}"))
+
+
+def _shown(value: object) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[str]:
+    """Paths with another name here, all that servers get from outside and its target, the variables to propose, and
+    those that none gets."""
+    for one in taken:
+        if one.renamed:
+            yield f"{one.name}: has paths of Windows; in this Linux {'; '.join(one.renamed)}"
+        if sources := one.sources_outside:
+            target = target_of(one.own.get("command"), one.own.get("url"))
+            yield f"{one.name}: gets {', '.join(sources)} of this machine, for {target}"
+        if names := ", ".join(one.proposed(env)):
+            yield f"{one.name}: may need {names} of this shell, which it does not get without pass_env: [{names}]"
+    if any("command" in one.own for one in taken) and (names := ", ".join(withheld(env))):
+        yield f"no server gets {names} of this shell, unless its entry in servers.yaml lists the name under pass_env"
+
+
+def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:
+    """Prints to stderr, in red, what a person should read before the answer; whether there is anything from a file that
+    is not the user's own.
+    """
+    is_strange = False
+    for one in plan.taken:
+        lines = list(_alerts(one, env))
+        is_strange |= bool(lines) and not one.is_users
+        for line in lines:
+            say(hide(on_one_line(f"{one.name}: {line}")), "red")
+    return is_strange
+
+
+def _alerts(one: TakenServer, env: Mapping[str, str]) -> Iterator[str]:
+    variables = one.own.get("env")
+    for name in variables if isinstance(variables, dict) else ():
+        if decides_code(name):
+            yield f"{name} decides what the program loads, or whom it talks to"
+    if one.is_users:
+        return
+    target = target_of(one.own.get("command"), one.own.get("url"))
+    sources = list(_sources(one.own))
+    if names := ", ".join(f"{name[1:]} ({key})" for name, key in sources if name[0] == "$" and name[1:] in env):
+        yield f"{target} gets the values of your variables: {names}"
+    if names := ", ".join(f"{name} ({key})" for name, key in sources if name[0] != "$"):
+        yield f"{target} gets these secrets: {names}"
+
+
+def _sources(own: JsonObject) -> Iterator[tuple[str, str]]:
+    """All that an entry takes from outside, as `sources_of` has it, each with the key that does."""
+    for key, value in own.items():
+        for label, text in value.items() if isinstance(value, dict) else [("", value)]:
+            for source in sources_of(text):
+                yield source, f"{key} {label}".strip()
+
+
+def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCosts | None) -> JsonObject:
+    """The import as `--json` prints it."""
+    taken = [
+        {
+            "name": one.name,
+            "from": one.sources,
+            "entry": hide_within(one.own),
+            "left_out": one.left_out,
+            "paths": [hide(line) for line in one.renamed],
+            "pass_env": one.proposed(os.environ),
+            "gets": one.sources_outside,
+            "alerts": [hide(line) for line in _alerts(one, os.environ)],
+        }
+        for one in plan.taken
+    ]
+    gone = [{"name": one.name, "from": one.source, "reason": hide(one.reason)} for one in plan.skipped]
+    counted = None if costs is None else {**asdict(costs), "absent": [one.server for one in costs.absent]}
+    return {
+        **{"file": str(plan.file.path), "written": written, "servers": taken, "not_taken": gone},
+        "sandbox": {"on": [*trial.passed], "off": hide_within({**trial.refused, **trial.untried})},
+        **{"doubles": plan.doubles, "tokens": counted, "warnings": [hide(str(one)) for one in plan.problems]},
+    }
+
+
+def print_costs(costs: MeasuredCosts) -> None:
+    """Prints how many servers work, a line for each of the others, and the tokens before and after."""
+    tables.print_outcome(costs.working, costs.absent)
+    if costs.tools:
+        put(saving(costs))
+
+
+def saving(costs: MeasuredCosts) -> str:
+    """The tokens of the tools before and after in a sentence, which also says why nothing is saved."""
+    verb = "costs" if costs.tools == 1 else "cost"
+    said = f"{tables.plural(costs.tools, 'tool')} {verb} {costs.before:,} tokens in every session; through the hub "
+    if costs.after < costs.before:
+        return f"{said}{costs.after:,}."
+    if costs.mode != "full":
+        return f"{said}{costs.after:,}, because so few tools take less than the hub's own."
+    if costs.expose == "auto":
+        return f"{said}{costs.after:,}: up to {costs.budget:,} it lists all of them in full."
+    return f"{said}{costs.after:,}, because the configuration has it list all of them (expose: {costs.expose})."

@@ -1,0 +1,220 @@
+"""`mcp-hub import`: takes the servers of other clients, or of a file, into the configuration of the hub."""
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from mcp_hub.cli import completion
+from mcp_hub.cli.commands.clients.import_dialog import (
+    AskedInputs,
+    data_of,
+    is_anybody_there,
+    print_alerts,
+    print_costs,
+    print_plan,
+    with_agreed_paths,
+)
+from mcp_hub.cli.commands.clients.steps import tell_no_windows
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report, tell_next
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.output import agrees, say
+from mcp_hub.cli.setup import config_option, fail, quiet_logs
+from mcp_hub.cli.trials import Boxed, MeasuredCosts, boxed_plan, measured, print_boxed
+from mcp_hub.config.findings import nearest, on_one_line
+from mcp_hub.config.load.imported import ValuePlaces
+from mcp_hub.config.load.interpolate import closed_keyring
+from mcp_hub.config.load.load import load
+from mcp_hub.errors import ConfigError
+from mcp_hub.masking import hide
+from mcp_hub.onboarding.clients.find import clients_of, is_present
+from mcp_hub.onboarding.clients.model import Client
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.table import CLIENTS, find_client
+from mcp_hub.onboarding.imports.found import FoundServers, of_clients, of_file
+from mcp_hub.onboarding.imports.plan import ImportPlan, planned
+from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, may_open_dialog
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile
+
+
+@click.command("import")
+@click.argument("sources", metavar="[CLIENT | FILE]...", nargs=-1, shell_complete=completion.sources)
+@click.option("--all", "every", is_flag=True, help="Import from every client that is found on this machine.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported, and write nothing.")
+@click.option("--keyring", is_flag=True, help="Keep secrets in the system's keyring, not in files.")
+@click.option(
+    "--count/--no-count", "counts", default=None,
+    help="Start the imported servers once, to measure what their tools cost. Default: ask; with --yes, do it.",
+)  # fmt: skip
+@click.option(
+    "--variable", "agreed", metavar="NAME", multiple=True,
+    help="A variable of this shell that servers may get: of a project's file, or by pass_env. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--sandbox/--no-sandbox", "is_boxed", default=None,
+    help="Put local servers that start in a sandbox into one, or none of them. Default: ask; with --yes, do it.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@config_option
+def import_servers(
+    sources: tuple[str, ...],
+    every: bool,
+    dry_run: bool,
+    keyring: bool,
+    counts: bool | None,
+    agreed: tuple[str, ...],
+    is_boxed: bool | None,
+    as_json: bool,
+    yes: bool,
+    config: str | None,
+) -> None:
+    """Import the servers of other clients into the configuration.
+
+    CLIENT is a client's name, such as claude-desktop or cursor. FILE is a client's file, such as .mcp.json of a
+    project: those are imported only if they are named. The command shows every server before it writes, merges
+    doubles, and keeps secrets out of the configuration. It changes no file of a client. `mcp-hub install --undo` takes
+    the import back.
+    """
+    if every == bool(sources):
+        raise click.UsageError("Name clients or files, or give --all. To only look: mcp-hub import --all --dry-run")
+    file = found_file(config)
+    plan, inputs = plan_of(sources, file, keyring=keyring, asks=not (yes or dry_run))
+    if not as_json:
+        print_plan(plan)
+    is_strange = print_alerts(plan, os.environ)
+    costs, found = None, Boxed()
+    plan = with_agreed_paths(plan, yes=yes, asks=True) if not dry_run and (yes or is_anybody_there()) else plan
+    if is_written := bool(plan.taken) and not dry_run:
+        plan = _agreed(plan, agreed, yes=yes)
+        _confirm(plan, yes=yes, is_strange=is_strange)
+        plan, found = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
+        carry_out(plan, found)
+        costs = _costs(file, [one.name for one in plan.taken]) if _counts(counts, yes=yes) else None
+    if as_json:
+        tables.print_json(data_of(plan, found.trial, written=is_written, costs=costs))
+    elif costs is not None:
+        print_costs(costs)
+    if is_written and not as_json:
+        tell_next(file, are_imported=True)
+
+
+def _confirm(plan: ImportPlan, *, yes: bool, is_strange: bool) -> None:
+    question = f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?"
+    confirm(question, yes=yes, default=not is_strange)
+
+
+def _counts(counts: bool | None, *, yes: bool) -> bool:
+    return counts or counts is None and (yes or is_to_count())
+
+
+def _agreed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> ImportPlan:
+    """The plan with the variables that a person lets servers have; with `yes`, the servers are disabled that get values
+    of this machine which no person has named."""
+    plan = plan.passing(_passed(plan, agreed, yes=yes))
+    if not yes:
+        return plan
+    asked = {server: [name for name in names if name not in agreed] for server, names in plan.asked(os.environ).items()}
+    asked = {server: names for server, names in asked.items() if names}
+    for server, names in asked.items():
+        enable = shlex.join(("mcp-hub", "enable", server))
+        text = (
+            f"{server}: imported, but disabled, because it gets values of this machine and the file is not your own: "
+            f"{', '.join(names)}. To give them to it: {enable} [variable_not_agreed]"
+        )
+        say(hide(on_one_line(text)), "red")
+    return plan.disabling(asked)
+
+
+def _passed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> dict[str, list[str]]:
+    """The variables that a person lets servers have by `pass_env`, of those that the plan proposes."""
+    done: dict[str, list[str]] = {}
+    for one in plan.taken:
+        names = one.proposed(os.environ)
+        done[one.name] = [name for name in names if name in agreed]
+        others = [name for name in names if name not in agreed]
+        said = f"Pass {', '.join(others)} of this shell to {one.name}, which may need it (pass_env)?"
+        if others and not yes and sys.stdin.isatty() and agrees(said, default=False):
+            done[one.name] = names
+    return done
+
+
+def plan_of(
+    sources: Sequence[str], file: ServersFile, *, keyring: bool = False, asks: bool
+) -> tuple[ImportPlan, AskedInputs]:
+    """The plan for these clients and files, or for all clients, and the values that it needs from a person.
+
+    Unless it `asks`, the command does not look into a keyring that could open a dialog. Exits with 2 if there is
+    something wrong with them.
+    """
+    where = Where.here(os.environ)
+    if not asks and may_open_dialog():
+        click.get_current_context().with_resource(closed_keyring())
+    try:
+        secrets = KeptSecrets(file.folder, keyring=keyring, asks=asks)
+        inputs = AskedInputs(secrets, asks=asks)
+        places = ValuePlaces(inputs.ask, secrets.keep)
+        found = _found(sources, where, places)
+        return planned(found, file, secrets, KeptSecrets(file.folder, keyring=keyring, asks=asks)), inputs
+    except ConfigError as error:
+        end_with(error)
+
+
+def carry_out(plan: ImportPlan, found: Boxed) -> None:
+    """Writes what was planned, and says so; `found` are its sandboxes. Exits with 2 if it cannot be written."""
+    try:
+        plan.carry_out(os.environ)
+    except ConfigError as error:
+        end_with(error)
+    report(plan.file, f"Imported {tables.plural(len(plan.taken), 'server')}")
+    say("To take this back: mcp-hub install --undo")
+    print_boxed(found)
+    tables.print_warnings(plan.file.unresolved([one.name for one in plan.taken]))
+
+
+def print_costs_of(file: ServersFile, names: Sequence[str]) -> None:
+    """Starts these servers of the file once, and prints which of them work and what their tools cost."""
+    if (costs := _costs(file, names)) is not None:
+        print_costs(costs)
+
+
+def _costs(file: ServersFile, names: Sequence[str]) -> MeasuredCosts | None:
+    quiet_logs(0)
+    try:
+        loaded = load(file.path, os.environ, partly=True, lenient=True)
+    except ConfigError as error:
+        say(f"The costs were not measured: {error}")
+        return None
+    return measured(loaded, names)
+
+
+def is_to_count() -> bool:
+    """Whether the person at the terminal lets the new servers start once; False without one."""
+    said = "Start these servers once, to see which work and what their tools cost in tokens?"
+    return sys.stdin.isatty() and agrees(said, default=True)
+
+
+def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:
+    if not sources:
+        tell_no_windows(where)
+        return of_clients([one for one in clients_of(where) if is_present(one, where)], where, places)
+    done = FoundServers()
+    for source in sources:
+        client = _client(source)
+        found = of_file(Path(source), where, places) if client is None else of_clients([client], where, places)
+        done.add(found)
+        if not found.files:
+            say(f"{source}: nothing is found")
+    return done
+
+
+def _client(source: str) -> Client | None:
+    """The client of this name; None for a file. Exits with 2 for a text that is neither."""
+    if (client := find_client(source)) is not None:
+        return client
+    if os.path.exists(source) or "/" in source or "\\" in source or "." in source:
+        return None
+    fail("unknown_client", f'"{source}" is neither a client nor a file{nearest(source, CLIENTS) or "."}')

@@ -1,0 +1,309 @@
+"""Problems around the servers that `mcp-hub doctor` can fix without asking anything: each with its change as a diff.
+
+A diff names the place and the value before and after, never a line of a file: there a secret could stand beside it.
+"""
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.app.limits import own_folders, state_dir
+from mcp_hub.app.logins import grant_store, login_of
+from mcp_hub.app.start_folders import StartFolders, names_client
+from mcp_hub.attach.system import user
+from mcp_hub.cli.access.running import dead_records
+from mcp_hub.cli.commands.clients.install import Options, install_into
+from mcp_hub.cli.setup import check_caller
+from mcp_hub.cli.trials import why_not_tried, why_unsupported
+from mcp_hub.config.load.foreign import works_where_started
+from mcp_hub.config.load.interpolate import CLIENTS_FOLDER
+from mcp_hub.config.load.load import Loaded, load
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.trust import close_folder, untrusted_state
+from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
+from mcp_hub.onboarding.changes.entry_options import other_linux
+from mcp_hub.onboarding.changes.plan import entry_in
+from mcp_hub.onboarding.changes.written import ImportedServers, WrittenEntries, WrittenEntry, lost_entries
+from mcp_hub.onboarding.clients.find import hub_files
+from mcp_hub.onboarding.clients.model import Client
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.table import WINDOWS_CLIENTS, find_client
+from mcp_hub.onboarding.files import FileRefused
+from mcp_hub.onboarding.servers_file.servers_file import EditRefused, PutKey, ServersFile
+from mcp_hub.stores.locks import remove
+from mcp_hub.types import JsonObject
+from mcp_hub.upstreams.auth.grants import LoginFailed, grant_key
+from mcp_hub.upstreams.process import commands
+
+_DESKTOP_PATH: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
+"""The PATH that an application started from a desktop has at least, and on macOS at most."""
+_OTHERS: Final = 0o022
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """A problem with its change; `apply` makes it. Raises `ConfigError` and `OSError`.
+
+    `is_problem`: something does not work now, so that the exit code says so. `is_fixable`: `doctor --fix` applies it.
+    `server` and `path`: the server that it is about, and the path that is missing.
+    """
+
+    code: str
+    problem: str
+    diff: Sequence[str]
+    apply: Callable[[], None]
+    is_problem: bool = True
+    is_fixable: bool = True
+    server: str = ""
+    path: str = ""
+
+
+def by_hand(code: str, problem: str, server: str = "", path: str = "") -> Repair:
+    """A problem that only a person can fix, such as a folder that is not on this machine."""
+    return Repair(code, problem, (), lambda: None, is_problem=False, is_fixable=False, server=server, path=path)
+
+
+def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
+    """All that can be fixed around the configuration at `path`. Nothing is changed."""
+    try:
+        loaded = load(path, env, partly=True, lenient=True)
+    except ConfigError:  # the command says so later
+        loaded = None
+    yield from _rights(loaded, env)
+    if loaded is not None:
+        yield from _commands(loaded, env)
+        yield from _folders(loaded, env)
+        yield from _unlimited(loaded, env)
+    yield from (_dead_record(place) for place in dead_records(env))
+    for entry in lost_entries(state_dir(env)):
+        if (client := find_client(entry.client)) is not None:
+            yield _lost_entry(entry, client, env)
+    yield from _in_other_linux(env)
+
+
+def _rights(loaded: Loaded | None, env: Mapping[str, str]) -> Iterator[Repair]:
+    if user() is None:
+        return  # on Windows, where the error has the command
+    for folder in untrusted_state(own_folders(None if loaded is None else loaded.settings, env), env):
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        diff = [f"- {folder}: mode {mode:04o}", f"+ {folder}: mode {mode & ~_OTHERS:04o}"]
+        said = f"{folder} can be written by other users, who could replace what the hub remembers"
+        yield Repair("state_untrusted", said, diff, partial(_close, folder))
+
+
+def _close(folder: Path) -> None:
+    if not close_folder(folder):
+        said = "belongs to another user. Change its owner (chown)."
+        raise ConfigError(ConfigFinding("state_untrusted", said, str(folder)))
+
+
+def _commands(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
+    """Servers whose program is on the PATH of this shell only."""
+    try:
+        written = ServersFile(loaded.path, env).servers()
+    except ConfigError:  # the file of another client, which that one changes
+        return
+    for name, own in loaded.settings.servers.items():
+        program = _hidden_program(own, env, loaded)
+        entry = written.get(name)
+        if program is None or not isinstance(entry, dict) or entry.get("command") != own.command:
+            continue
+        place = f"servers.{name}.command"
+        said = f'server "{name}": applications that start from the desktop do not find {own.command}'
+        diff = [f"- {place}: {own.command}", f"+ {place}: {program}"]
+        apply = partial(_set, loaded.path, env, name, "command", program)
+        yield Repair("hidden_command", said, diff, apply, is_problem=False)
+
+
+def _folders(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
+    """Servers that clients start in their project, and the hub in a folder with nothing in it."""
+    if StartFolders.of(Path(loaded.place), state_dir(env)).project is not None:
+        return
+    for name, own in loaded.settings.servers.items():
+        if own.cwd is not None or not own.enabled or names_client(own):
+            continue
+        if not works_where_started(own.command, own.args):
+            continue
+        said = f'server "{name}" works on the folder it starts in. Clients start it in theirs, the hub in an empty one'
+        apply = partial(_set, loaded.path, env, name, "cwd", CLIENTS_FOLDER)
+        yield Repair("start_folder", said, [f"+ servers.{name}.cwd: {CLIENTS_FOLDER}"], apply, is_problem=False)
+
+
+def _unlimited(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
+    """Servers that were not written by hand and say nothing about a sandbox, where the system has one."""
+    with suppress(OSError):
+        added, settings = ImportedServers(state_dir(env)).of(loaded.place), loaded.settings
+        names = [
+            name
+            for name, own in settings.servers.items()
+            if name in added
+            and own.enabled
+            and own.command is not None
+            and own.sandbox is None
+            and why_not_tried({"command": own.command, "args": own.args}) is None
+        ]
+        if names and settings.defaults.sandbox.mode == "off" and why_unsupported() is None:
+            which = shlex.quote(names[0]) if len(names) == 1 else "--all"
+            said = f"without a sandbox, and able to read all your files: {', '.join(names)}. "
+            said += f"Run mcp-hub sandbox {which} on, or off to leave it so."
+            yield by_hand("sandbox_off", said)
+
+
+def _hidden_program(own: ServerSettings, env: Mapping[str, str], loaded: Loaded) -> str | None:
+    if own.command is None or not own.enabled or os.path.dirname(own.command) or "PATH" in own.env:
+        return None
+    find = partial(commands.resolve, own.command, home=str(Path.home()), cwd=str(loaded.path.absolute().parent))
+    try:
+        program = find(env_path=env.get("PATH"), env=env)
+    except StartFailed:
+        return None
+    try:
+        find(env_path=_DESKTOP_PATH)
+    except StartFailed:
+        return program
+    return None
+
+
+def _set(path: Path, env: Mapping[str, str], name: str, key: str, value: str) -> None:
+    try:
+        ServersFile(path, env).change([PutKey(name, key, value)])
+    except EditRefused as refused:
+        said = f"{refused.findings[0].message} Set the {key} of {name} to {value} yourself."
+        raise ConfigError(ConfigFinding("not_editable", said, str(path))) from None
+
+
+def _dead_record(place: Path) -> Repair:
+    said = f"{place} is the record of a hub that was killed"
+    return Repair("stale_record", said, [f"- {place}"], partial(remove, place), is_problem=False)
+
+
+def _lost_entry(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> Repair:
+    said = f"{client.title} has lost the hub: {entry.path} does not have its entry any more"
+    apply = partial(_install, entry, client, env)
+    return Repair("client_entry_lost", said, [f"+ {entry.path}: the entry of mcp-hub"], apply)
+
+
+def _in_other_linux(env: Mapping[str, str]) -> Iterator[Repair]:
+    """Entries on Windows that start the hub where this one is not, as after a distribution of WSL got another name."""
+    where = Where.here(env)
+    side, paths = where.windows, {entry.path for entry in WrittenEntries(state_dir(env)).all()}
+    if side is None:
+        return
+    for file in (file for client in WINDOWS_CLIENTS.values() for file in hub_files(client, where)):
+        with suppress(FileRefused):
+            found = entry_in(file) if os.path.realpath(file.path) in paths else None
+            if isinstance(found, dict) and (there := other_linux(found, side.distribution, side.user)):
+                said = f"{file.client.title} starts the hub {there}, and this is {side.place}"
+                yield by_hand("client_entry_differs", said)
+
+
+def _install(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> None:
+    """As the command did that wrote the entry."""
+    loaded = load(Path(entry.config or ""), env, partly=True, lenient=True)
+    options = Options(over_http="--http" in entry.args, profile=entry.profile)
+    check_caller(loaded, entry.profile)
+    code, _ = install_into([client], loaded, Where.here(env), options)
+    if code:
+        raise ConfigError(
+            ConfigFinding("client_entry_lost", f"it was not put back. Run mcp-hub install {entry.client}.")
+        )
+
+
+_PATH: Final = re.compile(r"(?:/|[A-Za-z]:[\\/])[^\\/\0]+[\\/][^\0]+")
+"""An absolute path of two names at least: `/mcp` is the path of a URL most often."""
+_FILE: Final = re.compile(r"\$\{file:([^}]+)\}")
+_CONTAINERS: Final = frozenset(("docker", "podman", "nerdctl"))
+_VOLUMES: Final = frozenset(("-v", "--volume", "--mount"))
+_SKIPPED: Final = frozenset(("url", "headers", "description", "name", "tools", "enabled", "disabled"))
+"""Keys whose values are not paths of this machine."""
+
+
+def missing_parts(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
+    """Each absolute path of the configuration that is not there, and each login to do again. Nothing is changed."""
+    try:
+        loaded = load(path, env, partly=True, lenient=True)
+        servers = ServersFile(path, env).servers()
+    except ConfigError:  # the command says so later
+        return
+    for name, entry in servers.items():
+        if isinstance(entry, dict) and entry.get("enabled") is not False and entry.get("disabled") is not True:
+            yield from _missing_paths(name, entry)
+    yield from _missing_logins(loaded, env)
+
+
+def _missing_paths(name: str, entry: JsonObject) -> Iterator[Repair]:
+    listed: dict[str, str] = {}
+    for key, text in _texts(entry, f"servers.{name}"):
+        for candidate in _candidates(text):
+            if not os.path.lexists(candidate):
+                listed.setdefault(candidate, key)
+    for candidate, key in listed.items():
+        yield by_hand("path_missing", f'server "{name}": {candidate} is not there ({key})', name, candidate)
+
+
+def _missing_logins(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
+    store = grant_store(state_dir(env))
+    for name, server in loaded.settings.servers.items():
+        login = login_of(server)
+        if login is None or server.oauth is None or not server.enabled or login[1].is_machine:
+            continue
+        try:
+            is_there = store.load(grant_key(*login)) is not None
+        except LoginFailed:
+            is_there = False
+        if not is_there:
+            said = f'server "{name}" has no login on this machine. Run mcp-hub login {name}'
+            yield by_hand("login_missing", said, name)
+
+
+def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
+    """The texts in which a path of this machine may stand, each with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{place}[{index}]")
+    elif isinstance(value, dict):
+        is_container = os.path.basename(str(value.get("command"))) in _CONTAINERS
+        for key, item in value.items():
+            if key in _SKIPPED or key.endswith("PATH"):
+                yield from _texts([file for text in _strings(item) for file in _FILE.findall(text)], f"{place}.{key}")
+            elif key == "args" and is_container and isinstance(item, list):
+                yield from _texts(list(_volumes(item)), f"{place}.{key}")
+            else:
+                yield from _texts(item, f"{place}.{key}")
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+
+
+def _volumes(args: list[object]) -> Iterator[str]:
+    """The folders of this machine that a container gets: all other paths are its own."""
+    for before, arg in zip(["", *map(str, args)], map(str, args), strict=False):
+        option, _, value = arg.partition("=")
+        text = arg if before in _VOLUMES else value if option in _VOLUMES else ""
+        source = re.search(r"(?:source|src)=([^,]+)", text)
+        yield source[1] if source else text.partition(":")[0]
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """The absolute paths that a text is, or that stand in it behind `=` or as `${file:…}`."""
+    yield from (file for file in _FILE.findall(text) if _PATH.fullmatch(file))
+    tail = text.partition("=")[2] if re.match(r"-*[\w.-]+=", text) else text
+    for one in (text, tail):
+        if one.startswith("~/"):
+            yield os.path.expanduser(one)
+        elif _PATH.fullmatch(one) and "${" not in one and "*" not in one:
+            yield one

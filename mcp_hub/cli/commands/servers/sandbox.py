@@ -1,0 +1,297 @@
+"""`mcp-hub sandbox`: the sandbox that a server starts in, and what it would allow."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcp_hub.addresses import host_rule
+from mcp_hub.app.attached.sandboxes import resolved_sandbox
+from mcp_hub.app.limits import state_dir
+from mcp_hub.app.start_folders import StartFolders
+from mcp_hub.app.upstream_factory import find_program
+from mcp_hub.cli import completion
+from mcp_hub.cli.access.hub import Reach, run_with_client
+from mcp_hub.cli.access.running import running_hub
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, make, report
+from mcp_hub.cli.commands.servers.remove import switch_sandbox
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.learning import difference, proposed_value, remarks
+from mcp_hub.cli.render.notices import refused_text
+from mcp_hub.cli.render.output import agrees, put, say
+from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.setup import (
+    EXIT_TOOL,
+    EXIT_UNAVAILABLE,
+    check_servers,
+    config_option,
+    config_path,
+    fail,
+    load_config,
+    quiet_logs,
+    run,
+)
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.quantities import parse_duration
+from mcp_hub.config.schema.defaults import SandboxSettings
+from mcp_hub.errors import ConfigError, RpcError, StartFailed
+from mcp_hub.onboarding.servers_file.servers_file import PutKey, ServersFile
+from mcp_hub.protocol.rest.servers import SandboxInfo
+from mcp_hub.sandbox.confinement import READ_FILE, WRITE_FILE, Confinement, Unsupported
+from mcp_hub.sandbox.proposal import Proposal, proposal
+from mcp_hub.sandbox.rules import FileKey, ResolvedRule, RuleError, listed
+
+if TYPE_CHECKING:
+    from mcp_hub.client import HubClient
+
+_LONGEST = 3600.0
+_WARNING = (
+    "{server} starts without the rule of files: it can read and write what you can, while each file, program and "
+    "connection is noted. Do this only with a server that you trust: what it opens becomes the proposal, and it can "
+    "make up what it opens. Places with keys, and sockets of engines, are refused as far as they are seen. A hub that "
+    "runs already keeps its own process of this server, and its rule."
+)
+
+
+def _seconds(_: click.Context, __: click.Parameter, text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
+    if not 0 < seconds <= _LONGEST:
+        raise click.BadParameter("expected more than 0 seconds and at most an hour: a learning run has to end.")
+    return seconds
+
+
+@click.command()
+@click.argument("server", metavar="[SERVER]", required=False, shell_complete=completion.servers)
+@click.argument("action", metavar="[on|off|test]", required=False)
+@click.argument("target", metavar="[PATH|HOST]", required=False)
+@click.option("--all", "every", is_flag=True, help="Without SERVER: on for all local servers that say nothing, or off.")
+@click.option("--learn", is_flag=True, help="Run SERVER without the rule of files, and propose the rule that it needs.")
+@click.option(
+    "--for", "duration", callback=_seconds, metavar="TIME", default="10m", show_default=True,
+    help="With --learn: how long, once the server has started; an hour at most.",
+)  # fmt: skip
+@click.option("--net", "limits_hosts", is_flag=True, help="With --learn: limit net to the hosts that it reaches, too.")
+@click.option("--yes", "-y", is_flag=True, help="With --learn: start, and write the proposal, without asking.")
+@config_option
+def sandbox(
+    server: str | None,
+    action: str | None,
+    target: str | None,
+    every: bool,
+    learn: bool,
+    duration: float,
+    limits_hosts: bool,
+    yes: bool,
+    config: str | None,
+) -> None:
+    """Show, switch or learn the sandbox of SERVER, or test a path.
+
+    `on` starts the server once in a sandbox, and writes `sandbox: on` if that works; `off` writes `sandbox: off`.
+    `--learn` runs it without the rule of files. Otherwise nothing is started, and a server whose sandbox is off is
+    shown with the usual rule. If a hub runs, shows what it has refused to the server. Exit code 1 if the sandbox
+    refuses what is tested, a server does not start, or a proposal is not written.
+    """
+    word, names = (server, []) if every else (action, [] if server is None else [server])
+    if learn and (every or action is not None):
+        raise click.UsageError("--learn needs a SERVER alone: mcp-hub sandbox SERVER --learn")
+    if not learn and (limits_hosts or yes):
+        raise click.UsageError("--net and --yes belong to --learn.")
+    if word in ("on", "off") and (action if every else target) is None:
+        raise SystemExit(switch_sandbox(names, word, config))
+    if server is None or every or action not in (None, "test"):
+        raise click.UsageError("Name a SERVER, with on, off or test behind it; or: mcp-hub sandbox --all on")
+    if (action == "test") != (target is not None):
+        raise click.UsageError("test needs a path or a host: mcp-hub sandbox SERVER test PATH")
+    loaded = load_config(config)
+    check_servers(loaded, [server])
+    if learn:
+        raise SystemExit(_learn(loaded, server, duration, limits_hosts=limits_hosts, yes=yes))
+    _show(loaded, server, target, config)
+
+
+def _show(loaded: Loaded, server: str, target: str | None, config: str | None) -> None:
+    """Shows the sandbox, or the verdict about a path or host."""
+    resolved, is_off = _resolved(loaded, server)
+    confinement = resolved.confinement
+    if is_off:
+        put(f"{server} has no sandbox. With sandbox: on{' it would have this one' if target is None else ''}:")
+    if target is None:
+        put("\n".join(_rule(confinement, resolved.remarks)))
+        if running_hub(os.path.abspath(config_path(config)), os.environ) is not None:
+            run_with_client(Reach(None, None, config), lambda client: _ask(client, server), operates=True)
+        return
+    net = loaded.settings.effective(server).sandbox.net
+    hosts = net if isinstance(net, list) else []
+    is_path = target.startswith(("/", "~", "."))
+    verdicts = list(_of_path(resolved, target) if is_path else _of_host(confinement, target, hosts))
+    put("\n".join(text for _, text in verdicts))
+    if not all(is_allowed for is_allowed, _ in verdicts[:1]):
+        raise SystemExit(EXIT_TOOL)
+
+
+def _learn(loaded: Loaded, server: str, seconds: float, *, limits_hosts: bool, yes: bool) -> int:
+    """Runs the server, shows what its rule lacks, and writes it after asking; the exit code."""
+    from mcp_hub.cli.access.learning import LearningHub, learn  # loads a whole hub
+
+    _resolved(loaded, server)
+    say(_WARNING.format(server=server))
+    if not yes and sys.stdin.isatty() and not agrees(f"Start {server} without the rule of files?", default=True):
+        return EXIT_TOOL
+    is_started = False
+    ends = "Press Enter, or Ctrl-C, to end" if sys.stdin.isatty() else "Ctrl-C (SIGINT) ends"
+
+    def use(hub: LearningHub) -> None:
+        nonlocal is_started
+        if hub.failures:
+            tables.print_lines(tables.reasons(hub.failures))
+            return
+        is_started = True
+        say(
+            f"{server} runs. Use its tools now, all that you need later. {ends} the run; it ends by itself in "
+            f"{seconds:.0f} s.\n"
+            f"  command: MCP_HUB_TOKEN={hub.token} mcp-hub call --url {hub.url} TOOL KEY=VALUE\n"
+            f"  client:  {hub.url}, with the header Authorization: Bearer {hub.token}"
+        )
+
+    quiet_logs(0)
+    learning = run(lambda: learn(loaded, server, seconds, use, limits_hosts=limits_hosts))
+    if learning.confinement is None:
+        say(f"{server} was not started. Nothing is learned.")
+        return EXIT_UNAVAILABLE
+    rule = loaded.settings.effective(server).sandbox
+    hosts = tuple(rule.net) if isinstance(rule.net, list) else () if limits_hosts else None
+    changes = proposal(learning, hosts)
+    tables.print_lines(list(remarks(learning, changes)))
+    if not is_started:
+        say(f"{server} did not start, so that there is no proposal.")
+        return EXIT_UNAVAILABLE
+    return _write(loaded, server, rule, changes, yes=yes)
+
+
+def _write(loaded: Loaded, server: str, rule: SandboxSettings, changes: Proposal, *, yes: bool) -> int:
+    """Shows the proposal, and writes it after asking; the exit code."""
+    file = ServersFile(loaded.path, os.environ)
+    value = proposed_value(rule, changes, os.path.realpath(Path.home()))
+    if rule.mode != "off" and value == proposed_value(rule, Proposal(), ""):
+        put(f"The rule of {server} opens all that can be opened of what it used. Nothing to change.")
+        return 0
+    _check_rule(loaded, server, value)
+    try:
+        before, after = file.changed_text([PutKey(server, "sandbox", value)])
+    except ConfigError as error:
+        end_with(error)
+    put(f"Proposal for {server}: what it used, and what the rule would have refused.")
+    tables.print_lines(difference(before, after, str(loaded.path)))
+    if not yes and not sys.stdin.isatty():
+        say("Nothing is written: stdin is not a terminal. Add --yes to write the proposal. [no_terminal]")
+        return EXIT_TOOL
+    confirm(f"Write this to {loaded.path}?", yes=yes, default=False)
+    make(file, [PutKey(server, "sandbox", value)])
+    report(file, f"Wrote sandbox of {server}.")
+    return 0
+
+
+def _check_rule(loaded: Loaded, server: str, value: object) -> None:
+    """Exits with 2 if the proposed rule cannot be applied here."""
+    rule = SandboxSettings.model_validate(value)
+    entry = loaded.settings.servers[server].model_copy(update={"sandbox": rule})
+    servers = {**loaded.settings.servers, server: entry}
+    _resolved(replace(loaded, settings=loaded.settings.model_copy(update={"servers": servers})), server)
+
+
+def _resolved(loaded: Loaded, server: str) -> tuple[ResolvedRule, bool]:
+    """The sandbox with remarks about its rule, and whether it is off."""
+    settings, folder = loaded.settings, str(loaded.path.absolute().parent)
+    rule, entry = settings.effective(server).sandbox, settings.servers[server]
+    if entry.command is None:
+        fail("misplaced_key", f"{server} is not a local program: only those have a sandbox")
+    if rule.mode == "off":
+        changed = entry.model_copy(update={"sandbox": rule.model_copy(update={"mode": "on"})})
+        settings = settings.model_copy(update={"servers": {**settings.servers, server: changed}})
+    starts = StartFolders.of(Path(loaded.place), state_dir(os.environ))
+    try:
+        program = find_program(entry, os.environ, folder)
+        resolved = resolved_sandbox(settings, server, os.environ, program, starts)
+    except StartFailed as problem:
+        fail(problem.code, str(problem))
+    except RuleError as problem:
+        fail("sandbox_rule", f"sandbox of {server}: {problem.key}: {problem}")
+    except Unsupported as problem:
+        fail("sandbox_unsupported", str(problem))
+    return resolved, rule.mode == "off"
+
+
+def _rule(confinement: Confinement, remarks: tuple[str, ...]) -> Iterator[str]:
+    """The rule in lines."""
+    yield f"home   {confinement.variables['HOME']}"
+    yield from (f"write  {path}" for path in confinement.writable)
+    yield from (f"read   {path}" for path in confinement.readable)
+    yield "read   /etc, except for keys and passwords"
+    hosts = (f"{rule.host} port {' or '.join(map(str, rule.ports))}" for rule in confinement.hosts)
+    yield f"net    {', '.join(hosts) if confinement.net == 'hosts' else confinement.net}"
+    yield from (f"socket {path}" for path in confinement.sockets)
+    yield from (f"note   {remark}" for remark in filter(None, (*remarks, confinement.shrinks)))
+
+
+async def _ask(client: "HubClient", server: str) -> int:
+    """Prints what the sandbox of the server has refused in a running hub; always 0."""
+    try:
+        servers = await client.servers()
+    except (RpcError, ConfigError) as problem:
+        say(f"The running hub does not answer: {with_code(problem) if isinstance(problem, RpcError) else problem}")
+        return 0
+    for status in servers:
+        if status.server == server and status.sandbox:
+            put("\n".join(_refusals(status.sandbox)))
+    return 0
+
+
+def _refusals(sandbox: SandboxInfo) -> Iterator[str]:
+    """The refusals of a running hub in lines, the newest first."""
+    if sandbox.reason:
+        yield f"note   the running hub started the server without a sandbox: {sandbox.reason}"
+    head = f"refused in the running hub: {tables.plural(sandbox.refused, 'attempt')}"
+    yield f"{head}, the latest at different targets:" if sandbox.latest else head
+    for refused in sandbox.latest:
+        seconds = tables.unix_time(refused.at)
+        at = refused.at if seconds is None else f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
+        times = f", {refused.count} times" if refused.count > 1 else ""
+        yield f"       {at}  {refused_text(refused, sandbox)}{times}"
+
+
+def _of_path(resolved: ResolvedRule, target: str) -> Iterator[tuple[bool, str]]:
+    """Whether a path may be read, then whether it may be written."""
+    path = os.path.realpath(os.path.expanduser(target))
+    rights: tuple[tuple[FileKey, int], ...] = (("read", READ_FILE), ("write", WRITE_FILE))
+    for key, access in rights:
+        grant = resolved.confinement.allows(path, access)
+        if grant is not None:
+            yield True, f"{key}: allowed, by {grant.path}"
+        else:
+            yield False, f"{key}: refused. {resolved.advice(key, path)}"
+
+
+def _of_host(confinement: Confinement, target: str, hosts: Sequence[str]) -> Iterator[tuple[bool, str]]:
+    """Whether a host may be reached, at its first port first; `hosts` are those of the rule."""
+    try:
+        tested = host_rule(target)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param_hint="HOST") from None
+    for port in tested.ports:
+        target_port = f"{tested.host} port {port}"
+        if confinement.net == "none":
+            yield False, f"{target_port}: refused, since net is none. If it may, set {listed('net', [target])}."
+        elif confinement.net == "any":
+            yield True, f"{target_port}: allowed, since net is any"
+        elif any(rule.matches(tested.host, port) for rule in confinement.hosts):
+            yield True, f"{target_port}: allowed by net, unless its address is a private one that net does not list"
+        else:
+            yield False, f"{target_port}: refused. If it may, set {listed('net', (*hosts, target))} in its sandbox."

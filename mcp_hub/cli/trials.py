@@ -1,0 +1,332 @@
+"""A start of new servers in a sandbox, to find out which of them can have one.
+
+Started are only servers that the person has agreed to, each once, in the sandbox that it would get: never outside of
+it, so that the install scripts of a package run inside.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from mcp_hub.app import readiness
+from mcp_hub.app.attached.sandboxes import resolved_sandbox
+from mcp_hub.app.limits import state_dir
+from mcp_hub.app.start_folders import StartFolders
+from mcp_hub.app.upstream_factory import find_program
+from mcp_hub.cli.access.hub import ReachedHub, run_own_hub
+from mcp_hub.cli.questions.terminal import can_ask
+from mcp_hub.cli.render.output import agrees, say
+from mcp_hub.cli.render.servers import status_of
+from mcp_hub.cli.setup import quiet_logs
+from mcp_hub.clock import SystemClock
+from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.load.foreign import works_where_started
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
+from mcp_hub.edit.writing import Word
+from mcp_hub.errors import ConfigError, StartFailed
+from mcp_hub.masking import hide, hide_head
+from mcp_hub.onboarding.imports.plan import ImportPlan
+from mcp_hub.onboarding.servers_file.servers_file import PutServer, ServersFile, option_for
+from mcp_hub.sandbox.confinement import Unsupported, support
+from mcp_hub.sandbox.home import PrivateHome
+from mcp_hub.sandbox.places import is_inside, secret_of
+from mcp_hub.sandbox.rules import ResolvedRule, RuleError
+from mcp_hub.types import LAST_OUTPUT, JsonObject, UpstreamStatus
+from mcp_hub.upstreams.supervision.state_log import brief
+
+ON: Final = Word("on")
+OFF: Final = Word("off")
+_ABOUT: Final = (
+    "In a sandbox a server reaches its own programs, the paths among its arguments, a private home folder and the "
+    "network, but not your other files."
+)
+_AT_A_TIME: Final = 8
+_SPARE: Final = 5.0
+"""Seconds beyond the longest `start_timeout`."""
+_LONGEST: Final = 120.0
+"""Seconds for a group of servers to start."""
+UNATTENDED: Final = 20.0
+"""The same where nobody waits at a terminal: a server may never answer."""
+_LONGEST_REASON: Final = 3000
+"""Characters of a refusal: it holds a path twice."""
+_ELSEWHERE: Final = {
+    **dict.fromkeys(
+        ("docker", "podman", "nerdctl", "finch"), "in a container, which the sandbox of the hub is not around"
+    ),
+    **dict.fromkeys(("wsl", "ssh", "kubectl", "systemd-run", "flatpak"), "outside of what a sandbox of the hub limits"),
+}
+"""Programs that start the server elsewhere than among their own processes."""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """The outcome for servers by name: those that start in a sandbox, why others do not, why some were not tried."""
+
+    passed: tuple[str, ...] = ()
+    refused: Mapping[str, str] = {}
+    untried: Mapping[str, str] = {}
+
+    def lines(self, file: ServersFile) -> Iterator[str]:
+        """The outcome for people; `file` is the configuration."""
+        if self.passed:
+            yield f"In a sandbox: {', '.join(self.passed)}"
+        for name, reason in (*self.refused.items(), *self.untried.items()):
+            yield f"Without a sandbox: {name}: {reason}"
+        if self.refused:
+            which = shlex.quote(next(iter(self.refused))) if len(self.refused) == 1 else "--all"
+            yield f"To try again after a change: mcp-hub sandbox {which} on{option_for(file)}"
+
+
+class Boxed(msgspec.Struct, frozen=True):
+    """Servers by name with their `sandbox`, and the trial, if there was one; `lines` are for people."""
+
+    servers: Mapping[str, JsonObject] = {}
+    lines: tuple[str, ...] = ()
+    trial: Trial = Trial()
+
+
+def boxed(
+    file: ServersFile,
+    servers: Mapping[str, JsonObject],
+    fill: Callable[[JsonObject], JsonObject],
+    choice: bool | None,
+    *,
+    asks: bool,
+) -> Boxed:
+    """The servers, those in a sandbox that start in one; others of their own rule stay as they are.
+
+    `choice` is that of the person; without one the command `asks` or takes yes. `fill` puts the values of secrets into
+    an entry that are not written yet.
+    """
+    names = [name for name, own in servers.items() if is_local(own) and "sandbox" not in own]
+    if not names:
+        return Boxed(servers)
+    these = f"{len(names)} servers" if len(names) > 1 else names[0]
+    if choice is not False and (reason := why_unsupported()) is not None:
+        return Boxed(servers, (f"This system has no sandbox, so nothing limits {these}: {reason}",))
+    if choice is None and is_default(file):
+        return Boxed(servers, (f"The sandbox of `defaults` is for {these}, too",))
+    possible = [name for name in names if why_not_tried(servers[name]) is None]
+    if choice is None and asks and possible:
+        say(_ABOUT)
+        which = f"these {len(possible)} servers" if len(possible) > 1 else possible[0]
+        choice = agrees(f"Run {which} in a sandbox?", default=True)
+    if choice is False:
+        return Boxed({**servers, **{name: in_sandbox(servers[name], OFF) for name in names}})
+    trial = tried(file, {name: fill(servers[name]) for name in names}, _LONGEST if can_ask() else UNATTENDED)
+    limited = {name: in_sandbox(servers[name]) for name in trial.passed}
+    return Boxed({**servers, **limited}, tuple(trial.lines(file)), trial)
+
+
+def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[ImportPlan, Boxed]:
+    """The plan of an import with sandboxes, as `boxed`."""
+    found = boxed(plan.file, {one.name: one.own for one in plan.taken}, plan.secrets.filled, choice, asks=asks)
+    return plan.limited(found.servers), found
+
+
+def print_boxed(found: Boxed) -> None:
+    """Says which servers are in a sandbox, and why others are not."""
+    for line in found.lines:
+        say(hide(on_one_line(line)))
+
+
+def is_default(file: ServersFile) -> bool:
+    """Whether the file has a sandbox for all servers."""
+    try:
+        return file.loaded_with(()).settings.defaults.sandbox.mode != "off"
+    except ConfigError:  # the command says so later
+        return False
+
+
+def why_unsupported() -> str | None:
+    """Why servers on this system cannot have a sandbox; None if they can."""
+    try:
+        support()
+    except Unsupported as problem:
+        return str(problem)
+    return None
+
+
+def is_local(own: Mapping[str, object]) -> bool:
+    """Whether the entry of a server is for a process of its own."""
+    return bool(own.get("command")) and not own.get("url")
+
+
+def in_sandbox(own: JsonObject, word: Word = ON) -> JsonObject:
+    """The entry with its sandbox on or off; a rule stays."""
+    box = own.get("sandbox")
+    return {**own, "sandbox": {**box, "mode": word} if isinstance(box, dict) else word}
+
+
+def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float = _LONGEST) -> Trial:
+    """Starts local servers once in a sandbox, some at a time, and ends them; the file is not written.
+
+    `servers` are entries in which all secrets are values or can be read; `longest` is the number of seconds for a group
+    of them; all of them have twice as many. Exits as any command if it is interrupted.
+    """
+    untried = {name: reason for name, own in servers.items() if (reason := why_not_tried(own)) is not None}
+    chosen = {name: in_sandbox(own) for name, own in servers.items() if name not in untried}
+    if not chosen:
+        return Trial((), {}, untried)
+    try:
+        loaded = file.loaded_with([PutServer(name, own, replaces=True) for name, own in chosen.items()])
+    except ConfigError as error:
+        return Trial((), {}, {**untried, **dict.fromkeys(chosen, on_one_line(str(error)))})
+    failed = {name: cause for name in chosen if (cause := loaded.settings.failure(name)) is not None}
+    refused = {name: f"{cause.reason} [{cause.code}]" for name, cause in failed.items()}
+    names = [name for name in chosen if name not in failed]
+    homes = {name: PrivateHome(_folders(loaded).home(name)) for name in names}
+    fresh = [name for name, home in homes.items() if not os.path.lexists(home.folder)]
+    if names:
+        these = "they work there" if len(names) > 1 else "it works there"
+        say(f"Starting {', '.join(names)} once in a sandbox, to see if {these}; packages may come first …")
+    quiet_logs(0)
+    clock = SystemClock()
+    until = clock.now() + 2 * longest
+    for first in range(0, len(names), _AT_A_TIME):
+        group, left = names[first : first + _AT_A_TIME], min(longest, until - clock.now())
+        refused |= _started(loaded, group, left) if left > 1 else dict.fromkeys(group, "others took all the time")
+    for name in [name for name in names if name not in refused]:
+        if (reason := next(_closed(loaded, name), None)) is not None:
+            refused[name] = f"{reason} [sandbox_refused]"
+    for name in fresh:
+        if name in refused:
+            homes[name].remove()
+    return Trial(tuple(name for name in names if name not in refused), refused, untried)
+
+
+def why_not_tried(own: Mapping[str, object]) -> str | None:
+    """Why a local server is not to have a sandbox, or not now, without a start; None if a start shows it."""
+    if own.get("enabled") is False:
+        return "it is disabled"
+    program = os.path.basename(str(own["command"])).removesuffix(".exe")
+    if program in _ELSEWHERE:
+        return f"{program} starts it {_ELSEWHERE[program]}"
+    if works_where_started(own["command"], own.get("args")):
+        return "it works in the folder of its client, in which a sandbox lets it only read"
+    return None
+
+
+def _started(loaded: Loaded, names: Collection[str], longest: float) -> dict[str, str]:
+    """Starts these servers of the configuration; why they did not become ready in so many seconds, by name."""
+    settings = loaded.settings
+    at_once = {"start": "eager", "idle_stop": "never"}
+    servers = {name: settings.servers[name].model_copy(update=at_once) for name in names}
+    only = replace(loaded, settings=settings.model_copy(update={"servers": servers}))
+    wait = min(longest, _SPARE + max(settings.effective(name).start_timeout for name in names))
+    refused: dict[str, str] = {}
+    has_looked = False
+
+    async def look(hub: ReachedHub) -> int:
+        nonlocal has_looked
+        await hub.settle()
+        statuses = map(status_of, (await hub.client.lists.servers()).servers)
+        refused.update({status.server: _failure(status) for status in readiness.not_ready(statuses)})
+        has_looked = True
+        return 0
+
+    if (code := run_own_hub(only, look, wait)) or not has_looked:
+        raise SystemExit(code)
+    return refused
+
+
+def _folders(loaded: Loaded) -> StartFolders:
+    return StartFolders.of(Path(loaded.place), state_dir(os.environ))
+
+
+def _failure(status: UpstreamStatus) -> str:
+    """Why a server did not become ready; for a refusal of the sandbox with the whole line to add."""
+    text = (status.reason or "").partition(LAST_OUTPUT)[0]
+    is_refusal = (status.code or "").startswith("sandbox")
+    said = hide_head(" ".join(text.split()), _LONGEST_REASON, "…") if is_refusal else brief(status.reason)
+    return f"{said or 'it does not start in time'}{f' [{status.code}]' if status.code else ''}"
+
+
+def _closed(loaded: Loaded, name: str) -> Iterator[str]:
+    """Paths of the entry that the sandbox closes, though the server has started: a call would fail without them."""
+    server, starts = loaded.settings.servers[name], _folders(loaded)
+    try:
+        program = find_program(server, os.environ, str(loaded.path.absolute().parent))
+        resolved = resolved_sandbox(loaded.settings, name, os.environ, program, starts)
+    except (StartFailed, RuleError, Unsupported):  # which its start has met
+        return
+    yield from (remark for remark in resolved.remarks if remark.startswith("args: "))
+    for variable, value in server.env.items():
+        yield from _closed_value(name, variable, value, resolved)
+
+
+def _closed_value(server: str, variable: str, value: str, resolved: ResolvedRule) -> Iterator[str]:
+    home = str(Path.home())
+    path = home + value[1:] if value.startswith("~/") else value
+    if not os.path.isabs(path) or os.pathsep in path or "\0" in path:
+        return
+    folder = os.path.dirname(path)
+    real = os.path.realpath(path)
+    if resolved.confinement.allows(real) is not None or not os.path.isdir(folder):
+        return
+    said = f"The sandbox closes {path}, which {variable} names."
+    if secret_of(real, os.path.realpath(home)) is not None:
+        yield f"{said} {resolved.advice('read', real)}"
+    elif os.path.lexists(path):
+        yield f"{said} {resolved.advice('write', path)}"
+    elif is_inside(home, folder):
+        place = os.path.join(folder, f"{server}-data")
+        file = os.path.join(place, os.path.basename(path))
+        yield f"{said} Make the folder {place}, and set {variable} to {file}. {resolved.advice('write', place)}"
+    else:
+        yield f"{said} {resolved.advice('write', folder)}"
+
+
+WAIT: Final = 60.0
+"""Seconds for the servers to start: some are downloaded first."""
+
+
+class MeasuredCosts(msgspec.Struct, frozen=True):
+    """`before`: tokens of all definitions, as a client lists them that has the servers itself; `after`: of the hub's
+    list and instructions, where `expose` comes to `mode` and `budget` is the limit of `auto`.
+
+    `absent` are servers that did not start, whose tools are not counted; `working` counts the others, without those
+    that are disabled.
+    """
+
+    tools: int
+    before: int
+    after: int
+    absent: tuple[UpstreamStatus, ...] = ()
+    working: int = 0
+    expose: str = "auto"
+    mode: str = "full"
+    budget: int = 0
+
+
+def measured(loaded: Loaded, names: Collection[str]) -> MeasuredCosts:
+    """Starts these servers, counts, and stops them. Exits as any command if it is interrupted."""
+    at_once = {"start": "eager", "idle_stop": "never"}
+    servers = {
+        name: own.model_copy(update=at_once)
+        for name, own in loaded.settings.servers.items()
+        if name in names and (own.enabled or loaded.settings.failure(name) is not None)
+    }
+    only = replace(loaded, settings=loaded.settings.model_copy(update={"servers": servers}))
+    found: list[MeasuredCosts] = []
+
+    async def count(hub: ReachedHub) -> int:
+        await hub.settle()
+        listed = await hub.client.lists.servers()
+        account = await hub.client.lists.account(UNKNOWN_CLIENT, None, 1)
+        absent = tuple(readiness.not_ready(map(status_of, listed.servers)))
+        now = account.current
+        after, working = now.tokens + account.instructions, len(servers) - len(absent)
+        costs = MeasuredCosts(len(account.tools), account.total.full, after, absent, working)
+        found.append(structs.replace(costs, expose=now.expose, mode=now.mode, budget=account.budget))
+        return 0
+
+    if (code := run_own_hub(only, count, WAIT)) or not found:
+        raise SystemExit(code)
+    return found[0]

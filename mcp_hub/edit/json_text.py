@@ -1,0 +1,335 @@
+"""Members of JSON with comments and trailing commas, by their places in the text.
+
+Accepts what clients call JSONC, which is less than JSON5: names in double quotes only.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from mcp_hub.edit.splices import KEPT_TEXTS, CannotEdit, Splice, indent_of, line_start, newline_of
+from mcp_hub.masking import hide_head
+from mcp_hub.types import JsonObject
+
+_BLANK: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
+_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TAIL: Final = re.compile(r"(?:[ \t]|/\*[^\n]*?\*/)*+(?://[^\r\n]*+)?(?=\r?\n)")
+_STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*+"')
+_SCALAR: Final = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
+_DEEPEST: Final = 200
+_DECODER: Final = json.JSONDecoder()
+
+
+class Span(msgspec.Struct):
+    """A value from `start` to `end`; an object on the path of an edit has `members` by name."""
+
+    start: int
+    end: int
+    members: "dict[str, Member] | None" = None
+
+
+class Member(msgspec.Struct):
+    """A name and its value; `comma` is the place of the comma behind it, if there is one."""
+
+    start: int
+    value: Span
+    comma: int | None = None
+
+
+def set_member(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]:
+    """Sets the member at the path; objects above it are made. Raises `CannotEdit`."""
+    root = _scanned(text, tuple(path))
+    if root is None:
+        return [_new_document(text, path, value)]
+    at, rest = root, list(path)
+    while len(rest) > 1 and rest[0] in _members(at):
+        at = _members(at)[rest.pop(0)].value
+    if found := _members(at).get(rest[0]):
+        place = found.value
+        return [
+            Splice(place.start, place.end, _rendered(value, text, _indent_at(text, found.start), _is_flat(text, at)))
+        ]
+    inner_value = _nested(rest[1:], value)
+    name = json.dumps(rest[0], ensure_ascii=False)
+    flat = _is_flat(text, at)
+    return _inserted(text, at, lambda inner: f"{name}: {_rendered(inner_value, text, inner, flat)}")
+
+
+def remove_member(text: str, path: Sequence[str], others: Collection[str] = ()) -> list[Splice]:
+    """Removes the member at the path, which exists. Raises `CannotEdit`.
+
+    `others` are members of the same object that go, too, by splices of their own.
+    """
+    at = _above(text, path)
+    names = [name for name in _members(at) if name == path[-1] or name not in others]
+    members = [_members(at)[name] for name in names]
+    place = names.index(path[-1])
+    gone = members[place]
+    if len(members) == 1 and _is_alone(text, at, gone):
+        return [Splice(at.start, at.end, "{}")]
+    start, end = gone.start, gone.value.end
+    splices: list[Splice] = []
+    if gone.comma == end:
+        end += 1
+    elif gone.comma is not None:
+        splices.append(Splice(gone.comma, gone.comma + 1))
+    elif place and (comma := members[place - 1].comma) is not None:
+        splices.append(Splice(comma, comma + 1))
+    if place + 1 < len(members):
+        return [*splices, _with_line(text, start, end)]
+    before = members[place - 1] if place else None
+    behind = at.start + 1 if before is None else before.value.end if before.comma is None else before.comma + 1
+    return [*splices, Splice(_end_of_blanks(text, behind, start, end), end)]
+
+
+def copy_member(text: str, path: Sequence[str], source: str, after: str | None) -> list[Splice]:
+    """Inserts the member at the path as `source` writes it, comments included: behind the member `after`, or first.
+
+    The object around it exists in both texts. Raises `CannotEdit`.
+    """
+    member, at = _member(source, path), _above(text, path)
+    written = source[member.start : member.value.end].replace("\r\n", "\n")
+    indent = _indent_at(source, member.start)
+
+    def at_indent(inner: str) -> str:
+        first, *more = written.split("\n")
+        moved = [inner + line.removeprefix(indent) if line.strip() else line for line in more]
+        return newline_of(text).join([first, *moved])
+
+    members = _members(at)
+    if not members:
+        return _inserted(text, at, at_indent)
+    flat, head = _is_flat(text, at), next(iter(members.values()))
+    sibling = members[after] if after is not None else None
+    inner = _inner_indent(text, at, sibling or head)
+    entry = at_indent(inner)
+    old = _above(source, path)
+    blank = " " if ", " in source[old.start : old.end] else ""
+    before = blank if flat else newline_of(text) + inner
+    if sibling is None:
+        return [Splice(at.start + 1, at.start + 1, f"{entry},{blank}")] if flat else [
+            Splice(place, place, f"{before}{entry},") for place in [_end_of_line(text, at.start + 1)]
+        ]  # fmt: skip
+    if sibling.comma is not None:
+        place = _end_of_line(text, sibling.comma + 1)
+        return [Splice(place, place, f"{before}{entry},")]
+    place = _end_of_line(text, sibling.value.end)
+    if place == sibling.value.end:
+        return [Splice(place, place, f",{before}{entry}")]
+    return [Splice(sibling.value.end, sibling.value.end, ","), Splice(place, place, before + entry)]
+
+
+def line_of(text: str, path: Sequence[str]) -> int:
+    """The line, from 1, on which the member at the path begins. Raises `CannotEdit`."""
+    return _line(text, _member(text, path).start)
+
+
+def _above(text: str, path: Sequence[str]) -> Span:
+    """The object that holds the member at the path."""
+    at = _scanned(text, (*path[:-1], ""))  # the members of the object are wanted, whatever the last name is
+    for key in path[:-1]:
+        if at is None or key not in _members(at):
+            raise CannotEdit(f"it does not have {key}")
+        at = _members(at)[key].value
+    if at is None:
+        raise CannotEdit("it is empty")
+    return at
+
+
+def _member(text: str, path: Sequence[str]) -> Member:
+    members = _members(_above(text, path))
+    if path[-1] not in members:
+        raise CannotEdit(f"it does not have {path[-1]}")
+    return members[path[-1]]
+
+
+def _end_of_line(text: str, place: int) -> int:
+    """The end of the line of a place if only comments follow there, else the place."""
+    found = _TAIL.match(text, place)
+    return found.end() if found is not None else place
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _scanned(text: str, path: tuple[str, ...]) -> Span | None:
+    """The whole text, with the members of the objects on the path; None if it is nothing but blanks and comments."""
+    start = _skipped(text, 0)
+    if start == len(text):
+        return None
+    root = _value(text, start, 0, path)
+    if _skipped(text, root.end) != len(text):
+        raise _not_understood(text, root.end)
+    return root
+
+
+def _value(text: str, place: int, depth: int, path: Sequence[str]) -> Span:
+    if depth > _DEEPEST:
+        raise CannotEdit(f"it is nested deeper than {_DEEPEST} levels")
+    if not path and text.startswith(("{", "["), place):
+        try:  # a file of a client may have megabytes beside its servers
+            return Span(place, _DECODER.raw_decode(text, place)[1])
+        except (ValueError, RecursionError):
+            pass  # it has comments, or is not JSON
+    if text.startswith("{", place):
+        return _object(text, place, depth, path)
+    if text.startswith("[", place):
+        return _array(text, place, depth)
+    found = _STRING.match(text, place) or _SCALAR.match(text, place)
+    if found is None:
+        raise _not_understood(text, place)
+    return Span(place, found.end())
+
+
+def _object(text: str, start: int, depth: int, path: Sequence[str]) -> Span:
+    members: dict[str, Member] = {}
+    place = _skipped(text, start + 1)
+    while not text.startswith("}", place):
+        name = _STRING.match(text, place)
+        colon = _skipped(text, name.end()) if name else place
+        if name is None or not text.startswith(":", colon):
+            raise _not_understood(text, place)
+        key = json.loads(name[0], strict=False)
+        inner = path[1:] if path and key == path[0] else ()
+        member = Member(place, _value(text, _skipped(text, colon + 1), depth + 1, inner))
+        if key in members:
+            raise CannotEdit(
+                f"line {_line(text, place)} has a name for the second time: {hide_head(json.dumps(key), 80)}"
+            )
+        members[key] = member
+        place = _skipped(text, member.value.end)
+        if text.startswith(",", place):
+            member.comma = place
+            place = _skipped(text, place + 1)
+        elif not text.startswith("}", place):
+            raise _not_understood(text, place)
+    return Span(start, place + 1, members)
+
+
+def _array(text: str, start: int, depth: int) -> Span:
+    place = _skipped(text, start + 1)
+    while not text.startswith("]", place):
+        place = _skipped(text, _value(text, place, depth + 1, ()).end)
+        if text.startswith(",", place):
+            place = _skipped(text, place + 1)
+        elif not text.startswith("]", place):
+            raise _not_understood(text, place)
+    return Span(start, place + 1)
+
+
+def _skipped(text: str, place: int) -> int:
+    found = _BLANK.match(text, place)
+    return found.end() if found else place
+
+
+def _not_understood(text: str, place: int) -> CannotEdit:
+    return CannotEdit(f"line {_line(text, place)} is not JSON")
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
+
+
+def _members(span: Span) -> dict[str, Member]:
+    if span.members is None:
+        raise CannotEdit("there is a value that is not an object where the servers belong")
+    return span.members
+
+
+def _nested(path: Sequence[str], value: JsonObject) -> JsonObject:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def _new_document(text: str, path: Sequence[str], value: JsonObject) -> Splice:
+    newline = newline_of(text)
+    before = newline if text.strip() and not text.endswith("\n") else ""
+    return Splice(len(text), len(text), f"{before}{_rendered(_nested(path, value), text, '', flat=False)}{newline}")
+
+
+def _inner_indent(text: str, at: Span, member: Member | None) -> str:
+    """The indentation of members of an object: that of this member, if it begins a line."""
+    if member is not None and not text[line_start(text, member.start) : member.start].strip():
+        return _indent_at(text, member.start)
+    return _indent_at(text, at.start) + indent_of(text)
+
+
+def _inserted(text: str, at: Span, entry: Callable[[str], str]) -> list[Splice]:
+    """As the last member, behind the comments that follow the one that was last. `entry` writes it, at an indent."""
+    members = list(_members(at).values())
+    flat = _is_flat(text, at)
+    outer = _indent_at(text, at.start)
+    inner = _inner_indent(text, at, members[-1] if members else None)
+    written = entry(inner)
+    newline = newline_of(text)
+    before = " " if flat else newline + inner
+    last = members[-1] if members else None
+    end_of_last = at.start + 1 if last is None else last.value.end if last.comma is None else last.comma + 1
+    place = end_of_last + len(text[end_of_last : at.end - 1].rstrip())  # behind comments
+    if last is None:
+        end = "" if flat or "\n" in text[place : at.end] else newline + outer
+        return [Splice(place, place, (written if flat else before + written) + end)]
+    if last.comma is not None:
+        return [Splice(place, place, f"{before}{written},")]
+    if place == end_of_last:
+        return [Splice(place, place, f",{before}{written}")]
+    return [Splice(end_of_last, end_of_last, ","), Splice(place, place, before + written)]
+
+
+def _is_flat(text: str, at: Span) -> bool:
+    """Whether the object, or if it is empty the document, stands on one line."""
+    part = text[at.start : at.end] if at.members else text.strip()
+    return "\n" not in part and len(part) > len("{}")
+
+
+def _indent_at(text: str, place: int) -> str:
+    start = line_start(text, place)
+    return text[start : start + len(text[start:place]) - len(text[start:place].lstrip(" \t"))]
+
+
+def _rendered(value: JsonObject, text: str, indent: str, flat: bool) -> str:
+    if flat:
+        return json.dumps(value, ensure_ascii=False)
+    return (newline_of(text) + indent).join(rendered(value, indent_of(text)))
+
+
+def rendered(value: JsonObject, step: str) -> list[str]:
+    """The lines of an object: a member on each, lists on one line."""
+    lines = []
+    for name, one in value.items():
+        head = f"{step}{json.dumps(name, ensure_ascii=False)}: "
+        if isinstance(one, dict) and one:
+            first, *rest = rendered(one, step)
+            lines += [head + first, *(step + line for line in rest)]
+        else:
+            lines.append(head + json.dumps(one, ensure_ascii=False))
+        lines[-1] += ","
+    return ["{", *lines[:-1], lines[-1][:-1], "}"] if lines else ["{}"]
+
+
+def _is_alone(text: str, at: Span, member: Member) -> bool:
+    """Whether nothing but blanks and a comma is beside the only member of an object."""
+    return not (text[at.start + 1 : member.start] + text[member.value.end : at.end - 1]).strip(" \t\r\n,")
+
+
+def _with_line(text: str, start: int, end: int) -> Splice:
+    """The part from start to end with the line that it has for itself, or with the blanks behind it."""
+    before, after = text[line_start(text, start) : start], text[end:].split("\n", 1)[0]
+    if not before.strip() and not after.strip() and line_start(text, start):
+        first = line_start(text, start) - 1
+        return Splice(first - text[first - 1 : first].count("\r"), end + len(after.rstrip("\r")))
+    return Splice(start, end + len(after) - len(after.lstrip(" \t")))
+
+
+def _end_of_blanks(text: str, behind: int, start: int, end: int) -> int:
+    """The place behind the last comment before `start`, where a last member and the blanks before it begin.
+
+    The line end of a comment that nothing else would end belongs to the comment.
+    """
+    place = behind + len(text[behind:start].rstrip())
+    last = (_COMMENT.findall(text, behind, start) or [""])[-1]
+    is_open = last.startswith("//") and "\n" not in text[end : len(text) - len(text[end:].lstrip())]
+    return text.index("\n", place) + 1 if is_open else place

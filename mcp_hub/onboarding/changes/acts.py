@@ -1,0 +1,344 @@
+"""Acts: several files changed together, each with its content before, so that they can be undone."""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.attach.folder import make_folder
+from mcp_hub.onboarding.changes.restore import EntryPath, FileState, Restored, composed, digest, restored, state_of
+from mcp_hub.onboarding.files import (
+    LARGEST,
+    Changed,
+    FileRefused,
+    back_up,
+    content_of,
+    drop_backup,
+    drop_folders,
+    locked,
+    missing_folders,
+    replace,
+    target_of,
+    unreadable,
+    unwritable,
+)
+from mcp_hub.stores.locks import remove
+
+_MOST: Final = 20
+"""Acts that are kept to be undone; those before them are kept as one change of each file, for the way out."""
+_SAVED: Final = 100
+"""Copies of files that could not be restored as they were."""
+_LARGEST: Final = 4 * LARGEST
+"""Bytes of a record, which has the content of each file in Base64."""
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file and its change: `edit` makes the new content of the present one; None stands for no file.
+
+    `edit` is called again if the file changes meanwhile. It may raise `FileRefused`. `run` lets another program change
+    the file instead; False if it could not, then `edit` does. It may raise `FileRefused`, too. `entries`: those that it
+    sets or removes, so that they can be turned back when the file was changed since.
+    """
+
+    path: Path
+    edit: Callable[[bytes | None], bytes | None]
+    run: Callable[[], bool] | None = None
+    entries: Sequence[EntryPath] = ()
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A file that was changed, or with a `problem` was not."""
+
+    path: Path
+    problem: FileRefused | None = None
+
+
+class _Planned(msgspec.Struct):
+    change: FileChange
+    target: Path
+    state: FileState
+    is_first: bool
+
+    @property
+    def is_needed(self) -> bool:
+        return self.state.after != digest(self.state.content())
+
+
+class Act(msgspec.Struct):
+    """The files that a command changed, and its title. `was_tried`: an undo could not restore those that are left."""
+
+    title: str
+    files: list[FileState]
+    was_tried: bool = False
+
+
+class UndoneFile(msgspec.Struct, frozen=True):
+    """A file of an act that was undone. `is_open`: it could not be done now, and the next undo tries again.
+
+    `saved`: the copy of what was not restored.
+    """
+
+    path: Path
+    result: Restored
+    is_open: bool = False
+    saved: Path | None = None
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """An act that was undone, with each of its files."""
+
+    title: str
+    files: Sequence[UndoneFile]
+
+
+class Acts:
+    """The acts of this user, the records of which are in the state folder, for nobody else's eyes."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / "clients" / "acts"
+        self._locks = state / "clients" / "locks"
+        self._copies = state / "clients" / "saved"
+        self._origin = self._folder / "origin.json"
+
+    def do(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange] = ()) -> list[Done]:
+        """Changes the files, and records it under this title; those that need no change are not in the result.
+
+        The files of `first` come first: if one of them is refused, nothing else is changed. Raises `FileRefused`; what
+        was changed before that can be undone.
+        """
+        with locked(self._folder, self._locks):
+            return self._done(title, changes, first)
+
+    def _done(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange]) -> list[Done]:
+        planned = [_planned(one, is_first=True) for one in first] + [_planned(one, is_first=False) for one in changes]
+        wanted = [one for one in planned if one.is_needed]
+        act = Act(title, [one.state for one in wanted])
+        record = self._path(self._last() + 1)
+        done: list[Done] = []
+        if wanted:
+            self._write(record, act)  # before anything is changed
+        for one in wanted:
+            try:
+                with locked(one.target, self._locks):
+                    self._do_one(one, lambda: self._write(record, act))
+            except FileRefused as problem:
+                if one.change.run is None or digest(one.state.content()) == one.state.after:
+                    act.files = [state for state in act.files if state is not one.state]  # it is as it was
+                if one.is_first:
+                    act.files = act.files[: len(done)]
+                    self._end(record, act)
+                    raise
+                done.append(Done(one.change.path, problem))
+            else:
+                done.append(Done(one.change.path))
+        self._end(record, act)
+        return done
+
+    def undo(
+        self, only: Collection[Path] | None = None, refusal: Callable[[Path], FileRefused | None] = lambda _: None
+    ) -> Undone | None:
+        """Turns back the last act, or its part that changed files of `only`; None if there is none.
+
+        A file that was changed since keeps all but the entries of the act (`restore`). No file keeps another one from
+        being restored. `refusal` says why a file is not to be written now. An act that could not be undone before is
+        passed over once nothing of it can be undone again. Raises `FileRefused` for a record that cannot be read.
+        """
+        title, files = "", list[UndoneFile]()
+        with locked(self._folder, self._locks):
+            for record in self._records():
+                act = self._read(record)
+                if act is None or not (chosen := [one for one in act.files if only is None or Path(one.path) in only]):
+                    continue
+                was_tried = act.was_tried
+                tried = self._undone(record, act, chosen, refusal)
+                title = act.title
+                files += tried
+                if not was_tried or any(not file.is_open for file in tried):
+                    break
+        return Undone(title, files) if title else None
+
+    def states(self, path: Path | None = None) -> list[FileState]:
+        """All changes of a file that `target_of` found, or of all files; the last one first. Raises `FileRefused`."""
+        acts = [act for record in [*self._records(), self._origin] if (act := self._read(record)) is not None]
+        return [state for act in acts for state in reversed(act.files) if path is None or state.path == str(path)]
+
+    def save(self, name: str, content: bytes) -> Path:
+        """Keeps a copy of what could not be restored, for nobody else's eyes; the last hundred are kept."""
+        path = self._copies / name
+        make_folder(self._copies)
+        replace(path, content_of(path), content)
+        for old in sorted(self._copies.iterdir(), key=lambda one: one.stat().st_mtime)[:-_SAVED]:
+            remove(old)
+        return path
+
+    def _clean_up(self, target: Path, before: bytes | None, after: bytes | None) -> None:
+        """For a file that acts made and that is gone now, removes the copy beside it, and folders that acts made."""
+        states = self.states(target) if after is None else []
+        if states and states[-1].before is None:
+            drop_backup(target, before)
+            drop_folders(folder for state in states for folder in state.folders)
+
+    def _undone(
+        self, record: Path, act: Act, chosen: Sequence[FileState], refusal: Callable[[Path], FileRefused | None]
+    ) -> list[UndoneFile]:
+        files: list[UndoneFile] = []
+        texts: list[bytes] = []
+        for state in reversed(chosen):  # links of two clients may meet in one file
+            path = Path(state.path)
+            needed = state.before is None and any(f"/{path.name}}}".encode() in text for text in texts)
+            file = UndoneFile(path, Restored(None)) if needed else self._turned_back(record, state, refusal)
+            if not file.result.is_exact and file.result.content is not None:
+                texts.append(file.result.content)
+            if not needed:
+                files.append(file)
+            if not file.is_open:
+                act.files = [one for one in act.files if one is not state]
+        act.was_tried = bool(files) and all(file.is_open for file in files)
+        self._end(record, act)
+        return files
+
+    def _turned_back(self, record: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]) -> UndoneFile:
+        path = Path(state.path)
+        is_open = False
+        try:
+            target = target_of(path)  # which may be another one since: a person has put a link in its place
+            with locked(target, self._locks):
+                present, result = self._swapped(target, state, refusal)
+            is_open = result.is_open
+        except FileRefused as problem:
+            present, result, is_open = None, Restored(None, problems=[str(problem)]), True
+        lost = (
+            state.content() if result.problems else present if result.content is None and not result.is_exact else None
+        )
+        if lost is not None:
+            return UndoneFile(path, result, is_open, self.save(_copy_name(record, path), lost))
+        drop_backup(path, state.content())
+        self._clean_up(target, present, result.content)
+        return UndoneFile(path, result, is_open)
+
+    def _swapped(
+        self, target: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]
+    ) -> tuple[bytes | None, Restored]:
+        path = Path(state.path)
+        for _ in range(2):
+            present = content_of(target)
+            result = restored(present, state)
+            if result.content == present:
+                return present, result
+            if (problem := refusal(path)) is not None:
+                raise problem
+            try:
+                replace(target, present, result.content)
+            except Changed:
+                continue
+            return present, result
+        raise _busy(path)
+
+    def _do_one(self, planned: _Planned, record: Callable[[], None]) -> None:
+        """Changes one file; if it has changed since it was read, once more from its new content."""
+        change, target, state = planned.change, planned.target, planned.state
+        for is_last in (False, True):
+            before = content_of(target)
+            if before != state.content():
+                fresh = _state(change, target, before)
+                state.become(fresh)
+                record()
+            if before is not None:
+                back_up(target, before)
+            if change.run is not None:
+                if self._was_run(change.run, target, state, record):
+                    return
+                before = content_of(target)
+            after = change.edit(before)
+            if state.after != digest(after):
+                state.change_to(after)
+                record()
+            try:
+                replace(target, before, after)
+            except Changed:
+                if is_last:
+                    raise _busy(target) from None
+            else:
+                self._clean_up(target, before, after)
+                return
+
+    def _was_run(self, run: Callable[[], bool], target: Path, state: FileState, record: Callable[[], None]) -> bool:
+        try:
+            return run()
+        finally:
+            state.change_to(content_of(target))
+            record()
+
+    def _records(self) -> list[Path]:
+        """The records of acts, the last one first."""
+        return sorted(self._folder.glob("[0-9]*.json"), reverse=True)
+
+    def _last(self) -> int:
+        return max((int(path.stem) for path in self._records()), default=0)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:08}.json"
+
+    def _write(self, path: Path, act: Act) -> None:
+        try:
+            make_folder(self._folder)
+        except OSError as problem:
+            raise unwritable(self._folder, problem) from None
+        replace(path, content_of(path, _LARGEST), msgspec.json.encode(act))
+
+    def _read(self, path: Path) -> Act | None:
+        content = content_of(path, _LARGEST)
+        try:
+            return None if content is None else msgspec.json.decode(content, type=Act)
+        except (ValueError, RecursionError):
+            raise unreadable(path, OSError(0, "it is damaged")) from None
+
+    def _end(self, record: Path, act: Act) -> None:
+        """Keeps the record of an act that changed something, and not too many."""
+        if act.files:
+            self._write(record, act)
+        else:
+            remove(record)
+        for path in reversed(self._records()[_MOST:]):
+            self._into_origin(path)
+            remove(path)
+
+    def _into_origin(self, record: Path) -> None:
+        """Adds an act to the changes that are kept as one of each file."""
+        act, origin = self._read(record), self._read(self._origin) or Act("earlier changes", [])
+        for state in act.files if act is not None else ():
+            if not state.entries:
+                continue
+            older = next((one for one in origin.files if one.path == state.path), None)
+            if older is None:
+                origin.files.append(state)
+            else:
+                origin.files[origin.files.index(older)] = composed(older, state)
+        if origin.files:
+            self._write(self._origin, origin)
+
+
+def _planned(change: FileChange, *, is_first: bool) -> _Planned:
+    target = target_of(change.path)
+    return _Planned(change, target, _state(change, target, content_of(target)), is_first)
+
+
+def _state(change: FileChange, target: Path, before: bytes | None) -> FileState:
+    state = state_of(target, before, change.entries, missing_folders(target) if before is None else ())
+    if change.run is None:
+        state.change_to(change.edit(before))
+    else:
+        state.expect_other()
+    return state
+
+
+def _copy_name(record: Path, path: Path) -> str:
+    return f"{record.stem}-{sha256(os.fsencode(path)).hexdigest()[:6]}-{path.name}"
+
+
+def _busy(path: Path) -> FileRefused:
+    said = f"{path} is being changed by another program. Quit that program, and try again."
+    return FileRefused("client_file_changed", said)

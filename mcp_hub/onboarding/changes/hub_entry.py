@@ -1,0 +1,94 @@
+"""The hub's entry in the text of a client's file: set, removed, and shown. Other parts of a file are never shown."""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+
+from mcp_hub.edit import json_text, toml_text, yaml_text
+from mcp_hub.edit.entry import form_of, plain_data, with_entry, without_entry
+from mcp_hub.edit.reading import held_at
+from mcp_hub.edit.splices import CannotEdit, newline_of
+from mcp_hub.masking import MASK, hide
+from mcp_hub.onboarding.clients.entries import HUB
+from mcp_hub.onboarding.clients.model import Layout, Place
+from mcp_hub.onboarding.clients.reading import layout_of
+from mcp_hub.types import JsonObject
+
+_SECRET = ("env", "envs", "environment", "headers", "http_headers", "bearer_token")
+
+
+def with_hub(text: str | None, file: str, place: Place, entry: Callable[[Layout], JsonObject]) -> str:
+    """The text with the hub's entry; None for a file that does not exist. The same text if the entry is there.
+
+    `file` is the name of the file; `entry` makes the entry for a layout. Raises `CannotEdit`.
+    """
+    data = plain_data(text or "", file)
+    layout = layout_of(data, place)
+    if place.is_own:
+        return _own_file(text, data, layout, entry(layout))
+    return with_entry(text or "", file, (*layout.key, HUB), entry(layout))
+
+
+def without_hub(text: str, file: str, place: Place) -> str | None:
+    """The text without the hub's entry, which may be missing; None for a file that is to be removed.
+
+    Raises `CannotEdit`.
+    """
+    data = plain_data(text, file)
+    if place.is_own:
+        held = held_at(data, place.layouts[-1].key)
+        _check_is_own(held)
+        return None
+    key = (*layout_of(data, place).key, HUB)
+    return text if held_at(data, key) is None else without_entry(text, file, key)
+
+
+def snippet(file: str, place: Place, layout: Layout, entry: JsonObject) -> str:
+    """A whole file of the client with nothing but the entry."""
+    only = Place(place.paths, (layout,), is_own=place.is_own)
+    return with_hub(None, file, only, lambda _: entry)
+
+
+def difference(file: str, layout: Layout, before: object, after: JsonObject | None) -> Iterator[str]:
+    """The lines of the entry before and after, each behind `+`, `-` or a blank; values that may be secret masked."""
+    for line in difflib.ndiff(_lines(file, layout, before), _lines(file, layout, after)):
+        if not line.startswith("?"):
+            yield hide(line)
+
+
+def _lines(file: str, layout: Layout, entry: object) -> list[str]:
+    if not isinstance(entry, dict):
+        return []
+    masked = _masked(entry)
+    if layout.is_list:
+        return yaml_text.document({layout.key[-1]: [masked]}).splitlines()
+    form = form_of(file)
+    if form == "toml":
+        return toml_text.rendered([*layout.key, HUB], masked, "\n").splitlines()
+    if form == "yaml":
+        return yaml_text.block([*layout.key, HUB], masked, "", "\n").splitlines()
+    return [line[2:] for line in json_text.rendered({HUB: masked}, "  ")[1:-1]]
+
+
+def _masked(entry: Mapping[str, object]) -> JsonObject:
+    done: JsonObject = {}
+    for key, value in entry.items():
+        if key in _SECRET and isinstance(value, dict):
+            done[key] = dict.fromkeys(value, MASK)
+        else:
+            done[key] = MASK if key in _SECRET else _masked(value) if isinstance(value, dict) else value
+    return done
+
+
+def _own_file(text: str | None, data: object, layout: Layout, entry: JsonObject) -> str:
+    if text is not None and data is not None:
+        _check_is_own(held_at(data, layout.key))
+    wanted = {**layout.around, **(data if isinstance(data, dict) else {}), layout.key[0]: [entry]}
+    return text if text is not None and data == wanted else yaml_text.document(wanted, newline_of(text or ""))
+
+
+def _check_is_own(held: object) -> None:
+    others = (
+        [one for one in held if not isinstance(one, dict) or one.get("name") != HUB] if isinstance(held, list) else 1
+    )
+    if others:
+        raise CannotEdit("it should contain only the hub, and contains something else")

@@ -1,0 +1,356 @@
+"""The changes that bring the hub into files of clients, or out of them, and the moves of servers that go with it.
+
+A step is one file. It is decided without a change to anything; `changes` are done by `files.acts`.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from mcp_hub.config.load.foreign_limits import switched_off
+from mcp_hub.edit.entry import names_in, without_entry
+from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.changes.acts import FileChange
+from mcp_hub.onboarding.changes.entry_options import EntryDiffers, EntryRules, additions, entry_with_options, refusal
+from mcp_hub.onboarding.changes.hub_entry import snippet, with_hub, without_hub
+from mcp_hub.onboarding.changes.restore import EntryPath, FileState, Restored, names_back, restored, with_added
+from mcp_hub.onboarding.changes.written import ImportedServer
+from mcp_hub.onboarding.clients import programs
+from mcp_hub.onboarding.clients.entries import HUB, Command, Endpoint, filled
+from mcp_hub.onboarding.clients.find import ClientFile
+from mcp_hub.onboarding.clients.model import Client, Layout
+from mcp_hub.onboarding.clients.reading import is_disabled, layout_of, servers_of
+from mcp_hub.onboarding.clients.wsl import WindowsSide, through_wsl
+from mcp_hub.onboarding.files import FileRefused, content_of, target_of
+from mcp_hub.types import JsonObject
+
+KeyPath = tuple[str | int, ...]
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """Servers that go from files of clients into the configuration of the hub, in the same act.
+
+    `taken`: the keys of the entries to remove from each file, those of a list from its end to its beginning.
+    `changes`: gives those of the files of the hub, and may ask for values first. `lines`: what to tell the person.
+    `origins`: the servers with their clients.
+    """
+
+    taken: Mapping[Path, Sequence[KeyPath]] = {}
+    changes: Callable[[], Sequence[FileChange]] = tuple
+    lines: Sequence[str] = ()
+    origins: Sequence[ImportedServer] = ()
+
+
+Moves = Callable[[Sequence[ClientFile], Path], Moved]
+"""Decides which servers of these files move into the configuration at the path. Raises `ConfigError`."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The hub that clients are to reach: started by `command` (for a kind of client), or at `url` if that is set."""
+
+    command: Callable[[str], Command]
+    url: str | None = None
+    needs_token: bool = False
+    rules: EntryRules = EntryRules()
+    written: Mapping[str, str] = {}
+    """The configurations that the hub itself wrote into files, by their paths, which another one may replace."""
+    windows: WindowsSide | None = None
+    """Whose clients start the hub in WSL."""
+
+    def entry_for(self, file: ClientFile, layout: Layout, old: object) -> JsonObject:
+        """The hub's entry for a file, with what a person wrote into its entry. Raises `FileRefused`."""
+        new = self.entry(file.client, layout)
+        if not isinstance(old, dict):
+            return new
+        template = layout.stdio if self.url is None else layout.http or {}
+        replaceable = self.written.get(os.path.realpath(file.path))
+        rules = msgspec.structs.replace(self.rules, replaceable=replaceable)
+        try:
+            return entry_with_options(new, old, template, rules)
+        except EntryDiffers as problem:
+            raise refusal(file.client.name, problem) from None
+
+    def entry(self, client: Client, layout: Layout) -> JsonObject:
+        """The hub's entry for a client that does not have it. Raises `FileRefused` if it cannot take the URL."""
+        if self.url is None:
+            command = self.command(client.client_kind)
+            if client.windows_of and self.windows is not None:
+                command = through_wsl(command, self.windows)
+            return filled(layout.stdio, command)
+        if layout.http is None:
+            said = f"{client.title} does not take a URL in its file. Install it without --http."
+            raise FileRefused("client_without_http", said)
+        if self.needs_token and client.token is None:
+            said = f"{client.title} cannot send a token of its environment. Install it without --http."
+            raise FileRefused("client_without_http", said)
+        return filled(layout.http, Endpoint(self.url, client.token if self.needs_token else None))
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The change of one file. `after` is the hub's entry then, None if it is removed; `problem`: nothing is changed.
+
+    `others` is the number of the client's own servers that stay in the file and are not disabled. `back`: servers that
+    come back into it; `problems`: what does not, with the line. `options`: what the hub's entry keeps of a
+    person.
+    """
+
+    file: ClientFile
+    layout: Layout
+    before: object = None
+    after: JsonObject | None = None
+    change: FileChange | None = None
+    problem: FileRefused | None = None
+    moved: Sequence[KeyPath] = ()
+    others: int = 0
+    back: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    options: Sequence[str] = ()
+
+    @property
+    def only_moves(self) -> bool:
+        """Whether it is not about the hub's entry."""
+        return self.before is None and self.after is None and bool(self.moved)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the file is to be different."""
+        return bool(self.moved) or bool(self.back) or self.before != self.after
+
+
+def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved: Sequence[KeyPath] = ()) -> Step:
+    """The step that brings the hub into the file, and the moved servers out of it."""
+    layout = file.place.layouts[-1]
+    try:
+        text = _text(file.path, content_of(target_of(file.path), file.place.largest))
+        data = _data(text, file)
+        layout = layout_of(data, file.place)
+        before, plain = _entry_in(data, layout), source.entry(file.client, layout)
+        after = source.entry_for(file, layout, before)
+        others = len(_started(data, file).keys() - {path[-1] for path in moved})
+    except FileRefused as problem:
+        return Step(file, layout, problem=problem)
+
+    def edited(content: bytes | None) -> bytes | None:
+        found = _text(file.path, content)
+        now = _data(found, file)
+        try:
+            for path in moved:
+                found = without_entry(found or "", file.path.name, path)
+            made = with_hub(
+                found, file.path.name, file.place, lambda own: source.entry_for(file, own, _entry_in(now, own))
+            )
+        except CannotEdit as problem:
+            paste = snippet(file.path.name, file.place, layout, after)
+            said = f"{file.path}: {problem}. Put this into it yourself:\n{paste}"
+            raise FileRefused("client_file_unclear", said) from None
+        return made.encode()
+
+    entries = [*_entry_paths(data, moved), (*layout.key, HUB)]
+    options = additions(after, plain)
+    # the client's own command would show values of the entry to other users, and may not take all keys
+    run = None if options else _run_to_add(file, text, layout, after, moved, env)
+    change = FileChange(file.path, edited, run, entries)
+    step = Step(file, layout, before, after, change, moved=moved, others=others, options=options)
+    return _checked(step, text)
+
+
+def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:
+    """The step that only takes the moved servers out of the file."""
+
+    def edited(content: bytes | None) -> bytes | None:
+        found = _text(file.path, content)
+        try:
+            for path in moved:
+                found = without_entry(found or "", file.path.name, path)
+        except CannotEdit as problem:
+            names = ", ".join(str(path[-1]) for path in moved)
+            raise FileRefused("client_file_unclear", f"{file.path}: {problem}. Remove {names} yourself.") from None
+        return None if found is None else found.encode()
+
+    step = Step(file, file.place.layouts[-1], moved=moved)
+    try:
+        text = _text(file.path, content_of(target_of(file.path), file.place.largest))
+        change = FileChange(file.path, edited, entries=_entry_paths(_data(text, file), moved))
+    except FileRefused as problem:
+        return Step(file, step.layout, problem=problem)
+    return _checked(msgspec.structs.replace(step, change=change), text)
+
+
+def plan_uninstall(
+    file: ClientFile, env: Mapping[str, str], states: Sequence[FileState] = (), *, as_before: bool = False
+) -> Step:
+    """The step that takes the hub out of the file, and turns back the changes `states` of it, the last one first.
+
+    `as_before`: a file that the client has not changed gets its bytes, also an entry of the hub that somebody had
+    written there before.
+    """
+    layout = file.place.layouts[-1]
+    try:
+        content = content_of(target_of(file.path), file.place.largest)
+        text = _text(file.path, content)
+        data = _data(text, file)
+        layout = layout_of(data, file.place)
+        result = turned_back(content, states)
+        is_whole = as_before and bool(states) and result.is_exact
+        old = _entry_in(_data(_text(file.path, result.content), file), layout) if is_whole else None
+    except FileRefused as problem:
+        return Step(file, layout, problem=problem)
+
+    def edited(content: bytes | None) -> bytes | None:
+        result = turned_back(content, states)
+        if as_before and states and result.is_exact:
+            return result.content
+        found = _text(file.path, result.content)
+        return None if found is None else _hub_out(found, file)
+
+    if is_whole and result.content == content:
+        return Step(file, layout)
+    run = None if result.back else _run_to_remove(file, text, env)
+    entries = [*(path for state in states for path in state.entries), (*layout.key, HUB)]
+    change = FileChange(file.path, edited, run, entries)
+    back = [*result.back, *([HUB] if old is not None else [])]
+    step = Step(file, layout, _entry_in(data, layout), None, change, back=back, problems=result.problems)
+    return _checked(step, text)
+
+
+def _hub_out(text: str, file: ClientFile) -> bytes | None:
+    try:
+        made = without_hub(text, file.path.name, file.place)
+    except CannotEdit as problem:
+        said = f'{file.path}: {problem}. Remove the entry "{HUB}" yourself.'
+        raise FileRefused("client_file_unclear", said) from None
+    return None if made is None else made.encode()
+
+
+def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
+    """The content without several changes, the last one first; `back` are the entries that come into it by that.
+
+    Entries that an export has added stay.
+    """
+    result = Restored(content)
+    problems: list[str] = []
+    is_exact = True
+    for state in states:
+        result = restored(result.content, state)
+        problems += result.problems
+        is_exact = is_exact and result.is_exact
+    whole, lost = with_added(result.content, content, states)
+    back = (name for state in states for name in names_back(state, content, whole))
+    return Restored(whole, list(dict.fromkeys(back)), [*problems, *lost], is_exact)
+
+
+def _started(data: object, file: ClientFile) -> dict[str, JsonObject]:
+    """The client's own servers that it starts: those that are not disabled."""
+    servers = servers_of(data, file.place)
+    off = switched_off(data, servers) if isinstance(data, dict) else {}
+    return {name: own for name, own in servers.items() if name not in off and not is_disabled(own)}
+
+
+def _entry_paths(data: object, places: Sequence[KeyPath]) -> list[EntryPath]:
+    """The paths of entries with the name of one in a list for its index."""
+    done: list[EntryPath] = []
+    for place in places:
+        keys = tuple(str(key) for key in place[:-1])
+        holder = held_at(data, keys)
+        name = (
+            names_in(holder)[place[-1]] if isinstance(holder, list) and isinstance(place[-1], int) else str(place[-1])
+        )
+        done.append((*keys, name))
+    return done
+
+
+def entry_in(file: ClientFile) -> object:
+    """The hub's entry in the file now; None if there is none. Raises `FileRefused`."""
+    data = _data(_text(file.path, content_of(target_of(file.path), file.place.largest)), file)
+    return _entry_in(data, layout_of(data, file.place))
+
+
+def _checked(step: Step, text: str | None) -> Step:
+    """The step, with its problem if the file cannot be edited."""
+    assert step.change is not None
+    try:
+        step.change.edit(None if text is None else text.encode())
+    except FileRefused as problem:
+        return msgspec.structs.replace(step, change=None, problem=problem)
+    return step
+
+
+def _text(path: Path, content: bytes | None) -> str | None:
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        said = f"{path} is not UTF-8 text. Save it as UTF-8, or put the hub into it yourself."
+        raise FileRefused("client_file_unclear", said) from None
+
+
+def _data(text: str | None, file: ClientFile) -> object:
+    try:
+        return None if text is None else read_data(text, file.path.name)
+    except ConfigError as error:
+        first = error.findings[0]
+        line = f" line {first.line}:" if first.line else ""
+        said = f"{file.path}:{line} {first.message} The client cannot read it either."
+        raise FileRefused("client_file_unclear", said) from None
+
+
+def _entry_in(data: object, layout: Layout) -> object:
+    held = held_at(data, layout.key)
+    if isinstance(held, list):
+        return next((one for one in held if isinstance(one, dict) and one.get("name") == HUB), None)
+    return held.get(HUB) if isinstance(held, dict) else None
+
+
+def _run_to_add(
+    file: ClientFile,
+    text: str | None,
+    layout: Layout,
+    entry: JsonObject,
+    moved: Sequence[KeyPath],
+    env: Mapping[str, str],
+) -> Callable[[], bool] | None:
+    cli = file.client.cli
+    names = [str(path[-1]) for path in moved]
+    program = programs.find_cli(cli, env)
+    if cli is None or program is None or cli.writes_anew and (text or "").strip() or names and not cli.remove:
+        return None
+    if (
+        any(path[:-1] != layout.key or str(path[-1]).startswith("-") for path in moved)
+        or "{command}" in cli.add
+        and "url" in entry
+    ):
+        return None
+
+    def run() -> bool:
+        removed = [*names, *([HUB] if cli.remove and entry_in(file) is not None else [])]
+        done = [programs.run_cli(program, programs.remove_args(cli, name), env) for name in removed]
+        if not all([*done, programs.run_cli(program, programs.add_args(cli, entry), env)]):
+            return False
+        return _verified(file, entry, cli.program)
+
+    return run
+
+
+def _run_to_remove(file: ClientFile, text: str | None, env: Mapping[str, str]) -> Callable[[], bool] | None:
+    cli = file.client.cli
+    program = programs.find_cli(cli, env)
+    if cli is None or program is None or not cli.remove or cli.writes_anew and (text or "").strip():
+        return None
+
+    def run() -> bool:
+        return programs.run_cli(program, programs.remove_args(cli, HUB), env) and _verified(file, None, cli.program)
+
+    return run
+
+
+def _verified(file: ClientFile, entry: JsonObject | None, program: str) -> bool:
+    """True. Raises `FileRefused` if the file does not say what the client's command has said."""
+    found = entry_in(file)
+    is_there = isinstance(found, dict) and entry is not None and entry.items() <= found.items()
+    if not (is_there if entry is not None else found is None):
+        said = f"{program} reported success, but {file.path} does not have the change. Try again, or update {program}."
+        raise FileRefused("client_cli_failed", said)
+    return True

@@ -1,0 +1,212 @@
+"""The entries that the hub wrote into files of clients, so that one that a client has lost is noticed."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.errors import ConfigError
+from mcp_hub.onboarding.clients.entries import HUB
+from mcp_hub.onboarding.clients.find import client_files, clients_of, hub_files, is_present
+from mcp_hub.onboarding.clients.model import Client, Place
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.reading import layout_of
+from mcp_hub.onboarding.clients.table import WINDOWS_CLIENTS, find_client
+from mcp_hub.onboarding.files import FileRefused, content_of, target_of
+from mcp_hub.protocol.rest.overview import ClientInstall, InstallState
+from mcp_hub.stores.keyed_files import KeyedFiles
+
+_KEY: Final = "written"
+_IMPORTED: Final = "imported"
+_CONFIGS: Final = "configurations"
+_MOST: Final = 2000
+"""Imported servers that are remembered, the last ones."""
+_MOST_CONFIGS: Final = 200
+"""Configurations that are remembered, the last ones."""
+
+
+class WrittenEntry(msgspec.Struct, frozen=True):
+    """An entry of the hub in the file of a client; `args` are those of the command that installs it again."""
+
+    client: str
+    path: str
+    args: tuple[str, ...] = ()
+
+    @property
+    def config(self) -> str | None:
+        """The configuration of the hub that the entry starts or reaches."""
+        return self._option("--config")
+
+    @property
+    def profile(self) -> str | None:
+        """The profile that the hub of the entry serves; None for all."""
+        return self._option("--profile")
+
+    def _option(self, name: str) -> str | None:
+        return self.args[self.args.index(name) + 1] if name in self.args[:-1] else None
+
+
+class WrittenEntries:
+    """The record of all entries of this user, in the state folder. Its methods raise `OSError`."""
+
+    def __init__(self, state: Path) -> None:
+        self._files = KeyedFiles(state / "clients")
+
+    def all(self) -> list[WrittenEntry]:
+        """All that were written and not removed by the hub."""
+        return _decoded(self._files.read(_KEY))
+
+    def configs(self) -> list[str]:
+        """The configurations of all entries, also of those that were removed since."""
+        present = [entry.config for entry in self.all() if entry.config is not None]
+        return list(dict.fromkeys([*_paths(self._files.read(_CONFIGS)), *present]))
+
+    def add(self, entry: WrittenEntry) -> None:
+        """Remembers an entry, and its configuration for the way out."""
+        if (config := entry.config) is not None and config not in _paths(self._files.read(_CONFIGS)):
+            self._files.update(_CONFIGS, lambda text: msgspec.json.encode([*_paths(text), config][-_MOST_CONFIGS:]))
+        self._files.update(_KEY, lambda text: _encoded([*_without(_decoded(text), entry.path), entry]))
+
+    def remove(self, path: Path) -> None:
+        """Forgets the entry of this file."""
+        self._files.update(_KEY, lambda text: _encoded(_without(_decoded(text), str(path))))
+
+
+class ImportedServer(msgspec.Struct, frozen=True):
+    """A server of a configuration that came from a client, and its name there; without a client, by `mcp-hub add`."""
+
+    client: str
+    config: str
+    server: str
+    name: str
+
+
+class ImportedServers:
+    """The record of all servers that came from clients, in the state folder. Its methods raise `OSError`."""
+
+    def __init__(self, state: Path) -> None:
+        self._files = KeyedFiles(state / "clients")
+
+    def names(self, client: str, config: str) -> dict[str, str]:
+        """The names in the client by those in the configuration."""
+        every = _imported(self._files.read(_IMPORTED))
+        return {one.server: one.name for one in every if (one.client, one.config) == (client, config)}
+
+    def of(self, config: str) -> set[str]:
+        """The names of all servers of a configuration that were not written by hand."""
+        return {one.server for one in _imported(self._files.read(_IMPORTED)) if one.config == config}
+
+    def client_of(self, config: str, server: str) -> str:
+        """The client that the server of a configuration came from last; empty if it came from none."""
+        every = _imported(self._files.read(_IMPORTED))
+        return next((one.client for one in reversed(every) if (one.config, one.server) == (config, server)), "")
+
+    def add(self, servers: Sequence[ImportedServer]) -> None:
+        """Remembers servers, and forgets the oldest of too many."""
+
+        def added(text: bytes | None) -> bytes:
+            return msgspec.json.encode([*(one for one in _imported(text) if one not in servers), *servers][-_MOST:])
+
+        if servers:
+            self._files.update(_IMPORTED, added)
+
+
+def lost_entries(state: Path) -> list[WrittenEntry]:
+    """The entries that are not in their files any more, though the folder of the client is. Raises `OSError`."""
+    every = ((one, find_client(one.client)) for one in WrittenEntries(state).all())
+    return [one for one, client in every if client is not None and _is_lost(one, client)]
+
+
+def _is_lost(one: WrittenEntry, client: Client) -> bool:
+    path = Path(one.path)
+    # a file that the client cannot read either is another problem
+    return os.path.isdir(path.parent) and has_hub(path, client) is False
+
+
+def has_hub(path: Path, client: Client) -> bool | None:
+    """Whether the client's file has an entry of the hub; None for a file that cannot be read."""
+    try:
+        content = content_of(target_of(path))
+        data = None if content is None else read_data(content.decode("utf-8-sig"), path.name)
+    except (FileRefused, ConfigError, UnicodeDecodeError):
+        return None
+    return any(_holds_hub(data, place) for place in client.places)
+
+
+def _holds_hub(data: object, place: Place) -> bool:
+    held = held_at(data, layout_of(data, place).key)
+    if isinstance(held, list):
+        return any(isinstance(one, dict) and one.get("name") == HUB for one in held)
+    return isinstance(held, dict) and HUB in held
+
+
+def _imported(text: bytes | None) -> list[ImportedServer]:
+    try:
+        return [] if text is None else msgspec.json.decode(text, type=list[ImportedServer])
+    except (ValueError, RecursionError):
+        return []  # the next import is written anew
+
+
+def _paths(text: bytes | None) -> list[str]:
+    try:
+        return [] if text is None else msgspec.json.decode(text, type=list[str])
+    except (ValueError, RecursionError):
+        return []  # the next entry begins it anew
+
+
+def _decoded(text: bytes | None) -> list[WrittenEntry]:
+    try:
+        return [] if text is None else msgspec.json.decode(text, type=list[WrittenEntry])
+    except (ValueError, RecursionError):
+        return []  # it is only a help: the next entry is written anew
+
+
+def _without(entries: list[WrittenEntry], path: str) -> list[WrittenEntry]:
+    return [one for one in entries if one.path != path]
+
+
+def _encoded(entries: list[WrittenEntry]) -> bytes:
+    return msgspec.json.encode(entries)
+
+
+_STATES: Final[Mapping[bool | None, InstallState]] = {True: "installed", False: "missing", None: "unreadable"}
+
+
+def client_installs(env: Mapping[str, str]) -> list[ClientInstall]:
+    """All clients, in the order of the table, and those on the Windows around WSL that are there.
+
+    Reads their files and changes nothing; blocks.
+    """
+    where, lost = Where.here(env), dict[str, WrittenEntry]()
+    with suppress(OSError):
+        lost = {entry.client: entry for entry in lost_entries(state_dir(env))}
+    every = [_install(client, where, lost.get(client.name)) for client in clients_of(where)]
+    return [one for one in every if one.client not in WINDOWS_CLIENTS or one.state != "absent"]
+
+
+def _install(client: Client, where: Where, lost: WrittenEntry | None) -> ClientInstall:
+    if lost is not None:
+        start = () if lost.args[:1] == ("install",) else ("install", client.name)
+        again = shlex.join(["mcp-hub", *start, *lost.args]) if lost.args else _command(client)
+        return ClientInstall(client.name, client.title, "lost", again, lost.path)
+    if not is_present(client, where):
+        return ClientInstall(client.name, client.title, "absent", _command(client))
+    files = hub_files(client, where) if client.is_written else client_files(client, where)
+    found = {file.path: has_hub(file.path, client) for file in files}
+    place = next((path for path, has in found.items() if has), next(iter(found), None))
+    state = "missing" if place is None else _STATES[found[place]]
+    return ClientInstall(client.name, client.title, state, _command(client), "" if place is None else str(place))
+
+
+def _command(client: Client) -> str:
+    """The command that connects the client to a hub that runs, or lets it start one; empty if there is none."""
+    if not client.is_written:
+        return ""
+    takes_url = all(layout.http is not None for place in client.places if place.is_written for layout in place.layouts)
+    return f"mcp-hub install {client.name}{' --http' if takes_url else ''}"

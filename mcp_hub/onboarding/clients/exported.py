@@ -1,0 +1,324 @@
+"""Servers of the hub in the form of another client, so that a person can leave again. Pure; nothing is resolved.
+
+`${VAR}` becomes the client's own way to name a variable, where it has one, and `$${` the literal `${`. Timeouts, lists
+of tools and whether a server is on get the keys that the client has for them. What the client cannot do is left out,
+with the reason.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Reference, Unresolved, is_variable_name, split_text
+from mcp_hub.config.quantities import as_flag, parse_duration
+from mcp_hub.globs import is_glob
+from mcp_hub.onboarding.clients.entries import TOKEN_VARIABLE, Command, Slot, filled
+from mcp_hub.onboarding.clients.model import Client, Layout, Template
+from mcp_hub.types import JsonObject
+
+_KEPT: Final = {
+    "command",
+    "args",
+    "env",
+    "url",
+    "headers",
+    "bearer",
+    "type",
+    "enabled",
+    "disabled",
+    "cwd",
+    "description",
+}
+"""Keys of a server that are carried over, or have no meaning elsewhere."""
+_VARIABLE: Final = re.compile(r"\$(?:\{|[A-Za-z_])")
+"""A text in which clients that write a variable as `${NAME}` or `$NAME` may see one."""
+Secret = Callable[[str], str | None]
+"""The value for a `${…}`; None if it cannot be read."""
+_ENV: Final = {"goose": "envs", "opencode": "environment"}
+"""The key of variables where it is not `env`."""
+_HEADERS: Final = {"goose": "headers", "copilot": "headers", "codex": "http_headers"}
+"""The key of headers that the hub's own entry does not have."""
+_BEARER: Final = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_FOLDER: Final = {"warp": "working_directory"}
+"""The key of the working directory where it is not `cwd`."""
+_TO_WINDOWS: Final = "What came from this client goes back by mcp-hub uninstall --restore"
+_NO_PLACEHOLDERS: Final = ("codex",)
+"""Clients that name a variable for the token only."""
+_DEFAULTS: Final = ("claude-code",)
+"""Clients that fill in `${NAME:-default}`."""
+_TIMES: Final = ("timeout", "startup_timeout_sec", "tool_timeout_sec")
+"""Keys of the hub's own entry that say nothing about another server."""
+
+
+class _Keys(msgspec.Struct, frozen=True):
+    """The client's keys for what limits a server; empty for one that it does not have.
+
+    `units`: those of its time in a second. `off`: the key and the value of a server that is off.
+    """
+
+    timeout: str = ""
+    units: int = 1
+    start_timeout: str = ""
+    has_fractions: bool = False
+    allow: str = ""
+    deny: str = ""
+    off: tuple[str, bool] | None = None
+
+
+_KEYS: Final[Mapping[str, _Keys]] = {
+    "claude-code": _Keys("timeout", 1000),
+    "copilot": _Keys("timeout", 1000, allow="tools"),
+    "devin": _Keys(deny="disabledTools", off=("disabled", True)),
+    "codex": _Keys(
+        "tool_timeout_sec", 1, "startup_timeout_sec", True, "enabled_tools", "disabled_tools", ("enabled", False)
+    ),
+    "gemini": _Keys("timeout", 1000, allow="includeTools", deny="excludeTools"),
+    "cline": _Keys("timeout", off=("disabled", True)),
+    "goose": _Keys("timeout", allow="available_tools", off=("enabled", False)),
+    "opencode": _Keys("timeout", 1000, off=("enabled", False)),
+    "opencode, new": _Keys("timeout", 1000, off=("disabled", True)),
+    "zed": _Keys("timeout", off=("enabled", False)),
+    "kiro": _Keys("timeout", 1000, deny="disabledTools", off=("disabled", True)),
+}
+
+
+class ExportedServer(msgspec.Struct, frozen=True):
+    """A server as the client writes it; without an `entry`, `notes` say why it cannot."""
+
+    name: str
+    entry: JsonObject | None
+    notes: tuple[str, ...] = ()
+
+
+def exported(
+    client: Client, layout: Layout, name: str, own: Mapping[str, object], secret: Secret | None = None
+) -> ExportedServer:
+    """The entry for `own`, a server as `servers.yaml` writes it.
+
+    `secret` gives the value for a `${file:…}`, `${keyring:…}` or `${cmd:…}`, which no other client understands;
+    without it they stay, with a note.
+    """
+    client = msgspec.structs.replace(client, name=client.row)
+    keys = _keys_of(client, layout)
+    is_off = _is_off(own)
+    if is_off and keys.off is None:
+        return ExportedServer(name, None, (f"it is disabled, which the file of {client.title} cannot say",))
+    if "local" in own:
+        return ExportedServer(name, None, ("only the hub runs Python functions",))
+    if "skills" in own:
+        return ExportedServer(name, None, ("only the hub serves a folder of skills",))
+    if client.windows_of and "url" not in own:
+        return ExportedServer(name, None, (f"it starts in Linux. {_TO_WINDOWS} {client.windows_of}-windows",))
+    if "url" not in own and not own.get("command"):
+        return ExportedServer(name, None, ("it has neither a command nor a URL",))
+    template = layout.http if "url" in own else layout.stdio
+    if template is None:
+        return ExportedServer(name, None, (f"{client.title} does not take the URL of a server in its file",))
+    template = {key: part for key, part in template.items() if key not in _TIMES}
+    fill = _Placeholders(client, secret)
+    made = _remote(client, template, own, fill, name) if "url" in own else _process(client, template, own, fill, name)
+    limits = _limits(keys, own)
+    made |= limits.entry | (dict([keys.off]) if is_off and keys.off is not None else {})
+    if fill.lost:
+        return ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.lost))}",))
+    box = own.get("sandbox")
+    if client.kind == "vscode" and isinstance(box, dict) and box.get("net", "any") != "any":
+        made["sandboxEnabled"] = True
+        limits.keys.add("sandbox")
+    left = sorted(own.keys() - _KEPT - limits.keys - ({"sandbox"} if as_flag(box) is False else set()))
+    notes = [f"left out: {', '.join(left)}"] if left else []
+    notes += [_note_of_sandbox(box)] if "sandboxEnabled" in made and isinstance(box, dict) else []
+    notes += [f"{client.title} takes no headers in its file: the server will refuse it"] if fill.lost_headers else []
+    return ExportedServer(name, made, (*notes, *fill.notes()))
+
+
+def _note_of_sandbox(box: Mapping[str, object]) -> str:
+    """The rule that VS Code has beside its servers, once for all of a file that run in a sandbox."""
+    written, hosts = box.get("write") or [], box.get("net")
+    rule = {
+        "filesystem": {"allowWrite": written} if written else {},
+        "network": {"allowedDomains": hosts} if isinstance(hosts, list) else {},
+    }
+    shown = json.dumps({key: value for key, value in rule.items() if value}, ensure_ascii=False)
+    return f'it runs in the sandbox of VS Code, which reads all files. Beside "servers" it needs "sandbox": {shown}'
+
+
+def _keys_of(client: Client, layout: Layout) -> _Keys:
+    is_new = client.name == "opencode" and len(layout.key) > 1
+    return _KEYS["opencode, new"] if is_new else _KEYS.get(client.name, _Keys())
+
+
+def _is_off(own: Mapping[str, object]) -> bool:
+    enabled = own.get("enabled")
+    return enabled == "project" or as_flag(enabled) is False or as_flag(own.get("disabled")) is True
+
+
+class _Limits(msgspec.Struct):
+    """Members of an entry, and the keys of the server that they carry over as a whole."""
+
+    entry: JsonObject = {}
+    keys: set[str] = set()
+
+
+def _limits(keys: _Keys, own: Mapping[str, object]) -> _Limits:
+    done = _Limits()
+    for key, theirs in (("timeout", keys.timeout), ("start_timeout", keys.start_timeout)):
+        if theirs and (time := _time(own.get(key), keys)) is not None:
+            done.entry[theirs] = time
+            done.keys.add(key)
+    tools = own.get("tools")
+    lists = tools if isinstance(tools, dict) else {}
+    for key, theirs in (("allow", keys.allow), ("deny", keys.deny)):
+        if theirs and _are_names(names := lists.get(key)):
+            done.entry[theirs] = names
+            lists = {other: value for other, value in lists.items() if other != key}
+    if tools and not lists:
+        done.keys.add("tools")
+    return done
+
+
+def _time(value: object, keys: _Keys) -> float | None:
+    """The time in the client's unit; None for one that cannot be read."""
+    try:
+        amount = parse_duration(value) * keys.units
+    except ValueError:
+        return None
+    return amount if keys.has_fractions and amount % 1 else math.ceil(amount) or None
+
+
+def _are_names(names: object) -> bool:
+    """Whether it lists tools by their whole names: no client fills in a pattern in the way of the hub."""
+    return bool(names) and isinstance(names, list) and all(isinstance(n, str) and not is_glob(n) for n in names)
+
+
+class _Placeholders:
+    """Rewrites `${…}` for a client, and keeps those that it does not understand."""
+
+    def __init__(self, client: Client, secret: Secret | None) -> None:
+        self._secret, self._client = secret, client
+        self._form = None if client.name in _NO_PLACEHOLDERS else client.token
+        self._takes_dollars = self._form is not None and self._form.startswith("${HUB")
+        self.lost: set[str] = set()
+        self._left: set[str] = set()
+        self._defaults: set[str] = set()
+        self._literals: set[str] = set()
+        self.lost_headers = False
+
+    def __call__(self, value: object, at: str) -> object:
+        """The value in the client's notation; `at` names it in notes."""
+        if isinstance(value, dict):
+            return {key: self(item, f"{at}.{key}") for key, item in value.items()}
+        if isinstance(value, list):
+            return [self(item, at) for item in value]
+        return self._text(value, at) if isinstance(value, str) else value
+
+    def _text(self, text: str, at: str) -> str:
+        try:
+            parts = split_text(text)
+        except Unresolved:  # the hub cannot read it either
+            self._left.add(at)
+            return text
+        done, literal = "", ""
+        for part in (*parts, Reference("")):
+            if isinstance(part, str):
+                literal += part
+                continue
+            if self._takes_dollars and _VARIABLE.search(literal):
+                self._literals.add(at)
+            done, literal = done + literal + (self._reference(part.text, at) if part.text else ""), ""
+        return done
+
+    def notes(self) -> list[str]:
+        """Values that the client reads in another way than the hub."""
+        title = self._client.title
+        said = (
+            (f"{title} does not fill these in, set them yourself", self._left),
+            (f"{title} knows no defaults, these are left out", self._defaults),
+            (f"{title} takes a $ in these for a variable, which is plain text here", self._literals),
+        )
+        return [f"{text}: {', '.join(sorted(names))}" for text, names in said if names]
+
+    def _reference(self, reference: str, at: str) -> str:
+        text = f"${{{reference}}}"
+        name, has_default, _ = reference.removeprefix("env:").partition(":-")
+        if not is_variable_name(name):
+            return self._value(text, at)
+        if self._form is None:
+            self._left.add(f"${{{name}}}")
+            return text
+        if has_default and self._client.name in _DEFAULTS:
+            return f"${{{reference.removeprefix('env:')}}}"
+        if has_default:
+            self._defaults.add(name)
+        return self._form.replace(TOKEN_VARIABLE, name)
+
+    def _value(self, text: str, at: str) -> str:
+        if self._secret is None:
+            self._left.add(text)
+            return text
+        value = self._secret(text)
+        if value is None:
+            self.lost.add(text)
+        elif self._takes_dollars and _VARIABLE.search(value):
+            self._literals.add(at)
+        return value or ""
+
+
+def _process(
+    client: Client, template: Template, own: Mapping[str, object], fill: _Placeholders, name: str
+) -> JsonObject:
+    args = own.get("args")
+    words = [str(fill(word, "args")) for word in args] if isinstance(args, list) else []
+    made = filled(template, Command(str(fill(own["command"], "command")), tuple(words)), name)
+    nested = made.get("transport")
+    at = nested if isinstance(nested, dict) else made
+    given = own.get("env")
+    env = dict(given) if isinstance(given, dict) else {}
+    if client.name == "codex" and (handed_on := [key for key, value in env.items() if value == f"${{{key}}}"]):
+        at["env_vars"] = handed_on
+        env = {key: value for key, value in env.items() if key not in handed_on}
+    if env:
+        at[_ENV.get(client.name, "env")] = fill(env, "env")
+    if own.get("cwd") and own["cwd"] != CLIENTS_FOLDER:  # where the client starts it anyway
+        at[_FOLDER.get(client.name, "cwd")] = fill(own["cwd"], "cwd")
+    return made
+
+
+def _remote(
+    client: Client, template: Template, own: Mapping[str, object], fill: _Placeholders, name: str
+) -> JsonObject:
+    given = own.get("headers")
+    headers = dict(given) if isinstance(given, dict) else {}
+    if own.get("bearer"):
+        headers["Authorization"] = f"Bearer {own['bearer']}"
+    values: dict[Slot, object] = {Slot.NAME: name, Slot.URL: fill(own["url"], "url")}
+    if client.name == "codex" and (bearer := _BEARER.fullmatch(str(headers.get("Authorization", "")))):
+        values[Slot.TOKEN_VARIABLE] = bearer[1]
+        del headers["Authorization"]
+    if headers:
+        values[Slot.HEADERS] = fill(headers, "headers")
+    made = _with(template, values)
+    at = made["transport"] if isinstance(made.get("transport"), dict) else made
+    if headers and (key := _HEADERS.get(client.name)) is not None:
+        at[key] = values[Slot.HEADERS]
+    elif headers and "headers" not in at:
+        fill.lost_headers = True
+    if own.get("type") == "sse" and "type" in at and at["type"] != "remote":
+        at["type"] = "sse"
+    return made
+
+
+def _with(template: Mapping[str, object], values: Mapping[Slot, object]) -> JsonObject:
+    made: JsonObject = {}
+    for key, part in template.items():
+        if isinstance(part, Mapping):
+            made[key] = _with(part, values)
+        elif not isinstance(part, Slot):
+            made[key] = part
+        elif part in values:
+            made[key] = values[part]
+    return made

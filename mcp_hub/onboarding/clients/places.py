@@ -1,0 +1,110 @@
+"""Where the files of clients are: templates of paths, filled in for an operating system, a home and an environment."""
+
+import glob
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from mcp_hub.onboarding.clients.wsl import WindowsSide, windows_side
+
+System = Literal["linux", "macos", "windows"]
+SYSTEMS: Final[tuple[System, ...]] = ("linux", "macos", "windows")
+
+_VARIABLE: Final = re.compile(r"\$([A-Z_]+)")
+_USUAL: Final[Mapping[str, str]] = {
+    "APPDATA": "~/AppData/Roaming",
+    "LOCALAPPDATA": "~/AppData/Local",
+    "XDG_CONFIG_HOME": "~/.config",
+}
+"""Folders that the system gives a name, where the environment does not say otherwise."""
+
+
+class Where(msgspec.Struct, frozen=True):
+    """The machine and the person whose clients are meant.
+
+    `windows`: Windows around this Linux, in WSL; `no_windows` is the reason if the person's files there are not found.
+    """
+
+    system: System
+    home: Path
+    env: Mapping[str, str]
+    windows: WindowsSide | None = None
+    no_windows: str = ""
+
+    @classmethod
+    def here(cls, env: Mapping[str, str]) -> "Where":
+        """This machine; the home is that of `env`, else the user's."""
+        system: System = "windows" if sys.platform == "win32" else "macos" if sys.platform == "darwin" else "linux"
+        home = env.get("USERPROFILE" if system == "windows" else "HOME")
+        around = windows_side(env)
+        side, reason = (None, around) if isinstance(around, str) else (around, "")
+        return cls(system, Path(home) if home else Path.home(), env, side, reason)
+
+    def for_clients(self, *, are_on_windows: bool) -> "Where | None":
+        """The system of these clients; None for those on Windows where no Windows is. Its variables are not known."""
+        if not are_on_windows:
+            return self
+        return None if self.windows is None else Where("windows", self.windows.home, {}, self.windows)
+
+
+class Paths(msgspec.Struct, frozen=True):
+    """Templates of one file for each system; of several, the first whose variables are all set is meant.
+
+    `~` is the home, `$NAME` a variable, and `*` any text inside one name.
+    """
+
+    linux: tuple[str, ...]
+    macos: tuple[str, ...]
+    windows: tuple[str, ...]
+
+    def at(self, where: Where) -> tuple[Path, ...]:
+        """The file: several or none if the template has a `*`, of which only those in existing folders are found."""
+        templates: tuple[str, ...] = getattr(self, where.system)
+        path = next((path for template in templates if (path := expanded(template, where)) is not None), None)
+        return () if path is None else _found(path)
+
+
+def everywhere(*templates: str) -> Paths:
+    """The same on every system."""
+    return Paths(templates, templates, templates)
+
+
+def config(name: str, windows: str | None = None) -> Paths:
+    """Below the folder for configurations of each system; `windows`: its name there, if that differs."""
+    return Paths(
+        (f"$XDG_CONFIG_HOME/{name}",), (f"~/Library/Application Support/{name}",), (f"$APPDATA/{windows or name}",)
+    )
+
+
+def dot_config(name: str, windows: str | None = None) -> Paths:
+    """Below `~/.config` on Linux and macOS."""
+    return Paths((f"$XDG_CONFIG_HOME/{name}",), (f"~/.config/{name}",), (f"$APPDATA/{windows or name}",))
+
+
+def expanded(template: str, where: Where) -> Path | None:
+    """The path of a template; None if a variable is not set and has no usual value."""
+    done = template
+    for name in _VARIABLE.findall(template):
+        value = where.env.get(name) or _USUAL.get(name)
+        if not value:
+            return None
+        done = done.replace(f"${name}", value)
+    return where.home / done.removeprefix("~/") if done.startswith("~/") else where.home / done
+
+
+def _found(path: Path) -> tuple[Path, ...]:
+    """The path itself, or every one whose folder fits the first part with a `*`."""
+    starred = next((place for place, part in enumerate(path.parts) if "*" in part), None)
+    if starred is None:
+        return (path,)
+    above = Path(*path.parts[:starred])
+    rest = path.parts[starred + 1 :]
+    # unlike `Path.glob` it passes over folders that may not be read
+    folders = glob.glob(os.path.join(glob.escape(str(above)), path.parts[starred]), include_hidden=True)
+    found = (Path(folder, *rest) for folder in sorted(folders))
+    return tuple(one for one in found if os.path.isdir(one.parent))

@@ -1,0 +1,130 @@
+"""The programs of a client: whether one runs that would write its file back from memory, and its own command.
+
+The command writes the hub's entry where the client owns its file. No shell is involved.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from mcp_hub import windows
+from mcp_hub.onboarding.clients.entries import HUB
+from mcp_hub.onboarding.clients.model import OwnCli
+from mcp_hub.onboarding.clients.places import System
+from mcp_hub.types import JsonObject
+
+_SECONDS: Final = 5
+_CLI_SECONDS: Final = 60
+_STEP: Final = 0.5
+_PATIENCE: Final = 600.0
+
+
+def is_running(programs: Collection[str], system: System) -> bool:
+    """Whether a process of one of these names runs; False if the system cannot say."""
+    return any(name in programs for name in _names(system))
+
+
+def is_unclear(programs: Collection[str], system: System) -> bool:
+    """Whether one of these programs may run, as far as Windows says: not at all, or by a name in another case.
+
+    The name of a program may be that of another one there: `claude.exe` is Claude Desktop, and Claude Code.
+    """
+    if system != "windows":
+        return False
+    names = list(_names(system))
+    alike = {program.casefold() for program in programs}
+    return not names or any(name.casefold() in alike and name not in programs for name in names)
+
+
+def wait_for_end(is_there: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Whether the application ended within ten minutes."""
+    for _ in range(int(_PATIENCE / _STEP)):
+        if not is_there():
+            return True
+        sleep(_STEP)
+    return False
+
+
+def _names(system: System) -> Iterator[str]:
+    if system == "linux":
+        for place in Path("/proc").glob("[0-9]*/comm"):
+            with suppress(OSError):
+                yield place.read_text().strip()
+    elif system == "macos":
+        for line in _output("ps", "-axo", "comm="):
+            yield line.rpartition("/")[2].strip()
+    else:
+        for line in _output(_tasklist(), "/FO", "CSV", "/NH"):
+            yield line.split(",")[0].strip('"').removesuffix(".exe")
+
+
+def _tasklist() -> str:
+    """The program by its path: one of this name in the working directory is never started."""
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("SystemRoot", r"C:\Windows"), "System32", "tasklist.exe")
+    else:
+        path = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
+        return shutil.which("tasklist.exe", path=path) or "/nowhere/tasklist.exe"
+
+
+def _output(*argv: str) -> list[str]:
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.splitlines()
+
+
+def find_cli(cli: OwnCli | None, env: Mapping[str, str]) -> str | None:
+    """The path of the client's command; None if it is not installed, or is a batch file, which JSON cannot be given."""
+    if cli is None:
+        return None
+    if sys.platform == "win32":
+        program = windows.find_program(cli.program, env)
+        return None if program is None or windows.is_script(program) else program
+    else:
+        program = shutil.which(cli.program, path=env.get("PATH"))
+        return None if program is None else os.path.abspath(program)
+
+
+def add_args(cli: OwnCli, entry: JsonObject) -> list[str]:
+    """The arguments that add the entry."""
+    texts = {
+        "{name}": HUB,
+        "{json}": json.dumps(entry),
+        "{named}": json.dumps({"name": HUB, **entry}),
+        "{command}": str(entry.get("command", "")),
+    }
+    args = entry.get("args")
+    words = list(args) if isinstance(args, list) else []
+    return [word for part in cli.add for word in (words if part == "{args}" else [texts.get(part, part)])]
+
+
+def remove_args(cli: OwnCli, name: str) -> list[str]:
+    """The arguments that remove a server."""
+    return [name if part == "{name}" else part for part in cli.remove]
+
+
+def run_cli(program: str, args: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether the command ended well. Its output is not shown: it may hold the secrets of other servers."""
+    try:
+        run = windows.run_program if sys.platform == "win32" else _run
+        return run(program, args, env, os.path.expanduser("~"), _CLI_SECONDS) == 0
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return False
+
+
+def _run(program: str, args: Sequence[str], env: Mapping[str, str], cwd: str, seconds: float) -> int:
+    null = subprocess.DEVNULL
+    line = [program, *args]
+    done = subprocess.run(line, stdin=null, stdout=null, stderr=null, timeout=seconds, env=dict(env), cwd=cwd)
+    return done.returncode

@@ -1,0 +1,335 @@
+"""The table of clients: a row for each, as data. The facts are those of the clients' documentation and source."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from mcp_hub.onboarding.clients.entries import Slot
+from mcp_hub.onboarding.clients.model import PLAIN, URL, Client, Layout, OwnCli, Place, Template
+from mcp_hub.onboarding.clients.places import Paths, config, dot_config, everywhere
+from mcp_hub.onboarding.files import LARGEST
+
+TYPED: Final[Template] = {"type": "stdio", **PLAIN}
+TYPED_URL: Final[Template] = {"type": "http", **URL}
+_CODEX: Final[Template] = {**PLAIN, "startup_timeout_sec": 30, "tool_timeout_sec": 3600}
+_GOOSE: Final[Template] = {"enabled": True, "timeout": 3600}
+_GOOSE_COMMAND: Final[Template] = {"envs": {}, **_GOOSE}
+_OPENCODE: Final[Template] = {"type": "local", "command": Slot.ARGV}
+
+
+def _mcp_servers(stdio: Template = PLAIN, http: Template | None = URL) -> tuple[Layout, ...]:
+    return (Layout(("mcpServers",), stdio, http),)
+
+
+def _only_read(*paths: Paths, layouts: tuple[Layout, ...] = ()) -> tuple[Place, ...]:
+    return tuple(Place(path, layouts or _mcp_servers(), is_written=False) for path in paths)
+
+
+def _vscode(name: str, title: str, folder: str, program: str) -> Client:
+    layouts = (Layout(("servers",), TYPED, TYPED_URL),)
+    legacy = (Layout(("mcp.servers",), TYPED, TYPED_URL), Layout(("mcp", "servers"), TYPED, TYPED_URL))
+    return Client(
+        name,
+        title,
+        (
+            *_only_read(config(f"{folder}/User/settings.json"), layouts=legacy),
+            *_only_read(config(f"{folder}/User/profiles/*/mcp.json"), layouts=layouts),
+            Place(config(f"{folder}/User/mcp.json"), layouts),
+        ),
+        project=(".vscode/mcp.json",),
+        kind="vscode",
+        cli=OwnCli(program, ("--add-mcp", "{named}"), writes_anew=True),
+    )
+
+
+_STORAGE: Final = "Code/User/globalStorage"
+_RESTART: Final = "restart the client"
+_DESKTOP: Final = "Claude/claude_desktop_config.json"
+
+_ALL: Final = (
+    Client(
+        "claude-desktop",
+        "Claude Desktop",
+        (
+            Place(
+                Paths((), (), (f"$LOCALAPPDATA/Packages/Claude_*/LocalCache/Roaming/{_DESKTOP}",)),
+                _mcp_servers(http=None),
+            ),
+            Place(config(_DESKTOP), _mcp_servers(http=None)),
+        ),
+        has_generations=True,
+        rewrites=("Claude", "claude-desktop"),
+        restart="quit the client, from its tray icon too, and start it again",
+    ),
+    Client(
+        "claude-code",
+        "Claude Code",
+        (
+            Place(
+                everywhere("$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"),
+                _mcp_servers(TYPED, TYPED_URL),
+                largest=LARGEST,  # it holds the history of every project, too
+            ),
+        ),
+        project=(".mcp.json",),
+        token="${HUB_TOKEN}",
+        cli=OwnCli(
+            "claude",
+            ("mcp", "add-json", "--scope", "user", "{name}", "{json}"),
+            ("mcp", "remove", "--scope", "user", "{name}"),
+        ),
+        marks=("$CLAUDE_CONFIG_DIR", "~/.claude"),
+        restart="start a new session",
+    ),
+    Client(
+        "cursor",
+        "Cursor",
+        (Place(everywhere("~/.cursor/mcp.json"), _mcp_servers()),),
+        project=(".cursor/mcp.json",),
+        token="${env:HUB_TOKEN}",
+    ),
+    _vscode("vscode", "VS Code", "Code", "code"),
+    _vscode("vscode-insiders", "VS Code Insiders", "Code - Insiders", "code-insiders"),
+    Client(
+        "copilot",
+        "Copilot CLI",
+        (
+            Place(
+                everywhere("$COPILOT_HOME/mcp-config.json", "~/.copilot/mcp-config.json"),
+                _mcp_servers({"type": "local", **PLAIN, "tools": ["*"]}, {**TYPED_URL, "tools": ["*"]}),
+            ),
+        ),
+        project=(".mcp.json", ".github/mcp.json"),
+        restart=_RESTART,
+    ),
+    Client(
+        "devin",
+        "Devin Desktop (Windsurf)",
+        (
+            Place(
+                everywhere("~/.codeium/windsurf/mcp_config.json"),
+                _mcp_servers(http={"serverUrl": Slot.URL, "headers": Slot.HEADERS}),
+            ),
+            Place(
+                dot_config("devin/mcp_config.json"),
+                _mcp_servers(http={"url": Slot.URL, "transport": "http", "headers": Slot.HEADERS}),
+            ),
+        ),
+        project=(".devin/mcp_config.json", ".devin/mcp_config.local.json"),
+        aliases=("windsurf",),
+        has_generations=True,
+        restart="refresh the client's list of MCP servers",
+    ),
+    Client(
+        "zed",
+        "Zed",
+        (
+            Place(
+                Paths(
+                    ("$FLATPAK_XDG_CONFIG_HOME/zed/settings.json", "$XDG_CONFIG_HOME/zed/settings.json"),
+                    ("~/.config/zed/settings.json",),
+                    ("$APPDATA/Zed/settings.json",),
+                ),
+                (Layout(("context_servers",), {**PLAIN, "env": {}}),),
+            ),
+        ),
+        project=(".zed/settings.json",),
+    ),
+    Client(
+        "codex",
+        "Codex",
+        (
+            Place(
+                everywhere("$CODEX_HOME/config.toml", "~/.codex/config.toml"),
+                (
+                    Layout(
+                        ("mcp_servers",), _CODEX, {"url": Slot.URL, "bearer_token_env_var": Slot.TOKEN_VARIABLE}
+                    ),
+                ),
+            ),
+        ),
+        project=(".codex/config.toml",),
+        token="${HUB_TOKEN}",
+        restart="start a new session",
+    ),
+    Client(
+        "gemini",
+        "Gemini CLI",
+        (
+            Place(
+                everywhere("~/.gemini/settings.json"),
+                _mcp_servers(http={"url": Slot.URL, "type": "http", "headers": Slot.HEADERS}),
+            ),
+        ),
+        project=(".gemini/settings.json",),
+        token="${HUB_TOKEN}",
+        cli=OwnCli(
+            "gemini",
+            ("mcp", "add", "--scope", "user", "{name}", "{command}", "{args}"),
+            writes_anew=True,
+        ),
+        restart=_RESTART,
+    ),
+    Client(
+        "cline",
+        "Cline",
+        (
+            *_only_read(config(f"{_STORAGE}/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")),
+            Place(
+                everywhere(
+                    "$CLINE_MCP_SETTINGS_PATH",
+                    "$CLINE_DATA_DIR/settings/cline_mcp_settings.json",
+                    "$CLINE_DIR/data/settings/cline_mcp_settings.json",
+                    "~/.cline/data/settings/cline_mcp_settings.json",
+                ),
+                _mcp_servers(
+                    {"transport": TYPED},
+                    {"transport": {"type": "streamableHttp", "url": Slot.URL, "headers": Slot.HEADERS}},
+                ),
+            ),
+        ),
+        marks=("$CLINE_DIR", "~/.cline"),
+    ),
+    Client(
+        "continue",
+        "Continue",
+        (
+            *_only_read(everywhere("~/.continue/config.yaml"), layouts=(Layout(("mcpServers",), is_list=True),)),
+            Place(
+                everywhere("~/.continue/mcpServers/mcp-hub.yaml"),
+                (
+                    Layout(
+                        ("mcpServers",),
+                        {"name": Slot.NAME, **TYPED},
+                        {"name": Slot.NAME, "type": "streamable-http", "url": Slot.URL},
+                        is_list=True,
+                        around={"name": "mcp-hub", "version": "0.0.1", "schema": "v1"},
+                    ),
+                ),
+                is_own=True,
+            ),
+        ),
+        marks=("~/.continue",),
+    ),
+    Client(
+        "goose",
+        "Goose",
+        (
+            Place(
+                dot_config("goose/config.yaml", "Block/goose/config/config.yaml"),
+                (
+                    Layout(
+                        ("extensions",),
+                        {"name": Slot.NAME, "type": "stdio", "cmd": Slot.COMMAND, "args": Slot.ARGS, **_GOOSE_COMMAND},
+                        {"name": Slot.NAME, "type": "streamable_http", "uri": Slot.URL, "headers": {}, **_GOOSE},
+                    ),
+                ),
+            ),
+        ),
+        restart="start a new session",
+    ),
+    Client(
+        "opencode",
+        "OpenCode",
+        tuple(
+            Place(
+                paths,
+                (
+                    Layout(("mcp", "servers"), {**_OPENCODE, "timeout": 30000}, {"type": "remote", **URL}),
+                    Layout(("mcp",), {**_OPENCODE, "enabled": True, "timeout": 30000}, {"type": "remote", **URL}),
+                ),
+            )
+            for paths in (
+                everywhere("$OPENCODE_CONFIG", "$XDG_CONFIG_HOME/opencode/opencode.jsonc"),
+                everywhere("$OPENCODE_CONFIG", "$XDG_CONFIG_HOME/opencode/opencode.json"),
+            )
+        ),
+        project=("opencode.jsonc", "opencode.json"),
+        token="{env:HUB_TOKEN}",
+        restart=_RESTART,
+    ),
+    Client(
+        "lm-studio",
+        "LM Studio",
+        tuple(
+            Place(everywhere(path), _mcp_servers()) for path in ("~/.cache/lm-studio/mcp.json", "~/.lmstudio/mcp.json")
+        ),
+    ),
+    Client(
+        "junie",
+        "JetBrains Junie",
+        (Place(everywhere("~/.junie/mcp/mcp.json"), _mcp_servers(http=None)),),
+        project=(".junie/mcp/mcp.json",),
+        marks=("~/.junie",),
+    ),
+    Client(
+        "kiro",
+        "Kiro",
+        (
+            *_only_read(everywhere("~/.aws/amazonq/mcp.json"), everywhere("~/.aws/amazonq/agents/default.json")),
+            Place(everywhere("~/.kiro/settings/mcp.json"), _mcp_servers()),
+        ),
+        project=(".kiro/settings/mcp.json",),
+        aliases=("amazon-q",),
+        marks=("~/.kiro",),
+    ),
+    Client(
+        "warp", "Warp", (Place(everywhere("~/.warp/.mcp.json"), _mcp_servers()),), project=(".warp/.mcp.json",)
+    ),
+    Client(
+        "jetbrains-ai", "JetBrains AI Assistant", _only_read(everywhere("~/.ai/mcp/mcp.json")),
+        project=(".ai/mcp/mcp.json",),
+    ),
+    Client(
+        "roo", "Roo Code",
+        _only_read(config(f"{_STORAGE}/rooveterinaryinc.roo-cline/settings/mcp_settings.json")),
+        project=(".roo/mcp.json",),
+    ),
+    Client(
+        "kilo", "Kilo Code", _only_read(config(f"{_STORAGE}/kilocode.kilo-code/settings/mcp_settings.json")),
+        project=(".kilocode/mcp.json",),
+    ),
+    Client(
+        "amp", "Amp", _only_read(dot_config("amp/settings.json"), layouts=(Layout(("amp.mcpServers",)),)),
+        project=(".amp/settings.json",),
+    ),
+    Client("antigravity", "Antigravity", _only_read(everywhere("~/.gemini/antigravity/mcp_config.json"))),
+    Client("factory", "Factory", _only_read(everywhere("~/.factory/mcp.json")), project=(".factory/mcp.json",)),
+    Client("kimi", "Kimi", _only_read(everywhere("~/.kimi/mcp.json"))),
+    Client("qwen", "Qwen Code", _only_read(everywhere("~/.qwen/settings.json")), project=(".qwen/settings.json",)),
+    Client(
+        "vibe", "Mistral Vibe",
+        _only_read(everywhere("~/.vibe/config.toml"), layouts=(Layout(("mcp_servers",), is_list=True),)),
+    ),
+    Client("pi", "pi", _only_read(everywhere("~/.config/mcp/mcp.json"))),
+)  # fmt: skip
+
+CLIENTS: Final[Mapping[str, Client]] = {client.name: client for client in _ALL}
+"""All clients by name, those that are only imported from last."""
+
+
+def _on_windows(client: Client) -> Client:
+    """The client on the Windows around WSL. Its own command is one of Windows, which the hub does not run."""
+    return replace(
+        client,
+        name=f"{client.name}-windows",
+        title=f"{client.title} (Windows)",
+        kind=client.client_kind,
+        aliases=tuple(f"{alias}-windows" for alias in client.aliases),
+        cli=None,
+        windows_of=client.name,
+    )
+
+
+WINDOWS_CLIENTS: Final[Mapping[str, Client]] = {
+    client.name: client for client in map(_on_windows, _ALL) if any(place.paths.windows for place in client.places)
+}
+"""The same clients where the hub runs in WSL and they on Windows, by name."""
+_EVERY: Final = (*_ALL, *WINDOWS_CLIENTS.values())
+_NAMES: Final = {name: client for client in _EVERY for name in (client.name, *client.aliases)}
+
+
+def find_client(name: str) -> Client | None:
+    """The client of this name or alias; case does not matter."""
+    return _NAMES.get(name.casefold())

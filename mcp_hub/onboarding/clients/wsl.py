@@ -1,0 +1,291 @@
+"""Windows around the Linux in WSL: its user, its drives, and the command by which it starts a program of Linux.
+
+All is decided from the environment, files and the answers of two programs, each of which a test can make. The facts are
+those of the source of WSL: `wsl.exe` splits what follows `-e` as the C runtime of Windows does, and no shell reads it;
+the values of `-d` and `-u` end at the first blank.
+"""
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.attach.system import account, user
+from mcp_hub.clock import SystemClock
+from mcp_hub.config.load.foreign_windows import linux_path
+from mcp_hub.files import FileTooLarge, read_file
+from mcp_hub.onboarding.clients.entries import Command
+from mcp_hub.onboarding.files import FileRefused
+
+_CONF: Final = "etc/wsl.conf"
+_LARGEST: Final = 64 << 10
+_USUAL_ROOT: Final = "/mnt/"
+_KERNEL: Final = "proc/sys/kernel/osrelease"
+_INTEROP: Final = "proc/sys/fs/binfmt_misc/WSLInterop"
+_SYSTEM: Final = "c/Windows/System32"
+_SECONDS: Final = 10.0
+_SECTION: Final = re.compile(r"\[(?P<name>[A-Za-z0-9]+)\]\s*(?:#.*)?")
+_KEY: Final = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9]*)[ \t]*=(?P<value>.*)")
+_VALUE: Final = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|\\(?P<escape>.)|(?P<comment>#.*)|(?P<plain>[^"\\#]+)')
+_PROFILE: Final = re.compile(r"[A-Za-z]:\\[^\0-\x1f\"<>|?*:]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,254}")
+"""Names that `wsl.exe` takes for one word, and for no option."""
+_UNPLAIN: Final = re.compile(r"[\0-\x1f\x7f\"%&|<>^!\\\ud800-\udfff]")
+"""Characters of a path that `cmd.exe` or the C runtime of Windows may read: some clients start servers by `cmd /c`."""
+_NOT_PEOPLE: Final = frozenset(
+    ("public", "default", "default user", "all users", "defaultuser0", "defaultapppool", "wdagutilityaccount")
+)
+_CODE_PAGES: Final = (
+    *("utf-8-sig", "cp437", "cp850", "cp852", "cp866", "cp1252", "cp1250", "cp1251", "cp932", "gbk", "cp949", "cp950"),
+    *("cp737", "cp775", "cp855", "cp857", "cp858", "cp861", "cp862", "cp863", "cp864", "cp865", "cp869", "cp874"),
+    *("cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
+)
+"""Encodings of what a console prints. The folder that exists shows which of them this machine has."""
+
+
+class WindowsSide(msgspec.Struct, frozen=True):
+    """Windows, its user, and this Linux as Windows names it.
+
+    `root`: the folder with the drives. `home`: the user's profile. `program`: `wsl.exe` as a client of Windows is to
+    start it; with its folder, so that a file of this name in a project is never started.
+    """
+
+    root: Path
+    home: Path
+    distribution: str
+    user: str
+    program: str = "wsl.exe"
+
+    @property
+    def place(self) -> str:
+        """The Linux that Windows clients start the hub in."""
+        return f"the distribution {self.distribution}, user {self.user}"
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The sources of the search: files below `root`, the name of the user, and programs, which `run` starts.
+
+    `run` gets arguments, the folder to start in and the environment, and returns what the program prints, or nothing.
+    """
+
+    root: Path
+    user: str
+    run: Callable[[Sequence[str], Path, Mapping[str, str]], bytes]
+
+    @classmethod
+    def here(cls) -> "Machine":
+        """This machine."""
+        return cls(Path("/"), _user(), _printed)
+
+
+def windows_side(env: Mapping[str, str]) -> WindowsSide | str | None:
+    """Windows around this Linux; None if this is not WSL; the reason if the user's files there are not found.
+
+    It may start programs of Windows, for 30 s at most; the answer is kept for this process.
+    """
+    names = ("WSL_DISTRO_NAME", "WSL_INTEROP", "PATH", "USERPROFILE")
+    chosen = tuple((name, env[name]) for name in names if name in env)
+    return _kept(Machine.here, chosen) if sys.platform == "linux" else None
+
+
+@lru_cache(maxsize=8)
+def _kept(machine: Callable[[], Machine], env: tuple[tuple[str, str], ...]) -> WindowsSide | str | None:
+    return side_of(dict(env), machine())
+
+
+def side_of(env: Mapping[str, str], machine: Machine) -> WindowsSide | str | None:
+    """`windows_side` of this machine."""
+    if not is_wsl(env, machine.root):
+        return None
+    settings = wsl_settings(_text(machine.root / _CONF))
+    root = machine.root / drives_root(settings).lstrip("/")
+    if not os.path.isdir(root / "c"):
+        said = f"the drive C: of Windows is not at {root}/c"
+        return said if "WSL_DISTRO_NAME" in env else None  # a container has the same kernel
+    home = _home(env, machine, root, _can_run(settings, machine.root))
+    if home is None:
+        said = f"the folder of the Windows user in {root}/c/Users is not clear"
+        return rf"{said}. Name it, for example: export USERPROFILE='C:\Users\NAME'"
+    there = (root / _SYSTEM / "wsl.exe").is_file()
+    program = r"C:\Windows\System32\wsl.exe" if there else "wsl.exe"
+    return WindowsSide(root, home, env.get("WSL_DISTRO_NAME", ""), machine.user, program)
+
+
+def is_wsl(env: Mapping[str, str], root: Path = Path("/")) -> bool:
+    """Whether this Linux runs in WSL: by the variable that WSL sets, or by the name of its kernel."""
+    return bool(env.get("WSL_DISTRO_NAME")) or "microsoft" in _text(root / _KERNEL).lower()
+
+
+def wsl_settings(text: str) -> dict[str, str]:
+    """The values of `/etc/wsl.conf` by `section.key` in lower case, as WSL reads them: of a double key the first."""
+    done: dict[str, str] = {}
+    section = ""
+    for line in text.splitlines():
+        if (match := _SECTION.fullmatch(line.strip())) is not None:
+            section = match["name"].lower()
+        elif (match := _KEY.fullmatch(line.strip())) is not None:
+            done.setdefault(f"{section}.{match['key'].lower()}", _plain(match["value"]))
+    return done
+
+
+def _plain(text: str) -> str:
+    parts: list[str] = []
+    for match in _VALUE.finditer(text.strip()):
+        if match["comment"] is not None:
+            break
+        quoted = match["quoted"]
+        parts.append(re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else match["escape"] or match["plain"] or "")
+    return "".join(parts).strip()
+
+
+def drives_root(settings: Mapping[str, str]) -> str:
+    """The folder in which WSL mounts the drives: that of `wsl.conf`, if it is an absolute path, else the usual one."""
+    written = settings.get("automount.root", "")
+    is_path = written.startswith("/") and ".." not in written.split("/") and written.isprintable()
+    return written if is_path else _USUAL_ROOT
+
+
+def _can_run(settings: Mapping[str, str], root: Path) -> bool:
+    """Whether Linux may start programs of Windows."""
+    is_off = settings.get("interop.enabled", "").lower() in ("false", "0", "off", "no")
+    return not is_off and not _text(root / _INTEROP).startswith("disabled")
+
+
+def _home(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool) -> Path | None:
+    """The profile of the Windows user: as somebody names it, as Windows does, or the only one."""
+    for answer in _answers(env, machine, root, can_run):
+        if (folder := _profile(answer, root)) is not None:
+            return folder
+    return only_person(root / "c/Users", machine.user)
+
+
+def _answers(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool) -> Iterator[bytes]:
+    if (written := env.get("USERPROFILE")) is not None:  # by WSLENV, or of this person
+        yield os.fsencode(written)
+    folder = root / "c"
+    # not the working directory, which may be a project of somebody else
+    path = os.pathsep.join(entry for entry in env.get("PATH", "").split(os.pathsep) if os.path.isabs(entry))
+    if can_run and (program := shutil.which("wslvar", path=path)) is not None:
+        yield machine.run((program, "USERPROFILE"), folder, env)
+    usual = root / _SYSTEM / "cmd.exe"
+    program = shutil.which("cmd.exe", path=path) or (str(usual) if usual.is_file() else None)
+    if can_run and program is not None:
+        # cmd.exe cannot work in a folder of Linux, so it starts on a drive; `echo` would run a name that follows an &
+        answer = machine.run((program, "/c", "set", "USERPROFILE"), folder, env)
+        yield answer or machine.run((program, "/c", "echo", "%USERPROFILE%"), folder, env)
+
+
+def _profile(answer: bytes, root: Path) -> Path | None:
+    """The folder that exists of those that the bytes may name."""
+    for text in _readings(answer):
+        for line in (one.strip().removeprefix("USERPROFILE=") for one in reversed(text.splitlines())):
+            is_path = _PROFILE.fullmatch(line) and ".." not in line.split("\\")
+            place = linux_path(line, str(root)) if is_path else line if line.startswith(f"{root}/") else None
+            if place is not None and ".." not in place.split("/") and len(Path(place).relative_to(root).parts) > 1:
+                if os.path.isdir(place):
+                    return Path(place.rstrip("/"))
+    return None
+
+
+def _readings(answer: bytes) -> Iterator[str]:
+    if b"\0" in answer:
+        yield answer.decode("utf-16-le" if answer[1:2] == b"\0" else "utf-16", "replace").lstrip("\ufeff")
+    for encoding in _CODE_PAGES:
+        try:
+            yield answer.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+
+
+def only_person(users: Path, user: str) -> Path | None:
+    """The one folder of a person who uses this Windows, of those that may be written to; of several, the one with the
+    name of the Linux user; else None."""
+    try:
+        names = sorted(os.listdir(users))
+    except OSError:
+        return None
+    folders = [users / name for name in names if name.lower() not in _NOT_PEOPLE]
+    writable = [one for one in folders if one.is_dir() and not one.is_symlink() and os.access(one, os.W_OK)]
+    people = [one for one in writable if os.access(one / "AppData", os.W_OK)] or writable
+    if len(people) > 1:
+        people = [one for one in people if one.name.casefold() == user.casefold()]
+    return people[0] if len(people) == 1 else None
+
+
+def through_wsl(command: Command, side: WindowsSide) -> Command:
+    """The command by which a program of Windows starts `command` of Linux. Raises `FileRefused` for a name or a path
+    that Windows may read in another way.
+    """
+    for name, value in (("name of the WSL distribution", side.distribution), ("name of the Linux user", side.user)):
+        if not value:
+            said = "Run the command in a shell of WSL, where WSL_DISTRO_NAME has it"
+            raise FileRefused("wsl_unplain", f"The {name} is not known. {said}.")
+        if not _NAME.fullmatch(value):
+            said = "which wsl.exe may read in another way. Give it one of letters, digits and . _ - only"
+            raise FileRefused("wsl_unplain", f'The {name} is "{value}", {said}.')
+    for word in (command.program, *command.args):
+        if _UNPLAIN.search(word):
+            said = 'has a character that Windows may read in another way (" % & | < > ^ ! \\). Move or rename it'
+            raise FileRefused("wsl_unplain", f'"{word}" {said}.')
+    start = ("-d", side.distribution, "-u", side.user, "--cd", "~", "-e")
+    return Command(side.program, (*start, command.program, *command.args))
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_file(path, _LARGEST).data.decode("utf-8-sig", "replace")
+    except (OSError, FileTooLarge, ValueError):
+        return ""
+
+
+def _printed(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> bytes:
+    """The beginning of what a program prints within its time; nothing if it has not ended then."""
+    if sys.platform == "win32":
+        return b""
+    else:
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder,
+                env=dict(env), start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError):
+            return b""
+        try:
+            with suppress(OSError):
+                return _read(process)
+            return b""
+        finally:
+            with suppress(OSError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(1.0)
+
+
+def _read(process: "subprocess.Popen[bytes]") -> bytes:
+    assert process.stdout is not None
+    clock, data = SystemClock(), b""
+    end = clock.now() + _SECONDS
+    with process.stdout as out, selectors.DefaultSelector() as selector:
+        selector.register(out, selectors.EVENT_READ)
+        while (left := end - clock.now()) > 0 and len(data) < _LARGEST:
+            if selector.select(left):
+                part = os.read(out.fileno(), _LARGEST)
+                if not part:
+                    return data
+                data += part
+    return b""
+
+
+def _user() -> str:
+    """The name of the user of this process; empty if the system does not have one."""
+    entry = account(user())
+    return "" if entry is None else entry[0]

@@ -1,0 +1,339 @@
+"""The servers in other clients' files, in the keys of `servers.yaml`, and those that are not to be taken."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.config.findings import Finding, Findings
+from mcp_hub.config.load.foreign import DOUBLED, doubled_names, is_foreign, origin_of, place_of_servers, sections
+from mcp_hub.config.load.foreign_limits import switched_off
+from mcp_hub.config.load.foreign_windows import Drives
+from mcp_hub.config.load.imported import Translator, ValuePlaces, is_whole
+from mcp_hub.config.load.locate import LocatedData, doubled_keys, half_findings, read_document
+from mcp_hub.config.load.texts import read_text_file
+from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OF_CLIENTS
+from mcp_hub.onboarding.changes.plan import KeyPath
+from mcp_hub.onboarding.clients.find import ClientFile, client_files, clients_of, drives_of
+from mcp_hub.onboarding.clients.model import Client, Place
+from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.reading import check_texts, is_disabled, is_hub, layout_of, servers_of
+from mcp_hub.onboarding.clients.table import CLIENTS
+from mcp_hub.types import JsonObject
+
+_NOISE: Final = frozenset(
+    "name bundled display_name description source version schema dev gallery env_keys disabled enabled settings".split()
+)
+"""Keys of other clients that mean nothing to a hub, or nothing that it does not do otherwise. Nobody needs to hear of
+them."""
+_DISABLED: Final = "it is disabled there"
+_FAILED: Final = "it has failed"
+_NO_SERVER: Final = "it has failed: expected a mapping (key: value)"
+_SOURCES: Final = frozenset(("command", "url"))
+_NO_SOURCE: Final = (
+    "it has failed: it has neither a command nor a URL. Functions and skills are for the hub's own configuration"
+)
+_PROJECT_CLIENT: Final = "claude-code"
+
+
+class FoundServer(msgspec.Struct, frozen=True):
+    """A server of another client: `source` is the client's title or the file, `left_out` its keys that we have not.
+
+    `file` and `place`: where its entry is, if the form of the file is known. `is_users`: the file is the user's own
+    configuration of that client; any other file may be of somebody else. `renamed`: its paths of Windows, each with
+    the name here.
+    """
+
+    name: str
+    own: JsonObject
+    source: str
+    client: str
+    left_out: tuple[str, ...] = ()
+    file: Path | None = None
+    place: KeyPath = ()
+    is_users: bool = False
+    renamed: tuple[str, ...] = ()
+
+
+class SkippedServer(msgspec.Struct, frozen=True):
+    """A server that is not taken, and why."""
+
+    name: str
+    source: str
+    reason: str
+
+
+class FoundServers(msgspec.Struct):
+    """All that was found, in the order of the clients; `problems` are files that cannot be read, and warnings."""
+
+    servers: list[FoundServer] = msgspec.field(default_factory=list)
+    skipped: list[SkippedServer] = msgspec.field(default_factory=list)
+    problems: list[ConfigFinding] = msgspec.field(default_factory=list)
+    files: list[Path] = msgspec.field(default_factory=list)
+
+    def add(self, more: "FoundServers") -> None:
+        """Takes in what was found elsewhere."""
+        self.servers += more.servers
+        self.skipped += more.skipped
+        self.problems += more.problems
+        self.files += more.files
+
+
+def of_clients(clients: Sequence[Client], where: Where, places: ValuePlaces) -> FoundServers:
+    """The user's servers of these clients; files of projects are not looked for."""
+    return of_files([file for client in clients for file in client_files(client, where)], where, places)
+
+
+def of_files(files: Sequence[ClientFile], where: Where, places: ValuePlaces) -> FoundServers:
+    """The servers of these files of clients, as far as they exist."""
+    found = FoundServers()
+    for file in files:
+        if os.path.isfile(file.path):
+            _take_file(found, file, file.client.title, where, places)
+    return found
+
+
+def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
+    """The servers of one file, also of a project's, whatever client it is of. Raises `ConfigError`."""
+    found = FoundServers()
+    if (file := _known(path, where)) is not None:
+        _take_file(found, file, str(path), where, places)
+        if found.servers or found.skipped:
+            return found
+    held = FoundServers()
+    try:
+        _take_document(held, path, where, places)
+    except ConfigError:
+        if found.problems or file is None:
+            raise
+        return found
+    return held
+
+
+def _take_document(found: FoundServers, path: Path, where: Where, places: ValuePlaces) -> None:
+    """Takes the servers of a file by its form. Raises `ConfigError`."""
+    text = read_text_file(path, LARGEST_OF_CLIENTS).text
+    document = read_document(text, str(path))
+    data = document.data
+    if not isinstance(data, dict) or not is_foreign(data, str(path), is_yaml=document.is_yaml):
+        said = "this is not a file of another client. Use it with --config as it is."
+        raise ConfigError(ConfigFinding("not_foreign", said, str(path)))
+    report = Findings(str(path), document.lines, errors=list(document.findings))
+    servers = sections(data, place_of_servers(data, is_yaml=document.is_yaml), report).get("servers")
+    if not isinstance(servers, dict):
+        report.error(("servers",), "wrong_type", "expected a mapping (key: value)")
+        raise report.failure()
+    if halves := half_findings(servers, ("servers",), text):
+        report.errors.extend(halves)
+        raise report.failure()
+    report.excuse(lambda error: error.code == "duplicate_key" and error.path[:1] != ("servers",))
+    if any(error.path[:1] != ("servers",) or len(error.path) < 2 for error in report.errors):
+        raise report.failure()
+    found.files.append(path)
+    servers = {
+        name: server for name, server in servers.items() if not (isinstance(server, dict) and is_hub(name, server))
+    }
+    off = {name: _DISABLED for name, server in servers.items() if isinstance(server, dict) and is_disabled(server)}
+    off |= switched_off(data, servers)
+    file = _known(path, where)
+    is_users = file is not None and _is_users(file, where)
+    origin = origin_of(path, data, where.env, is_users=is_users)
+    drives = drives_of(file, where, is_users=is_users)
+    translator = Translator(origin, data, _variables(drives, where), places, report, drives=drives)
+    if origin.client == _PROJECT_CLIENT and path.name == ".mcp.json":
+        off |= dict(_not_approved(servers, path, where))
+    _take_servers(found, servers, off, translator, str(path), origin.client or path.stem, is_users=is_users)
+
+
+def _known(path: Path, where: Where) -> ClientFile | None:
+    """The row of the table for this file: by its path, or as a file in a client's folder of a project."""
+    absolute = path.absolute()
+    for client in clients_of(where):
+        for file in client_files(client, where):
+            if file.path == absolute:
+                return ClientFile(client, path, file.place)
+    for client in CLIENTS.values():
+        if any(absolute.parts[-len(Path(own).parts) :] == Path(own).parts for own in client.project):
+            return ClientFile(client, path, client.places[-1])
+    return None
+
+
+def _is_users(file: ClientFile, where: Where) -> bool:
+    """Whether the file is the user's own configuration of its client."""
+    return any(row.path == file.path.absolute() for row in client_files(file.client, where))
+
+
+def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where, places: ValuePlaces) -> None:
+    name, client = str(file.path), file.client.row
+    try:
+        text = read_text_file(file.path, file.place.largest).text
+        document = _read(text, name)
+        data = document.data
+        raw = servers_of(data, file.place)
+        check_texts(raw, text, layout_of(data, file.place).key, name)
+    except ConfigError as error:
+        found.problems += error.findings
+        return
+    found.files.append(file.path)
+    whole = data if isinstance(data, dict) else {}
+    off = _switched_off(whole, raw, client, file, where)
+    found.skipped += _of_projects(whole, client, file.place, source)
+    is_users = _is_users(file, where)
+    origin = origin_of(file.path, whole, where.env, client, is_users=is_users)
+    key = layout_of(data, file.place).key
+    holder = held_at(data, key)
+    if isinstance(holder, dict):
+        empty = [name for name, server in holder.items() if not isinstance(server, dict)]
+        found.skipped += (SkippedServer(name, source, _NO_SERVER) for name in empty)
+    report = Findings(name, errors=[*_doubles(document, key, holder)])
+    drives = drives_of(file, where, is_users=is_users)
+    translator = Translator(origin, whole, _variables(drives, where), places, report, drives=drives)
+
+    def place_of(key: str) -> tuple[Path | None, KeyPath]:
+        return file.path, _key_path(data, file.place, key)
+
+    _take_servers(found, raw, off, translator, source, file.client.name, place_of, is_users=is_users)
+
+
+def _variables(drives: Drives | None, where: Where) -> Mapping[str, str]:
+    """The variables that servers of a file may have: of those on Windows only what Linux needs to place them."""
+    if drives is None or not drives.is_clients:
+        return where.env
+    return {name: where.env[name] for name in ("HOME", "PATH") if name in where.env}
+
+
+def _doubles(document: LocatedData, key: KeyPath, holder: object) -> Iterator[Finding]:
+    """An error for each key that is there twice in the servers, which `holder` is, at `key` of the document."""
+    size = len(key)
+    for error in document.findings:
+        if error.path[:size] == key and len(error.path) > size:
+            yield Finding(("servers", *error.path[size:]), error.code, error.message)
+    yield from (Finding(("servers", *path), "duplicate_key", DOUBLED) for path in doubled_keys(holder))
+    names = doubled_names(holder) if isinstance(holder, list) else ()
+    yield from (Finding(("servers", name), "duplicate_key", DOUBLED) for name in names)
+
+
+def _read(text: str, name: str) -> LocatedData:
+    """The data of a client's file, with its double keys where the format tells them."""
+    if name.endswith((".toml", ".yaml", ".yml")):
+        return read_document(text, name)
+    return LocatedData(read_data(text, name))
+
+
+def _take_servers(
+    found: FoundServers,
+    raw: Mapping[str, object],
+    off: Mapping[str, str],
+    translator: Translator,
+    source: str,
+    client: str,
+    place_of: Callable[[str], tuple[Path | None, KeyPath]] = lambda _: (None, ()),
+    *,
+    is_users: bool = False,
+) -> None:
+    """Takes the servers of a file; those that are `off`, by name with the reason, are skipped."""
+    report = translator.report
+    found.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
+    wanted = {key: server for key, server in raw.items() if key not in off}
+    done = translator.servers({key: server for key, server in wanted.items() if is_whole(key, report)})
+    problems = {str(error.path[1]): error for error in report.errors if error.path[1] in wanted}
+    found.skipped += (SkippedServer(key, source, _reason(error)) for key, error in problems.items())
+    for key, entry in done.items():
+        if not _SOURCES & entry.keys():
+            found.skipped.append(SkippedServer(key, source, _NO_SOURCE))
+        elif entry.get("enabled") is False:
+            reasons = [one.message for one in report.warnings if one.path[:2] == ("servers", key) and _is_limit(one)]
+            found.skipped.append(SkippedServer(key, source, "; ".join(reasons) or _DISABLED))
+        else:
+            file, place = place_of(key)
+            left_out = _left_out(report, key)
+            renamed = tuple(one.message for one in report.warnings if _is_renamed(one) and one.path[1] == key)
+            found.servers.append(
+                FoundServer(key, _plain(entry), source, client, left_out, file, place, is_users, renamed)
+            )
+    told = (one for one in report.warnings if not _is_renamed(one))
+    found.problems += report.located(one for one in told if one.code != "ignored_key" or _is_told(one))
+
+
+def _is_renamed(warning: Finding) -> bool:
+    return warning.code == "windows_path"
+
+
+def _reason(error: Finding) -> str:
+    """Why a server is not taken; one of Windows has no fault."""
+    return error.message if error.code.startswith("windows_") else f"{_FAILED}: {error.message}"
+
+
+def _is_told(warning: Finding) -> bool:
+    """Whether the warning says more than that the hub does not have a key, which the plan lists."""
+    return "does not have this key" not in warning.message and str(warning.path[-1]) not in _NOISE
+
+
+def _is_limit(warning: Finding) -> bool:
+    return "the server is disabled" in warning.message
+
+
+def _key_path(data: object, place: Place, name: str) -> KeyPath:
+    key = layout_of(data, place).key
+    held = held_at(data, key)
+    if not isinstance(held, list):
+        return (*key, name)
+    named = [index for index, one in enumerate(held) if isinstance(one, dict) and str(one.get("name")) == name]
+    return (*key, named[-1])
+
+
+def _plain(own: JsonObject) -> JsonObject:
+    """The server without keys that say what holds anyway."""
+    plain = {key: value for key, value in own.items() if key not in ("disabled", "enabled")}
+    if plain.get("tools") == {"allow": ["*"]}:
+        del plain["tools"]
+    return plain
+
+
+def _left_out(report: Findings, server: str) -> tuple[str, ...]:
+    """The keys of a server that the hub does not have, but for those that nobody needs to hear of."""
+    paths = (one.path for one in report.warnings if one.code == "ignored_key" and one.path[:2] == ("servers", server))
+    return tuple(str(path[2]) for path in paths if path[2] not in _NOISE)
+
+
+def _switched_off(
+    data: JsonObject, raw: Mapping[str, JsonObject], client: str, file: ClientFile, where: Where
+) -> dict[str, str]:
+    """Servers that the client does not start, and the reason."""
+    off = {name: _DISABLED for name, own in raw.items() if is_disabled(own)}
+    off |= switched_off(data, raw)
+    if client == _PROJECT_CLIENT and file.path.name == ".mcp.json":
+        off |= dict(_not_approved(raw, file.path, where))
+    return off
+
+
+def _not_approved(servers: Iterable[str], path: Path, where: Where) -> Iterator[tuple[str, str]]:
+    """Servers of a project's file that the user of Claude Code has not approved; none without that client."""
+    known = next((own.path for own in client_files(CLIENTS[_PROJECT_CLIENT], where) if os.path.isfile(own.path)), None)
+    if known is None:
+        return
+    try:
+        data = read_data(read_text_file(known, CLIENTS[_PROJECT_CLIENT].places[0].largest).text, str(known))
+    except ConfigError:
+        data = None
+    found = held_at(data, ("projects", str(path.absolute().parent)))
+    rules: Mapping[str, object] = found if isinstance(found, dict) else {}
+    approved, rejected = rules.get("enabledMcpjsonServers"), rules.get("disabledMcpjsonServers")
+    for name in servers:
+        if isinstance(rejected, list) and name in rejected:
+            yield name, "it was rejected in Claude Code"
+        elif not (rules.get("enableAllProjectMcpServers") or isinstance(approved, list) and name in approved):
+            yield name, "it is not approved in Claude Code. Approve it there, or use mcp-hub add"
+
+
+def _of_projects(data: JsonObject, client: str, place: Place, source: str) -> Iterator[SkippedServer]:
+    """Servers that a user has for one project only."""
+    projects = data.get("projects") if client == _PROJECT_CLIENT else None
+    for folder, own in projects.items() if isinstance(projects, dict) else ():
+        if isinstance(own, dict):
+            for name in servers_of(own, place):
+                yield SkippedServer(name, source, f"it belongs to the project {folder}")

@@ -1,0 +1,360 @@
+"""The plan of an import: the servers to take and under which names, and those that are not taken, with the reason."""
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.addresses import is_this_machine
+from mcp_hub.app.limits import state_dir
+from mcp_hub.config.load.imported import sources_of
+from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, is_keyring_closed, resolve
+from mcp_hub.config.load.load import load
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.onboarding.changes.acts import Acts, FileChange
+from mcp_hub.onboarding.changes.written import ImportedServer, ImportedServers
+from mcp_hub.onboarding.files import FileRefused
+from mcp_hub.onboarding.imports.found import FoundServer, FoundServers, SkippedServer
+from mcp_hub.onboarding.servers_file.kept_secrets import (
+    FOLDER,
+    KEPT,
+    KEPT_HERE,
+    KeptSecrets,
+    place_name,
+    without_secrets,
+)
+from mcp_hub.onboarding.servers_file.servers_file import EditRefused, PutServer, ServersFile, findings_about
+from mcp_hub.types import JsonObject
+from mcp_hub.upstreams.process.commands import proposed_variables
+
+_SAME: Final = ("command", "args", "cwd", "env", "url", "headers", "bearer", "local", "skills")
+"""Keys that make a server what it is: entries that differ in `env` or `headers` may be two accounts."""
+_LONGEST: Final = 64
+
+
+class MergedServer(msgspec.Struct):
+    """One server, however many clients have it."""
+
+    name: str
+    own: JsonObject
+    found: list[FoundServer]
+
+
+class TakenServer(msgspec.Struct, frozen=True):
+    """A server to take: `own` is its entry, without secrets; `found` is where it is, once for each client."""
+
+    name: str
+    own: JsonObject
+    found: tuple[FoundServer, ...]
+
+    @property
+    def sources(self) -> list[str]:
+        """The clients and files that have it."""
+        return list(dict.fromkeys(one.source for one in self.found))
+
+    @property
+    def old_names(self) -> list[str]:
+        """The names that it has there, if they are other ones."""
+        return list(dict.fromkeys(one.name for one in self.found if one.name != self.name))
+
+    @property
+    def left_out(self) -> list[str]:
+        """The keys of the clients that the hub does not have."""
+        return list(dict.fromkeys(key for one in self.found for key in one.left_out))
+
+    @property
+    def renamed(self) -> list[str]:
+        """Its paths of Windows, each with its name in this Linux."""
+        return list(dict.fromkeys(line for one in self.found for line in one.renamed))
+
+    @property
+    def sources_outside(self) -> list[str]:
+        """The variables and files that it gets, without the secrets that the import keeps for it."""
+        return [source for source in sources_of(self.own) if not source.startswith(f"file {FOLDER}/")]
+
+    @property
+    def is_users(self) -> bool:
+        """Whether a client of the user has it in the user's own configuration."""
+        return any(one.is_users for one in self.found)
+
+    def proposed(self, env: Mapping[str, str]) -> list[str]:
+        """The variables of this shell that its command is known to want and does not get: a proposal of `pass_env`."""
+        entry = self.own
+        texts = [value for value in entry.get("args") or () if isinstance(value, str)]
+        passed = [*(entry.get("env") or ())]
+        return proposed_variables(str(entry["command"]), texts, passed, env) if "command" in entry else []
+
+
+class ImportPlan(msgspec.Struct, frozen=True):
+    """All that an import would do; nothing is written yet.
+
+    `there` are servers that the hub has already. `doubles` counts entries that were merged into others.
+    """
+
+    file: ServersFile
+    secrets: KeptSecrets
+    taken: tuple[TakenServer, ...]
+    there: tuple[FoundServer, ...]
+    skipped: tuple[SkippedServer, ...]
+    problems: tuple[ConfigFinding, ...]
+    sources: tuple[str, ...]
+    doubles: int
+    named: Mapping[str, Sequence[FoundServer]] = {}
+    """The servers in `there` by their names in the hub."""
+
+    def origins(self) -> list[ImportedServer]:
+        """Each server that the hub has then, once for each client that has it."""
+        config = os.path.abspath(self.file.path)
+        every = [*((one.name, one.found) for one in self.taken), *self.named.items()]
+        return [ImportedServer(one.client, config, name, one.name) for name, found in every for one in found]
+
+    @property
+    def puts(self) -> list[PutServer]:
+        return [PutServer(one.name, one.own) for one in self.taken]
+
+    def asked(self, env: Mapping[str, str]) -> dict[str, list[str]]:
+        """Values of this machine that servers of files get which are not the user's own, as far as they are set now.
+
+        By server: names of variables, and the insides of `${file:…}` and `${keyring:…}`, but for values that the import
+        keeps.
+        """
+        asked: dict[str, list[str]] = {}
+        for one in self.taken:
+            sources = () if one.is_users else sources_of(one.own)
+            names = [
+                source.removeprefix("$") if source[0] == "$" else source.replace(" ", ":", 1) for source in sources
+            ]
+            values = [n for n in names if _has_value(n, env, self.file.folder) and not self.secrets.keeps(n)]
+            if values:
+                asked[one.name] = values
+        return asked
+
+    def disabling(self, names: Collection[str]) -> "ImportPlan":
+        """The plan with `enabled: false` in these servers."""
+        taken = [replace(one, own={**one.own, "enabled": False}) if one.name in names else one for one in self.taken]
+        return replace(self, taken=tuple(taken))
+
+    def passing(self, names: Mapping[str, Collection[str]]) -> "ImportPlan":
+        """The plan with these variables in `pass_env` of the servers, by the name of the server."""
+        taken = []
+        for one in self.taken:
+            passed = list(dict.fromkeys([*one.own.get("pass_env", ()), *names.get(one.name, ())]))
+            taken.append(replace(one, own={**one.own, "pass_env": passed}) if passed else one)
+        return replace(self, taken=tuple(taken))
+
+    def without(self, reasons: Mapping[str, str]) -> "ImportPlan":
+        """The plan that leaves servers where they are, by their names with the reason."""
+        gone = [found for one in self.taken if one.name in reasons for found in _skipped(one, reasons[one.name])]
+        taken = tuple(one for one in self.taken if one.name not in reasons)
+        return replace(self, taken=taken, skipped=(*self.skipped, *gone))
+
+    def limited(self, servers: Mapping[str, JsonObject]) -> "ImportPlan":
+        """The plan with these entries, by the name of the server."""
+        return replace(self, taken=tuple(replace(one, own=servers[one.name]) for one in self.taken))
+
+    def carry_out(self, env: Mapping[str, str]) -> None:
+        """Writes the secrets, then the configuration, in one act that can be undone. Raises `ConfigError`."""
+        self.secrets.store_in_keyring()
+        try:
+            Acts(state_dir(env)).do(f"import into {self.file.path}", (), first=self.changes())
+            ImportedServers(state_dir(env)).add(self.origins())
+        except FileRefused as refused:
+            raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
+        except OSError as problem:
+            said = f"cannot be written: {problem.strerror}. Check its folder and permissions."
+            raise ConfigError(ConfigFinding("output_unwritable", said, str(self.file.path))) from None
+
+    def changes(self) -> list[FileChange]:
+        """The changes of files by which `Acts.do` carries it out, the configuration last, so that it can be undone.
+
+        Secrets of the keyring are not among them: `secrets.store_in_keyring` writes those, and an undo leaves them.
+        """
+        done = [FileChange(path, partial(_content, content)) for path, content in self.secrets.files().items()]
+        entries = [(self.file.holder(), one.name) for one in self.taken]
+        return [*done, FileChange(self.file.path, self._edited, entries=entries)] if self.taken else []
+
+    def _edited(self, before: bytes | None) -> bytes:
+        try:
+            return self.file.changed(before, self.puts)
+        except ConfigError as error:
+            raise FileRefused(error.code, str(error)) from None
+
+
+def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe: KeptSecrets) -> ImportPlan:
+    """The plan for what was found. `probe` keeps nothing: it finds secrets that are kept already.
+
+    Raises `ConfigError` if the configuration cannot be read, and `EditRefused` if it cannot be edited.
+    """
+    servers = file.servers()
+    known = _KnownServers(servers, probe)
+    ports = _ports(file)
+    there: list[FoundServer] = []
+    named: dict[str, list[FoundServer]] = {}
+    skipped = list(found.skipped)
+    every = merged(found.servers, servers)
+    fresh: list[TakenServer] = []
+    for one in every:
+        if (name := known.name_of(one.own)) is not None:
+            there += one.found
+            named.setdefault(name, []).extend(one.found)
+            skipped += _skipped(one, f"the hub has it already, as {name}")
+        elif _is_at(one.own.get("url"), ports):
+            skipped += _skipped(one, "it is this hub")
+        else:
+            own = without_secrets(one.name, one.own, secrets.keep)
+            fresh.append(TakenServer(one.name, own, tuple(one.found)))
+    refused = _refusals(file, [PutServer(one.name, one.own) for one in fresh])
+    for name, reason in refused.items():
+        skipped += [gone for one in fresh if one.name == name for gone in _skipped(one, f"it has failed: {reason}")]
+    sources = dict.fromkeys(one.source for one in found.servers)
+    doubles = sum(len(one.found) - 1 for one in every)
+    return ImportPlan(
+        file,
+        secrets,
+        tuple(one for one in fresh if one.name not in refused),
+        tuple(there),
+        tuple(skipped),
+        tuple(found.problems),
+        tuple(sources),
+        doubles,
+        named,
+    )
+
+
+def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[MergedServer]:
+    """Each server once: as the user's own file has it, if one does, since that alone may give it more.
+
+    Names that are `taken`, or that another server has, get the name of a client behind them.
+    """
+    done: dict[str, MergedServer] = {}
+    names = set(taken)
+    for one in servers:
+        key = identity(one.own)
+        if (known := done.get(key)) is not None:
+            if one.is_users and not any(earlier.is_users for earlier in known.found):
+                known.own = one.own
+            known.found.append(one)
+            continue
+        name = _free(clean(one.name), one.client, names)
+        names.add(name)
+        done[key] = MergedServer(name, one.own, [one])
+    return list(done.values())
+
+
+def identity(own: JsonObject) -> str:
+    """The same text for the same server."""
+    same = {key: own[key] for key in _SAME if own.get(key)}
+    if same.get("cwd") == CLIENTS_FOLDER:  # which an import adds
+        del same["cwd"]
+    if isinstance(url := same.get("url"), str):
+        same["url"] = url.rstrip("/")
+    return json.dumps(same, sort_keys=True, default=str)
+
+
+def clean(name: str) -> str:
+    """A name that the hub takes: without control characters, and not too long."""
+    shown = "".join(char if char.isprintable() else " " for char in name).strip()
+    return shown[:_LONGEST].rstrip() or "server"
+
+
+def _free(name: str, client: str, names: Collection[str]) -> str:
+    if name not in names:
+        return name
+    for tail in (f"-{client}", *(f"-{client}-{number}" for number in range(2, 1000))):
+        tried = name[: _LONGEST - len(tail)] + tail
+        if tried not in names:
+            return tried
+    raise AssertionError("a thousand servers of one name")
+
+
+def _has_value(name: str, env: Mapping[str, str], folder: Path) -> bool:
+    if ":" not in name:
+        return bool(env.get(name))
+    if is_keyring_closed() and name.startswith("keyring:"):
+        return True  # it may have one
+    try:
+        return bool(resolve(f"${{{name}}}", env, folder).text)
+    except Unresolved:
+        return False
+
+
+def _skipped(one: MergedServer | TakenServer, reason: str) -> list[SkippedServer]:
+    return [SkippedServer(found.name, found.source, reason) for found in one.found]
+
+
+def _refusals(file: ServersFile, changes: Sequence[PutServer]) -> dict[str, str]:
+    """The mistakes for which the hub would not take servers, by their names.
+
+    The file is read once for all that are right. Raises `EditRefused`.
+    """
+    refused: dict[str, str] = {}
+    while left := [change for change in changes if change.name not in refused]:
+        try:
+            file.changed_text(left)
+        except EditRefused:
+            raise
+        except ConfigError as error:
+            mistakes = {change.name: findings_about(change.name, error.findings) for change in left}
+            fresh = {name: _listed(findings) for name, findings in mistakes.items() if findings}
+            refused |= fresh or {left[0].name: _listed(error.findings)}
+        else:
+            break
+    return refused
+
+
+def _listed(findings: Iterable[ConfigFinding]) -> str:
+    return "; ".join(f"{one.path}: {one.message} [{one.code}]" for one in findings)
+
+
+class _KnownServers:
+    """The servers of the configuration, so that one that was found is known again with its secrets, by few looks."""
+
+    def __init__(self, servers: Mapping[str, object], probe: KeptSecrets) -> None:
+        self._probe = probe
+        self._servers = [*servers]
+        self._names = {identity(own): name for name, own in servers.items() if isinstance(own, dict)}
+        self._alike: dict[str, list[str]] = {}
+        for text in self._names:
+            self._alike.setdefault(KEPT.sub("", text), []).append(text)
+
+    def name_of(self, own: JsonObject) -> str | None:
+        """The name of the server that is this one; None if there is none.
+
+        Its secrets are kept under its name, or under the one that it had when they were moved.
+        """
+        alike = self._alike.get(KEPT.sub("", identity(without_secrets("", own, lambda *_: KEPT_HERE))), [])
+        places = {place for text in alike for place in KEPT.findall(text)}
+        starts = {name: place_name(f"{name}.x")[:-1] for name in self._servers} if places else {}
+        names = [name for name, start in starts.items() if any(place.startswith(start) for place in places)]
+        for name in names or self._servers[: 1 if alike else 0]:
+            same = self._names.get(identity(without_secrets(name, own, self._probe.keep)))
+            if same is not None:
+                return same
+        return None
+
+
+def _ports(file: ServersFile) -> tuple[int, ...]:
+    """The port at which the hub of this configuration listens; empty without one."""
+    try:
+        return (load(file.path, file.env, partly=True, lenient=True).settings.hub.http.port,)
+    except ConfigError:
+        return ()
+
+
+def _is_at(url: object, ports: Iterable[int]) -> bool:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        is_here = parts is not None and parts.port in [*ports] and is_this_machine(parts.hostname or "")
+    except ValueError:
+        return False
+    return is_here and parts is not None and parts.path.startswith(("/mcp", "/sse"))
+
+
+def _content(content: bytes, _: bytes | None) -> bytes:
+    return content

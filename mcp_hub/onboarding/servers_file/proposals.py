@@ -1,0 +1,400 @@
+"""Servers as the page edits them: shown without their secrets, judged, written, or kept as a proposal.
+
+A proposal starts nothing. It waits in the state folder, for nobody else's eyes, until a person reads it on a terminal
+(`mcp-hub approve NAME`).
+"""
+
+import difflib
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from mcp_hub.app.dashboard.edits import Edited
+from mcp_hub.app.limits import state_dir
+from mcp_hub.catalog.trust.approvals import record_key
+from mcp_hub.clock import wall_time
+from mcp_hub.config.findings import DataPath, path_text
+from mcp_hub.config.load.interpolate import closed_keyring
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.edit import writing
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import MASK, hide, visible
+from mcp_hub.onboarding.changes.written import ImportedServers
+from mcp_hub.onboarding.clients.table import CLIENTS
+from mcp_hub.onboarding.servers_file.atomic import FileEdit, edit_file
+from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, without_secrets
+from mcp_hub.onboarding.servers_file.risks import neutralized, reasons_to_ask, references, refused_url
+from mcp_hub.onboarding.servers_file.servers_file import (
+    UNRESOLVED,
+    Change,
+    PutKey,
+    PutServer,
+    RemoveKey,
+    RemoveServer,
+    ServersFile,
+    SwitchServer,
+    findings_about,
+    option_for,
+)
+from mcp_hub.protocol.rest.overview import (
+    EditBody,
+    EditDone,
+    EditFinding,
+    EditJudgement,
+    ProposalInfo,
+    SwitchBody,
+)
+from mcp_hub.stores.keyed_files import KeyedFiles
+from mcp_hub.types import JsonObject
+
+LARGEST: Final = 64 << 10
+"""Characters of an entry."""
+MOST: Final = 16
+"""ProposedEdits that wait at once, for each configuration."""
+_MOST_SERVERS: Final = 500
+"""Servers of a configuration to which the page adds one."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+"""A name that the page may give. It goes into a command line that a person copies."""
+_STAND_IN: Final = "${MCP_HUB_IS_NOT_LOOKED_UP}"
+_FRAGMENT: Final = "entry.yaml"
+
+
+class ProposedEdit(msgspec.Struct, frozen=True):
+    """An entry that waits for a person, since `at` in Unix seconds, with the reasons why it has to."""
+
+    server: str
+    entry: JsonObject
+    at: float
+    reasons: tuple[str, ...]
+
+
+class ProposedEdits:
+    """The proposals for one configuration, in the state folder. Raises `ConfigError` where the file cannot be used."""
+
+    def __init__(self, state: Path, config: str) -> None:
+        self._files = KeyedFiles(state / "proposals")
+        self._key = record_key(config, "")
+
+    def all(self) -> list[ProposedEdit]:
+        """Every proposal, the oldest first; none in a file with other contents."""
+        try:
+            return _decoded(self._files.read(self._key))
+        except OSError as problem:
+            raise self._unusable(problem) from None
+
+    def put(self, proposal: ProposedEdit) -> None:
+        """Adds it, in place of an earlier one for the server."""
+
+        def added(text: bytes | None) -> bytes:
+            others = [one for one in _decoded(text) if one.server != proposal.server]
+            if len(others) >= MOST:
+                raise ConfigError(ConfigFinding("proposals_full", f"{MOST} proposals wait already. Withdraw one."))
+            return msgspec.json.encode([*others, proposal])
+
+        self._update(added)
+
+    def remove(self, server: str, only: ProposedEdit | None = None) -> bool:
+        """Takes the proposal for a server out, with `only` if it is that one still; whether there was one."""
+        removed: list[ProposedEdit] = []
+
+        def without(text: bytes | None) -> bytes | None:
+            every = _decoded(text)
+            removed.extend(one for one in every if one.server == server and only in (None, one))
+            return msgspec.json.encode([one for one in every if one not in removed]) if removed else None
+
+        if any(one.server == server for one in self.all()):
+            self._update(without)
+        return bool(removed)
+
+    def _update(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        try:
+            self._files.update(self._key, change)
+        except OSError as problem:
+            raise self._unusable(problem) from None
+
+    def _unusable(self, problem: OSError) -> ConfigError:
+        text = f"cannot be used: {problem.strerror or problem}. Check its permissions."
+        return ConfigError(ConfigFinding("state_unwritable", text, str(self._files.place(self._key))))
+
+
+def proposals_of(file: ServersFile) -> ProposedEdits:
+    return ProposedEdits(state_dir(file.env), str(file.path.absolute()))
+
+
+def command_of(file: ServersFile, server: str, option: str = "") -> str:
+    """The line that shows the proposal for a server on a terminal, and asks."""
+    words = f"-- {shlex.quote(server)}" if server.startswith("-") else shlex.quote(server)
+    return f"mcp-hub approve{option_for(file)}{option} {words}"
+
+
+class PageEditor:
+    """An `app.dashboard` `ServerEditor` of the configuration at `path`."""
+
+    def __init__(self, path: Path, env: Mapping[str, str]) -> None:
+        self._file = ServersFile(path, env)
+        self._proposals = proposals_of(self._file)
+        self._disabled_here: dict[str, str] = {}
+
+    def origin(self, server: str) -> str:
+        """The title of the client that the server was imported from; empty for none."""
+        client = ImportedServers(state_dir(self._file.env)).client_of(str(self._file.path.absolute()), server)
+        return CLIENTS[client].title if client in CLIENTS else client
+
+    def text(self, server: str) -> tuple[str, str]:
+        """The YAML of its entry without secrets, and the digest of the whole."""
+        entry = self._entry(server)
+        return ("", "") if entry is None else (_yaml(_masked(entry)), _digest(entry))
+
+    def waiting(self) -> list[ProposalInfo]:
+        """The proposals for a page."""
+        servers = self._file.servers() if self._file.exists else {}
+        return [self._info(one, servers.get(one.server)) for one in self._proposals.all()]
+
+    def _info(self, one: ProposedEdit, before: JsonObject | None) -> ProposalInfo:
+        diff = _diff(_masked(before or {}), _masked(one.entry))
+        return ProposalInfo(
+            one.server, one.at, command_of(self._file, one.server), list(one.reasons), diff, before is None
+        )
+
+    def judge(self, body: EditBody) -> EditJudgement:
+        """The effect that the edit would have; nothing is written, and nothing new is looked up."""
+        return self._judged(body)[2]
+
+    def edit(self, body: EditBody) -> Edited:
+        """Makes the edit, or keeps it as a proposal. Raises `ConfigError` with the errors in it."""
+        before, entry, judgement = self._judged(body)
+        if errors := [ConfigFinding(one.code, one.message) for one in judgement.findings if one.error]:
+            raise ConfigError(*errors)
+        if judgement.effect == "proposal":
+            return self._propose(body.server, entry, judgement.reasons)
+        if judgement.effect == "none":
+            return Edited(EditDone("none"))
+        return self._written(change_to(self._file, body.server, before, entry))
+
+    def switch(self, body: SwitchBody) -> Edited:
+        """Switches the server, or proposes that."""
+        if body.action == "withdraw":
+            return Edited(EditDone("now" if self._proposals.remove(body.server) else "none"))
+        entry = self._entry(body.server)
+        if entry is None:
+            raise ConfigError(ConfigFinding("unknown_server", "the file does not have a server of this name"))
+        if body.action == "remove":
+            return self._written(self._file.change([RemoveServer(body.server)]))
+        if body.action == "disable":
+            done = self._written(self._file.change([SwitchServer(body.server, False)]))
+            if done.undo is not None:
+                self._disabled_here[body.server] = _digest(_enabled(self._entry(body.server) or {}))
+            return done
+        after = _enabled(entry)
+        reasons = reasons_to_ask(entry, after, self._file.servers())
+        if reasons and self._disabled_here.get(body.server) != _digest(after):
+            return self._propose(body.server, after, reasons)
+        return self._written(self._file.change([SwitchServer(body.server, True)]))
+
+    def _propose(self, server: str, entry: JsonObject, reasons: list[str]) -> Edited:
+        self._proposals.put(ProposedEdit(server, entry, wall_time(), tuple(reasons)))
+        return Edited(EditDone("proposal", command_of(self._file, server)))
+
+    def _written(self, edit: FileEdit | None) -> Edited:
+        if edit is None:
+            return Edited(EditDone("none"))
+
+        def undo() -> None:
+            """Brings the bytes back, unless somebody has changed the file since."""
+            edit_file(edit.path, lambda now: (edit.before or b"") if now == edit.after else now or b"", self._file.env)
+
+        return Edited(EditDone("now"), undo)
+
+    def _entry(self, server: str) -> JsonObject | None:
+        entry = self._file.servers().get(server) if self._file.exists else None
+        return entry if entry is None or isinstance(entry, dict) else {}
+
+    def _judged(self, body: EditBody) -> tuple[JsonObject | None, JsonObject, EditJudgement]:
+        """The entry so far, the new one with its secrets, the judgement. Raises `ConfigError` without an entry."""
+        if len(body.text) > LARGEST:
+            raise ConfigError(ConfigFinding("config_too_large", f"the entry is larger than {LARGEST} characters"))
+        servers = self._file.servers() if self._file.exists else {}
+        before = servers.get(body.server)
+        _check_place(body, before, servers)
+        try:
+            document = read_document(body.text, _FRAGMENT)
+        except ConfigError as error:
+            return (
+                before,
+                {},
+                EditJudgement("none", [_error(one.message, one.code, one.line or 0) for one in error.findings]),
+            )
+        if not isinstance(document.data, dict) or document.findings:
+            text = "a key occurs twice" if document.findings else "expected keys and values, such as url: https://…"
+            return before, {}, EditJudgement("none", [_error(text, "invalid_value")])
+        masked = _masked(before or {})
+        entry = _exchanged(document.data, masked, before or {})
+        assert isinstance(entry, dict)
+        findings = [_error(text, code) for code, text in _refusals(entry, before)]
+        if not findings:
+            findings = self._findings(body.server, entry, document.lines)
+        if before == entry:
+            return before, entry, EditJudgement("none", findings)
+        reasons = reasons_to_ask(before, entry, servers)
+        diff = _diff(masked, _masked(entry))
+        return before, entry, EditJudgement("proposal" if reasons else "now", findings, reasons, diff)
+
+    def _findings(self, server: str, entry: JsonObject, lines: Mapping[DataPath, int]) -> list[EditFinding]:
+        """The findings of `mcp-hub check` about the entry, with its own lines."""
+        present = {name for one in self._file.servers().values() for name in references(one)}
+        checked = neutralized(entry, present, _STAND_IN)
+        assert isinstance(checked, dict)
+        errors, advice = list[ConfigFinding](), list[ConfigFinding]()
+        with closed_keyring():
+            try:
+                loaded = self._file.loaded_with([PutServer(server, checked, replaces=True)])
+            except ConfigError as error:
+                errors = [*error.findings]
+            else:
+                errors += loaded.failures.get(server, ())
+                advice = [one for one in (*loaded.warnings, *loaded.notes) if one not in errors]
+        prefix = path_text((self._file.holder(), server))
+        places = {path_text((self._file.holder(), server, *path)): line for path, line in lines.items()}
+        return [
+            EditFinding(hide(one.message), one.code, _line(one.path, prefix, places), one in errors)
+            for one in [*errors, *findings_about(server, advice)]
+            if one.code not in UNRESOLVED
+        ]
+
+
+def change_to(file: ServersFile, server: str, before: JsonObject | None, entry: JsonObject) -> FileEdit | None:
+    """Writes the entry: only the keys that differ, so that all other bytes stay. Secrets in them get files.
+
+    Raises `ConfigError`, and then nothing has changed.
+    """
+    secrets = KeptSecrets(file.folder)
+    fresh = {key: value for key, value in entry.items() if before is None or before.get(key, ...) != value}
+    fresh = without_secrets(server, fresh, secrets.keep)
+    changes = changes_to(server, before, {**entry, **fresh})
+    file.changed_text(changes)  # refuses, before a secret is written
+    secrets.store(file.env)
+    return file.change(changes)
+
+
+def changes_to(server: str, before: JsonObject | None, entry: JsonObject) -> list[Change]:
+    """The changes of the file that lead from one entry to the other."""
+    if before is None:
+        return [PutServer(server, entry)]
+    removed = [key for key in before if key not in entry]
+    changed = [(key, value) for key, value in entry.items() if before.get(key, ...) != value]
+    return [*(PutKey(server, key, value) for key, value in changed), *(RemoveKey(server, key) for key in removed)]
+
+
+def lines_for_terminal(before: JsonObject | None, entry: JsonObject) -> list[str]:
+    """The difference as a person reads it before a yes. Only secrets that stay are masked: a new text hides nothing."""
+    shown = _exchanged(entry, before or {}, _masked(before or {}))
+    return _diff(_masked(before or {}), shown if isinstance(shown, dict) else {})
+
+
+def _error(text: str, code: str, line: int = 0) -> EditFinding:
+    return EditFinding(hide(text), code, line, error=True)
+
+
+def _check_place(body: EditBody, before: JsonObject | None, servers: Mapping[str, JsonObject]) -> None:
+    if before is None and body.digest:
+        raise ConfigError(ConfigFinding("entry_changed", "the server was removed in the meantime"))
+    if before is not None and not body.digest:
+        raise ConfigError(ConfigFinding("server_exists", "there is a server of this name already"))
+    if before is not None and _digest(before) != body.digest:
+        raise ConfigError(
+            ConfigFinding("entry_changed", "somebody has changed the entry in the meantime. Load it again")
+        )
+    if before is None and not _NAME.fullmatch(body.server):
+        text = "a name has at most 64 letters, digits, _ . and -, and begins with a letter, a digit or _"
+        raise ConfigError(ConfigFinding("invalid_value", text))
+    if before is None and len(servers) >= _MOST_SERVERS:
+        raise ConfigError(ConfigFinding("config_too_large", f"the configuration has {len(servers)} servers already"))
+
+
+def _refusals(entry: JsonObject, before: JsonObject | None) -> list[tuple[str, str]]:
+    """Codes and texts of what is neither written nor proposed."""
+    refusals = []
+    if _has_mask(entry, before):
+        text = f"{MASK} stands for a secret that has another place now. Write the secret again, or its {'${VAR}'}"
+        refusals.append(("masked_value", text))
+    if (reason := refused_url(entry.get("url"))) is not None:
+        refusals.append(("invalid_url", reason))
+    return refusals
+
+
+def _has_mask(tree: object, old: object) -> bool:
+    """Whether a text that is not the old one at its place holds a mask."""
+    if isinstance(tree, dict):
+        olds = old if isinstance(old, dict) else {}
+        return any(_has_mask(value, olds.get(key)) for key, value in tree.items())
+    if isinstance(tree, list):
+        items = old if isinstance(old, list) and len(old) == len(tree) else [None] * len(tree)
+        return any(map(_has_mask, tree, items))
+    return isinstance(tree, str) and MASK in tree and tree != old
+
+
+def _exchanged(tree: object, old: object, new: object) -> object:
+    """A copy in which each text that is the one of `old` at its place becomes the one of `new` there."""
+    if isinstance(tree, dict):
+        pairs = (old, new) if isinstance(old, dict) and isinstance(new, dict) else ({}, {})
+        return {key: _exchanged(value, pairs[0].get(key), pairs[1].get(key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        olds, news = (old, new) if isinstance(old, list) and isinstance(new, list) else ([], [])
+        at = range(min(len(olds), len(news)))
+        return [_exchanged(one, olds[n], news[n]) if n in at else one for n, one in enumerate(tree)]
+    return new if isinstance(tree, str) and tree == old and isinstance(new, str) else tree
+
+
+def _masked(entry: JsonObject) -> JsonObject:
+    """The entry without its secrets."""
+    masked = _hidden(without_secrets("", entry, lambda *_: MASK))  # not learned: a stranger may have written them
+    return masked if isinstance(masked, dict) else {}
+
+
+def _hidden(tree: object) -> object:
+    if isinstance(tree, dict):
+        return {key: _hidden(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_hidden(value) for value in tree]
+    return hide(tree) if isinstance(tree, str) else tree
+
+
+def _yaml(entry: JsonObject) -> str:
+    """The entry as the file would have it; with escapes if there are characters that nobody sees."""
+    text = "\n".join(line for key, value in entry.items() for line in writing.entry(str(key), value, 0, 2))
+    return text if visible(text) == text else str(yaml.safe_dump(entry, sort_keys=False, width=LARGEST))
+
+
+def _diff(before: JsonObject, after: JsonObject) -> list[str]:
+    lines = (_yaml(before).splitlines(), _yaml(after).splitlines())
+    return [line for line in difflib.ndiff(*lines) if not line.startswith("?")]
+
+
+def _digest(entry: JsonObject) -> str:
+    return sha256(repr(entry).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _enabled(entry: JsonObject) -> JsonObject:
+    return {key: value for key, value in entry.items() if key not in ("enabled", "disabled")}
+
+
+def _line(path: str, prefix: str, places: Mapping[str, int]) -> int:
+    """The line of the key in the entry, or of the nearest one around it; 0 for the entry."""
+    while len(path) > len(prefix):
+        if path in places:
+            return places[path]
+        path = path[: max(path.rfind("."), path.rfind("["), len(prefix))]
+    return 0
+
+
+def _decoded(text: bytes | None) -> list[ProposedEdit]:
+    try:
+        return [] if text is None else msgspec.json.decode(text, type=list[ProposedEdit])
+    except (ValueError, RecursionError):
+        return []

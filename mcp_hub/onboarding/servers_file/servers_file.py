@@ -1,0 +1,283 @@
+"""The hub's configuration file and its servers, for commands that change them."""
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.config.findings import nearest, path_text, quoted
+from mcp_hub.config.load.foreign import is_foreign, place_of_servers
+from mcp_hub.config.load.load import Loaded, commands_refused, find_config, load, parse, usual_place
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, read_bytes
+from mcp_hub.config.quantities import as_flag
+from mcp_hub.edit.config_text import NotEditable, put, put_new, remove
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN
+from mcp_hub.onboarding.servers_file.atomic import FileEdit, edit_file
+from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
+from mcp_hub.types import JsonObject
+
+HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
+"""The first line of a new file."""
+UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable", "command_refused")
+"""Codes of a `${…}` that has no value yet: the server is written anyway."""
+
+
+class EditRefused(ConfigError):
+    """The file cannot be edited surely; a person may put the `snippet` there."""
+
+    def __init__(self, finding: ConfigFinding, snippet: str) -> None:
+        super().__init__(finding)
+        self.snippet = snippet
+
+
+class PutServer(msgspec.Struct, frozen=True):
+    """Puts a server under its name; one that is there is replaced only if that `replaces`."""
+
+    name: str
+    own: JsonObject
+    replaces: bool = False
+
+
+class RemoveServer(msgspec.Struct, frozen=True):
+    """Takes a server out."""
+
+    name: str
+
+
+class SwitchServer(msgspec.Struct, frozen=True):
+    """Switches a server on or off."""
+
+    name: str
+    on: bool
+
+
+class PutKey(msgspec.Struct, frozen=True):
+    """Sets one key of a server; its other keys stay."""
+
+    name: str
+    key: str
+    value: object
+
+
+class RemoveKey(msgspec.Struct, frozen=True):
+    """Takes one key of a server out."""
+
+    name: str
+    key: str
+
+
+Change = PutServer | RemoveServer | SwitchServer | PutKey | RemoveKey
+
+
+class ServersFile(msgspec.Struct, frozen=True):
+    """The configuration at `path`, which may not exist yet. Every method raises `ConfigError`."""
+
+    path: Path
+    env: Mapping[str, str]
+
+    @classmethod
+    def find(cls, config: str | None, env: Mapping[str, str]) -> "ServersFile":
+        """The file that the hub reads; if there is none, the one to make."""
+        try:
+            return cls(find_config(config, Path.cwd(), env), env)
+        except ConfigError as error:
+            if error.code != "config_not_found":
+                raise
+            return cls(usual_place(), env)
+
+    @property
+    def exists(self) -> bool:
+        return os.path.lexists(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in the file are relative to."""
+        return self.path.absolute().parent
+
+    def servers(self) -> dict[str, JsonObject]:
+        """The servers as they are written, with their `${…}`."""
+        content = self._content()
+        return {} if content is None else self._read(self._decoded(content))[1]
+
+    def holder(self) -> str:
+        """The key that holds the servers."""
+        content = self._content()
+        return "servers" if content is None else self._read(self._decoded(content))[0]
+
+    def secret_files(self) -> set[Path]:
+        """The files of secrets that the file refers to (`kept_secrets`); none if it cannot be read."""
+        try:
+            text = (self._content() or b"").decode("utf-8", "replace")
+        except ConfigError:
+            return set()
+        return {path for path in (self.folder / FOLDER).glob("*") if f"${{file:{FOLDER}/{path.name}}}" in text}
+
+    def registry(self) -> str | None:
+        """`hub.registry`, where the file has it and can be read."""
+        return load(self.path, self.env, partly=True, lenient=True).settings.hub.registry if self.exists else None
+
+    def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
+        """The `${…}` of these servers that have no value yet."""
+        try:
+            loaded = self._parsed(self._decoded(self._content() or b""))
+        except ConfigError as error:
+            findings: Sequence[ConfigFinding] = error.findings
+        else:
+            findings = loaded.warnings
+        return [one for one in findings if one.code in UNRESOLVED and _is_about(one, names)]
+
+    def loaded_with(self, changes: Sequence[Change]) -> Loaded:
+        """The configuration as a hub would read it with the changes; nothing is written."""
+        return self._parsed(self.changed_text(changes)[1], partly=True)
+
+    def _parsed(self, text: str, *, partly: bool = False) -> Loaded:
+        refusal = commands_refused(self.path, self.path.stat(), is_named=True) if self.path.exists() else None
+        path, base = str(self.path), self.folder
+        return parse(text, path, self.env, base, lenient=True, partly=partly, refusal=refusal)
+
+    def change(self, changes: Sequence[Change]) -> FileEdit | None:
+        """Makes the changes, all or none. None if the file says so already.
+
+        Raises `EditRefused` where the text does not allow a change, and a finding for a server that the hub would not
+        take.
+        """
+        return edit_file(self.path, lambda before: self.changed(before, changes), self.env)
+
+    def changed_text(self, changes: Sequence[Change]) -> tuple[str, str]:
+        """The text before and after; nothing is written."""
+        before = self._content()
+        return self._decoded(before or b""), self._decoded(self.changed(before, changes))
+
+    def changed(self, before: bytes | None, changes: Sequence[Change]) -> bytes:
+        """The bytes with the changes; nothing is read or written. Raises as `change`."""
+        text = HEAD if before is None else self._decoded(before)
+        fresh = self._fresh(text, changes)
+        text = text if fresh is None else fresh
+        for change in changes if fresh is None else ():
+            text = self._with(text, change)
+        self._check(text, [change.name for change in changes if isinstance(change, PutServer | PutKey | RemoveKey)])
+        return text.encode()
+
+    def _fresh(self, text: str, changes: Sequence[Change]) -> str | None:
+        """The text with all changes at once, if each puts a server that is not there; else None: one after another."""
+        puts = {change.name: change.own for change in changes if isinstance(change, PutServer)}
+        if len(puts) < max(len(changes), 2):
+            return None
+        holder, servers = self._read(text)
+        if puts.keys() & servers.keys():
+            return None
+        try:
+            return put_new(text, self.path.name, (holder,), puts)
+        except NotEditable:
+            return None  # which names the server
+
+    def _with(self, text: str, change: Change) -> str:
+        holder, servers = self._read(text)
+        name, path = change.name, (holder, change.name)
+        is_there = name in servers
+        if isinstance(change, PutServer) and is_there and not change.replaces:
+            said = f"there is a server {quoted(name)} already. Choose another name, or add --replace."
+            raise ConfigError(ConfigFinding("server_exists", said, str(self.path)))
+        if not isinstance(change, PutServer) and not is_there:
+            hint = nearest(name, servers) or f". Configured: {', '.join(servers) or 'none'}."
+            said = f"there is no server {quoted(name)}{hint}"
+            raise ConfigError(ConfigFinding("unknown_server", said, str(self.path)))
+        match change:
+            case PutServer(own=own):
+                return self._edited(lambda: put(text, self.path.name, path, own))
+            case RemoveServer():
+                return self._edited(lambda: remove(text, self.path.name, path))
+            case PutKey(key=key, value=value):
+                return self._edited(lambda: put(text, self.path.name, (*path, key), value))
+            case RemoveKey(key=key):
+                return self._edited(lambda: remove(text, self.path.name, (*path, key)))
+            case SwitchServer(on=on):
+                return self._edited(lambda: _switched(text, self.path.name, path, servers[name], on))
+
+    def _edited(self, edit: Callable[[], str]) -> str:
+        try:
+            return edit()
+        except NotEditable as refused:
+            advice = "Change it by hand:" if refused.snippet else "Remove it by hand."
+            finding = ConfigFinding("not_editable", f"{refused}. {advice}", str(self.path))
+            raise EditRefused(finding, refused.snippet) from None
+
+    def _read(self, text: str) -> tuple[str, dict[str, JsonObject]]:
+        """The key that holds the servers, and those."""
+        name = str(self.path)
+        document = read_document(text, name)
+        data = document.data
+        if data is None:
+            return "servers", {}
+        if not isinstance(data, dict):
+            raise ConfigError(ConfigFinding("wrong_type", "expected a mapping at the top", name, 1))
+        if is_foreign(data, name, is_yaml=document.is_yaml):
+            said = "is the file of another client. Import its servers: mcp-hub import FILE."
+            raise ConfigError(ConfigFinding("foreign_file", said, name))
+        (holder,) = place_of_servers(data, is_yaml=document.is_yaml)
+        servers = data.get(str(holder)) or {}
+        if not isinstance(servers, dict):
+            raise ConfigError(ConfigFinding("wrong_type", "expected a mapping (key: value)", name, path=str(holder)))
+        return str(holder), servers
+
+    def _content(self) -> bytes | None:
+        """The bytes of the file; None if it does not exist."""
+        try:
+            return read_bytes(self.path, LARGEST_OWN, create="Create it with: mcp-hub init")[0]
+        except ConfigError as error:
+            if error.code != "config_not_found":
+                raise
+            return None
+
+    def _decoded(self, content: bytes) -> str:
+        if content.startswith(UTF16_MARKS):
+            said = "the text is UTF-16, which can be read and not changed. Save the file as UTF-8."
+            raise ConfigError(ConfigFinding("invalid_text", said, str(self.path)))
+        mark = BYTE_ORDER_MARK if content.startswith(BYTE_ORDER_MARK.encode()) else ""  # every byte stays
+        return mark + decoded(content, str(self.path))
+
+    def _check(self, text: str, names: Sequence[str]) -> None:
+        """Refuses servers that the hub would not take. Other mistakes in the file are not this change's."""
+        try:
+            parse(text, str(self.path), self.env, self.folder)
+        except ConfigError as error:
+            own = [one for one in error.findings if one.code not in UNRESOLVED and _is_about(one, names)]
+            if own:
+                raise ConfigError(*own) from None
+
+
+def option_for(file: ServersFile) -> str:
+    """The option by which another command finds the file, with a blank in front; empty if it finds it anyway."""
+    is_usual = ServersFile.find(None, file.env).path == file.path
+    return "" if is_usual else f" --config {shlex.quote(str(file.path))}"
+
+
+def findings_about(name: str, findings: Sequence[ConfigFinding]) -> list[ConfigFinding]:
+    """Those of the findings that are about this server."""
+    return [one for one in findings if _is_about(one, [name])]
+
+
+def _is_about(finding: ConfigFinding, names: Sequence[str]) -> bool:
+    """Whether the finding is about one of these servers."""
+    places = [path_text((holder, name)) for name in names for holder in ("servers", "mcpServers")]
+    return any(finding.path == place or finding.path.startswith((f"{place}.", f"{place}[")) for place in places)
+
+
+def _switched(text: str, file: str, path: tuple[str, str], own: object, on: bool) -> str:
+    """The text with the server on or off. A member that only says what holds anyway is taken out."""
+    if not isinstance(own, dict):
+        raise NotEditable("the server is not a mapping", "")
+    key = "disabled" if "disabled" in own else "enabled"
+    wanted = on if key == "enabled" else not on
+    if key in own and as_flag(own[key]) == wanted or key not in own and on:
+        return text
+    if on:
+        without = remove(text, file, (*path, key))
+        if without.count("#") == text.count("#"):  # no comment goes with it
+            return without
+    return put(text, file, (*path, key), wanted)

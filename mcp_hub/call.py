@@ -1,7 +1,7 @@
 """The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -23,6 +23,9 @@ from mcp_hub.types import (
     UpstreamStatus,
 )
 
+OF_REST: Final = "rest#"
+"""The sessions of REST requests begin with it."""
+
 
 class People(Protocol):
     """People at the hub who answer elicitations in place of clients that cannot be asked."""
@@ -30,6 +33,15 @@ class People(Protocol):
     @property
     def are_there(self) -> bool:
         """Whether somebody is there to answer."""
+
+
+class CallingClient(Protocol):
+    """A client, as far as its calls know it."""
+
+    name: str
+
+    def ended(self, at: float) -> None:
+        """A call of it has ended, at this time in Unix seconds."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -45,7 +57,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     messages, if it does. `must_read`: it must not reach a tool that is not read-only. `people`
     answer in place of its client, whose working directory is `directory`. `roots_changes` counts the changes of its
     client's roots, of which its server hears before the call. `shows_paths`: its errors may name files of the hub's
-    machine.
+    machine. `client` is the client that made it, which outlives the session; None for programs.
     """
 
     id: CallId
@@ -73,6 +85,12 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     directory: str | None = None
     roots_changes: int = 0
     shows_paths: bool = False
+    client: CallingClient | None = None
+
+    @property
+    def client_name(self) -> str:
+        """The name that its client gives itself; empty if that is not known."""
+        return self.client.name if self.client else "REST" if self.session.startswith(OF_REST) else ""
 
     def asks_client(self, method: str, params: RawJson) -> bool:
         """Whether a question of the call goes to its client; others are for `people`."""

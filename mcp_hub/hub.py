@@ -368,12 +368,9 @@ def _routed(
     people: People | None) -> Call:  # fmt: skip
     to = meant.to
     return Call(
-        id=new_call_id(),
-        upstream=to.server,
-        method=method,
-        params=to.params,
-        meta=meta.rest,
+        new_call_id(), to.server, method, to.params, meta.rest,
         session=session.id,
+        client=session.offer.client,
         principal=session.caller.principal,
         era=session.era,
         version=session.version,
@@ -392,7 +389,7 @@ def _routed(
         directory=session.caller.directory,
         roots_changes=session.offer.roots_changes,
         shows_paths=facts.shows_paths,
-    )
+    )  # fmt: skip
 
 
 def _is_read_only(view: CatalogView, call: Call) -> bool:

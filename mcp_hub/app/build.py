@@ -377,7 +377,7 @@ def build(
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
     documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
-    journal = journal_of(env, store, current, seen.clients, servers.upstreams, is_embedded=not owns_process)
+    journal = journal_of(env, store, current, servers.upstreams, is_embedded=not owns_process)
     registry = _registry(settings, env, servers, streams, turn, journal, seen, is_http=has_executors)
     durations, rules = time_limits(settings), _session_rules(settings, seen)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)

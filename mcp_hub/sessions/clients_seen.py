@@ -14,12 +14,12 @@ from mcp_hub.types import ClientKind, Era, Mode
 _MOST: Final = 500
 """Clients that are remembered; the one unseen for longest goes first."""
 _SESSIONS: Final = 4096
-"""Sessions whose client's name is remembered."""
+"""Sessions whose arrival is remembered."""
 _TEXT: Final = 100
 """Characters of a name or a version."""
 
 
-class SeenClient(msgspec.Struct):
+class SeenClient(msgspec.Struct, eq=False):
     """A client by its name, version, era and caller; `first` and `last` in Unix seconds.
 
     A client of the handshake era is one session. `calls` are those that have ended.
@@ -35,6 +35,11 @@ class SeenClient(msgspec.Struct):
     calls: int = 0
     mode: Mode | None = None
     session: "ref[Session] | None" = None
+
+    def ended(self, at: float) -> None:
+        """A call of it has ended, at this time in Unix seconds."""
+        self.calls += 1
+        self.last = at
 
     @property
     def connected(self) -> bool | None:
@@ -99,7 +104,6 @@ class ClientsSeen:
         self._kind_of = kind_of
         self._now = now
         self._clients: OrderedDict[object, SeenClient] = OrderedDict()
-        self.by_session: dict[str, SeenClient] = {}
 
     def __call__(self, session: Session) -> ClientKind:
         """The kind of the session's client."""
@@ -123,7 +127,7 @@ class ClientsSeen:
         if not session.caller.has_own_hub:
             session.offer.arrive(self._arrival(session.id if is_lasting or session.offer.apps is not None else key))
         client.last, client.kind, client.mode = now, kind, session.offer.mode
-        self._remember(session.id, client)
+        session.offer.belong(client)
         return kind
 
     def _arrival(self, client: object) -> float:
@@ -131,16 +135,6 @@ class ClientsSeen:
         if client not in self._came and len(self._came) >= _SESSIONS:
             self._came.popitem(last=False)
         return self._came.setdefault(client, self._clock())
-
-    def _remember(self, session: str, client: SeenClient) -> None:
-        if session not in self.by_session and len(self.by_session) >= _SESSIONS:
-            del self.by_session[next(iter(self.by_session))]
-        self.by_session[session] = client
-
-    def name_of(self, session: str) -> str:
-        """The name of the client of a session; empty if it is not known."""
-        client = self.by_session.get(session)
-        return _unnamed(session) if client is None else client.name
 
     def of(self, caller: Caller) -> SeenClient | None:
         """The client that came as this caller, or the last one that is alike; None if it has not asked for anything."""
@@ -150,10 +144,6 @@ class ClientsSeen:
     def newest(self) -> list[SeenClient]:
         """Those that came last first."""
         return sorted(self._clients.values(), key=lambda client: -client.last)
-
-
-def _unnamed(session: str) -> str:
-    return "REST" if session.startswith("rest#") else ""
 
 
 def _text(value: object) -> str:

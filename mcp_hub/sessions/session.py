@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from mcp_hub.call import CallingClient
 from mcp_hub.errors import Busy
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind, Mode
 
@@ -49,7 +50,7 @@ class ClientOffer(msgspec.Struct):
     are the servers whose apps it has read, None where the session ends with its request. `facts` is what the hub
     derived from all this, its own, and `epoch` counts the settings that it was looked up in. `came` is when the client
     came, by the hub's clock, 0 for one that has the hub for itself. `roots_changes` counts the changes of its
-    roots that it has announced.
+    roots that it has announced. `client` is the client as it is remembered, None for a program.
     """
 
     kind: ClientKind | None = None
@@ -60,10 +61,15 @@ class ClientOffer(msgspec.Struct):
     apps: dict[str, None] | None = None
     came: float = 0.0
     roots_changes: int = 0
+    client: CallingClient | None = None
 
     def change_roots(self) -> None:
         """The client has announced that its roots have changed."""
         self.roots_changes += 1
+
+    def belong(self, client: CallingClient) -> None:
+        """The client has been recognised."""
+        self.client = client
 
     def arrive(self, came: float) -> None:
         """The client came at this time."""

@@ -39,7 +39,6 @@ from mcp_hub.protocol.rest.history import (
     place_of,
 )
 from mcp_hub.protocol.shape.stream_events import timestamp
-from mcp_hub.sessions.clients_seen import ClientsSeen
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.history.base import (
@@ -380,7 +379,6 @@ def journal_of(
     env: Mapping[str, str],
     store: EventStore,
     current: Current,
-    clients: ClientsSeen,
     upstreams: Mapping[str, Upstream],
     *,
     is_embedded: bool,
@@ -394,4 +392,4 @@ def journal_of(
         return store.secret or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
 
     kept = open_history(current.settings, env, store)
-    return CallJournal(kept, store.instance, rules, clients, ToolDefinitions(upstreams), key, SystemClock())
+    return CallJournal(kept, store.instance, rules, ToolDefinitions(upstreams), key, SystemClock())

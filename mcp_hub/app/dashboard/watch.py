@@ -13,7 +13,7 @@ from mcp_hub import __version__
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import Current
-from mcp_hub.call import StreamInfo
+from mcp_hub.call import OF_REST, StreamInfo
 from mcp_hub.calls.history.recent import MOST, shown_principal
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
@@ -21,7 +21,6 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
-from mcp_hub.fronts.rest.calls import OF_REST
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import (

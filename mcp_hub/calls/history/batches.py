@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from mcp_hub.call import Call
-from mcp_hub.calls.history.recent import SessionClients, shown_principal
+from mcp_hub.calls.history.recent import shown_principal
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.reading.stored import asked, own_name
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -83,7 +83,7 @@ class Portion:
 
     def turn_to(self, call: Call, outcome: Outcome, name: msgspec.Raw) -> int:
         """The number of the group of this call, which is now the last one; `name` is what it calls."""
-        key = (call.session, call.upstream, call.method, call.principal, outcome, bytes(name))
+        key = (call.client or call.session, call.upstream, call.method, call.principal, outcome, bytes(name))
         number = self.groups.get(key)
         if number is None:
             number = self.groups[key] = len(self.firsts)
@@ -128,12 +128,9 @@ class DefinitionSource(Protocol):
 class BatchMaker:
     """Makes batches, in a thread; one at a time."""
 
-    def __init__(
-        self, hub: str, clients: SessionClients, definitions: DefinitionSource, key: Callable[[], bytes]
-    ) -> None:
+    def __init__(self, hub: str, definitions: DefinitionSource, key: Callable[[], bytes]) -> None:
         self.hub = hub
         self.definitions = definitions
-        self._clients = clients
         self._find_key = key
         self._key = b""
         self._count = 0
@@ -198,7 +195,7 @@ class BatchMaker:
             digest = after if before == after else ""
         elif rules.keeping != "full" and call.method != "prompts/get":
             tool = name = call.method  # a URI is an argument
-        client = hide_head(self._clients.name_of(call.session), _NAME)
+        client = hide_head(call.client_name, _NAME)
         line = group_line(CallGroup(
             call.upstream, hide_head(tool, _NAME) or call.method, hide_head(name, _NAME), call.method,
             shown_principal(call.principal), client, _STATUS[outcome], rules.keeping, digest,

@@ -15,7 +15,6 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub.calls.history.batches import VALUE, BatchMaker, DefinitionSource, JournalRules, Portion
-from mcp_hub.calls.history.recent import SessionClients
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock, wall_time
@@ -54,7 +53,6 @@ class CallJournal:
         store: HistoryStore,
         hub: str,
         rules: Callable[[], JournalRules],
-        clients: SessionClients,
         definitions: DefinitionSource,
         key: Callable[[], bytes],
         clock: Clock,
@@ -63,7 +61,7 @@ class CallJournal:
         """Those of now."""
         self._clock = clock
         self._queue = _Queue()
-        self._batches = BatchMaker(hub, clients, definitions, key)
+        self._batches = BatchMaker(hub, definitions, key)
         self._writer = _Writer(store, hub)
         self._begun_with: object = None
         """The definitions when the first of the calls that wait had ended."""
@@ -239,7 +237,8 @@ class _Queue:
         if (
             name != called
             or outcome is not before
-            or call.session != last.session
+            or call.client is not last.client
+            or (call.session != last.session and call.client is None)
             or call.upstream != last.upstream
             or call.method != last.method
             or call.principal != last.principal

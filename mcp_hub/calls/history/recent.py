@@ -1,10 +1,10 @@
 """The last calls that ended, and those that run, each as one `CallSummary`."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -48,33 +48,15 @@ _STEADY: Final = 1.0
 _DONE: Final = (Outcome.OK, Outcome.TOOL_ERROR)
 
 
-class CallingClient(Protocol):
-    """A client: its name, its calls that have ended, and when it was last seen, in Unix seconds."""
-
-    name: str
-    calls: int
-    last: float
-
-
-class SessionClients(Protocol):
-    """The clients that are known, by session, and the names of all."""
-
-    @property
-    def by_session(self) -> Mapping[str, CallingClient]: ...
-
-    def name_of(self, session: str) -> str: ...
-
-
 class RecentCalls:
     """The last endings, which have the numbers 1, 2, 3… up to `seq`; the oldest `portion` of them go together.
 
-    `clients` name the client of a session; it is noted that it has called.
+    It is noted of a client that it has called.
     """
 
-    def __init__(self, clients: SessionClients, *, most: int = MOST, portion: int = _PORTION) -> None:
+    def __init__(self, *, most: int = MOST, portion: int = _PORTION) -> None:
         self.epoch = new_session_id()[-8:]
         self.seq = 0
-        self._clients = clients
         self._portion = portion
         self._fresh: list[CallSummary] = []
         self._packed: deque[bytes] = deque(maxlen=most // portion - 1)
@@ -92,13 +74,12 @@ class RecentCalls:
         if now >= self._until:
             self._wall, self._until = wall_time() - now, now + _STEADY
         call, started = record.call, record.times.started
-        caller = self._clients.by_session.get(call.session)
+        caller = call.client
         if caller is None:
-            client = self._clients.name_of(call.session)
+            client = call.client_name
         else:
             client = caller.name
-            caller.calls += 1
-            caller.last = now + self._wall
+            caller.ended(now + self._wall)
         raw, principal = call.asked, call.principal
         try:
             name = _decode_text(raw) if isinstance(raw, msgspec.Raw) else asked(call)
@@ -143,12 +124,12 @@ class RecentCalls:
         `every`: all that run, for which others wait, by default the same.
         """
         lasting = [record for record in records if _lasts(record, now)]
-        calls = RunningCalls(records, self._clients.name_of) if every is None else every
+        calls = RunningCalls(records) if every is None else every
         return [self._running(record, now, calls.wait_of(record)) for record in lasting[-MOST_LIVE:]]
 
     def running(self, records: Collection[CallRecord], names: Callable[[CallRecord], bool]) -> "RunningCalls":
         """These calls as others wait for them; somebody may know the tools and clients of those that it `names`."""
-        return RunningCalls(records, self._clients.name_of, names)
+        return RunningCalls(records, names)
 
     def _running(self, record: CallRecord, now: float, wait: "NamedWait | None") -> CallSummary:
         progress = newest_progress(record.log)
@@ -163,7 +144,7 @@ class RecentCalls:
             "waiting" if wait is not None else "input_required" if record.open_questions else "working",
             round(wall_time() - took, 1),  # the same at each look
             0.0,
-            self._clients.name_of(record.call.session),
+            record.call.client_name,
             record.stream is not None,
             "" if said is None else hide_head(said, _TEXT),
             None if progress is None else progress.progress,
@@ -192,11 +173,9 @@ class RunningCalls:
     def __init__(
         self,
         records: Collection[CallRecord],
-        name_of: Callable[[str], str],
         names: Callable[[CallRecord], bool] = lambda record: True,
     ) -> None:
         self._records = records
-        self._name_of = name_of
         self._names = names
 
     @cached_property
@@ -237,7 +216,7 @@ class RunningCalls:
         first = next(filter(self._names, calls), None)
         if first is None:
             return "a call of somebody else" if len(calls) == 1 else f"{len(calls)} calls of others"
-        client = hide_head(self._name_of(first.call.session), _TEXT)
+        client = hide_head(first.call.client_name, _TEXT)
         more = len(calls) - 1
         rest = f" and {more} more call{'s' if more > 1 else ''}" if more else ""
         return f"{hide_head(asked(first.call), _TEXT)}{f' of {client}' if client else ''}{rest}"

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from starlette.responses import Response
 
-from mcp_hub.call import StreamInfo
+from mcp_hub.call import OF_REST, StreamInfo
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest import idempotency
@@ -31,9 +31,6 @@ from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rest.calls import CallAnswer, CallBody, PromptBody, ReadBody
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawObject
-
-OF_REST: Final = "rest#"
-"""The beginning of the session ids of REST callers."""
 
 _WAIT: Final = 25.0
 """Seconds that a call is waited for unless its caller prefers another time."""

@@ -11,9 +11,9 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 from starlette.responses import Response
 
+from mcp_hub.call import OF_REST
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.rest.calls import OF_REST
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, NDJSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing, send_ndjson, send_sse
 from mcp_hub.fronts.rest.info import detailed, durable, info, open_questions

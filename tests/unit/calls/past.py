@@ -1,6 +1,6 @@
 """Calls that have ended, for tests of the history, and a journal that keeps them in a file or in memory."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,7 +9,6 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
-from mcp_hub.calls.history.recent import CallingClient
 from mcp_hub.calls.metering import outcome_of
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
@@ -24,13 +23,14 @@ from mcp_hub.types import Era
 EVERYTHING = HistoryLimits()
 
 
-class Clients:
-    """The client of session `s` is called `c`, others as their sessions."""
+class Client:
+    """A client by its name."""
 
-    by_session: Mapping[str, CallingClient] = {}
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    def name_of(self, session: str) -> str:
-        return "c" if session == "s" else session
+    def ended(self, at: float) -> None:
+        pass
 
 
 class Lists:
@@ -49,14 +49,14 @@ class Lists:
 def past_call(
     tool: str = "echo", arguments: object = None, ending: Ending | None = None, principal: str = "p", server: str = "a",
     raw: bytes | None = None, method: str = "tools/call",
-    session: str = "s",
+    session: str = "s", client: Client | None = None,
 ) -> CallRecord:  # fmt: skip
     """The record of a call that has ended."""
     key = "uri" if method == "resources/read" else "name"
     params = {key: msgspec.Raw(msgspec.json.encode(tool))}
     if arguments is not None or raw is not None:
         params["arguments"] = msgspec.Raw(msgspec.json.encode(arguments) if raw is None else raw)
-    call = Call(new_call_id(), server, method, params, {}, session, principal, Era.MODERN, {})
+    call = Call(new_call_id(), server, method, params, {}, session, principal, Era.MODERN, {}, client=client)
     record = new_record(call, cast("Any", None), TimeLimits(1, 1), SystemClock())
     record.log.begin()
     record.log.append(ending or Completed(b'{"content":[]}'))
@@ -74,7 +74,7 @@ def new_journal(
     of_tool: Callable[[str, str], ToolKeeping] = lambda server, tool: ToolKeeping(), lists: Lists | None = None,
 ) -> CallJournal:  # fmt: skip
     rules = JournalRules(keeping, limits, of_tool)
-    journal = CallJournal(store, hub, lambda: rules, Clients(), lists or Lists(), lambda: b"k" * 32, SystemClock())
+    journal = CallJournal(store, hub, lambda: rules, lists or Lists(), lambda: b"k" * 32, SystemClock())
     journal.use()
     return journal
 

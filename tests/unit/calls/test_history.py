@@ -26,7 +26,7 @@ from mcp_hub.stores.history.base import (
 )
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import texts_of
-from tests.unit.calls.past import Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
+from tests.unit.calls.past import Client, Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
 
 pytestmark = pytest.mark.anyio
 
@@ -242,6 +242,14 @@ async def test_setting_that_changes_between_two_calls_moves_no_text() -> None:
     journal.rules = lambda: rules[1]
     await journal.flush()
     assert await arguments_in(store) == ["", "", '{"n":1}', '{"n":1}', "", ""]
+
+
+async def test_clients_that_share_a_session_are_named_apart() -> None:
+    """Requests of 2026-07-28 over one pipe may be those of several clients."""
+    journal = new_journal(store := history_file(None))
+    clients = [Client("a"), Client("b" * 300), None]
+    await keep(journal, *(past_call(client=client) for client in clients * 2))
+    assert [call.group.client for call in await kept(store)] == ["a", "b" * 200, ""] * 2
 
 
 async def test_batches_with_the_same_and_other_groups_grow_together() -> None:

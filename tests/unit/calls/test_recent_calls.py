@@ -1,13 +1,12 @@
 """The ring of calls that ended: bounded in number and bytes, read behind a number."""
 
-from collections.abc import Mapping
 from typing import cast
 
 import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.history.recent import CallingClient, RecentCalls, RunningCalls, shown_principal
+from mcp_hub.calls.history.recent import RecentCalls, RunningCalls, shown_principal
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
 from mcp_hub.calls.rules import TimeLimits
@@ -18,21 +17,16 @@ from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.masking import learn
 from mcp_hub.types import Era
+from tests.unit.calls.past import Client
 from tests.unit.calls.virtual_time import LoopClock
-
-
-class Clients:
-    """Names every client `c`, none of which is known."""
-
-    by_session: Mapping[str, CallingClient] = {}
-
-    def name_of(self, session: str) -> str:
-        return "c"
 
 
 def begun(name: str, principal: str = "p", session: str = "s") -> CallRecord:
     asked = msgspec.Raw(msgspec.json.encode(name))
-    call = Call(new_call_id(), "a", "tools/call", {}, {}, session, principal, Era.MODERN, {}, asked=asked)
+    call = Call(
+        new_call_id(), "a", "tools/call", {}, {}, session, principal, Era.MODERN, {}, asked=asked,
+        client=Client(session.capitalize()),
+    )  # fmt: skip
     record = new_record(call, cast("object", None), TimeLimits(1, 1), FixedClock())  # type: ignore[arg-type]  # never run
     record.log.begin()
     return record
@@ -52,7 +46,7 @@ class FixedClock(LoopClock):
 
 
 def test_endings_are_read_behind_a_number_and_bounded_in_number() -> None:
-    recent = RecentCalls(Clients(), most=6, portion=2)
+    recent = RecentCalls(most=6, portion=2)
     for name in "abcdefg":
         recent.ended(ended(name), Outcome.OK, 5.5)
     assert [call.name for call in recent.newest()] == ["g", "f", "e", "d", "c"], "the oldest two went together"
@@ -63,7 +57,7 @@ def test_endings_are_read_behind_a_number_and_bounded_in_number() -> None:
 
 
 def test_texts_of_clients_cannot_make_it_large() -> None:
-    recent = RecentCalls(Clients())
+    recent = RecentCalls()
     recent.ended(ended("x" * 300), Outcome.OK, 6)
     recent.ended(ended("x" * 1_000_000, Failed(RpcError("y" * 1_000_000))), Outcome.RPC_ERROR, 6)
     usual, long = reversed(recent.newest())
@@ -72,7 +66,7 @@ def test_texts_of_clients_cannot_make_it_large() -> None:
 
 
 def test_principals_with_a_long_common_beginning_are_two() -> None:
-    recent = RecentCalls(Clients())
+    recent = RecentCalls()
     begin = f"https://auth.example.com/realms/{'x' * 100}#"
     principals = ["p", "p" * 80, f"{begin}alice", f"{begin}bob", shown_principal(f"{begin}bob")]
     for principal in principals:
@@ -84,7 +78,7 @@ def test_principals_with_a_long_common_beginning_are_two() -> None:
 
 def test_a_failure_says_why_without_secrets() -> None:
     learn(["hunter22"])
-    recent = RecentCalls(Clients())
+    recent = RecentCalls()
     recent.ended(ended(ending=Failed(RpcError("no such row: hunter22"))), Outcome.RPC_ERROR, 6)
     recent.ended(ended(ending=Cancelled("enough")), Outcome.CANCELLED, 6)
     shown = [(call.status, call.message) for call in recent.newest()]
@@ -94,7 +88,7 @@ def test_a_failure_says_why_without_secrets() -> None:
 def test_no_piece_of_a_secret_is_left_where_a_text_is_cut() -> None:
     secret = "Zq7Xv8Wk9Vj5Ug4Te3Sd2"
     learn([secret])
-    recent = RecentCalls(Clients())
+    recent = RecentCalls()
     for pad in range(len(secret)):
         text = "." * pad + f"{secret} " * 50
         recent.ended(ended(text), Outcome.OK, 6)
@@ -110,13 +104,6 @@ def test_no_piece_of_a_secret_is_left_where_a_text_is_cut() -> None:
 
 def pieces(secret: str) -> list[str]:
     return [secret[at : at + 4] for at in range(len(secret) - 3)]
-
-
-class NamedClients(Clients):
-    """Names a client by its session."""
-
-    def name_of(self, session: str) -> str:
-        return session.capitalize()
 
 
 def running(name: str, principal: str = "p", session: str = "s") -> CallRecord:
@@ -142,7 +129,7 @@ def test_a_wait_names_the_call_and_the_client_that_it_is_for(others: list[tuple[
     elsewhere = running("elsewhere", session="far")
     waiting.times.begin_wait(lambda: {record.call.session: None for record in there})
     records = [elsewhere, *there, waiting]
-    calls = RunningCalls(records, NamedClients().name_of, lambda record: record.call.principal == "p")
+    calls = RunningCalls(records, lambda record: record.call.principal == "p")
     found = calls.wait_of(waiting)
     assert found is not None and (found.reason, found.since) == (reason, 5.0)
     assert all(calls.wait_of(record) is None for record in (elsewhere, *there))
@@ -152,7 +139,7 @@ def test_a_wait_names_the_call_and_the_client_that_it_is_for(others: list[tuple[
 
 def test_a_call_that_waits_is_shown_as_waiting_with_the_reason_however_it_waits() -> None:
     learn(["hunter23"])
-    recent = RecentCalls(NamedClients())
+    recent = RecentCalls()
     holder, queued, starting = running("hold", session="zed"), begun("queued"), running("early")
     starting.times.begin_wait('server "hunter23" to start')
     records = [holder, queued, starting]

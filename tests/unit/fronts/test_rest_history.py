@@ -2,6 +2,7 @@
 
 import gc
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pytest
 
 from mcp_hub import masking
 from mcp_hub.app.dashboard import past_calls
+from mcp_hub.errors import RpcError
+from tests.unit.fronts import local_hub
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
-from tests.unit.fronts.rest_peer import ALICE, BOB, ELSEWHERE, NARROW, OPERATOR
+from tests.unit.fronts.rest_peer import ALICE, BOB, ELSEWHERE, NARROW, OPERATOR, Response
+from tests.upstreams.messages import MODERN_VERSION, PREFIX, modern, rpc
 
 pytestmark = pytest.mark.anyio
 
@@ -152,3 +156,45 @@ async def test_calls_are_those_of_the_page_too(hub: DashboardPeer) -> None:
     page = await hub.get("/v1/history")
     assert [call["tool"] for call in page["calls"]] == ["echo"]
     assert "needle" not in (await hub.ask("GET", "/metrics", token=OPERATOR)).body.decode()
+
+
+MODERN_HEADERS = {"mcp-protocol-version": MODERN_VERSION, "accept": "application/json, text/event-stream"}
+
+
+def modern_call(hub: DashboardPeer, client: str, tool: str, **arguments: Any) -> Response:
+    """A `tools/call` of 2026-07-28 that is under way, each a request of its own."""
+    info = {"name": client, "version": "1"}
+    params = {"name": tool, "arguments": arguments, "_meta": {f"{PREFIX}clientInfo": info}}
+    headers = {**MODERN_HEADERS, "mcp-method": "tools/call", "mcp-name": tool}
+    return hub.start("POST", "/mcp", rpc("tools/call", modern(params), id=1), headers=headers)
+
+
+async def test_client_of_a_call_has_the_same_name_live_and_in_the_history(hub: DashboardPeer) -> None:
+    """Two clients of 2026-07-28 by turns, whose sessions end with their requests, one of 2025 that is gone, REST."""
+    hub.tools.refusals = [RpcError("no such row") for _ in range(2)]
+    for tool in ("echo", "fail", "refuse"):
+        for client in ("Editor", "Agent", "Editor", "Agent")[: 2 if tool == "refuse" else 4]:
+            await modern_call(hub, client, tool, text=client).ended()
+    for n in range(2):
+        hasty = modern_call(hub, "Hasty", "hold", nonce=f"h{n}")
+        await hub.tools.has_come(f"h{n}")
+        running = (await hub.get("/state"))["live"]
+        assert [call["client"] for call in running if call["name"] == "hold"] in ([], ["Hasty"])
+        hasty.leave()
+        await hasty.done.wait()
+    await called(hub, "echo", ALICE, text="")
+    sent = {"accept": MODERN_HEADERS["accept"]}
+    opened = await hub.ask("POST", "/mcp", rpc("initialize", local_hub.hello(), id=1), headers=sent)
+    sent["mcp-session-id"] = opened.headers["mcp-session-id"]
+    await hub.ask("POST", "/mcp", rpc("tools/call", {"name": "fail", "arguments": {"text": ""}}, id=2), headers=sent)
+    await hub.ask("DELETE", "/mcp", headers=sent)
+    past = {call["id"]: (call["status"], call["client"]) for call in await listed(hub)}
+    live = {call["id"]: (call["status"], call["client"]) for call in (await hub.get("/state"))["calls"]}
+    assert past == live
+    both = [("completed", 2), ("tool_error", 2), ("failed", 1)]
+    assert Counter(past.values()) == {
+        **{(status, client): count for status, count in both for client in ("Editor", "Agent")},
+        ("cancelled", "Hasty"): 2, ("completed", "REST"): 1, ("tool_error", "raw-client"): 1,
+    }  # fmt: skip
+    clients = (await hub.get("/clients"))["clients"]
+    assert {one["name"]: one["calls"] for one in clients} == {"Editor": 5, "Agent": 5, "Hasty": 2, "raw-client": 1}

@@ -24,23 +24,23 @@ def test_a_session_is_a_client_and_connected_until_it_ends() -> None:
 
 def test_requests_of_one_modern_client_are_one_client_that_counts_its_calls() -> None:
     seen = ClientsSeen(lambda session: KIND, iter(range(100)).__next__, lambda: 0.0)
-    for number in range(3):
-        seen(session(f"http#{number}", era=Era.MODERN))
+    sessions = [session(f"http#{number}", era=Era.MODERN) for number in range(3)]
+    for each in sessions:
+        seen(each)
     (client,) = seen.newest()
-    assert (
-        all(seen.by_session[f"http#{number}"] is client for number in range(3)) and seen.name_of("http#0") == "editor"
-    )
+    assert all(each.offer.client is client for each in sessions) and client.name == "editor"
     assert (client.connected, client.last) == (None, 2)
-    assert (seen.name_of("rest#1"), seen.name_of("unknown")) == ("REST", "")
 
 
 def test_clients_are_bounded_and_their_names_are_cut() -> None:
     seen = ClientsSeen(lambda session: KIND, lambda: 0.0, lambda: 0.0)
+    first = session("first", "n" * 5000)
+    seen(first)
     for number in range(10_000):
         seen(session(str(number), "n" * 5000))
     seen(session("odd", {"not": "text"}))
     assert len(seen.newest()) == 500 and {len(client.name) for client in seen.newest()} == {0, 100}
-    assert seen.name_of("0") == "" and seen.name_of("9999") == "n" * 100
+    assert first.offer.client is not None and first.offer.client.name == "n" * 100, "its calls are still named"
 
 
 def test_a_session_of_nobody_is_not_a_client() -> None:

@@ -107,6 +107,10 @@ CONFIGURATION: Final = table(
         "A tool, a prompt, a resource template or the instructions of a server are new or have changed.",
         "Look at it, and approve it: `mcp-hub approve`.",
     ),
+    edit_not_approved=(
+        "A page of the dashboard proposes an edit of the configuration. It starts nothing yet.",
+        "Look at it, and approve or reject it: `mcp-hub approve`.",
+    ),
     suspicious_tool=(
         "A description or another text looks like an attack.",
         "Look at it before you use it.",

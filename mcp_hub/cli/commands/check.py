@@ -22,7 +22,7 @@ from mcp_hub.app.upstream_factory import failed_lookups, find_program
 from mcp_hub.catalog.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import masked, notices, project_warnings, report_of, unmatched_patterns
+from mcp_hub.cli.render.notices import masked, notices, project_warnings, report_of, unmatched_patterns, waiting_edits
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
@@ -59,7 +59,8 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _looked_up(loaded)
-    warnings = [*map(masked, (*loaded.warnings, *loaded.notes, *missing)), *project_warnings(loaded.settings)]
+    around = [*project_warnings(loaded.settings), *waiting_edits(loaded.path)]
+    warnings = [*map(masked, (*loaded.warnings, *loaded.notes, *missing)), *around]
     report = {"ok": True, **_summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)
@@ -69,15 +70,14 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
         await hub.settle()
         listed = await _listed(hub, loaded)
         if listed is None:
-            said = "the running hub has not read this version of the file, so patterns were not checked. "
-            said += "Run mcp-hub reload, or add --local."
-            _print(report, (), [*warnings, ConfigFinding("hub_outdated", said)], as_json)
+            text = "the running hub has not read this version of the file, so patterns were not checked. "
+            text += "Run mcp-hub reload, or add --local."
+            _print(report, (), [*warnings, ConfigFinding("hub_outdated", text)], as_json)
             return 0
         late = [own.server for own in readiness.not_ready(map(status_of, listed.servers))]
-        rules = view_rules(loaded.settings)
-        said = "did not start, so {} were not checked. Run: mcp-hub doctor {}"
+        rules, text = view_rules(loaded.settings), "did not start, so {} were not checked. Run: mcp-hub doctor {}"
         unknown = [
-            ConfigFinding("server_not_ready", said.format(patterns, quote(own)), path=f"servers.{own}")
+            ConfigFinding("server_not_ready", text.format(patterns, quote(own)), path=f"servers.{own}")
             for own in late
             if own in loaded.settings.servers and (patterns := untested(rules, own))
         ]

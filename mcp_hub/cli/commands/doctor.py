@@ -21,7 +21,7 @@ from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_option
 from mcp_hub.cli.commands.repairs import Repair, found_repairs, missing_parts
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose, told_apart
-from mcp_hub.cli.render.notices import notices, project_warnings
+from mcp_hub.cli.render.notices import notices, project_warnings, waiting_edits
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
 from mcp_hub.clock import SystemClock
@@ -112,7 +112,8 @@ async def _doctor(
     found = [_diagnosis(own, hub.loaded, seconds.get(own.server)) for own in servers]
     repairs = [(repair, outcome) for repair, outcome in repairs if not any(_has_path(one, repair) for one in found)]
     warnings = [*hub.unmatched(listed), *notices(servers, ends=hub.app is not None)]
-    warnings += project_warnings(hub.loaded.settings) if hub.loaded is not None else []
+    if hub.loaded is not None:
+        warnings += [*project_warnings(hub.loaded.settings), *waiting_edits(hub.loaded.path, names)]
     wrong = sum(not one.is_ok for one in found)
     if as_json:
         around = [_repair_data(repair, outcome) for repair, outcome in repairs]

@@ -1,7 +1,7 @@
-"""Warnings for people: tools and other texts that are not approved or suspicious, and patterns that match nothing."""
+"""Warnings for people: tools, other texts and edits that wait for approval, and patterns that match nothing."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -24,6 +24,7 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.servers import RefusedInfo, SandboxInfo, ServerInfo, UnmatchedInfo
+from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
     from mcp_hub.config.load.load import Loaded
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _VERBS: Final = {"read": "to read ", "write": "to write "}
 _MOST: Final = 10
 """Lines about one server; `mcp-hub approve` and `--json` have all."""
+_KEY: Final = 100
+"""Characters of a key of a proposed edit."""
 _LONGEST: Final = 1000
 """Characters of a text from the file of a project, which a stranger may have written."""
 
@@ -133,6 +136,33 @@ def unmatched_patterns(
         if has_all or found.path[0] == "servers":
             report.warn(tuple(found.path), "unmatched_pattern", found.reason)
     return [masked(own) for own in report.located(report.warnings)]
+
+
+def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFinding]:
+    """The edits of the configuration at `path` that its dashboard has proposed, of these servers if any are named."""
+    from mcp_hub.cli.servers_file.proposals import command_of, proposals_of
+    from mcp_hub.cli.servers_file.servers_file import ServersFile
+
+    file = ServersFile(path, os.environ)
+    try:
+        edits = [edit for edit in proposals_of(file).all() if not servers or edit.server in servers]
+        entries = file.servers() if edits and file.exists else {}
+    except ConfigError as error:
+        return [*map(masked, error.findings)]
+    findings = []
+    for edit in edits:
+        text = f"a page of the dashboard proposes to {_effect(entries.get(edit.server), edit.entry)}. "
+        text += f"To review it: {command_of(file, edit.server)}"
+        findings.append(masked(ConfigFinding("edit_not_approved", text, path=f"servers.{edit.server}")))
+    return findings
+
+
+def _effect(before: object, after: JsonObject) -> str:
+    """The keys that an edit of a server sets, changes or removes."""
+    entry = before if isinstance(before, dict) else {}
+    keys = [str(key) for key in {**entry, **after} if entry.get(key, ...) != after.get(key, ...)]
+    named = [hide_head(key, _KEY) for key in keys[:_MOST]] + ([f"{more} more"] if (more := _more(keys)) else [])
+    return f"{'add it with' if before is None else 'change'} {', '.join(named) or 'nothing'}"
 
 
 def project_warnings(settings: Settings | None) -> list[ConfigFinding]:

@@ -264,6 +264,33 @@ def test_edit_of_a_page_is_shown_as_a_difference_and_made_after_a_yes(run: Calla
     assert "pay has changed" in done.output, "then the tools"
 
 
+@pytest.mark.processes
+def test_edits_that_wait_are_named_by_the_commands_that_find_problems(edits: Edits) -> None:
+    def lines(*command: str) -> list[str]:
+        done = CliRunner().invoke(main, [*command, "--json"])
+        assert done.stdout, done.output
+        warnings = [str(own) for own in json.loads(done.stdout)["warnings"]]
+        shown = CliRunner().invoke(main, command).stderr
+        assert all(f"warning: {own}\n" in shown for own in warnings), shown
+        return [own for own in warnings if own.endswith("[edit_not_approved]")]
+
+    commands = (["check", "--no-start"], ["status"], ["doctor", "--wait", "0"])
+    assert not any(lines(*command) for command in commands)
+    edits.put("bank", command="id", env={"A": "1"}, cwd="/")
+    edits.put("fresh", url="https://mcp.example.com/mcp", **{f"k{n}": n for n in range(12)}, **{HOSTILE: 1})
+    names = ", ".join(["url", *(f"k{n}" for n in range(9))])
+    for command in commands:
+        assert lines(*command) == [
+            "servers.bank: a page of the dashboard proposes to change command, env, cwd. To review it: "
+            "mcp-hub approve bank [edit_not_approved]",
+            f"servers.fresh: a page of the dashboard proposes to add it with {names}, 4 more. To review it: "
+            "mcp-hub approve fresh [edit_not_approved]",
+        ], command
+    assert len(lines("doctor", "--wait", "0", "bank")) == 1
+    edits.file.path.write_text("servers: {bank: {command: id, env: {A: '1'}, cwd: /}, fresh: x")
+    assert lines("status") == [] and "servers.yaml:2" in CliRunner().invoke(main, ["status"]).stderr
+
+
 def test_edit_is_never_approved_without_a_person(
     run: Callable[..., Result], edits: Edits, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,12 @@ from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord
 from mcp_hub.cli.commands.running.paths import HubPath, path_lines, shown_paths
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import project_warnings
+from mcp_hub.cli.render.notices import project_warnings, waiting_edits
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import with_code
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, fail, fail_with
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import ConfigError, RpcError
+from mcp_hub.errors import ConfigError, ConfigFinding, RpcError
 from mcp_hub.masking import hide, visible
 from mcp_hub.protocol.rest.overview import ClientSummary
 from mcp_hub.protocol.rest.servers import ServerInfo
@@ -57,6 +58,7 @@ class HubReport(msgspec.Struct, frozen=True):
     uses: Mapping[str, HubUse | None] = {}
     apart: Mapping[str, Sequence[str]] = {}
     clients: Sequence[ClientSummary] = ()
+    warnings: Sequence[ConfigFinding] = ()
 
 
 @click.command()
@@ -75,11 +77,15 @@ def status(as_json: bool, config: str | None) -> None:
     except ConfigError as error:
         fail_with(error)
     scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}
-    tables.print_warnings(project_warnings(None))
+    places = [place] if place else dict.fromkeys(hub.place for hub in hubs if hub.place)
+    warnings = [*project_warnings(None), *(edit for one in places for edit in waiting_edits(Path(one)))]
+    if not as_json:
+        tables.print_warnings(warnings)
     uses = {folder: use_of(folder) for folder in scopes}
     report = HubReport(
-        place, hubs, variables=scopes, paths=paths, alone=why_alone(place, os.environ), uses=uses, apart=_apart(hubs)
-    )
+        place, hubs, variables=scopes, paths=paths, alone=why_alone(place, os.environ), uses=uses, apart=_apart(hubs),
+        warnings=warnings,
+    )  # fmt: skip
     if place and os.path.isfile(place) and any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
         run_with_client(reach, lambda client: _ask(client, report, as_json), operates=True)
@@ -144,7 +150,8 @@ def report_data(found: HubReport, now: float) -> JsonObject:
     ]
     problem = hide(found.problem) or None
     return {"running": bool(hubs), "config": found.place or None, "hubs": hubs, "servers": states, "problem": problem,
-            "alone": found.alone or None, "paths": {one.name: str(one.path) for one in found.paths}}  # fmt: skip
+            "alone": found.alone or None, "paths": {one.name: str(one.path) for one in found.paths},
+            "warnings": [*map(str, found.warnings)]}  # fmt: skip
 
 
 def _clients_data(use: HubUse | None) -> list[JsonObject] | None:

@@ -35,7 +35,7 @@ class People(Protocol):
         """Whether somebody is there to answer."""
 
 
-class CallingClient(Protocol):
+class CallingClient(msgspec.Struct, eq=False):
     """A client, as far as its calls know it."""
 
     name: str

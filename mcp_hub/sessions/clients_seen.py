@@ -7,6 +7,7 @@ from weakref import ref
 
 import msgspec
 
+from mcp_hub.call import CallingClient
 from mcp_hub.masking import hide_head
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import ClientKind, Era, Mode
@@ -19,13 +20,12 @@ _TEXT: Final = 100
 """Characters of a name or a version."""
 
 
-class SeenClient(msgspec.Struct, eq=False):
+class SeenClient(CallingClient, eq=False):
     """A client by its name, version, era and caller; `first` and `last` in Unix seconds.
 
     A client of the handshake era is one session. `calls` are those that have ended.
     """
 
-    name: str
     version: str
     era: Era
     caller: Caller

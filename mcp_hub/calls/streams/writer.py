@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import StreamInfo
+from mcp_hub.call import CallingClient, StreamInfo
 from mcp_hub.calls import machine
 from mcp_hub.calls.coalesce import LAG, OFTEN, Coalescer
 from mcp_hub.calls.machine import CallStatus, IllegalEvent
@@ -296,7 +296,9 @@ class StreamWriter:
 
     def _continuation(self, by: ResumePoint) -> bytes:
         """The call, what its upstream said of it, and why it is to be cancelled, if it is (`Continuation`)."""
-        call = msgspec.structs.replace(self.record.call, people=None)  # those are here
+        call = self.record.call
+        client = None if call.client is None else CallingClient(call.client.name)
+        call = msgspec.structs.replace(call, people=None, client=client)  # those are here
         return msgspec.json.encode({"call": call, "how": msgspec.Raw(bytes(by.how)), "revoked": by.revoked})
 
     def _appended(self, error: StoreError | None) -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_hub.call import Call
+from mcp_hub.call import Call, CallingClient
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.metering import outcome_of
@@ -21,16 +21,6 @@ from mcp_hub.stores.history.reading import CallFilter, PastCall, newest, texts_o
 from mcp_hub.types import Era
 
 EVERYTHING = HistoryLimits()
-
-
-class Client:
-    """A client by its name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def ended(self, at: float) -> None:
-        pass
 
 
 class Lists:
@@ -49,7 +39,7 @@ class Lists:
 def past_call(
     tool: str = "echo", arguments: object = None, ending: Ending | None = None, principal: str = "p", server: str = "a",
     raw: bytes | None = None, method: str = "tools/call",
-    session: str = "s", client: Client | None = None,
+    session: str = "s", client: CallingClient | None = None,
 ) -> CallRecord:  # fmt: skip
     """The record of a call that has ended."""
     key = "uri" if method == "resources/read" else "name"

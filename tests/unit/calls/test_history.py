@@ -8,6 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from mcp_hub import masking
+from mcp_hub.call import CallingClient
 from mcp_hub.calls.history import journal as journals
 from mcp_hub.calls.history.batches import VALUE, ToolKeeping
 from mcp_hub.calls.history.journal import FULL, MOST
@@ -26,7 +27,7 @@ from mcp_hub.stores.history.base import (
 )
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import texts_of
-from tests.unit.calls.past import Client, Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
+from tests.unit.calls.past import Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
 
 pytestmark = pytest.mark.anyio
 
@@ -247,7 +248,7 @@ async def test_setting_that_changes_between_two_calls_moves_no_text() -> None:
 async def test_clients_that_share_a_session_are_named_apart() -> None:
     """Requests of 2026-07-28 over one pipe may be those of several clients."""
     journal = new_journal(store := history_file(None))
-    clients = [Client("a"), Client("b" * 300), None]
+    clients = [CallingClient("a"), CallingClient("b" * 300), None]
     await keep(journal, *(past_call(client=client) for client in clients * 2))
     assert [call.group.client for call in await kept(store)] == ["a", "b" * 200, ""] * 2
 

@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from mcp_hub.call import Call
+from mcp_hub.call import Call, CallingClient
 from mcp_hub.calls.history.recent import RecentCalls, RunningCalls, shown_principal
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
@@ -17,7 +17,6 @@ from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.masking import learn
 from mcp_hub.types import Era
-from tests.unit.calls.past import Client
 from tests.unit.calls.virtual_time import LoopClock
 
 
@@ -25,7 +24,7 @@ def begun(name: str, principal: str = "p", session: str = "s") -> CallRecord:
     asked = msgspec.Raw(msgspec.json.encode(name))
     call = Call(
         new_call_id(), "a", "tools/call", {}, {}, session, principal, Era.MODERN, {}, asked=asked,
-        client=Client(session.capitalize()),
+        client=CallingClient(session.capitalize()),
     )  # fmt: skip
     record = new_record(call, cast("object", None), TimeLimits(1, 1), FixedClock())  # type: ignore[arg-type]  # never run
     record.log.begin()

@@ -11,7 +11,9 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.starter import Continuation
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
-from mcp_hub.types import RawJson
+from mcp_hub.sessions.clients_seen import ClientsSeen
+from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.types import ClientKind, Era, RawJson
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
 from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, settle
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
@@ -119,7 +121,10 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
         goes_on(pair.two, far, row).continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
 
     pair.two.go_on = goes_down
-    record = pair.one.registry.start(new_call("p"), far.call, LONG)
+    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", client_info={"name": "Editor"})
+    ClientsSeen(lambda session: ClientKind(), lambda: 0.0, lambda: 0.0)(session)
+    client = session.offer.client
+    record = pair.one.registry.start(msgspec.structs.replace(new_call("p"), client=client), far.call, LONG)
     await sleep(2)
     await pair.one.streams.cancel("p", record.call.id, "enough")
     await pair.one.dies()
@@ -135,6 +140,7 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
     third.go_on = takes
     await settle(lambda: bool(taken))
     assert [(bytes(left.how), left.revoked) for left in taken] == [(b'{"task":"t1","seen":1}', "enough")]
+    assert taken[0].call.client_name == "Editor"
 
 
 @virtual

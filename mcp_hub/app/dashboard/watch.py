@@ -4,17 +4,20 @@ An operator sees the calls, clients and streams of everybody; every other caller
 within a profile those at its servers.
 """
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Final
+
+import anyio
 
 from mcp_hub import __version__
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import Current
 from mcp_hub.call import OF_REST, StreamInfo
-from mcp_hub.calls.history.recent import MOST, shown_principal
+from mcp_hub.calls.history.recent import MOST, reason_of, shown_principal
+from mcp_hub.calls.reading.stored import ending
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
@@ -39,6 +42,9 @@ from mcp_hub.types import OWN, CallId, Kind
 
 _STORED: Final = 500
 """Streams of the store that are shown beside the calls of this process."""
+_WITH_REASON: Final = ("failed", "cancelled")
+_PATIENCE: Final = 2.0
+"""Seconds in which the reasons of failures are read from the store."""
 _ALL: Final = 1 << 30
 _TEXT: Final = 200
 
@@ -66,6 +72,7 @@ class HubWatch:
         self._clock = clock
         self._started = wall_time()
         self._costs: dict[int, tuple[object, int, int]] = {}
+        self._reasons: dict[CallId, str] = {}
 
     @property
     def place(self) -> tuple[str, int]:
@@ -82,7 +89,7 @@ class HubWatch:
         servers, rows = await self.servers(caller), await self._rows(caller)
         live, ended = self.live(caller), self._seen_by(caller, self._recent.newest())
         known = {call.id for call in (*live, *ended)}
-        stored = [_stored(row) for row in rows if row.id not in known]
+        stored = await self._stored([row for row in rows if row.id not in known])
         calls = sorted((*ended, *stored), key=lambda call: -call.at)[:MOST] if stored else ended
         epoch, seq = self.place
         return DashboardState(
@@ -209,6 +216,23 @@ class HubWatch:
             return []
         return [row for row in rows if self._hub.durable.shows(caller.profile, row)]
 
+    async def _stored(self, rows: Sequence[StreamInfo]) -> list[CallSummary]:
+        """Streams of the store, each with its last progress or, of one that has failed, with the reason."""
+        ended = [row for row in rows if row.status in _WITH_REASON and row.id not in self._reasons]
+        if len(self._reasons) > 2 * _STORED:
+            self._reasons.clear()
+            ended = [row for row in rows if row.status in _WITH_REASON]
+        with anyio.move_on_after(_PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                for row in ended:
+                    tasks.start_soon(self._read_reason, row)
+        return [_summary(row, self._reasons.get(row.id, "") if row.has_ended else row.message or "") for row in rows]
+
+    async def _read_reason(self, row: StreamInfo) -> None:
+        with suppress(StoreError):
+            last = await ending(self._streams.store, row)
+            self._reasons[row.id] = "" if last is None else reason_of(last)
+
     def _seen_by(self, caller: Caller, calls: Iterable[CallSummary]) -> list[CallSummary]:
         if caller.operates:
             return list(calls)
@@ -225,7 +249,7 @@ def _shows(caller: Caller, own: Caller) -> bool:
     return caller.operates or (own.principal == caller.principal and caller.profile in (None, own.profile))
 
 
-def _stored(row: StreamInfo) -> CallSummary:
+def _summary(row: StreamInfo, message: str) -> CallSummary:
     return CallSummary(
         row.id,
         row.server,
@@ -236,5 +260,5 @@ def _stored(row: StreamInfo) -> CallSummary:
         row.created,
         max(row.updated - row.created, 0.0),
         stream=True,
-        message=hide_head(row.message or "", _TEXT),
+        message=hide_head(message, _TEXT),
     )

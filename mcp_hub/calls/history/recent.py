@@ -15,8 +15,7 @@ from mcp_hub.calls.reading.stored import asked
 from mcp_hub.calls.reading.transcript import question_text
 from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import RpcError
-from mcp_hub.events import Cancelled, Failed
+from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import CallSummary
@@ -85,7 +84,7 @@ class RecentCalls:
             name = _decode_text(raw) if isinstance(raw, msgspec.Raw) else asked(call)
         except msgspec.DecodeError:
             name = ""
-        why = "" if outcome in _DONE else _why(record)
+        why = "" if outcome in _DONE else reason_of(record.log.ending)
         if len(principal) > _PRINCIPAL:
             principal = shown_principal(principal)
         if why or len(name) > _SHORT:
@@ -255,9 +254,8 @@ def _cut(most: int, *texts: str) -> Iterable[str]:
     return texts if sum(map(len, texts)) <= most else [hide_head(text, _SHORT) for text in texts]
 
 
-def _why(record: CallRecord) -> str:
-    ending = record.log.ending
+def reason_of(ending: Ending) -> str:
+    """The reason of a failure or a cancellation, as a summary has it; empty for a result."""
     if isinstance(ending, Cancelled):
         return hide_head(ending.reason or "", _TEXT)
-    error = ending.error if isinstance(ending, Failed) else RpcError("")
-    return hide_head(error.message, _TEXT)
+    return hide_head(ending.error.message, _TEXT) if isinstance(ending, Failed) else ""

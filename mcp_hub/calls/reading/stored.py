@@ -5,6 +5,7 @@ keeps its one ending, whatever upstreams and newer hubs put into events.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -152,6 +153,14 @@ async def asked_last(store: EventStore, row: StreamInfo, keys: Collection[str]) 
                 found[event.key] = event
         last = start
     return found
+
+
+async def ending(store: EventStore, row: StreamInfo) -> Ending | None:
+    """The last event of a stream that has ended; None if it is gone. Raises `StoreError`."""
+    with suppress(UnknownStream):
+        for line in await fetched(store, row.id, row.last - 1, 1):
+            return ending_of(row, line)
+    return None
 
 
 async def last_progress(store: EventStore, row: StreamInfo) -> Progressed | None:

@@ -19,7 +19,10 @@ TOOLS = ["echo", "steps", "hold", "hurry", "fail", "refuse", "flood", "wait", "b
 
 
 class Tools:
-    """The tools of one hub. `hold` and `steps` wait for `go`; `held` has the nonces of those that came so far."""
+    """The tools of one hub. `hold` and `steps` wait for `go`; `held` has the nonces of those that came so far.
+
+    `steps` and `refuse` raise each of `refusals` once.
+    """
 
     def __init__(self) -> None:
         self.registry = Registry()
@@ -38,7 +41,6 @@ class Tools:
         raise ValueError(text)
 
     async def refuse(self, text: str) -> str:
-        """Raises each of `refusals` once."""
         if self.refusals:
             raise self.refusals.pop()
         return text
@@ -49,6 +51,8 @@ class Tools:
             yield f"part {i}\n"
             if i == 1:
                 await self.go.wait()
+                if self.refusals:
+                    raise self.refusals.pop()
         yield Result(f"{n} steps")
 
     async def flood(self, n: int) -> AsyncIterator[str | Result]:

@@ -11,8 +11,10 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
+from mcp_hub.errors import RpcError
 from mcp_hub.fronts.dashboard.feed import EACH_FEEDS, MOST_FEEDS, OpenFeeds
 from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.masking import learn
 from mcp_hub.protocol.eras import LATEST_HANDSHAKE
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, Session
@@ -174,3 +176,28 @@ async def test_calls_that_wait_say_for_which_call_and_those_without_a_stream_are
         assert (await waiting.ended()).status == 200
         call.record.cancel()
         assert "unstored" not in (await peer.ask("GET", "/v1/streams", token=ALICE)).json
+
+
+async def test_stored_call_says_the_reason_of_its_failure_as_it_did_while_its_hub_ran(tmp_path: Path) -> None:
+    """Calls whose last progress is "step 1", and of which only the store of a hub that has ended still knows."""
+    learn(["hunter24"])
+    async with dashboard_hub(tmp_path, store={}) as peer:
+        failed, cancelled, completed = [await peer.detached("steps", {"n": 1}) for _ in range(3)]
+        with anyio.fail_after(WAIT):
+            for id_ in (failed, cancelled, completed):
+                while (await peer.ask("GET", f"/v1/streams/{id_}")).json.get("message") != "step 1":
+                    await anyio.lowlevel.checkpoint()
+        assert (await peer.ask("DELETE", f"/v1/streams/{cancelled}")).status == 202
+        await peer.until(cancelled, "cancelled")
+        peer.tools.refusals = [RpcError(f"no such row: hunter24 {'x' * 300}")]
+        peer.tools.go.set()
+        await peer.until(failed, "failed", "completed")
+        await peer.until(completed, "completed", "failed")
+        before = {call["id"]: (call["status"], call.get("message", "")) for call in (await peer.get("/state"))["calls"]}
+    async with dashboard_hub(tmp_path, store={}) as peer:
+        for _ in range(2):
+            calls = (await peer.get("/state"))["calls"]
+            assert {call["id"]: (call["status"], call.get("message", "")) for call in calls} == before
+    assert sorted(status for status, _ in before.values()) == ["cancelled", "completed", "failed"]
+    (reason,) = [message for status, message in before.values() if status == "failed"]
+    assert reason.startswith("no such row: *** xxx") and len(reason) <= 201

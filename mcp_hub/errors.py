@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Self
 import msgspec
 
 from mcp_hub.masking import hide_within, shown
-from mcp_hub.types import Cause, JsonObject, RawJson, without_paths
+from mcp_hub.types import Cause, JsonObject, RawJson, plural, without_paths
 
 
 class HubError(Exception):
@@ -58,7 +58,8 @@ class StartFailed(HubError):
     """
 
     def __init__(self, code: str, message: str, searched: tuple[str, ...] = ()) -> None:
-        places = f" {len(searched)} folders were searched; mcp-hub doctor shows them." if searched else ""
+        were, them = ("was", "it") if len(searched) == 1 else ("were", "them")
+        places = f" {plural(len(searched), 'folder')} {were} searched; mcp-hub doctor shows {them}." if searched else ""
         super().__init__(shown(message) + places)
         self.brief = shown(message)
         self.code = code

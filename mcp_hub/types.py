@@ -235,6 +235,14 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     sandbox: SandboxState | None = None
 
 
+def plural(count: int, noun: str) -> str:
+    """The count with its noun: `1 call`, `2 calls`, `2 entries`."""
+    if count == 1:
+        return f"1 {noun}"
+    is_regular = not noun.endswith("y") or noun[-2:-1] in "aeiou"
+    return f"{count} {noun}s" if is_regular else f"{count} {noun[:-1]}ies"
+
+
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:
     """The state as the end of a sentence that begins with the server's name."""
     if state not in (UpstreamState.STARTING, UpstreamState.BACKING_OFF):
@@ -242,7 +250,7 @@ def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> st
     if not reason:
         return "is still starting"
     said = "is being restarted" if state is UpstreamState.STARTING else "is restarted soon"
-    return f"failed {failures} time{'' if failures == 1 else 's'} and {said}" if failures else said
+    return f"failed {plural(failures, 'time')} and {said}" if failures else said
 
 
 def without_paths(text: str) -> str:

@@ -10,7 +10,7 @@ from mcp_hub.config.load.imported import target_of
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.types import UpstreamState, UpstreamStatus
+from mcp_hub.types import UpstreamState, UpstreamStatus, plural
 from mcp_hub.upstreams.supervision.state_log import LONGEST, brief
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def summary(statuses: Sequence[UpstreamStatus]) -> str:
     """`3 of 4 servers ready; time failed: …`, in at most 200 characters."""
     ready = sum(status.state is UpstreamState.READY for status in statuses)
     resting = sum(status.rests for status in statuses)
-    said = f"{ready} of {len(statuses)} servers ready" + (f", {resting} when needed" if resting else "")
+    said = f"{ready} of {plural(len(statuses), 'server')} ready" + (f", {resting} when needed" if resting else "")
     failed = not_ready(statuses)
     more = f"; and {len(failed) - _MOST} more failed" if len(failed) > _MOST else ""
     room = (LONGEST - len(said) - len(more)) // max(1, min(len(failed), _MOST))

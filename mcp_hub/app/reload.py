@@ -21,7 +21,7 @@ from mcp_hub.config.plan import Plan, plan, until_next_start
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.logs import get_logger
-from mcp_hub.types import FileStamp, UpstreamState
+from mcp_hub.types import FileStamp, UpstreamState, plural
 
 log = get_logger(__name__)
 
@@ -176,7 +176,7 @@ class Reloader:
     def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> Reload:
         self._files[0].was_read(stamp)  # not read again before it changes
         if len(findings) > _MOST_FINDINGS:
-            findings = (*findings[:_MOST_FINDINGS], f"… and {len(findings) - _MOST_FINDINGS} more findings")
+            findings = (*findings[:_MOST_FINDINGS], f"… and {plural(len(findings) - _MOST_FINDINGS, 'more finding')}")
         self.failed += 1
         self.last = Reload(trigger, wall_time(), errors=findings)
         log.error("reload_failed", trigger=trigger, findings=list(findings), kept="the settings before")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.events import CallEvent, Completed, Delta, Failed, InputRequired, Log, Progressed, ToolCall, ToolResult
-from mcp_hub.types import RawJson
+from mcp_hub.types import RawJson, plural
 
 LAG: Final = 8192
 """Unread events above which a reader counts as slow and merging begins: more than one read of an upstream's pipe can
@@ -40,7 +40,7 @@ def merge(held: Progressed, new: Progressed) -> Progressed:
 
 def suppressed(count: int) -> Log:
     """Stands where `count` log messages were dropped for a slow reader."""
-    text = f"{count} log messages suppressed: the reader was too slow"
+    text = f"{plural(count, 'log message')} suppressed: the reader was too slow"
     params = {"level": "warning", "logger": "mcp-hub", "data": text}
     return Log("warning", msgspec.json.encode(params))
 

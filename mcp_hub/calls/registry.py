@@ -23,7 +23,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.logs import get_logger
-from mcp_hub.types import CallId
+from mcp_hub.types import CallId, plural
 
 log = get_logger(__name__)
 
@@ -106,7 +106,7 @@ class CallRegistry(CallOwner):
             lane.waiting.append(record)
             record.times.wait()
         else:
-            what = f"{most.running} calls running and {most.waiting} waiting for this client"
+            what = f"{plural(most.running, 'call')} running and {most.waiting} waiting for this client"
             raise Busy.at(what, "hub.limits.waiting_calls", most.waiting)
         self._records[call.id] = record
         if self.tracer is not None:

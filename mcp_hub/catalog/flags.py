@@ -15,7 +15,7 @@ import msgspec
 
 from mcp_hub.globs import late
 from mcp_hub.masking import hide_head, hide_part, hide_tail
-from mcp_hub.types import RawObject
+from mcp_hub.types import RawObject, plural
 
 FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "place", "other_tool", "lookalike"]
 MOST_FLAGS: Final = 20  # of one tool; what is beyond is not looked for
@@ -136,7 +136,7 @@ def _flag(kind: str | None, where: str, text: str, start: int, end: int) -> Flag
             what = "a terminal escape sequence" if run[:1] in "\x1b\x9b" else "control characters"
             return Flag("control", where, excerpt, what)
         case _:
-            return Flag("hidden", where, excerpt, f"{len(run)} invisible characters")
+            return Flag("hidden", where, excerpt, plural(len(run), "invisible character"))
 
 
 def _is_needed(text: str, at: int, run: str) -> bool:
@@ -231,7 +231,8 @@ def squeezed(text: str) -> str:
 
 def _counted(run: re.Match[str]) -> str:
     breaks = run[0].count("\n")
-    return f"⟨{len(run[0])} blanks{f' with {breaks} line breaks' if breaks else ''}⟩"
+    broken = f" with {plural(breaks, 'line break')}" if breaks else ""
+    return f"⟨{len(run[0])} blanks{broken}⟩"
 
 
 def ends_of(text: str, most: int) -> str:
@@ -239,7 +240,7 @@ def ends_of(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     half = most // 2
-    return f"{hide_head(text, half)}⟨{len(text) - 2 * half} more characters⟩{hide_tail(text, half)}"
+    return f"{hide_head(text, half)}⟨{plural(len(text) - 2 * half, 'more character')}⟩{hide_tail(text, half)}"
 
 
 def ends_of_members(members: Mapping[str, bytes], most: int) -> RawObject:

@@ -86,7 +86,7 @@ async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Pa
             tasks.start_soon(door.run)
             await anyio.wait_all_tasks_blocked()
             guard = door.made(settings(keys))
-            await until(lambda: any("1 keys" in state for state in door.key_states()))
+            await until(lambda: any("1 key," in state for state in door.key_states()))
             tasks.cancel_scope.cancel()
     assert isinstance(await who(guard, SHOWN), Caller)
 

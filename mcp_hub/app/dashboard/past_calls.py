@@ -68,7 +68,7 @@ from mcp_hub.stores.history.reading import (
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import stored_key
-from mcp_hub.types import OWN, Kind, Snapshot
+from mcp_hub.types import OWN, Kind, Snapshot, plural
 
 _MOST_LOSSES: Final = 20
 """Losses of one answer."""
@@ -331,14 +331,15 @@ def _row(row: FigureRow) -> HistoryRow:
 
 def loss_text(loss: LostCalls) -> str:
     """The loss for people."""
-    calls = "Calls" if not loss.count else "1 call" if loss.count == 1 else f"{loss.count} calls"
+    calls = plural(loss.count, "call") if loss.count else "Calls"
+    missing = "is missing" if loss.count == 1 else "are missing"
     match loss.kind:
         case "killed":
             return f"A hub ended without notice after {timestamp(loss.at)}. Calls of its last second may be missing."
         case "dropped":
-            return f"{calls} came faster than the history could be written, and are missing."
+            return f"{calls} came faster than the history could be written, and {missing}."
         case "unwritten":
-            return f"{calls} could not be written, and are missing. {loss.reason}".rstrip()
+            return f"{calls} could not be written, and {missing}. {loss.reason}".rstrip()
         case "damaged":
             return f"Calls before this time are missing. {loss.reason}".rstrip()
         case _:

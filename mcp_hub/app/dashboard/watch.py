@@ -68,7 +68,6 @@ class HubWatch:
         self._streams = streams
         self._admin = admin
         self._seen = seen
-        self._recent = seen.recent
         self._clock = clock
         self._started = wall_time()
         self._costs: dict[int, tuple[object, int, int]] = {}
@@ -77,7 +76,7 @@ class HubWatch:
     @property
     def place(self) -> tuple[str, int]:
         """The epoch and the number of the last ending."""
-        return self._recent.epoch, self._recent.seq
+        return self._seen.recent.epoch, self._seen.recent.seq
 
     @property
     def tools(self) -> int:
@@ -87,7 +86,7 @@ class HubWatch:
     async def state(self, caller: Caller, mode: DashboardMode) -> DashboardState:
         """Everything now; its cursor is as of the calls in it."""
         servers, rows = await self.servers(caller), await self._rows(caller)
-        live, ended = self.live(caller), self._seen_by(caller, self._recent.newest())
+        live, ended = self.live(caller), self._seen_by(caller, self._seen.recent.newest())
         known = {call.id for call in (*live, *ended)}
         stored = await self._stored([row for row in rows if row.id not in known])
         calls = sorted((*ended, *stored), key=lambda call: -call.at)[:MOST] if stored else ended
@@ -121,21 +120,21 @@ class HubWatch:
 
     def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:
         """The calls that ended behind a place; None if that is not known any more."""
-        found = self._recent.behind(seq) if epoch == self._recent.epoch else None
+        found = self._seen.recent.behind(seq) if epoch == self._seen.recent.epoch else None
         return None if found is None else self._seen_by(caller, found)
 
     def live(self, caller: Caller) -> list[CallSummary]:
         """The newest calls that run, but for short quiet ones."""
         records = self._registry.under_way
-        every = self._recent.running(records, partial(self._may_name, caller))
+        every = self._seen.recent.running(records, partial(self._may_name, caller))
         if not caller.operates:  # before the newest are taken: those of others take no room
             records = [record for record in records if record.call.principal == caller.principal]
-        return self._seen_by(caller, self._recent.live(records, self._clock.now(), every))
+        return self._seen_by(caller, self._seen.recent.live(records, self._clock.now(), every))
 
     def running(self, caller: Caller, of_rest: bool) -> list[RunningCall]:
         """The caller's own calls that run here and have streams or may get them; those over REST only if `of_rest`."""
         now, wall, records = self._clock.now(), wall_time(), self._registry.under_way
-        every = self._recent.running(records, partial(self._may_list, caller, of_rest))
+        every = self._seen.recent.running(records, partial(self._may_list, caller, of_rest))
         found: list[RunningCall] = []
         for record in records:
             if (record.plan.may_last or record.stream is not None) and self._may_list(caller, of_rest, record):

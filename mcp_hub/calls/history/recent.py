@@ -19,7 +19,7 @@ from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import CallSummary
-from mcp_hub.types import Status
+from mcp_hub.types import Status, plural
 
 MOST: Final = 10_000
 """Endings that are kept."""
@@ -217,7 +217,7 @@ class RunningCalls:
             return "a call of somebody else" if len(calls) == 1 else f"{len(calls)} calls of others"
         client = hide_head(first.call.client_name, _TEXT)
         more = len(calls) - 1
-        rest = f" and {more} more call{'s' if more > 1 else ''}" if more else ""
+        rest = f" and {plural(more, 'more call')}" if more else ""
         return f"{hide_head(asked(first.call), _TEXT)}{f' of {client}' if client else ''}{rest}"
 
 

@@ -22,6 +22,7 @@ from mcp_hub.errors import InvalidParams, RpcError, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
 from mcp_hub.stores.documents.base import Documents, Part
+from mcp_hub.types import plural
 
 READ_RESULT: Final = "read_result"
 
@@ -118,7 +119,7 @@ class ReadResult:
             selected = select(body, wanted.path, is_over)
             if not selected.count:
                 return Completed.of(f"[path {hide_head(wanted.path, _SHOWN)!r} selects nothing]")
-            body, about = selected.body, f"{selected.count} values, one a line; "
+            body, about = selected.body, f"{plural(selected.count, 'value')}, one a line; "
         _check_offset(offset, len(body))
         if wanted.grep is None:
             return _page(paging.page(body, 0, offset, limit, tokens, self._estimate), len(body), about)
@@ -161,7 +162,11 @@ def _page(page: paging.TextPage, size: int, about: str = "") -> Completed:
 
 
 def _matches(found: paging.Matches, offset: int, about: str) -> Completed:
-    what = f"{len(found.lines)} matches as line:offset: text" if found.lines else "nothing matches"
+    what = (
+        f"{len(found.lines)} {'match' if len(found.lines) == 1 else 'matches'} as line:offset: text"
+        if found.lines
+        else "nothing matches"
+    )
     since = f" from offset {offset} on" if offset else ""
     if found.next is None:
         after = "this is all"

@@ -15,7 +15,7 @@ from mcp_hub.calls.results.json_records import Records, json_records
 from mcp_hub.calls.results.token_fit import Estimate, head_within, is_surely_over, tail_within
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.stores.documents.base import document_id
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.types import RawJson, RawObject, plural
 
 LEAST: Final = 256
 """Tokens: a lower limit counts as this one, which leaves room for some text beside the notices."""
@@ -278,7 +278,7 @@ def _between_lines(parts: _Parts, estimate: Estimate) -> str | None:
     if head >= start:
         return None
     lines, size = text.count("\n", head, start), len(text[head:start].encode())
-    what = f"{lines} lines ({size} bytes)" if lines else f"{size} bytes"
+    what = f"{plural(lines, 'line')} ({size} bytes)" if lines else f"{size} bytes"
     notice = parts.notice(what, f"offset={len(text[:head].encode())}")
     before = "" if head == 0 or text[head - 1] == "\n" else "\n"
     return f"{text[:head]}{before}{notice}\n{text[start:]}"

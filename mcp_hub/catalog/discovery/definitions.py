@@ -11,7 +11,7 @@ import msgspec
 
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.signatures import all_names, counted, greatest
-from mcp_hub.types import JsonObject
+from mcp_hub.types import JsonObject, plural
 
 FIND: Final = "find_tools"
 RUN: Final = "run_tool"
@@ -98,7 +98,7 @@ def search_tool(counts: Mapping[str, int]) -> bytes:
 
 def _search(counts: Mapping[str, int], *, with_servers: bool = True) -> str:
     servers = greatest(counts, lambda text: estimate(text) <= _SERVERS_TOKENS) if with_servers else ""
-    return f"Search {sum(counts.values())} tools{f' of {servers}' if servers else ''}."
+    return f"Search {plural(sum(counts.values()), 'tool')}{f' of {servers}' if servers else ''}."
 
 
 def _with_names(groups: Mapping[str, Sequence[str]], counts: Mapping[str, int], limit: int) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from msgspec import Raw
 from mcp_hub.catalog.flags import MOST_FLAGS, decoded, ends_of, flag_texts, squeezed
 from mcp_hub.catalog.pins import ALL_MEMBERS, Fingerprint, Pin
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.types import RawObject
+from mcp_hub.types import RawObject, plural
 
 _LONGEST: Final = 2000
 """Characters of a line that are shown: of a longer one the first and the last half."""
@@ -84,4 +84,4 @@ def _few(lines: list[str]) -> list[str]:
     half = _MOST_LINES // 2
     if len(lines) <= 2 * half:
         return lines
-    return [*lines[:half], f"⟨{len(lines) - 2 * half} more lines⟩", *lines[-half:]]
+    return [*lines[:half], f"⟨{plural(len(lines) - 2 * half, 'more line')}⟩", *lines[-half:]]

@@ -71,7 +71,8 @@ def rest_text(found: "StreamList", hubs: int) -> str:
     """A sentence on calls that the table lacks: without a stream, or at `hubs` of single clients. It may be empty."""
     parts = []
     if number := found.unstored:
-        waiting = f", {found.waiting} of them waiting for their turn" if found.waiting else ""
+        turn = f"waiting for {'its' if found.waiting == 1 else 'their'} turn"
+        waiting = f", {turn if number == 1 else f'{found.waiting} of them {turn}'}" if found.waiting else ""
         what = f"{tables.plural(number, 'more call' if found.streams else 'call')} {'runs' if number == 1 else 'run'}"
         parts.append(f"{what}{waiting}: not stored yet. A call is stored when it takes more than 250 ms.")
     elif not found.streams:

@@ -72,12 +72,14 @@ def remarks(learning: Learning, changes: Proposal) -> Iterator[tuple[str, str]]:
         yield from _bounded(reached)
     if learning.missed.beyond:
         yield (
-            f"{learning.missed.beyond} further uses were not noted: the notes are full. The proposal may lack some.",
+            f"{plural(learning.missed.beyond, 'further use')} could not be noted: the notes are full. "
+            "The proposal may lack some.",
             "yellow",
         )
     if learning.missed.unseen:
         yield (
-            f"{learning.missed.unseen} calls could not be read, such as those of a process that hides its memory.",
+            f"{plural(learning.missed.unseen, 'call')} could not be read, such as those of a process that hides its "
+            "memory.",
             "yellow",
         )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.types import plural
 
 _TYPES: Final = {
     **{"audio/wav": ".wav", "audio/ogg": ".ogg", "audio/webm": ".webm", "audio/mp4": ".m4a", "audio/flac": ".flac"},
@@ -40,7 +41,7 @@ def saved(blocks: Sequence[object], folder: Path) -> Iterator[str]:
             yield f"block {place} ({kind}) is not saved: its data are not Base64"
             continue
         path = _written(folder, str(place), _extension(kind), data)
-        yield f"saved {path} ({kind}, {len(data)} bytes)"
+        yield f"saved {path} ({kind}, {plural(len(data), 'byte')})"
 
 
 def _binary(block: object) -> tuple[str, str] | None:

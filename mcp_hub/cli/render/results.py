@@ -21,7 +21,7 @@ from mcp_hub.events import (
 )
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.rpc_errors import URL_ELICITATION_REQUIRED
-from mcp_hub.types import JsonObject, RawJson, RawObject
+from mcp_hub.types import JsonObject, RawJson, RawObject, plural
 
 _HEAD: Final = ("type", "seq")
 """Members of a line that are not the server's."""
@@ -131,7 +131,7 @@ def _block_text(block: object) -> str:
 def _summary(kind: str, named: JsonObject, data: object) -> str:
     said = [str(named[key]) for key in ("name", "uri", "mimeType") if isinstance(named.get(key), str)]
     if isinstance(data, str):  # base64: four characters for three bytes
-        said.append(f"{len(data) * 3 // 4 - data[-2:].count('=')} bytes")
+        said.append(plural(len(data) * 3 // 4 - data[-2:].count("="), "byte"))
     return f"[{' '.join([kind, *said])}]"
 
 

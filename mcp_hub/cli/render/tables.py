@@ -11,6 +11,7 @@ from mcp_hub.cli.render.output import put, put_json, say
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide, visible
 from mcp_hub.types import LAST_OUTPUT, RawJson, UpstreamState, UpstreamStatus, condition
+from mcp_hub.types import plural as plural
 from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP
 from mcp_hub.upstreams.supervision.state_log import brief
 
@@ -50,10 +51,6 @@ def console() -> "Console":
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else _WIDEST, highlight=False, markup=False, emoji=False)
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def print_table(made: "Table") -> None:

@@ -97,7 +97,14 @@ class Health:
             )
         states = own.states().values()
         if states and all(state in _GIVEN_UP for state in states):
-            reasons.append(Reason("no_server", f"all {len(states)} enabled servers have failed"))
+            reasons.append(
+                Reason(
+                    "no_server",
+                    "the only enabled server has failed"
+                    if len(states) == 1
+                    else f"all {len(states)} enabled servers have failed",
+                )
+            )
         return reasons
 
     def warnings(self) -> list[Reason]:

@@ -19,7 +19,7 @@ from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line
 from mcp_hub.protocol.shape.produced import PRODUCED, Produced, produced
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.types import RawJson, RawObject, plural
 
 T = TypeVar("T")
 
@@ -102,8 +102,9 @@ class Production:
         events = _read_events(post)
         keys = self._asked_by(events)
         if len(events) > self.credit:
-            said = f"Readers are behind: {self.credit} events can be taken now, not {len(events)}. Post again later."
-            raise PostRefused("no_credit", said, credit=self.credit)
+            credit = plural(self.credit, "event")
+            text = f"Readers are behind: {credit} can be taken now, not {len(events)}. Post again later."
+            raise PostRefused("no_credit", text, credit=self.credit)
         content = [event for event in events if isinstance(event, Delta) and event.channel == "content"]
         ending = self._ending(post, content) if post.complete else None
         self.taken, self._epoch = seq, epoch

@@ -15,7 +15,7 @@ from mcp_hub.masking import hide
 from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.jsonrpc.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import CacheHint, Kind, RawJson, Snapshot
+from mcp_hub.types import CacheHint, Kind, RawJson, Snapshot, plural
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.wire.base import Pending
 
@@ -123,7 +123,7 @@ def _complete(peer: Peer, kind: Kind, listed: Listed, limits: ListLimits) -> Non
     """Applies what holds for the whole list, and logs its warnings."""
     if len(listed.raws) > limits.entries:
         del listed.raws[limits.entries :]
-        listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
+        listed.warnings.append(f"more than {plural(limits.entries, 'entry')}; the rest is left out")
     if kind is Kind.TOOL and peer.mirrors is not None:
         listed.raws, refused = peer.mirrors.learn(listed.raws)
         listed.warnings += refused
@@ -136,7 +136,7 @@ def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed, *, is_enough:
         raise _gone(exc) from None
     reason = f"{KINDS[kind].list_method} failed: {exc}"
     if is_enough:
-        listed.warnings.append(hide(f"{reason}; stopped after {len(listed.raws)} entries"))
+        listed.warnings.append(hide(f"{reason}; stopped after {plural(len(listed.raws), 'entry')}"))
     elif kind is Kind.TOOL:
         raise StartFailed("list_failed", reason) from None
     elif exc.code != METHOD_NOT_FOUND:
@@ -154,11 +154,11 @@ async def _follow(peer: Peer, kind: Kind, pending: Pending, listed: Listed, limi
         if (cursor := _take_page(raw, spec.result_key, listed)) is None or len(listed.raws) > limits.entries:
             return
         if bytes(cursor) in seen:
-            listed.warnings.append(f"the same cursor came twice; stopped after {len(listed.raws)} entries")
+            listed.warnings.append(f"the same cursor came twice; stopped after {plural(len(listed.raws), 'entry')}")
             return
         seen.add(bytes(cursor))
         if len(seen) >= limits.pages:
-            listed.warnings.append(f"more than {limits.pages} pages; the rest is left out")
+            listed.warnings.append(f"more than {plural(limits.pages, 'page')}; the rest is left out")
             return
         pending = peer.send(spec.list_method, {"cursor": cursor})
 
@@ -197,7 +197,7 @@ def _take_page(raw: RawJson, key: str, listed: Listed) -> msgspec.Raw | None:
         return None
     if read_as(cursor, str) is None and read_as(cursor, float) is None:
         said = "the cursor of the next page is neither a text nor a number"
-        listed.warnings.append(f"{said}; stopped after {len(listed.raws)} entries")
+        listed.warnings.append(f"{said}; stopped after {plural(len(listed.raws), 'entry')}")
         return None
     return cursor
 

@@ -180,11 +180,11 @@ async def test_matching_lines_are_shown_and_where_to_continue_the_search(hub: Hu
     ]
     assert await hub.texts(id=id_, grep="t.", limit=1) == [
         "2:4: two",
-        "[1 matches as line:offset: text; there may be more: offset=8]",
+        "[1 match as line:offset: text; there may be more: offset=8]",
     ]
     assert await hub.texts(id=id_, grep="t.", offset=8) == [
         "3:8: three",
-        "[1 matches as line:offset: text from offset 8 on; this is all]",
+        "[1 match as line:offset: text from offset 8 on; this is all]",
     ]
     assert await hub.texts(id=id_, grep="nowhere") == ["[nothing matches; this is all]"]
 

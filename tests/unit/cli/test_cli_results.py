@@ -49,7 +49,7 @@ def encoded(value: object) -> bytes:
         ({"content": [IMAGE]}, "[image image/png 3 bytes]"),
         ({"content": [{"type": "resource_link", "name": "n", "uri": "u:1"}]}, "[resource_link n u:1]"),
         ({"content": [{"type": "resource", "resource": {"uri": "u:1", "text": "t"}}]}, "[resource u:1]\nt"),
-        ({"content": [{"type": "resource", "resource": {"uri": "u:1", "blob": "AA=="}}]}, "[resource u:1 1 bytes]"),
+        ({"content": [{"type": "resource", "resource": {"uri": "u:1", "blob": "AA=="}}]}, "[resource u:1 1 byte]"),
         ({"content": ["odd", {"type": 5}]}, "['odd']\n[5]"),
         ({"content": "odd"}, ""),
         ({}, ""),

@@ -9,14 +9,19 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from mcp_hub.app.dashboard.past_calls import loss_text
 from mcp_hub.cli.access.following import followed
+from mcp_hub.cli.commands.running.history import _lines, _notes
 from mcp_hub.cli.commands.streams import rest_text, stream_table, waiting_text
 from mcp_hub.cli.render.renderers import JsonLines, PlainText
 from mcp_hub.cli.render.tables import age, print_table
 from mcp_hub.client import HubStream
 from mcp_hub.errors import HubRestarted
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputRequired, Progressed, Started
+from mcp_hub.protocol.rest.history import HistoryCall, HistoryLoss, HistoryPage
 from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
+from mcp_hub.stores.history.base import LostCalls
+from mcp_hub.types import plural
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +72,8 @@ def test_a_call_that_waits_says_for_which_call_and_for_how_long() -> None:
         (0, 0, 0, 0, "No durable calls are stored."),
         (1, 0, 0, 2, ""),
         (0, 1, 0, 0, "1 call runs: not stored yet."),
+        (0, 1, 1, 0, "1 call runs, waiting for its turn: not stored yet."),
+        (1, 3, 1, 0, "3 more calls run, 1 of them waiting for its turn: not stored yet."),
         (1, 3, 2, 0, "3 more calls run, 2 of them waiting for their turn: not stored yet."),
         (0, 0, 0, 1, "No durable calls are stored. A hub of one client runs: this command cannot count"),
         (0, 0, 0, 2, "No durable calls are stored. 2 hubs of one client each run: this command cannot count"),
@@ -78,6 +85,30 @@ def test_nothing_is_said_to_be_stored_only_where_no_call_runs(
     text = rest_text(StreamList([status()] * rows, unstored, waiting), hubs)
     assert text.startswith(starts) and bool(text) == bool(starts)
     assert ("No durable" in text) == (not rows and not unstored)
+
+
+@pytest.mark.parametrize(("count", "bytes_", "tokens", "lost", "notes"), [
+    (1, "1 byte", "1 token", "1 call could not be written, and is missing.", "1 more such note: --json shows it."),
+    (2, "2 bytes", "2 tokens", "2 calls could not be written, and are missing.",
+     "2 more such notes: --json shows them."),
+])  # fmt: skip
+def test_history_counts_one_as_one(count: int, bytes_: str, tokens: str, lost: str, notes: str) -> None:
+    call = HistoryCall("st_1", "git", "log", "log", "tools/call", "p", "c", "failed", 1.0, 1.0, 0.0)
+    sizes = {"arguments_bytes": count, "result_bytes": count, "tokens_in": count, "tokens_out": count}
+    kept = msgspec.structs.replace(call, **sizes, arguments_text="a", result_text="r")
+    assert f"({tokens})" in _lines(kept)[5] and f"({tokens})" in _lines(kept)[6]
+    without = _lines(msgspec.structs.replace(call, **sizes))
+    assert all(f"not kept ({bytes_})" in line for line in without[5:7])
+    loss = loss_text(LostCalls("unwritten", 1.0, "in_1", count))
+    assert loss == lost
+    page = HistoryPage([], "full", losses=[HistoryLoss("unwritten", 1.0, loss)] * (3 + count))
+    assert _notes(page)[-1] == notes and len(_notes(page)) == 4
+
+
+@pytest.mark.parametrize("noun", ["call", "entry", "key", "more such note"])
+def test_noun_follows_its_number(noun: str) -> None:
+    many = {"entry": "entries"}.get(noun, f"{noun}s")
+    assert [plural(count, noun) for count in (0, 1, 2)] == [f"0 {many}", f"1 {noun}", f"2 {many}"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -39,6 +39,17 @@ def test_each_screen_is_a_small_module_that_takes_nothing_from_elsewhere(name: s
     assert not links and not re.search(r"innerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text)
 
 
+_NUMBER = r"\$\{(?:count\((?:[^()]|\([^()]*\))*\)|[\w.?]+)\}"
+_COUNTED = re.compile(rf"(?<!of ){_NUMBER} (?:more |open |other )?([a-z]{{3,}}s)\b(?!=)")
+_ALLOWED = {"asks", "has", "proposes", "times"}
+
+
+@pytest.mark.parametrize("name", [name for name in OWN if name.endswith(".js")])
+def test_numbers_have_the_noun_of_their_number(name: str) -> None:
+    """By `plural`; verbs follow names, and "3 times" is written for more than one alone."""
+    assert set(_COUNTED.findall(FILES[name].decode())) <= _ALLOWED
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".js")])
 def test_every_import_is_a_file_of_its_own(name: str) -> None:
     for target in re.findall(r"""\b(?:from|import)\s*['"]([\w./-]+)['"]""", FILES[name].decode()):

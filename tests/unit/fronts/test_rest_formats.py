@@ -64,7 +64,9 @@ async def test_deferred_tools_come_behind_the_tool_that_finds_them(peer: RestPee
     assert [tool["name"] for tool in others] == TOOLS and all(tool["defer_loading"] for tool in others)
     assert "run_tool" not in search["description"] and f"{len(TOOLS)} tools" in search["description"]
     search, *others = await listed(peer, "format=openai-responses&defer=1&tools=echo")
-    assert (search["type"], search["execution"]) == ("tool_search", "client") and "1 tools" in search["description"]
+    assert (search["type"], search["execution"]) == ("tool_search", "client") and "Search 1 tool" in search[
+        "description"
+    ]
     assert [tool["name"] for tool in others] == ["echo"]
     assert [tool["name"] for tool in await listed(peer, "format=mcp&defer=1")] == ["find_tools", *TOOLS]
 

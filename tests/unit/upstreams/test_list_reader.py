@@ -117,7 +117,7 @@ async def test_cursor_of_another_kind_ends_the_list_with_a_warning(cursor: objec
         await server.answer("tools/list", page("a", nextCursor=cursor))
 
     found = await listed(script, TOOL)
-    said = "the cursor of the next page is neither a text nor a number; stopped after 1 entries"
+    said = "the cursor of the next page is neither a text nor a number; stopped after 1 entry"
     assert names(found[TOOL]) == ["a"] and found[TOOL].warnings == [said]
 
 

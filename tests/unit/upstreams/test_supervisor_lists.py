@@ -16,7 +16,7 @@ async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_
     async with up(Toys(cursor="next")) as far:
         first = far.supervisor.snapshot()
         assert first is not None and len(first.lists[Kind.TOOL]) == 1
-        assert len(far.status.warnings) == 1 and "stopped after 1 entries" in far.status.warnings[0]
+        assert len(far.status.warnings) == 1 and "stopped after 1 entry" in far.status.warnings[0]
         assert await far.call() == "ok"
         far.toys.tools.append("y")
         far.toys.wire.announces(Kind.TOOL)

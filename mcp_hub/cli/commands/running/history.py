@@ -122,7 +122,7 @@ def _notes(page: HistoryPage) -> list[str]:
     notes = [f"Calls cannot be kept now: {page.failing}"] if page.failing else []
     notes += [f"{_time(loss.at)}: {loss.text}" for loss in page.losses[:_LOSSES]]
     if (more := len(page.losses) - _LOSSES) > 0:
-        notes.append(f"{more} more such notes: --json shows them.")
+        notes.append(f"{tables.plural(more, 'more such note')}: --json shows {'it' if more == 1 else 'them'}.")
     return notes
 
 
@@ -164,9 +164,9 @@ def _lines(call: HistoryCall) -> list[str]:
     if result:
         cut = f", the first 4 kB of {call.result_bytes} bytes" if call.result_cut else ""
         masked = ", secrets masked" if call.result_masked else ""
-        lines.append(f"result:    {result}\n           ({call.tokens_out} tokens{cut}{masked})")
+        lines.append(f"result:    {result}\n           ({tables.plural(call.tokens_out, 'token')}{cut}{masked})")
     elif call.result_bytes:
-        lines.append(f"result:    not kept ({call.result_bytes} bytes)")
+        lines.append(f"result:    not kept ({tables.plural(call.result_bytes, 'byte')})")
     if call.run is not UNSET:
         lines.append(
             f"again:     mcp-hub history run {call.id}" if call.run.possible else f"again:     {call.run.text}"
@@ -179,8 +179,8 @@ def _arguments(call: HistoryCall) -> str:
     if call.arguments_hash:
         return f"not kept; their hash is {call.arguments_hash}"
     if not text:
-        return f"not kept ({call.arguments_bytes} bytes)" if call.arguments_bytes else "none"
-    notes = [f"{call.tokens_in} tokens"]
+        return f"not kept ({tables.plural(call.arguments_bytes, 'byte')})" if call.arguments_bytes else "none"
+    notes = [tables.plural(call.tokens_in, "token")]
     notes += ["secrets masked"] if call.arguments_masked else []
     notes += ["long values cut"] if call.arguments_cut else []
     return f"{text} ({', '.join(notes)})"

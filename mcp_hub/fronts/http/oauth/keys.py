@@ -25,7 +25,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.extras import with_extra
 from mcp_hub.files import FileTooLarge, read_file
 from mcp_hub.logs import get_logger
-from mcp_hub.types import JsonObject
+from mcp_hub.types import JsonObject, plural
 
 log = get_logger(__name__)
 
@@ -134,7 +134,7 @@ class KeySet:
         """One line for people: how many keys there are, how old, and what is wrong."""
         keys = self._last.ids
         age = f", read {self._age:.0f} s ago" if keys else ""
-        return f"{self.name}: {len(keys)} keys{age}" + (f"; {self.trouble}" if self.trouble else "")
+        return f"{self.name}: {plural(len(keys), 'key')}{age}" + (f"; {self.trouble}" if self.trouble else "")
 
     @property
     def is_due(self) -> bool:
@@ -216,7 +216,7 @@ def parse_keys(body: bytes, algorithms: Collection[str]) -> list[jwt.PyJWK]:
     public = filter(_is_public, entries[:_MOST_KEYS])
     found = [key for entry in public for name in algorithms if (key := _key(entry, name)) is not None]
     if not found:
-        raise KeysUnusable(f"none of its {len(entries)} keys is a public one for {', '.join(sorted(algorithms))}")
+        raise KeysUnusable(f"none of its keys ({len(entries)}) is a public one for {', '.join(sorted(algorithms))}")
     return found
 
 

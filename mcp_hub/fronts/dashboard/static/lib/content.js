@@ -1,6 +1,6 @@
 // Results of tools: text as text, pictures of four kinds as pictures, everything else as JSON.
 import { html, useEffect, useState } from './ui.js';
-import { count, plain } from './format.js';
+import { count, plain, plural } from './format.js';
 
 const MOST = 16384; // characters that are shown at once
 const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
@@ -29,7 +29,7 @@ function Picture({ data, type }) {
 function Block({ block }) {
   if (block?.type === 'text') return html`<${Text} text=${String(block.text ?? '')} label="Text of the result" />`;
   if (block?.type === 'image' && PICTURES.includes(block.mimeType)) return html`<${Picture} data=${block.data} type=${block.mimeType} />`;
-  if (block?.type === 'image' || block?.type === 'audio') return html`<p class="dim">${plain(block.mimeType ?? block.type)}, ${count(String(block.data ?? '').length)} characters of Base64, not shown.</p>`;
+  if (block?.type === 'image' || block?.type === 'audio') return html`<p class="dim">${plain(block.mimeType ?? block.type)}, ${plural(String(block.data ?? '').length, 'character')} of Base64, not shown.</p>`;
   return html`<${Text} text=${JSON.stringify(block, null, 2)} label="Part of the result" />`;
 }
 

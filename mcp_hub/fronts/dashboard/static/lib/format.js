@@ -1,7 +1,7 @@
 // Numbers, times and states as people read them; names of strangers as keys and in addresses.
 const whole = new Intl.NumberFormat('en');
 export const count = (n) => whole.format(n ?? 0);
-export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
+export const plural = (n, noun) => `${count(n)} ${n === 1 ? noun : /[^aeiou]y$/.test(noun) ? `${noun.slice(0, -1)}ies` : `${noun}s`}`;
 
 export function duration(seconds) {
   if (seconds < 0.0995) return `${Math.max(seconds * 1000, 0).toFixed(seconds < 0.01 ? 1 : 0)} ms`;

@@ -41,7 +41,7 @@ export function Figures({ query }) {
   rows.sort((a, b) => (sort.startsWith('-') ? compare(b, a) : compare(a, b)));
   const servers = [...new Set([...(found?.servers ?? []).map((one) => one.server), query.server])].filter(Boolean).map((name) => [name, plain(name)]);
   const calls = rows.reduce((sum, one) => sum + one.calls, 0);
-  return html`<div class="screen fixed"><div class="head"><h1>Figures</h1><${Docs} page="dashboard.md" /><span class="dim num">${found ? `${plural(calls, 'call')}${found.more ? `, ${count(found.more)} tools not shown` : ''}` : ''}</span></div>
+  return html`<div class="screen fixed"><div class="head"><h1>Figures</h1><${Docs} page="dashboard.md" /><span class="dim num">${found ? `${plural(calls, 'call')}${found.more ? `, ${plural(found.more, 'tool')} not shown` : ''}` : ''}</span></div>
     ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <div class="filters"><${Filter} label="Filter tools" value=${query.q} onInput=${(q) => refine({ q })} />
       <div class="pick" role="group" aria-label="Over">${SPANS.map(([key, title]) => html`<button type="button" aria-pressed=${String(key === span)} onClick=${() => refine({ span: key })}>${title}</button>`)}</div>

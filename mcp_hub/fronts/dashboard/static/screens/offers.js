@@ -39,7 +39,7 @@ export function Offers({ query }) {
   const { offers, problem } = useOffers();
   const words = (query.q ?? '').toLowerCase();
   const rows = (offers ?? []).filter((one) => (!query.kind || one.kind === query.kind) && (!words || `${one.key} ${one.title} ${one.about}`.toLowerCase().includes(words)));
-  return html`<div class="screen fixed"><div class="head"><h1>Resources and prompts</h1><${Docs} page="cli.md" /><span class="dim num">${offers ? plural(rows.length, 'entry').replace('entrys', 'entries') : ''}</span></div>
+  return html`<div class="screen fixed"><div class="head"><h1>Resources and prompts</h1><${Docs} page="cli.md" /><span class="dim num">${offers ? plural(rows.length, 'entry') : ''}</span></div>
     ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <div class="filters"><${Filter} label="Filter resources and prompts" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="Kind" value=${query.kind} options=${KINDS} onChange=${(kind) => refine({ kind })} /></div>

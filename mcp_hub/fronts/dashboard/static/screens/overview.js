@@ -114,7 +114,7 @@ function Saved({ version }) {
   const now = found?.current.tokens ?? 0, saved = Math.max(full - now, 0);
   return html`<section class="panel tile"><h2 class="dim small">Tokens of tool lists</h2>
     <div class="big">${found ? count(now) : '…'} <small>of ${count(full)}</small></div>
-    <div class="stack" role="img" aria-label=${`${count(saved)} tokens saved`}><i class="a" style=${{ width: full ? `${(100 * now) / full}%` : 0 }}></i></div>
+    <div class="stack" role="img" aria-label=${`${plural(saved, 'token')} saved`}><i class="a" style=${{ width: full ? `${(100 * now) / full}%` : 0 }}></i></div>
     <div class="small dim">${found ? `${count(saved)} saved in each session, mode ${found.current.mode}` : ''}</div></section>`;
 }
 

@@ -20,7 +20,7 @@ export function Profiles({ query }) {
     ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <div class="filters"><${Filter} label="Filter tools and profiles" value=${query.q} onInput=${(q) => refine({ q })} /></div>
     ${found && !shown.length ? html`<${Empty}>No profile and no tool in one fits this filter.<//>` : null}
-    ${shown.map((one) => html`<${Panel} key=${one.name ?? ''} title=${one.name == null ? 'Without a profile' : plain(one.name)} end=${html`<span class="dim num">${plural(one.tools.length, 'tool')}, ${count(one.tokens)} tokens</span>`}><div class="body">
+    ${shown.map((one) => html`<${Panel} key=${one.name ?? ''} title=${one.name == null ? 'Without a profile' : plain(one.name)} end=${html`<span class="dim num">${plural(one.tools.length, 'tool')}, ${plural(one.tokens, 'token')}</span>`}><div class="body">
       <dl class="facts"><dt>Servers</dt><dd>${tags(one.servers, 'none')}</dd><dt>Tokens of</dt><dd>${tags(one.principals, one.name == null ? 'the operator of this machine' : 'nobody in hub.tokens')}</dd>
         <dt>Clients seen</dt><dd>${tags(one.clients, 'none since the start')}</dd>
         ${one.prompts || one.resources ? html`<dt>Also</dt><dd>${plural(one.prompts ?? 0, 'prompt')}, ${plural(one.resources ?? 0, 'resource')}</dd>` : null}</dl>

@@ -1,7 +1,7 @@
 // The messages of one server as they are on the wire, for five minutes: only while somebody has asked for them.
 import { html, useEffect, useRef, useState } from '../lib/ui.js';
 import { ask, get, segment } from '../lib/api.js';
-import { clock, count, duration, plain, plural } from '../lib/format.js';
+import { clock, duration, plain, plural } from '../lib/format.js';
 import { attempt, operates } from '../lib/store.js';
 import { Text } from '../lib/content.js';
 import { Empty, Panel } from '../lib/parts.js';
@@ -39,6 +39,6 @@ export function Raw({ name }) {
   return html`<${Panel} title="Raw messages" end=${operates() ? (left ? html`<span class="dim num small">${duration(left)} left </span><button type="button" onClick=${() => turn('stop')}>Stop recording</button>`
     : html`<button type="button" onClick=${() => turn('start')}>Record for five minutes</button>`) : null}>
     ${messages.length ? html`<div class="tbody free" tabindex="0" aria-label="Raw messages">${messages.map((one) => html`<details class="rawline" key=${one.seq}><summary><span class="tag">${one.incoming ? 'from it' : 'to it'}</span> <span class="num dim small">${clock(one.at)}, ${plural(one.size, 'byte')}</span> <code>${plain(one.text.slice(0, 160))}</code></summary>
-        <${Text} text=${one.text} label=${`Message ${one.seq}`} />${one.size > one.text.length + 64 ? html`<p class="dim small">The beginning of ${count(one.size)} bytes.</p>` : null}</details>`)}</div>`
+        <${Text} text=${one.text} label=${`Message ${one.seq}`} />${one.size > one.text.length + 64 ? html`<p class="dim small">The beginning of ${plural(one.size, 'byte')}.</p>` : null}</details>`)}</div>`
       : html`<${Empty}>${left ? 'No message yet.' : 'Messages between the hub and this server, as they are on the wire. They are kept for five minutes in memory, with secrets masked.'}<//>`}<//>`;
 }

@@ -35,7 +35,7 @@ function facts({ home, hosts = [], net, read = [], sockets = [], traffic, write 
   const named = isOperator ? 'nothing' : 'operators see them';
   return [
     ['Hosts', member(NETS, net) ?? (hosts.length ? listed(hosts) : named)],
-    ...(traffic ? [['Connections', `${count(traffic.connections)}, ${count(traffic.open)} open; ${count(traffic.sent)} bytes sent, ${count(traffic.received)} received`]] : []),
+    ...(traffic ? [['Connections', `${count(traffic.connections)}, ${count(traffic.open)} open; ${plural(traffic.sent, 'byte')} sent, ${count(traffic.received)} received`]] : []),
     ['Sockets', sockets.length ? listed(sockets) : isOperator ? 'none' : named],
     ...(home ? [['Private home', listed([home])]] : []),
     ['Writes', write.length ? listed(write) : named],

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { get, segment } from '../lib/api.js';
 import { link, refine } from '../lib/router.js';
-import { count, plain, plural, quoted } from '../lib/format.js';
+import { plain, plural, quoted } from '../lib/format.js';
 import { useStore } from '../lib/store.js';
 import { Command, Empty, Filter, Panel, Docs } from '../lib/parts.js';
 
@@ -49,9 +49,9 @@ function Listed({ kind, version }) {
   const kinds = known.includes(kind) ? known : [...known, kind];
   return html`<${Panel} title="What a client is listed" end=${html`<select aria-label="Kind of client" value=${kind} onChange=${(event) => refine({ client: event.target.value })}>${kinds.map((name) => html`<option value=${name}>${name}</option>`)}</select>`}>
     <div class="body">${problem ? html`<p role="alert">${problem}</p>` : null}${found && !problem ? html`
-      <p>In mode <strong>${found.current.mode}</strong>: ${plural(found.current.listed, 'tool')}, ${count(found.current.tokens)} tokens${found.defers ? ', which the client keeps from its model until they are asked for' : ''}.
-        The budget is ${count(found.budget)} tokens${found.max_tools ? `, and the client takes ${found.max_tools} tools` : ''}.</p>
-      <dl class="facts">${found.modes.map((mode) => html`<dt>${mode.expose}${mode.mode === mode.expose ? '' : ` → ${mode.mode}`}</dt><dd class="num">${plural(mode.listed, 'tool')}, ${count(mode.tokens)} tokens</dd>`)}</dl>
+      <p>In mode <strong>${found.current.mode}</strong>: ${plural(found.current.listed, 'tool')}, ${plural(found.current.tokens, 'token')}${found.defers ? ', which the client keeps from its model until they are asked for' : ''}.
+        The budget is ${plural(found.budget, 'token')}${found.max_tools ? `, and the client takes ${plural(found.max_tools, 'tool')}` : ''}.</p>
+      <dl class="facts">${found.modes.map((mode) => html`<dt>${mode.expose}${mode.mode === mode.expose ? '' : ` → ${mode.mode}`}</dt><dd class="num">${plural(mode.listed, 'tool')}, ${plural(mode.tokens, 'token')}</dd>`)}</dl>
       <p class="dim small">${found.starting.length ? `Tools of ${found.starting.map(plain).join(', ')} are not known yet.` : ''}</p>
       <${Command}>${`mcp-hub tokens${kind === 'unknown' ? '' : ` --client ${quoted(kind)}`}`}<//>` : null}</div><//>`;
 }

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get, segment } from '../lib/api.js';
 import { go, link } from '../lib/router.js';
-import { count, duration, exact, plain, plural, quoted } from '../lib/format.js';
+import { duration, exact, plain, plural, quoted } from '../lib/format.js';
 import { operates, toast, useStore } from '../lib/store.js';
 import { Command, Confirm, Docs, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
 import { ServerLogin } from './login_server.js';
@@ -54,7 +54,7 @@ export function Server({ name }) {
     <${Panel} title="Log: stderr, and what the hub says">${lines.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Log">${lines.map((line) => html`<div class=${line.level ? `hub ${line.level}` : ''}>${line.at ? html`<span class="dim">${plain(exact(line.at))} </span>` : null}${line.level ? 'hub: ' : ''}${plain(line.text)}</div>`)}</pre>
       <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>${store.hub.operator ? 'The server has written nothing to stderr.' : 'Operators of the hub see its log.'}<//>`}<//>
     ${store.hub.operator && ['command', 'url'].includes(entry?.facts.kind) ? html`<${Raw} key=${name} name=${name} />` : null}
-    <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${count(tool.tokens.full)} tokens</span></li>`)}</ul>
+    <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${plural(tool.tokens.full, 'token')}</span></li>`)}</ul>
       ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${server.state === 'ready' ? 'The server offers no tools to you.' : 'Its tools are known once it is ready.'}<//>`}<//>
   </div>`;
 }

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get } from '../lib/api.js';
 import { refine } from '../lib/router.js';
-import { count, plain, quoted } from '../lib/format.js';
+import { plain, plural, quoted } from '../lib/format.js';
 import { operates, useStore } from '../lib/store.js';
 import { Command, Confirm, Filter, Select, Docs } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
@@ -28,7 +28,7 @@ export function Settings({ query }) {
     ${found ? html`<div class="small dim"><code>${plain(found.file)}</code>${found.overrides ? html` with <code>${plain(found.overrides)}</code>` : null}. Read only: change the file; the hub notices.</div>` : null}
     ${problem ? html`<p role="alert">${problem}</p>` : null}
     <div class="filters"><${Filter} label="Filter settings" value=${query.q} onInput=${(q) => refine({ q })} />
-      <${Select} label="From" value=${query.origin} options=${ORIGINS} onChange=${(origin) => refine({ origin })} /><span class="dim num">${count(rows.length)} keys</span></div>
+      <${Select} label="From" value=${query.origin} options=${ORIGINS} onChange=${(origin) => refine({ origin })} /><span class="dim num">${plural(rows.length, 'key')}</span></div>
     <section class="panel grow"><${Table} label="Settings" className="grow" rows=${rows} rowKey=${(one) => one.path} columns=${COLUMNS} empty=${found ? 'No key fits.' : 'Loading…'} /></section>
     <div class="two"><${Command}>${`mcp-hub check --config ${quoted(found?.file ?? 'servers.yaml')}`}<//><${Command}>${`mcp-hub reload --config ${quoted(found?.file ?? 'servers.yaml')}`}<//></div></div>`;
 }

@@ -2,7 +2,7 @@
 import { html, useState } from '../lib/ui.js';
 import { ask, segment } from '../lib/api.js';
 import { go, isShown, link } from '../lib/router.js';
-import { count, member, plain, quoted } from '../lib/format.js';
+import { member, plain, plural, quoted } from '../lib/format.js';
 import { mayChange, operates, toast, useStore } from '../lib/store.js';
 import { hints, useTools } from '../lib/tools.js';
 import { SchemaForm } from '../lib/form.js';
@@ -34,7 +34,7 @@ export function Tool({ name }) {
   const command = `mcp-hub call ${quoted(name)}${given && Object.keys(given).length ? ` --args-json ${quoted(JSON.stringify(given))}` : ''}`;
   return html`<div class="screen"><div class="head"><h1>${plain(name)}</h1>${hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span>`)}
       <div class="end"><a class="button" href=${link('calls', '', { tool: name })}>Its calls</a></div></div>
-    <div class="small dim">of server <a href=${link('server', tool.server)}>${plain(tool.server)}</a>${tool.tool === name ? '' : html`, there <code>${plain(tool.tool)}</code>`}, ${count(tool.tokens)} tokens${tool.pinned ? ', pinned' : ''}</div>
+    <div class="small dim">of server <a href=${link('server', tool.server)}>${plain(tool.server)}</a>${tool.tool === name ? '' : html`, there <code>${plain(tool.tool)}</code>`}, ${plural(tool.tokens, 'token')}${tool.pinned ? ', pinned' : ''}</div>
     <div class="two"><${Panel} title="Call it">
       <div class="body">${mayChange() ? html`<${SchemaForm} id="call" allowsEmpty=${true} schema=${tool.definition.inputSchema} action="Call" busy=${busy || !store.online} onSubmit=${call} />` : html`<p class="dim">This page is read-only (hub.http.dashboard: read).</p>`}
         <p></p><${Command}>${command}<//></div><//>

@@ -49,7 +49,7 @@ export function Tools({ query }) {
   };
   const servers = [...new Set(all.map((tool) => tool.server))].map((name) => [name, plain(name)]);
   const total = rows.reduce((sum, tool) => sum + tool.tokens, 0);
-  return html`<div class="screen fixed"><div class="head"><h1>Tools</h1><${Docs} page="profiles.md" /><span class="dim num">${tools ? `${plural(rows.length, 'tool')}, ${count(total)} tokens` : ''}</span></div>
+  return html`<div class="screen fixed"><div class="head"><h1>Tools</h1><${Docs} page="profiles.md" /><span class="dim num">${tools ? `${plural(rows.length, 'tool')}, ${plural(total, 'token')}` : ''}</span></div>
     ${problem ? html`<p role="alert">${problem}</p>` : null}
     <${Changed} isOpen=${query.show === 'changed'} onDone=${reload} />
     <${Hidden} overrides=${overrides} onDone=${reload} />

@@ -1,8 +1,15 @@
 """What is written under the keys of the shared store: values of every type, and what no hub would write in each."""
 
+import json
+import math
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import msgpack, structs
+
+from mcp_hub.stores.history.base import Batch
 
 Client = Any
 """`redis.Redis`, whose annotations know neither its bytes nor its unions."""
@@ -34,6 +41,9 @@ NASTY: Final[dict[str, bytes]] = {
     "a path": b"../../etc/passwd",
     "parts without end": b"in_x:1:99999999999",
 }
+ODD_TIMES: Final = {
+    "nan": math.nan, "infinity": math.inf, "-infinity": -math.inf, "1e300": 1e300, "-1e300": -1e300, "-1": -1.0,
+}  # fmt: skip
 _SOME: Final = ("nothing", "a word", "400 digits", "invalid UTF-8", "nan", "JSON of 5000 levels", "1 MiB")
 _LAST_ID: Final = "18446744073709551615-18446744073709551615"
 
@@ -52,6 +62,7 @@ KINDS: Final = {
     "sessions:x": "zset", "sessions:c": "stream", "st_": "hash", "st_:e": "stream", "st_:p": "hash", "st_:m": "list",
     "in_:r": "set", "in_:m": "set", "in_:w": "stream", "p:": "zset", "k:": "hash", "h:": "string",
     "d:": "zset", "d::s": "hash", "d:*": "string",
+    "history": "hash", "history:h": "hash", "history:t": "hash", "history:r": "hash", "history:l": "list",
 }  # fmt: skip
 """The kinds of keys (docs/shared-store.md, "Keys") and the type of each."""
 
@@ -72,6 +83,8 @@ def poisons() -> Iterator[Poison]:
         for name, write in _of_other_types(type_):
             yield Poison(kind, name, write)
         for name, write in _CONTENTS[type_]():
+            yield Poison(kind, name, write)
+        for name, write in _OF_HISTORY.get(kind, lambda: iter(()))():
             yield Poison(kind, name, write)
 
 
@@ -165,6 +178,66 @@ def _strings() -> Iterator[tuple[str, Write]]:
         yield f"a text that is {name}", _given(value, lambda server, key, value: server.set(key, value))
 
 
+def _known_batches() -> Iterator[tuple[str, Write]]:
+    """What is known of each batch of past calls: times, calls, bytes, places of texts."""
+    for name, time in ODD_TIMES.items():
+        yield f"a batch at {name}", _each_field(msgpack.encode([time, time, 1, 0, []]))
+    for number in (-1, 2**63 - 1):
+        yield f"{number} calls", _each_field(msgpack.encode([1.0, 9e9, number, number, [number]]))
+    for field in (b"in_x", b"in_x -1", b"in_x " + b"9" * 5000, b" 0", b"in_x 0 0"):
+        sound = msgpack.encode([1.0, 9e9, 1, 0, [0]])
+        yield f"the field {field[:9]!r}", _given((field, sound), lambda server, key, pair: server.hset(key, *pair))
+
+
+def _columns() -> Iterator[tuple[str, Write]]:
+    """Batches of one past call whose columns fit each other, and hold what no hub would write."""
+    for name, time in ODD_TIMES.items():
+        column = array("d", [time]).tobytes()
+        yield f"an ending at {name}", _each_field(_batch(ended=column))
+        yield f"a duration of {name}", _each_field(_batch(took=column, waited=column))
+    changes: dict[str, dict[str, Any]] = {
+        "no group": {"groups": ""},
+        "groups that are not JSON": {"groups": "{\n" * 5000},
+        "a group of texts that nobody sees": {"groups": json.dumps(["\x1b[2J\u202e"] * 8)},
+        "a note of another call": {"notes": {7: ("x", "y"), 2**63 - 1: ("x", "y")}},
+        "a number of 2^63": {"base": 2**63},
+        "an id that is none": {"ids": "\x1b[31m"},
+        "another hub": {"hub": "../../x" * 1000},
+        "every flag": {"flags": b"\xff"},
+        "the largest sizes": {"sizes": b"\xff" * 8},
+    }
+    for name, change in changes.items():
+        yield name, _each_field(_batch(**change))
+
+
+def _batch(**change: Any) -> bytes:
+    group = json.dumps(["jobs", "run_job", "run_job", "tools/call", "nobody", "c", "completed", "full", ""])
+    one = array("d", [1.8e9]).tobytes()
+    batch = Batch("in_x", 0, group, b"\0\0", "st_x", one, one, one, b"\0" * 8, b"\0")
+    return msgpack.encode(structs.replace(batch, **change))
+
+
+def _ends_of_replicas() -> Iterator[tuple[str, Write]]:
+    for name, time in ODD_TIMES.items():
+        yield f"a replica that wrote at {name}", _given(time, lambda server, key, time: server.hset(key, "in_x", time))
+
+
+def _losses() -> Iterator[tuple[str, Write]]:
+    for kind in ("killed", "dropped", "unwritten", "damaged", "cleared", "another"):
+        for at in ("1e300", "-1e300", "-1", "1e400"):
+            loss = f'{{"kind":"{kind}","at":{at},"hub":"\\u001b[2J","count":-1,"reason":"{"x" * 5000}"}}'
+            yield (
+                f"calls that are lost at {at}, {kind}",
+                _given(loss, lambda server, key, loss: server.lpush(key, loss)),
+            )
+
+
+_OF_HISTORY: Final[dict[str, Callable[[], Iterator[tuple[str, Write]]]]] = {
+    "history": _known_batches,
+    "history:h": _columns,
+    "history:r": _ends_of_replicas,
+    "history:l": _losses,
+}
 _CONTENTS: Final[dict[str, Callable[[], Iterator[tuple[str, Write]]]]] = {
     "hash": _hashes,
     "set": _sets,

@@ -1,5 +1,6 @@
 """A batch of calls as it is kept, and the interface of every store of them. Pure."""
 
+import sys
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -21,6 +22,17 @@ Keeping = Literal["none", "hash", "full"]
 LossKind = Literal["killed", "dropped", "unwritten", "damaged", "cleared"]
 MOST_LOSSES: Final = 100
 """Losses that are kept; the oldest goes first."""
+
+
+_MOST_CALLS: Final = 1 << 16
+"""Calls of a batch, which are numbered by 16 bits."""
+_LAST: Final = 2.0**33
+"""Unix seconds in the year 2242. Times and durations are below it."""
+_HIGHEST: Final = slice(7 if sys.byteorder == "little" else 0, None, 8)
+_BELOW_LAST: Final = bytes(range(0x42))
+"""The highest bytes of doubles from 0 to `_LAST`: neither negative ones nor NaN nor infinity have one of them."""
+_LONGEST: Final = 4096
+"""Characters of a text of a loss."""
 
 
 class HistoryLimits(msgspec.Struct, frozen=True):
@@ -220,6 +232,29 @@ def batch_of(encoded: object) -> Batch | None:
         return None
 
 
+def is_sound_key(key: BatchKey) -> bool:
+    """Whether a record can be that of a batch: others may have written it, or a fault."""
+    numbers_, times = (key.base, key.calls), (key.first, key.last)
+    return (
+        isinstance(key.hub, str)
+        and all(isinstance(number, int) for number in numbers_)
+        and key.base >= 0
+        and 0 < key.calls <= _MOST_CALLS
+        and all(map(is_moment, times))
+    )
+
+
+def is_sound_loss(loss: LostCalls) -> bool:
+    """Whether a record can be that of a loss."""
+    texts = all(isinstance(text, str) and len(text) <= _LONGEST for text in (loss.hub, loss.reason))
+    return texts and is_moment(loss.at) and isinstance(loss.count, int) and loss.count >= 0
+
+
+def is_moment(seconds: object) -> bool:
+    """Whether a number can be a time of a call in Unix seconds: from 1970 to 2242."""
+    return isinstance(seconds, float | int) and 0 <= seconds < _LAST
+
+
 def texts_of_body(body: object) -> list[CallTexts]:
     """The texts of each call of one writing; none of something else."""
     fields = body.decode("utf-8", "replace").split("\0") if isinstance(body, bytes) else []
@@ -228,10 +263,12 @@ def texts_of_body(body: object) -> list[CallTexts]:
 
 def _is_sound(batch: Batch) -> bool:
     """Whether the columns of a batch fit each other."""
-    count = len(batch)
+    count, times = len(batch), (batch.ended, batch.took, batch.waited)
     columns = (len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, len(batch.waited) // 8)
     return (
         count > 0
         and all(length == count for length in (*columns, len(batch.sizes) // 8, len(batch.ids.split(" "))))
         and max(numbers(batch.marks)) <= batch.groups.count("\n")
+        and not any(column[_HIGHEST].translate(None, _BELOW_LAST) for column in times)
+        and batch.base >= 0
     )

@@ -28,6 +28,8 @@ from mcp_hub.stores.history.base import (
     LostCalls,
     batch_of,
     encode,
+    is_sound_key,
+    is_sound_loss,
     texts_of_body,
 )
 from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, set_aside
@@ -282,7 +284,8 @@ class HistoryFile:
 
     def _stored_losses(self, db: Connection) -> list[LostCalls]:
         rows = db.execute("SELECT kind, at, hub, count, reason FROM losses ORDER BY number DESC").fetchall()
-        return [*_killed_hubs(db, self._hub, self._is_gone), *(LostCalls(*row) for row in rows)]
+        losses = [*_killed_hubs(db, self._hub, self._is_gone), *(LostCalls(*row) for row in rows)]
+        return [*filter(is_sound_loss, losses)]
 
 
 def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
@@ -303,7 +306,8 @@ def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
 
 
 def _index(db: Connection) -> list[BatchKey]:
-    return [BatchKey(*row) for row in db.execute("SELECT hub, base, first, last, calls FROM batches")]
+    keys = (BatchKey(*row) for row in db.execute("SELECT hub, base, first, last, calls FROM batches"))
+    return [key for key in keys if is_sound_key(key)]
 
 
 def _load(db: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, Batch | None]:

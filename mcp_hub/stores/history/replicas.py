@@ -3,7 +3,9 @@
 The memory of the server is one more bound; what nobody writes to expires with the calls in it.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -21,6 +23,8 @@ from mcp_hub.stores.history.base import (
     LostCalls,
     batch_of,
     encode,
+    is_sound_key,
+    is_sound_loss,
     texts_of_body,
 )
 from mcp_hub.stores.redis.leases import StoreLinks
@@ -45,7 +49,12 @@ class _Known(msgspec.Struct, array_like=True):
     size: int = 0
     texts: list[int] = []
 
+    def key(self, field: str) -> BatchKey:
+        hub, _, base = field.partition(" ")
+        return BatchKey(hub, int(base), self.first, self.last, self.calls)
 
+
+_FIELD: Final = re.compile(r"\S+ [0-9]{1,18}")
 _encode_loss = msgspec.json.Encoder().encode
 _decode_loss = msgspec.json.Decoder(LostCalls).decode
 _decode_known = msgspec.msgpack.Decoder(_Known).decode
@@ -135,16 +144,11 @@ class RedisHistory:
         """All batches by their fields; a record that is damaged counts as missing."""
         [reply] = await self._reader.ask(("HGETALL", self._keys.batches))
         found = {field.decode("ascii", "replace"): _known_of(value) for field, value in pairs(reply).items()}
-        return {field: own for field, own in found.items() if own is not None and len(field.split(" ")) == 2}
+        return {field: own for field, own in found.items() if own is not None and _is_sound(field, own)}
 
     async def index(self) -> list[BatchKey]:
         """As `HistoryStore.index`."""
-        found = []
-        for field, own in (await self._known()).items():
-            hub, _, base = field.partition(" ")
-            if base.isdigit():
-                found.append(BatchKey(hub, int(base), own.first, own.last, own.calls))
-        return found
+        return [own.key(field) for field, own in (await self._known()).items()]
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
         """As `HistoryStore.load`."""
@@ -174,10 +178,9 @@ class RedisHistory:
         [lines] = await self._reader.ask(("LRANGE", self._keys.losses, 0, MOST_LOSSES))
         found = await self._killed()
         for line in lines:
-            try:
+            with suppress(ValueError):
                 found.append(_decode_loss(line))
-            except ValueError:
-                continue
+        found = [loss for loss in found if is_sound_loss(loss)]
         return sorted(found, key=lambda loss: -loss.at)
 
     async def _killed(self) -> list[LostCalls]:
@@ -205,6 +208,10 @@ class RedisHistory:
             await self._writer.ask(("HDEL", self._keys.runs, self._own))
         except StoreError as error:
             log.debug("history_not_closed", place=self.place, reason=str(error))
+
+
+def _is_sound(field: str, known: _Known) -> bool:
+    return _FIELD.fullmatch(field) is not None and known.size >= 0 and is_sound_key(known.key(field))
 
 
 def _field(key: BatchKey) -> str:

@@ -1,23 +1,32 @@
 """Bad records under every kind of key: they are set aside, and whatever else a store is asked it does as before."""
 
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from mcp_hub.app.dashboard.past_calls import PastCalls
+from mcp_hub.clock import wall_time
 from mcp_hub.errors import StoreError
+from mcp_hub.protocol.rest.history import HistoryFigures, HistoryPage, HistoryQuery
+from mcp_hub.sessions.session import LOCAL, Caller
 from mcp_hub.stores.base import Message, SessionRow
 from mcp_hub.stores.documents.base import DocumentLimits
 from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.history.base import Batch, HistoryLimits, LostCalls
+from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.keys import RedisKeys, hashed, quarantined
 from mcp_hub.stores.redis.leases import Holdings
 from mcp_hub.stores.redis.store import RedisStore
 from rigs.poison.values import EVERY, KINDS, kind_of
 from tests.redis_server import NO_SERVER, binary, shared_server
+from tests.unit.calls.past import keep, new_journal, past_call
 from tests.unit.stores.event_stores import append, create, fetch, found, new_row, numbered, opened, replayed, settled
 from tests.unit.stores.redis_stores import new_redis, new_shared
 
@@ -30,6 +39,7 @@ pytestmark = [
 NOW: Final = 1_000.0
 MEANT: Final = frozenset({"each field is nothing"})
 """An empty record of a session says that it has been ended: there is nothing to set aside."""
+_OF_HISTORY: Final = ("history", "history:h", "history:t", "history:r", "history:l")
 SESSION: Final = SessionRow("se_1", "other", b"{}", 9e9)
 
 
@@ -44,6 +54,8 @@ class Site:
         self.documents: RedisDocuments = RedisDocuments(one.links, DocumentLimits(), lambda: NOW)
         self.holdings: Holdings = one.holdings("scope")
         self.document = ""
+        self.histories = [RedisHistory(store.links, wall_time) for store in (one, two)]
+        self.journals = [new_journal(history, hub=history._own) for history in self.histories]
 
     async def fill(self) -> None:
         """A stream of each principal, with all that may belong to one."""
@@ -55,16 +67,24 @@ class Site:
         self.document = await self.documents.put("target", b"text")
         assert await self.holdings.hold("x")
 
+    async def fill_history(self) -> None:
+        """A call of each principal at each replica, and a loss."""
+        for journal in self.journals:
+            await keep(journal, past_call(principal="target"), past_call(arguments={"n": 1}, principal="other"))
+        await self.histories[0].write(Batch(self.one.instance, 0), 0, b"", [LostCalls("dropped", NOW)], HistoryLimits())
+
     def key(self, kind: str) -> str:
         """A key of this kind that is shared, or belongs to the target."""
         one = self.one
         keys, documents = one._keys.stream(self.target.id), one._keys.documents("target")
+        past = one._keys.history
         fixed = {
             **{"st_": keys.row, "st_:e": keys.events, "st_:p": keys.parts, "st_:m": keys.messages},
             **{"in_:r": one._keys.running(one.instance), "in_:m": one._keys.called(one.instance)},
             **{"in_:w": one._keys.bell(one.instance), "p:": one._keys.principal("target")},
             **{"k:": one._keys.request("target", self.target.key or ""), "h:": one._keys.held("scope\nx")},
             **{"d:": documents.ends, "d::s": documents.sizes, "d:*": documents.body(self.document)},
+            **dict(zip(_OF_HISTORY, (past.batches, past.heads, past.texts, past.runs, past.losses), strict=True)),
         }
         name = kind.partition(":")[0]
         return fixed.get(kind) or f"{self.prefix}{{{name}}}{kind[len(name) :]}"
@@ -92,6 +112,30 @@ class Site:
         assert part is not None and part[0] == b"another"
         await self.holdings.hold("x")
         assert await replayed(self.two, self.other) == numbered(1, 3)
+
+    async def use_history(self) -> None:
+        """Every request to the history at both replicas."""
+        for history in self.histories:
+            await self._look_back(history)
+
+    async def _look_back(self, history: RedisHistory) -> None:
+        """A call that ends now is kept, and found by its principal and by operators."""
+        call = past_call(arguments={"n": 7}, principal="other")
+        history._pruned = -math.inf
+        journal = self.journals[self.histories.index(history)]
+        await keep(journal, call)
+        assert journal.failing == ""
+        rules = journal.rules()
+        past = PastCalls(history, lambda: rules, journal)
+        for caller in (LOCAL, Caller("other"), Caller("target")):
+            page = await past.page(caller, HistoryQuery(limit=1000, details=True))
+            msgspec.json.decode(msgspec.json.encode(page), type=HistoryPage)
+            assert caller.operates or {row.principal for row in page.calls} <= {caller.principal}
+            assert (call.call.id in {row.id for row in page.calls}) == (caller.principal != "target")
+            figures = await past.figures(caller, "7d", HistoryQuery())
+            msgspec.json.decode(msgspec.json.encode(figures), type=HistoryFigures)
+        found = await past.call(Caller("other"), call.call.id)
+        assert found is not None and bytes(found.arguments) == b'{"n":7}'
 
     async def _ask_for_target(self, store: RedisStore) -> None:
         row, posted = self.target, Message(self.target.id, "touch", b"")
@@ -132,15 +176,16 @@ async def test_poison_ends_no_replica_and_changes_nothing_for_another_principal(
     site: Site, kind: str, step: int
 ) -> None:
     poisons = [poison for poison in EVERY if poison.kind == kind and poison.name not in MEANT]
+    fill, use = (site.fill_history, site.use_history) if kind in _OF_HISTORY else (site.fill, site.use)
     with capture_logs() as logs:
         for poison in poisons[::step]:
             with anyio.fail_after(60):
-                await site.fill()
+                await fill()
                 await site.one._writer.set_wrong_types_aside([site.key(kind)])  # a bell is looked at every 5 s
                 assert kind_of(site.key(kind).removeprefix(site.prefix)) == kind
                 poison.write(site.client, site.key(kind))
                 try:
-                    await site.use()
+                    await use()
                 except (Exception, TimeoutError) as error:
                     raise AssertionError(f"{kind}: {poison.name}") from error
     assert [entry for entry in logs if entry.get("exc_info")] == []

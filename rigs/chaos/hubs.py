@@ -23,7 +23,7 @@ _HUB: JsonObject = {"task_after": "0s", "limits": {"detached_calls": 4096, "runn
 _JOBS: JsonObject = {
     "local": "mcp_hub.examples.jobs:registry",
     "prefix": "never",
-    "per_tool": {"run_job": {"task": "always", "orphan": "finish"}},
+    "per_tool": {"run_job": {"task": "always", "orphan": "finish"}, "count_words": {"history": "off"}},
 }
 
 

@@ -60,6 +60,7 @@ class Outcome:
     jobs: Counter[str] = field(default_factory=Counter)
     answers: Counter[int] = field(default_factory=Counter)
     set_aside: Counter[str] = field(default_factory=Counter)
+    past: Counter[str] = field(default_factory=Counter)
     restarts: int = 0
     seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
@@ -72,6 +73,7 @@ class Outcome:
             f"{self.jobs[SPARED]} jobs of the spared principal, each event once and in order",
             f"{self.jobs[TARGET]} jobs of the other, answered with "
             + ", ".join(f"{code} ({count})" for code, count in sorted(self.answers.items())),
+            f"past calls shown with their arguments: {self.past[SPARED]} and {self.past[TARGET]}",
             f"set aside: {self.set_aside.total()} times, of {len(self.set_aside)} kinds of keys",
             f"{self.restarts} starts with the poison there",
         ]
@@ -107,6 +109,7 @@ class _Site:
                     with anyio.fail_after(2 * _ANSWER):
                         await self._job(principal, http, starts.url, follows.url)
                         await self._listed(principal, http, follows.url)
+                    await self._looked_back(principal, http, follows.url)
                 except TimeoutError:
                     self.fault(f"{principal}: no answer within {2 * _ANSWER:g} s")
                 except httpx2.HTTPError as error:
@@ -171,6 +174,26 @@ class _Site:
             answer = await http.get(f"{url}/v1/streams/{self.rng.choice(sorted(other))}")
             if answer.status_code not in (404, 503):
                 self.fault(f"target reads a stream of the spared principal: {answer.status_code}")
+
+    async def _looked_back(self, principal: str, http: httpx2.AsyncClient, url: str) -> None:
+        """The history shows neither calls of the other principal nor those of a tool whose `history` is off."""
+        words = await http.post(f"{url}/v1/tools/count_words/call", json={"arguments": {"text": "a b"}})
+        self._is_good(principal, words.status_code, words.text, (200,))
+        for path in ("history?details=1&limit=100", "history?failed=1", "history/figures?span=7d"):
+            answer = await http.get(f"{url}/v1/{path}")
+            if answer.status_code not in (200, 503):
+                self.fault(f"{principal}: {path} was answered with {answer.status_code} {answer.text[:300]}")
+            elif answer.status_code == 200:
+                self._compare_history(principal, answer.json())
+
+    def _compare_history(self, principal: str, answer: dict[str, Any]) -> None:
+        calls = answer.get("calls", answer.get("rows"))
+        assert isinstance(calls, list)
+        if [call for call in calls if call.get("principal", principal) != principal]:
+            self.fault(f"{principal} sees a call of somebody else in the history")
+        if any(call["tool"] == "count_words" for call in calls):
+            self.fault(f"{principal} sees a call of a tool that is not kept in the history")
+        self.outcome.past[principal] += sum("arguments" in call for call in calls)
 
     async def talk(self, principal: str) -> None:
         """Handshake sessions, each begun at one replica and used at both."""
@@ -283,7 +306,8 @@ async def poisoned(plan: Plan, say: Callable[[str], None] = lambda line: None) -
         with RedisServer(folder / "server", "--appendfsync", "no") as server:
             store = {"url": server.url, "lease": plan.lease}
             tokens = [{"token": token, "principal": principal} for principal, token in TOKENS.items()]
-            fleet = Fleet(folder, 2, random.Random(plan.seed), store, {"tokens": tokens})
+            settings = {"tokens": tokens, "history": {"arguments": "full"}}
+            fleet = Fleet(folder, 2, random.Random(plan.seed), store, settings)
             try:
                 for hub in fleet.hubs:
                     await fleet.serving(hub, began)

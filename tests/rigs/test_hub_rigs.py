@@ -54,6 +54,7 @@ async def test_replicas_serve_while_their_store_is_poisoned() -> None:
         outcome = await poisoned(PoisonPlan(most=60, restarts=1))
     assert outcome.faults == [] and outcome.restarts == 1
     assert outcome.written.total() >= 40 and outcome.set_aside.total() > 0 and outcome.jobs["spared"] > 0
+    assert outcome.past["spared"] > 0
 
 
 def test_nothing_is_lost_and_nothing_is_left_behind() -> None:

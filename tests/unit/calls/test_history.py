@@ -47,13 +47,14 @@ async def test_each_call_is_kept_with_arguments_and_in_order() -> None:
 
 async def test_call_that_differs_from_the_one_before_it_in_one_thing_is_kept_as_itself() -> None:
     journal = new_journal(store := history_file(None))
-    usual = ("a", "echo", "tools/call", "p", "c", "completed")
+    usual = ("a", "echo", "tools/call", "p", "", "completed")
     different = {
         ("b", *usual[1:]): past_call(server="b"),
         ("a", "other", *usual[2:]): past_call("other"),
         ("a", "echo", "prompts/get", *usual[3:]): past_call(method="prompts/get"),
         (*usual[:3], "q", *usual[4:]): past_call(principal="q"),
-        (*usual[:4], "t", "completed"): past_call(session="t"),
+        (*usual[:4], "t", "completed"): past_call(client=CallingClient("t")),
+        (*usual[:4], "REST", "completed"): past_call(session="rest#1"),
         (*usual[:5], "tool_error"): past_call(ending=Completed(b'{"content":[],"isError":true}')),
     }
     await keep(journal, past_call(), *(record for call in different.values() for record in (call, past_call())))

@@ -135,7 +135,7 @@ class Site:
             figures = await past.figures(caller, "7d", HistoryQuery())
             msgspec.json.decode(msgspec.json.encode(figures), type=HistoryFigures)
         found = await past.call(Caller("other"), call.call.id)
-        assert found is not None and bytes(found.arguments) == b'{"n":7}'
+        assert found is not None and msgspec.json.encode(found.arguments) == b'{"n":7}'
 
     async def _ask_for_target(self, store: RedisStore) -> None:
         row, posted = self.target, Message(self.target.id, "touch", b"")

@@ -140,8 +140,8 @@ def unmatched_patterns(
 
 def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFinding]:
     """The edits of the configuration at `path` that its dashboard has proposed, of these servers if any are named."""
-    from mcp_hub.cli.servers_file.proposals import command_of, proposals_of
-    from mcp_hub.cli.servers_file.servers_file import ServersFile
+    from mcp_hub.onboarding.servers_file.proposals import command_of, proposals_of
+    from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 
     file = ServersFile(path, os.environ)
     try:

@@ -23,18 +23,17 @@ from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.catalog.apps.routing import AppRequests
-from mcp_hub.catalog.catalog import Catalog, caller_lists, uri_settled
+from mcp_hub.catalog.catalog import Catalog, caller_lists, renew, uri_settled
 from mcp_hub.catalog.costs.accounts import TokenAccounts
-from mcp_hub.catalog.discovery import definitions, meta_tools
+from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.discovery.finding import ToolFinder, finding
 from mcp_hub.catalog.discovery.meta_tools import explaining, refusing
 from mcp_hub.catalog.discovery.servers import absent, live
-from mcp_hub.catalog.exposure import results_of
 from mcp_hub.catalog.resources.links import mentions_uris
-from mcp_hub.catalog.routes import Route, Unlisted, route
-from mcp_hub.catalog.skills.freshness import renew
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.routes import AppRequests, Route, Unlisted, route
+from mcp_hub.catalog.texts import definitions
+from mcp_hub.catalog.views.exposure import results_of
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import RpcError
 from mcp_hub.ids import new_call_id
 from mcp_hub.notices import Notices, Origin

@@ -61,12 +61,12 @@ from mcp_hub.calls.rules import SessionRules
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.discovery.instructions import instructions
+from mcp_hub.catalog.discovery.meta_tools import ReadCheck
+from mcp_hub.catalog.discovery.servers import instructions
+from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.trust.approvals import Approvals, gate
-from mcp_hub.catalog.trust.read_check import ReadCheck
 from mcp_hub.catalog.trust.scan_log import log_flags
-from mcp_hub.catalog.unmatched import Unmatched, has_patterns
+from mcp_hub.catalog.views.unmatched import Unmatched, has_patterns
 from mcp_hub.clock import SystemClock, process_start, wall_time
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.overrides import read_overlay

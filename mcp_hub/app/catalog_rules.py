@@ -9,11 +9,10 @@ from typing import Final, NamedTuple
 import msgspec
 from pydantic import JsonValue
 
-from mcp_hub.catalog.filters import Filter, Selector
-from mcp_hub.catalog.hints import HINTS, HintClaims
-from mcp_hub.catalog.overrides import Override, Supplied
+from mcp_hub.catalog.offers.filters import Filter, Selector
+from mcp_hub.catalog.offers.hints import HINTS, HintClaims
+from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
 from mcp_hub.catalog.pins import Policy
-from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.filters import FilterSettings, SelectorSettings, ToolFilterSettings, ToolSelector
 from mcp_hub.config.schema.overrides import OverlaySettings

@@ -19,13 +19,13 @@ from mcp_hub.app.catalog_rules import executor_server, view_rules
 from mcp_hub.app.limits import Current
 from mcp_hub.app.reload import Reloader
 from mcp_hub.call import Upstream
-from mcp_hub.catalog.definitions import Quarantined
 from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.offers.definitions import Quarantined
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan import Flagged, Inspector, inspected
-from mcp_hub.catalog.unmatched import Unmatched, unmatched
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.views.unmatched import Unmatched, unmatched
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.clock import wall_time
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.hub import Figures, HubPort

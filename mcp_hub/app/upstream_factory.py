@@ -19,7 +19,7 @@ from mcp_hub.app.catalog_rules import repetition
 from mcp_hub.app.logins import Logins
 from mcp_hub.app.start_folders import ClientFolder, StartFolders, folder_key, working_directory
 from mcp_hub.call import Gate, Upstream
-from mcp_hub.catalog.definitions import prepare
+from mcp_hub.catalog.offers.definitions import prepare
 from mcp_hub.clock import Clock
 from mcp_hub.config.findings import DataPath, path_text, quoted
 from mcp_hub.config.load.load import Loaded

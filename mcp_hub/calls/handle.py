@@ -27,6 +27,7 @@ _MOST: Final = 2000
 """Bytes of the output that is shown: the end of it."""
 _LATEST: Final = 1024
 """Events that are looked at for it."""
+_NO_LIMITS: Final = TimeLimits(0, 0)
 
 
 class EarlyAnswer(ABC):
@@ -132,9 +133,6 @@ class OutputSoFar(EarlyAnswer):
         row, cursor = self._reader.stream.row, self._reader.cursor
         call, asked = self._record.call, self._record.open_questions.values()
         return EarlyOutput(row, cursor, still_running(row.id, cursor, self._said, "Output so far", call, asked))
-
-
-_NO_LIMITS: Final = TimeLimits(0, 0)
 
 
 class CallHandle(msgspec.Struct, gc=False):

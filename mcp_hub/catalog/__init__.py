@@ -6,13 +6,16 @@ Out: a `CatalogView`, immutable and the same for the same input in any order. Li
 find their server by looking a name up in it, never by splitting the name.
 
 Held together by `catalog`, which holds the current view of each profile and builds a new one when somebody asks after
-a change. `view` builds it out of `entries`: `definitions` checks each definition, `names` assigns exported names,
-`filters`, `overrides` and `rules` are what the settings say, `hints` decides whose hints of a tool count, `exposure`
-selects what a client is listed, `routes` turns a request into one for its server. `exported` remembers the names of
-tools that were removed. `pins` and `flags` describe changed and suspicious definitions.
+a change. Each line imports only lines below it:
 
-Sub-packages: `resources` (URIs), `skills`, `apps` (tools with a user interface), `search`, `discovery` (`find_tools`,
-`read_tool`, `run_tool`), `compact` (schemas), `trust`.
+* `costs`: the tokens of all tools, in every way to list them
+* `discovery`: `find_tools`, `read_tool` and `run_tool`; `trust`: what was approved, what looks dangerous
+* `catalog`
+* `routes`: from a request to one for its server; `search`: tools by what they do
+* `views`: names, entries, the view, and what of it a client is listed
+* `pins`: definitions that have changed
+* `resources`: URIs, and skills; `texts`: words for a model; `compact`: shorter schemas
+* `offers`: definitions that are checked, and the rules for them; `flags`: suspicious text; `tokens`: an estimate
 
 Not here: asking servers for their lists (`upstreams.lists`), running calls (`calls`), and reading settings (`app`).
 """

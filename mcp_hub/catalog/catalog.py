@@ -1,10 +1,11 @@
 """The current view of every profile: built when something changed and somebody asks, never on a timer.
 
 A list waits only for servers that are on their first way up, until `first_list_wait` seconds after its client came, or,
-where the client is the hub's own, after the start.
+where the client is the hub's own, after the start. Servers do not announce every change of skills: their lists are read
+again when somebody asks for them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -13,21 +14,19 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, Upstream
-from mcp_hub.catalog.definitions import Quarantined
-from mcp_hub.catalog.discovery.definitions import search_tool
-from mcp_hub.catalog.exported import ExportedNames
-from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.names import prefix_in
+from mcp_hub.catalog.offers.definitions import Quarantined
+from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.pins import Verdict
 from mcp_hub.catalog.resources.links import Remembered, readdress
+from mcp_hub.catalog.resources.skills import of_skill
 from mcp_hub.catalog.routes import text
-from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchAnswer
-from mcp_hub.catalog.skills.freshness import outdated, refreshed
-from mcp_hub.catalog.skills.listing import of_skill
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.texts.definitions import search_tool
+from mcp_hub.catalog.views.exposure import decided, exposed
+from mcp_hub.catalog.views.names import ExportedNames, prefix_in
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
@@ -328,3 +327,28 @@ def _on_first_way_up(upstream: Upstream) -> bool:
         return False
     status = upstream.status()
     return status.state is UpstreamState.STARTING and status.failures == 0
+
+
+def outdated(upstreams: Iterable[Upstream], kind: Kind) -> bool:
+    """Whether some list of this kind is older than its server lets it be kept."""
+    return any(upstream.refresh(kind) is not None for upstream in upstreams)
+
+
+async def refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
+    """Has all those read, side by side; each of them is bounded in time."""
+    async with anyio.create_task_group() as tasks:
+        for upstream in upstreams:
+            if (job := upstream.refresh(kind)) is not None:
+                tasks.start_soon(_run, job)
+
+
+def renew(upstreams: Mapping[str, Upstream], servers: Iterable[str], kind: Kind, *, is_new: bool = False) -> None:
+    """A client is listed this kind of these servers: what is old of it is read again, which nobody waits for."""
+    if kind is not Kind.SKILL:  # those are waited for
+        for server in servers:
+            if server in upstreams:
+                upstreams[server].refresh(kind, is_new=is_new)
+
+
+async def _run(job: Callable[[], Awaitable[None]]) -> None:
+    await job()

@@ -20,8 +20,8 @@ from mcp_hub.app.http import HttpFront, is_authenticated
 from mcp_hub.app.limits import own_folders
 from mcp_hub.app.readiness import all_settled, wait_until
 from mcp_hub.call import Call, Reader
-from mcp_hub.catalog.definitions import in_era
-from mcp_hub.catalog.entries import Entry
+from mcp_hub.catalog.offers.definitions import in_era
+from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.trust import check_state
 from mcp_hub.errors import RpcError, UpstreamUnavailable

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mcp_hub.catalog.definitions import parse
+from mcp_hub.catalog.offers.definitions import parse
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind
 from rigs import report

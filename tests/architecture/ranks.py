@@ -40,14 +40,10 @@ SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents.base", "s
 
 PURE = {
     *("types", "events", "errors", "call", "config.plan", "edit", "protocol", "formats"),
-    *("catalog.names", "catalog.filters", "catalog.view", "catalog.definitions", "catalog.routes", "catalog.rules"),
-    *("catalog.overrides", "catalog.entries", "catalog.unmatched", "catalog.pins", "catalog.flags"),
-    "catalog.costs.tokens",
-    *("catalog.costs.token_costs", "catalog.compact", "catalog.resources", "catalog.trust.scan"),
-    *("catalog.skills.roots", "catalog.skills.listing", "catalog.skills.held"),
-    *("catalog.discovery.plain_text", "catalog.discovery.signatures", "catalog.discovery.definitions"),
-    "catalog.discovery.instructions",
-    *(f"catalog.search.{name}" for name in ("ranker", "documents", "postings", "queries", "scores", "words")),
+    *("catalog.compact", "catalog.offers", "catalog.resources", "catalog.texts", "catalog.views"),
+    *("catalog.flags", "catalog.pins", "catalog.routes", "catalog.tokens"),
+    *("catalog.costs.token_costs", "catalog.discovery.servers", "catalog.trust.scan"),
+    *(f"catalog.search.{name}" for name in ("ranker", "documents", "queries", "scores", "words")),
     *("calls.machine", "calls.coalesce", "calls.results.truncate", "calls.results.token_fit"),
     *("calls.results.json_paths", "calls.results.patterns", "calls.results.paging", "calls.results.json_records"),
     *("upstreams.supervision.lifecycle", "upstreams.lists.pacing", "upstreams.executors.posts"),

@@ -14,8 +14,8 @@ from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed
 from mcp_hub.fronts.mcp.binding import Binding, Identity

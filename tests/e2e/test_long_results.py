@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.tokens import estimate
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient

@@ -3,8 +3,8 @@ from fnmatch import fnmatchcase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.filters import Filter, Selector, Traits
-from mcp_hub.catalog.hints import Hints
+from mcp_hub.catalog.offers.filters import Filter, Selector, Traits
+from mcp_hub.catalog.offers.hints import Hints
 
 names = st.text("ab_[]-!*?\n", max_size=6)
 globs = st.text("ab_[]-!*?", max_size=6)

@@ -4,7 +4,7 @@ import string
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.names import RESERVED, Wanted, assign
+from mcp_hub.catalog.views.names import RESERVED, Wanted, assign
 
 # few letters, so that names meet
 texts = st.text("ab_-.é", min_size=1, max_size=4) | st.sampled_from(sorted(RESERVED)) | st.text(min_size=1, max_size=80)

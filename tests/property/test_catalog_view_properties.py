@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mcp_hub.catalog.filters import EVERYTHING, Filter
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 

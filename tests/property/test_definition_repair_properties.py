@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.definitions import encode_as, parse
+from mcp_hub.catalog.offers.definitions import encode_as, parse
 from mcp_hub.protocol.definitions.models import CHECKS
 from mcp_hub.protocol.definitions.output_schemas import problem_of_pattern, problem_of_schema
 from mcp_hub.types import Kind

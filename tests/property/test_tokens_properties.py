@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.tokens import estimate
 
 texts = st.text() | st.text('ab Z_{}":,.é中\n\t09-\\', max_size=200)
 unhurried = settings(deadline=None)

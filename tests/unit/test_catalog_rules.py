@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, repetition, view_rules
-from mcp_hub.catalog.filters import Filter, Selector
-from mcp_hub.catalog.hints import HintClaims
-from mcp_hub.catalog.overrides import Override, Supplied
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.filters import Filter, Selector
+from mcp_hub.catalog.offers.hints import HintClaims
+from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError

@@ -14,8 +14,8 @@ from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, c
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
-from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.pins import label_of, subject_of
+from mcp_hub.catalog.tokens import estimate
 from mcp_hub.codes.servers import SERVERS
 from mcp_hub.config.load.overrides import MOST_TOOLS
 from mcp_hub.fronts.dashboard.ports import Login

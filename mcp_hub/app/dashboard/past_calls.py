@@ -16,9 +16,9 @@ from mcp_hub.call import Upstream
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.history.recent import shown_principal
-from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.definitions import parse
+from mcp_hub.catalog.offers.definitions import parse
 from mcp_hub.catalog.pins import fingerprint, pinned
+from mcp_hub.catalog.tokens import estimate
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings

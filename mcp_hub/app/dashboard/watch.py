@@ -21,7 +21,7 @@ from mcp_hub.calls.reading.stored import ending
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.tokens import estimate
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.hub import HubPort

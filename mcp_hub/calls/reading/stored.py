@@ -35,6 +35,12 @@ UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError, msgsp
 """Errors of encoding: half a character, an object that is not JSON, a number that is too large, too deep."""
 _SHOWN: Final = 4096
 """Characters that are kept of a text that cannot be kept as it is."""
+_T = TypeVar("_T")
+PAGE: Final = 4096
+"""Events that are fetched from the store at once."""
+_LOOK: Final = 256
+"""Events that are looked through at once for what is asked."""
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 def unwritable(event: CallEvent, problem: Exception) -> CallEvent:
@@ -78,15 +84,6 @@ def ending_of(row: StreamInfo, line: bytes) -> Ending:
 def _writable(text: str) -> str:
     """The text with a `?` for each character that is none."""
     return hide_head(text, _SHOWN).encode("utf-8", "replace").decode()
-
-
-_T = TypeVar("_T")
-
-PAGE: Final = 4096
-"""Events that are fetched from the store at once."""
-_LOOK: Final = 256
-"""Events that are looked through at once for what is asked."""
-_decode_text = msgspec.json.Decoder(str).decode
 
 
 async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:

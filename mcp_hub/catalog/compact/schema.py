@@ -15,7 +15,7 @@ import msgspec
 from mcp_hub.catalog.compact.keywords import DEFINITIONS, Json, Schema, rebuilt
 from mcp_hub.catalog.compact.references import Unproven, height, survey
 from mcp_hub.catalog.compact.rules import rules_of
-from mcp_hub.catalog.definitions import MAX_DEPTH
+from mcp_hub.catalog.offers.definitions import MAX_DEPTH
 from mcp_hub.types import RawObject
 
 MAX_BYTES = 1 << 18  # the longest schema of 611 real tools has 24 kB; the slowest of this length takes a second or two

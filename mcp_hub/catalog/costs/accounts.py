@@ -9,7 +9,7 @@ import anyio.to_thread
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.token_costs import HEAVIEST, CostQuery, Measures, account
-from mcp_hub.catalog.discovery.instructions import instructions
+from mcp_hub.catalog.discovery.servers import instructions
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import ClientKind
 

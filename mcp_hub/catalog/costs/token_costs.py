@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.catalog.compact.schema import compact_tool
-from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.definitions import in_era
-from mcp_hub.catalog.discovery.signatures import all_names, signature
-from mcp_hub.catalog.entries import Entry, by_server
-from mcp_hub.catalog.exposure import decided, exposed
-from mcp_hub.catalog.rules import ViewRules
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.offers.definitions import in_era
+from mcp_hub.catalog.offers.rules import ViewRules
+from mcp_hub.catalog.texts.signatures import all_names, signature
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.views.entries import Entry, by_server
+from mcp_hub.catalog.views.exposure import decided, exposed
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from mcp_hub.types import ClientKind, Era, Expose, Kind
 

@@ -10,11 +10,11 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.catalog.discovery.answers import Detail, answer, exact, listing, overview
-from mcp_hub.catalog.discovery.definitions import FIND
 from mcp_hub.catalog.discovery.meta_tools import text_result
 from mcp_hub.catalog.discovery.servers import ServerAbout, is_starting, why_absent
 from mcp_hub.catalog.search.ranker import SearchAnswer
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.texts.definitions import FIND
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import InvalidParams
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head

@@ -2,7 +2,9 @@
 
 Neither is a call of its own: it is unwrapped before it is routed, so that everything about the call is as for the tool
 that it runs. Only a refusal is different: it comes with what the tool takes. `read_tool` runs read-only tools alone, so
-that a client need not ask before each of its calls.
+that a client need not ask before each of its calls. `ReadCheck` has the last look: the process that gets such a call
+has to list the tool as read-only, too, since a server may list it differently in the other era, in the process of
+another session, or after a restart.
 """
 
 from collections.abc import Callable
@@ -13,16 +15,18 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.catalog.discovery.answers import exact
 from mcp_hub.catalog.discovery.arguments import look_wrong
-from mcp_hub.catalog.discovery.definitions import FIND, RUN, RUN_READING
-from mcp_hub.catalog.discovery.signatures import signature
-from mcp_hub.catalog.entries import Entry
+from mcp_hub.catalog.offers.definitions import Definition, parse
+from mcp_hub.catalog.offers.rules import ServerRules, find_override, overridden
 from mcp_hub.catalog.routes import Route, Unlisted, route
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.texts.definitions import FIND, RUN, RUN_READING
+from mcp_hub.catalog.texts.signatures import signature
+from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotReadOnly, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
-from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject
+from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject, Snapshot
 
 _RUNNERS: Final = {b'"%b"' % name.encode(): name for name in (RUN, RUN_READING)}
 _MOST_SPELLED: Final = len('""') + len(RUN_READING) * len(r"\u0072")  # bytes of the longest spelling of a name
@@ -253,3 +257,22 @@ def _with_schema(done: Completed, given: RawJson, entry: Entry) -> Completed:
 def text_result(text: str, *, is_error: bool = False) -> Completed:
     """A result that a model reads."""
     return Completed(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error}))
+
+
+class ReadCheck(msgspec.Struct, frozen=True):
+    """`rules` are those of a server; `is_confirmed` says whether a person has approved one of its definitions."""
+
+    rules: Callable[[str], ServerRules]
+    is_confirmed: Callable[[str, Definition], bool]
+
+    def check(self, call: Call, snapshot: Snapshot) -> None:
+        """Raises `NotReadOnly` for a call of a tool that this list does not show as read-only."""
+        tool = msgspec.json.decode(call.params["name"], type=str)
+        usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), call.upstream)
+        if any(own.key == tool and not self._is_read_only(call.upstream, own) for own in usable):
+            raise not_read_only(tool if call.asked is msgspec.UNSET else msgspec.json.decode(call.asked, type=str))
+
+    def _is_read_only(self, server: str, own: Definition) -> bool:
+        rules, is_approved = self.rules(server), self.is_confirmed(server, own)
+        found = overridden(own, find_override(rules.overrides, own.key), rules.hints, is_approved=is_approved)
+        return found.traits.hints.read_only

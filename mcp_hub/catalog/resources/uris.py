@@ -2,7 +2,7 @@
 
 A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
 others' become `hub://<server>/<original>`, or `hub://<server>!<n>/<encoded>` if that is not a valid URI; those in the
-folder of a skill go with it (`catalog.skills.roots`). Listed URIs are resolved by lookup, others by their prefix. A URI
+folder of a skill go with it (`resources.skills`). Listed URIs are resolved by lookup, others by their prefix. A URI
 that nobody lists belongs to the first server that mentioned it.
 
 The address of an app keeps its scheme: `ui://<server>/<rest>` if it is listed or a tool names it, which counts as
@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from mcp_hub.catalog.resources.links import Remembered
-from mcp_hub.catalog.skills.roots import SkillRoots
+from mcp_hub.catalog.resources.skills import SkillRoots
 from mcp_hub.types import Origin
 
 MAX_MATCHED = 8192  # longer URIs are data, not addresses; bounds the work of one look-up

@@ -6,11 +6,11 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from mcp_hub.catalog.entries import Entry, by_server
 from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.likeness import load
 from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.views.entries import Entry, by_server
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.types import Kind
 
 

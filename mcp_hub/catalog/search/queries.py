@@ -1,6 +1,11 @@
-"""A query, and what its words are worth to an index: bounded, without words that say nothing, with near spellings."""
+"""A query, and what its words are worth to an index: bounded, without words that say nothing, with near spellings.
+
+A value says which kind of parameter is sought: a query has "2026-05-01" or "https://…" where a tool says "date" or
+"URL". Words for days ("tomorrow") are not among these, because they made results worse.
+"""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -8,15 +13,41 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mcp_hub.catalog.search.documents import pairs
+from mcp_hub.catalog.search.documents import Postings, pairs
 from mcp_hub.catalog.search.likeness import like
-from mcp_hub.catalog.search.postings import Postings
-from mcp_hub.catalog.search.values import kinds
 from mcp_hub.catalog.search.words import clauses, is_bare, words
+from mcp_hub.globs import late
 
+_MONTH = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    "|nov(?:ember)?|dec(?:ember)?)"
+)
+_FILES = "txt|md|csv|tsv|json|xml|ya?ml|html?|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|wav|mp3|mp4|zip|log|py"
+# every value has one of these; most texts have none
+_ANY_VALUE = late(r"[\d@]|://|\w\.\w", re.ASCII)
+_DATE = (
+    r"\b\d{4}-\d\d?-\d\d?\b",
+    r"\b\d\d?/\d\d?/(?:\d\d)?\d\d\b",
+    r"\b\d\d?\.\d\d?\.\d{4}\b",
+    rf"\b{_MONTH}\.? \d",
+    rf"\d(?:st|nd|rd|th)?(?: of)? {_MONTH}\b",
+)
+# from any place, each pattern looks at few characters: the time is linear in the text
+_KINDS = [
+    (late(pattern, re.IGNORECASE | re.ASCII), tuple(words(said, 2)))
+    for said, pattern in {
+        "date": "|".join(_DATE),
+        "time": r"\b\d\d?(?::\d\d)? ?[ap]\.?m\b|\b\d\d?:\d\d\b",
+        "URL": r"\bhttps?://|\bwww\.",
+        "email": r"\w@\w[\w-]{0,62}\.\w",
+        "IP": r"\b(?:\d{1,3}\.){3}\d{1,3}\b",
+        "latitude longitude": r"\d\.\d{1,9}, ?-?\d{1,3}\.\d",
+        "calculate": r"\d ?[*×÷+^] ?\d",
+        "file": rf"\w\.(?:{_FILES})\b",
+    }.items()
+]
 Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 """By first word of what an alias is for: all its words, and the words that it may also mean."""
-
 _SAID = """
 current: time is it, day is it, date is it, year is it, month is it, week is it, hour is it, late is it
 current: what s the time, what s the date, what s the day, what is the time, what is the date, what is the day
@@ -38,13 +69,22 @@ send = drop a line
 
 Measured (docs/search.md): words for "get", "search", "update" and "count" made hits worse.
 """
-
 # a long task description has 500 words; what comes later is no longer what it is about
 MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
 # guesses count less than words: one word from two, another spelling, another word, the kind of a value, a phrase
 _JOINED, _MISSPELLED, _ALIAS, _KIND, _PHRASE = 0.5, 0.7, 0.6, 0.7, 0.5
 _MAX_MISSPELLED = 8  # words that no document has for which other spellings are looked up
 _MAX_LIKENED = 100  # distinct words for which words of like use are looked up
+_INSTEAD: Final[set[tuple[str, ...]]] = set()
+"""The phrases whose own words are not meant."""
+
+
+def kinds(text: str) -> Iterator[str]:
+    """The words for the kinds of values that a text has, as `words.words` gives them."""
+    if _ANY_VALUE.search(text):
+        for pattern, said in _KINDS:
+            if pattern.search(text):
+                yield from said
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
@@ -69,10 +109,6 @@ def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
         if of and meant:
             read.setdefault(of[0], []).append((of, meant))
     return read
-
-
-_INSTEAD: Final[set[tuple[str, ...]]] = set()
-"""The phrases whose own words are not meant."""
 
 
 def _read_phrases() -> Aliases:

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mcp_hub.catalog.search.documents import Searchable, prepare
-from mcp_hub.catalog.search.postings import Postings
+from mcp_hub.catalog.search.documents import Postings, Searchable, prepare
 from mcp_hub.catalog.search.queries import SearchQuery, read_aliases, request
 from mcp_hub.catalog.search.scores import Score, likeness, rough, rough_among, score
 from mcp_hub.catalog.search.words import key, telling

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from mcp_hub.catalog.search.documents import PEAK, ToolDocument
-from mcp_hub.catalog.search.postings import Postings
+from mcp_hub.catalog.search.documents import PEAK, Postings, ToolDocument
 from mcp_hub.catalog.search.queries import SearchQuery
 
 # entries of postings that a rough weighing visits, or half as many as there are documents if that is more: the words

@@ -6,9 +6,8 @@ Out: findings for each tool (new, changed, held back), and flags: hidden charact
 that belong to another server.
 
 Held together by `approvals`, which compares lists with their records in memory, writes new records in a worker thread,
-and notices within a second what another process approved. `read_check` looks whether the process that gets a call of
-`read_tool` lists the tool as read-only. `scan` searches all definitions for flags, `scan_log` writes
-each flag to the log once.
+and notices within a second what another process approved. `diff` shows a person what has changed. `scan` searches all
+definitions for flags, `scan_log` writes each flag to the log once.
 
 Not here: the record of one server and the recognition of one flag (`catalog.pins`, `catalog.flags`), the files
 (`stores.keyed_files`), and the command with which a person approves (`cli.commands.approve`).

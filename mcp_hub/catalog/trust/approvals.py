@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, Gate
-from mcp_hub.catalog.definitions import Definition
 from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.offers.definitions import Definition
 from mcp_hub.catalog.pins import (
     INSTRUCTIONS,
     Fingerprint,

@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import Upstream
-from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, flags_of, folded, hidden_in, orders_in, texts_of
 from mcp_hub.catalog.pins import INSTRUCTIONS, pin_name
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.globs import late
 from mcp_hub.masking import hide_part
 from mcp_hub.protocol.jsonrpc.envelope import raw_object

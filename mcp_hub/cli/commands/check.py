@@ -19,7 +19,7 @@ from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.start_folders import StartFolders
 from mcp_hub.app.upstream_factory import failed_lookups, find_program
-from mcp_hub.catalog.unmatched import has_patterns, untested
+from mcp_hub.catalog.views.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import masked, notices, project_warnings, report_of, unmatched_patterns, waiting_edits

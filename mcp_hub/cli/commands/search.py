@@ -7,10 +7,10 @@ import click
 import msgspec
 
 from mcp_hub.catalog.discovery.answers import WEAK
-from mcp_hub.catalog.discovery.definitions import FIND
 from mcp_hub.catalog.discovery.finding import MOST_HITS
 from mcp_hub.catalog.discovery.servers import FAILED
 from mcp_hub.catalog.search.ranker import Hit
+from mcp_hub.catalog.texts.definitions import FIND
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.commands.tokens import missing
@@ -125,7 +125,7 @@ async def _print_answer(hub: ReachedHub, form: str, given: JsonObject) -> None:
 
 async def _found(hub: ReachedHub, profile: str | None, given: JsonObject) -> SearchReport:
     """The answer of find_tools, and the hits behind it. Raises `RpcError`."""
-    from mcp_hub.catalog.costs.tokens import estimate
+    from mcp_hub.catalog.tokens import estimate
 
     answer, query = await _answer(hub, profile, given), given["query"][:_SEARCHED]
     if not query.strip():

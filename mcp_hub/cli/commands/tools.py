@@ -115,7 +115,7 @@ def _check_there(server: str, known: set[str], place: str) -> None:
 
 def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:
     """Name, definition as a client of the handshake era gets it, and summary of each tool."""
-    from mcp_hub.catalog.definitions import encode_as, in_era, parse
+    from mcp_hub.catalog.offers.definitions import encode_as, in_era, parse
 
     found, _ = parse(Kind.TOOL, [bytes(raw) for raw in definitions], "")
     return [
@@ -124,7 +124,7 @@ def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:
 
 
 def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
-    from mcp_hub.catalog.discovery.plain_text import first_sentence
+    from mcp_hub.catalog.texts.plain_text import first_sentence
 
     listed = tables.table("tool", "server", "description", whole=("tool", "server"))
     for name, server, summary in rows:

@@ -108,7 +108,7 @@ def print_short(lines: Iterable[str], mark: str) -> None:
 
 def print_page(name: str, server: str, definition: RawJson) -> None:
     """Prints all that people need of a tool: its whole description, and a line for each parameter."""
-    from mcp_hub.catalog.discovery.signatures import parameter_lines
+    from mcp_hub.catalog.texts.signatures import parameter_lines
 
     about = msgspec.json.decode(definition, type=_About).description
     said = about.strip() if isinstance(about, str) else ""

@@ -11,6 +11,6 @@ could not compile a tool's output schema, or a regular expression in it, which b
 
 Everything here is pure.
 
-Not here: names, duplicates, depth and the place in a list (`catalog.definitions`), what one era does not have
-(`catalog.definitions.in_era`), and schemas in the forms of model providers (`formats`).
+Not here: names, duplicates, depth and the place in a list (`catalog.offers`), what one era does not have
+(`catalog.offers.definitions.in_era`), and schemas in the forms of model providers (`formats`).
 """

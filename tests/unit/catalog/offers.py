@@ -2,7 +2,7 @@
 
 import json
 
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 from tests.unit.fakes import IdleUpstream

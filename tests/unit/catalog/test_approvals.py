@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import structlog
 
-from mcp_hub.catalog.filters import Filter
+from mcp_hub.catalog.offers.filters import Filter
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import Policy, read
 from mcp_hub.catalog.routes import route
-from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust import approvals as module
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.errors import NotApproved, UnknownEntry

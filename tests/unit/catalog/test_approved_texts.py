@@ -7,10 +7,10 @@ import msgspec
 import pytest
 import structlog
 
-from mcp_hub.catalog.discovery.instructions import instructions
+from mcp_hub.catalog.discovery.servers import instructions
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import INSTRUCTIONS, Policy, pin_name, read, subject_of
 from mcp_hub.catalog.routes import route
-from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust import approvals as module
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.trust.scan import Inspector, inspected

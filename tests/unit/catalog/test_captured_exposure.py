@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from mcp_hub.app.build import App, build
-from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.names import Wanted, assign
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.views.names import Wanted, assign
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.mcp.binding import Deferred, modern_session

@@ -12,16 +12,16 @@ from operator import itemgetter
 from statistics import mean
 
 from mcp_hub.catalog.costs.token_costs import account
-from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.answers import answer
-from mcp_hub.catalog.discovery.definitions import READ_RESULT, definitions
-from mcp_hub.catalog.discovery.signatures import signature
-from mcp_hub.catalog.entries import by_server
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.ranker import SearchIndex
+from mcp_hub.catalog.texts.definitions import READ_RESULT, definitions
+from mcp_hub.catalog.texts.signatures import signature
+from mcp_hub.catalog.tokens import estimate
 from mcp_hub.catalog.trust.scan import Inspector
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.views.entries import by_server
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.types import ClientKind, Kind
 from tests.captured import DATA, captured, encoded, needs_lists
 from tests.unit.catalog.offers import names, offer

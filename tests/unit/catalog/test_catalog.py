@@ -7,8 +7,8 @@ import structlog
 
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import CALL_WAIT, Catalog, uri_settled
-from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.filters import Filter
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.notices import Notices
 from mcp_hub.types import ClientKind, Era, Kind, Snapshot, UpstreamState
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual

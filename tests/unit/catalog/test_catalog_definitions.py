@@ -3,9 +3,9 @@ import json
 import msgspec
 import pytest
 
-from mcp_hub.catalog.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
-from mcp_hub.catalog.filters import Traits
-from mcp_hub.catalog.hints import Hints
+from mcp_hub.catalog.offers.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
+from mcp_hub.catalog.offers.filters import Traits
+from mcp_hub.catalog.offers.hints import Hints
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder
 from mcp_hub.types import Era, Kind

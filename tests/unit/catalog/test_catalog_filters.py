@@ -1,7 +1,7 @@
 import pytest
 
-from mcp_hub.catalog.filters import Filter, Selector, Traits
-from mcp_hub.catalog.hints import Hints
+from mcp_hub.catalog.offers.filters import Filter, Selector, Traits
+from mcp_hub.catalog.offers.hints import Hints
 from mcp_hub.globs import first_match
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from mcp_hub.call import Call
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.filters import Filter
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.clock import SystemClock
 from mcp_hub.notices import Notices
 from mcp_hub.types import CallId, Era, Kind, RawObject, Snapshot

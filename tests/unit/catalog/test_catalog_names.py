@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from mcp_hub.catalog.names import RESERVED, Wanted, assign, prefix_in
+from mcp_hub.catalog.views.names import RESERVED, Wanted, assign, prefix_in
 
 
 def named(*wanted: Wanted, max_length: int = 48) -> list[str]:

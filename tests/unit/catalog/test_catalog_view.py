@@ -3,9 +3,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from mcp_hub.catalog.filters import EVERYTHING, Filter, Selector
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.filters import EVERYTHING, Filter, Selector
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.errors import InvalidParams
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 from tests.unit.catalog.offers import names as listed

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_hub.catalog.compact import rules
 from mcp_hub.catalog.compact.schema import MAX_BYTES, compact_schema, compact_tool
-from mcp_hub.catalog.definitions import MAX_DEPTH
+from mcp_hub.catalog.offers.definitions import MAX_DEPTH
 
 
 def encoded(value: Any) -> bytes:

@@ -5,12 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_hub.catalog.discovery.meta_tools import meant
+from mcp_hub.catalog.discovery.meta_tools import ReadCheck, meant
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import Record, encoded
-from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust import approvals as module
 from mcp_hub.catalog.trust.approvals import record_key
-from mcp_hub.catalog.trust.read_check import ReadCheck
 from mcp_hub.errors import NotReadOnly
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until

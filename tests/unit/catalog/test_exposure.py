@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mcp_hub.catalog.exposure import decided, exposed
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.views.exposure import decided, exposed
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.types import OWN, ClientKind, Kind, Mode, Snapshot
 from tests.unit.catalog import offers
 from tests.unit.catalog.offers import names, offer

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from mcp_hub.catalog.flags import MOST_FLAGS, decoded, flags_of, folded, hidden_in, orders_in
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust.scan import Flagged, Inspector
-from mcp_hub.catalog.view import build
+from mcp_hub.catalog.views.view import build
 from mcp_hub.types import Kind, RawObject, Snapshot
 from tests.unit.catalog import offers
 

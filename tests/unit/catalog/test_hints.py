@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.definitions import parse
-from mcp_hub.catalog.entries import Entry
-from mcp_hub.catalog.filters import Filter, Selector
-from mcp_hub.catalog.hints import HINTS, HintClaims, HintRule, Hints
-from mcp_hub.catalog.overrides import Override
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import build
+from mcp_hub.catalog.offers.definitions import parse
+from mcp_hub.catalog.offers.filters import Filter, Selector
+from mcp_hub.catalog.offers.hints import HINTS, HintClaims, HintRule, Hints
+from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
+from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.catalog.views.view import build
 from mcp_hub.types import Era, Kind
 from tests.unit.catalog.offers import names, offer, tool
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import anyio
 import pytest
 
-from mcp_hub.catalog.filters import Filter, Selector
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.filters import Filter, Selector
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchIndex
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.views.view import CatalogView, build
 from tests.unit.catalog.offers import offer, tool
 
 pytestmark = pytest.mark.anyio

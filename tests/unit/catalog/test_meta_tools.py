@@ -8,12 +8,11 @@ import pytest
 
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.catalog.discovery.meta_tools import Meant, explaining, meant, refusing
-from mcp_hub.catalog.entries import Entry
-from mcp_hub.catalog.exposure import exposed
-from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.overrides import Override, Supplied
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.filters import Filter
+from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
+from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.catalog.views.exposure import exposed
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry, UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import OWN, CallId, ClientKind, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus

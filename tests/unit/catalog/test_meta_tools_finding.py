@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel
-from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.finding import MOST_HITS, ToolFinder, finding
 from mcp_hub.catalog.discovery.servers import ServerAbout
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchAnswer
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.types import CallId, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.catalog.entries import Entry
-from mcp_hub.catalog.filters import Filter, Selector
-from mcp_hub.catalog.overrides import Override, Supplied
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.filters import Filter, Selector
+from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
+from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 from tests.unit.catalog.offers import names
 

@@ -10,13 +10,12 @@ import pytest
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.discovery.answers import answer, exact, listing
 from mcp_hub.catalog.discovery.meta_tools import Meant, meant, not_read_only, refusing
-from mcp_hub.catalog.exposure import exposed
-from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.hints import HintClaims
-from mcp_hub.catalog.overrides import Override
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.filters import Filter
+from mcp_hub.catalog.offers.hints import HintClaims
+from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.views.exposure import exposed
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.errors import UnknownEntry
 from mcp_hub.types import OWN, ClientKind, Era, Kind
 from tests.captured import captured, encoded, needs_lists

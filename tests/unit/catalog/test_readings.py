@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.entries import Entry
-from mcp_hub.catalog.filters import Filter, Selector
+from mcp_hub.catalog.offers.filters import Filter, Selector
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.resources import readings as module
 from mcp_hub.catalog.resources.readings import readings
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.views.entries import Entry
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.examples import examples
 

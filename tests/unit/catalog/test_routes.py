@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.overrides import Override, Supplied
+from mcp_hub.catalog.offers.filters import Filter
+from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
 from mcp_hub.catalog.routes import route
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.errors import InvalidParams, UnknownEntry
 from mcp_hub.types import Era, Kind, RawObject, Snapshot, UpstreamState, UpstreamStatus
 from tests.unit.catalog.offers import tool

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.catalog.search.values import kinds
+from mcp_hub.catalog.search.queries import kinds
 from mcp_hub.catalog.search.words import words
 from tests.unit.catalog.search_tools import found, index, properties, tool
 

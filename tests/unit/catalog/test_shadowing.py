@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.catalog.names import RESERVED
-from mcp_hub.catalog.overrides import Override
+from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
 from mcp_hub.catalog.routes import route
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.views.names import RESERVED
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.errors import UnknownEntry
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.unit.catalog import offers

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.filters import EVERYTHING, Filter
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.errors import UnknownEntry
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 

@@ -1,6 +1,6 @@
 import pytest
 
-from mcp_hub.catalog.skills.roots import SkillRoots
+from mcp_hub.catalog.resources.skills import SkillRoots
 
 SERVERS = ("a", "b", "c")
 

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from mcp_hub.catalog.compact.schema import compact_tool
 from mcp_hub.catalog.costs import token_costs
 from mcp_hub.catalog.costs.token_costs import CostQuery, Measures, account
-from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.definitions import in_era
-from mcp_hub.catalog.discovery.signatures import signature
-from mcp_hub.catalog.exposure import decided, exposed
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.definitions import in_era
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.texts.signatures import signature
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.views.exposure import decided, exposed
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.protocol.rest.tokens import ModeTokens, TokenAccount, Tokens
 from mcp_hub.types import ClientKind, Era, Kind
 from tests.unit.catalog.offers import offer

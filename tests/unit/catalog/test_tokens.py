@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.tokens import estimate
 
 MEASURED = {
     "a definition": (

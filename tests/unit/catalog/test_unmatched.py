@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.filters import Filter, Selector
-from mcp_hub.catalog.overrides import Override
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
+from mcp_hub.catalog.offers.filters import Filter, Selector
+from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
+from mcp_hub.catalog.views.unmatched import Unmatched, has_patterns, unmatched
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.unit.catalog.offers import tool
 

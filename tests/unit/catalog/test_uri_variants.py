@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.resources.uri_variants import uri_variants
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.catalog.offers.filters import Filter
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.resources.readings import uri_variants
+from mcp_hub.catalog.views.view import CatalogView, build
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.examples import examples
 from tests.unit.catalog.url_oracle import known_as, same

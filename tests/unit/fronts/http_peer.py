@@ -18,7 +18,7 @@ from mcp_hub.calls.rules import CallRules, SessionRules, StreamLimits, TimeLimit
 from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.endpoints import fail

@@ -9,8 +9,8 @@ from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.filters import EVERYTHING, Filter
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.clock import SystemClock
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices

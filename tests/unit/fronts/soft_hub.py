@@ -9,7 +9,7 @@ from typing import Any
 from mcp_hub.call import Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import Delta
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope

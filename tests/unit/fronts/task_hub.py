@@ -15,7 +15,7 @@ from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallLimits, CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Completed, Progressed
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.modern import ModernHttp

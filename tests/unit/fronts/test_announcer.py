@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.catalog.filters import Filter
+from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.fronts.mcp import announcer as module
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.types import JsonObject, Kind

@@ -15,7 +15,7 @@ import pytest
 
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.results.read_result import READ_RESULT
-from mcp_hub.catalog.discovery import definitions
+from mcp_hub.catalog.texts import definitions
 from mcp_hub.fronts.dashboard import api
 from mcp_hub.fronts.rest.routes import ROUTES
 from mcp_hub.protocol import eras

@@ -8,9 +8,9 @@ from msgspec import Raw
 
 from mcp_hub.app.limits import Current
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
-from mcp_hub.catalog.exposure import exposed
-from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import build
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.views.exposure import exposed
+from mcp_hub.catalog.views.view import build
 from mcp_hub.config.schema.clients import ClientSettings
 from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.catalog.definitions import parse
+from mcp_hub.catalog.offers.definitions import parse
 from mcp_hub.catalog.pins import pinned_texts
 from mcp_hub.protocol.definitions.repair import repaired
 from mcp_hub.types import Era, Kind, Snapshot

@@ -16,15 +16,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.catalog.definitions import Quarantined, in_era
-from mcp_hub.catalog.entries import Entry, Offer, entry_of, is_admitted, offered, present
-from mcp_hub.catalog.filters import EVERYTHING
+from mcp_hub.catalog.offers.definitions import Quarantined, in_era
+from mcp_hub.catalog.offers.filters import EVERYTHING
+from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.pins import INSTRUCTIONS, UnapprovedTool, pin_name
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.links import Remembered
-from mcp_hub.catalog.resources.listed import ListedResources
-from mcp_hub.catalog.rules import ViewRules
-from mcp_hub.catalog.skills.held import HeldSkills
+from mcp_hub.catalog.views.entries import Entry, Offer, entry_of, is_admitted, offered, present
+from mcp_hub.catalog.views.listed import HeldSkills, ListedResources
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS

@@ -1,18 +1,34 @@
-"""The resources that callers can read: listed ones, files of skills, and others that the filters let through."""
+"""The resources that callers can read: listed ones, files of skills, and others that the filters let through.
+
+Nobody may read the files of a skill that waits for its approval, in whatever way a URI is written.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
-from mcp_hub.catalog.entries import Entry, Offer
-from mcp_hub.catalog.filters import EVERYTHING, Filter
+from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
-from mcp_hub.catalog.resources.readings import is_denied, readings
-from mcp_hub.catalog.resources.uri_variants import uri_variants
-from mcp_hub.catalog.skills.held import HeldSkills
-from mcp_hub.catalog.skills.listing import directory_result, exported_skill
-from mcp_hub.catalog.skills.roots import SkillRoots
+from mcp_hub.catalog.resources.readings import is_denied, readings, uri_variants
+from mcp_hub.catalog.resources.skills import SkillRoots, directory_result, exported_skill
+from mcp_hub.catalog.views.entries import Entry, Offer
+from mcp_hub.protocol.skills import root_of
 from mcp_hub.types import Kind, Origin
+
+
+class HeldSkills:
+    """The folders of those skills, by their servers, each with the finding."""
+
+    def __init__(self, findings: Mapping[Origin, UnapprovedTool]) -> None:
+        self._held: dict[str, list[tuple[Filter, UnapprovedTool]]] = {}
+        for (server, uri), finding in findings.items():
+            root = "".join(f"[{char}]" if char in "*?[]" else char for char in root_of(uri))
+            self._held.setdefault(server, []).append((Filter(deny=(root, f"{root}/*")), finding))
+
+    def finding(self, server: str, uri: str) -> UnapprovedTool | None:
+        """The finding to be approved before this URI of a server can be read."""
+        found = self._held.get(server, ())
+        return next((finding for own, finding in found if is_denied((own,), (uri,))), None)
 
 
 class ListedResources:

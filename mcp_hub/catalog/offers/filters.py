@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.catalog.hints import HINTS, Hints
+from mcp_hub.catalog.offers.hints import HINTS, Hints
 from mcp_hub.globs import any_matches
 
 

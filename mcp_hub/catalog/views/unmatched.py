@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.catalog.entries import Offer, offered, present
-from mcp_hub.catalog.filters import Filter, Selector
-from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.catalog.offers.filters import Filter, Selector
+from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
+from mcp_hub.catalog.views.entries import Offer, offered, present
 from mcp_hub.globs import any_matches, is_glob
 from mcp_hub.types import Kind, Snapshot
 

@@ -6,16 +6,15 @@ from typing import TypeVar
 
 import msgspec
 
-from mcp_hub.catalog import names
-from mcp_hub.catalog.apps.metadata import AppMeta, with_address, without_app
-from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse
-from mcp_hub.catalog.hints import EffectiveHints
-from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_override, overridden
+from mcp_hub.catalog.offers.apps import AppMeta, with_address, without_app
+from mcp_hub.catalog.offers.definitions import Definition, Quarantined, encode_as, in_era, parse
+from mcp_hub.catalog.offers.hints import EffectiveHints
+from mcp_hub.catalog.offers.rules import UNCHANGED, Override, Supplied, ViewRules, find_override, overridden
 from mcp_hub.catalog.pins import pin_name
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.readings import is_denied
-from mcp_hub.catalog.rules import ViewRules
-from mcp_hub.catalog.skills.roots import SkillRoots
+from mcp_hub.catalog.resources.skills import SkillRoots
+from mcp_hub.catalog.views import names
 from mcp_hub.globs import any_matches
 from mcp_hub.types import Era, Kind, Origin, Snapshot
 

@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 from pydantic_core import Url
 
-from mcp_hub.catalog.apps.metadata import AppMeta, app_meta
-from mcp_hub.catalog.filters import UNTOLD, Traits
-from mcp_hub.catalog.hints import EffectiveHints, HintClaims
+from mcp_hub.catalog.offers.apps import AppMeta, app_meta
+from mcp_hub.catalog.offers.filters import UNTOLD, Traits
+from mcp_hub.catalog.offers.hints import EffectiveHints, HintClaims
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.definitions.models import CHECKS, ListedDefinition, ListedTool, ToolHints
 from mcp_hub.protocol.definitions.output_schemas import problem_of_schema

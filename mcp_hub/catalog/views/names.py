@@ -2,13 +2,14 @@
 
 Names are resolved by lookup in what `assign` returned and never split: `git` + `hub_x` and `git_hub` + `x` join
 alike. A name depends only on its own origin and on those that want the same name, so servers may come and go.
+`ExportedNames` follows the names of a profile over time: renamed ones are logged, removed ones remembered.
 """
 
 import re
 import unicodedata
 from base64 import b32encode
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -16,7 +17,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.logs import get_logger
 from mcp_hub.types import Origin
+
+log = get_logger(__name__)
 
 RESERVED = frozenset({"find_tools", "read_tool", "run_tool", "read_result", "hub_wait", "hub_cancel"})
 MIN_LENGTH = 16  # below this a cut name is little more than its hash
@@ -53,6 +57,8 @@ _LETTERS: Final = {letter: text.strip("-") for table in (_LATIN, _CYRILLIC, _GRE
 _SYLLABLE = re.compile(r"(?:HIRAGANA LETTER|KATAKANA LETTER|HANGUL SYLLABLE)(?: SMALL)? ([A-Z]+)")
 """The Unicode names of letters that end in their sound. They never change (Unicode, "Name Stability")."""
 _SILENT: Final = frozenset("ーゝゞ")  # they prolong or repeat the sound before them
+_MOST_LOGGED: Final = 20  # tools that are named in one line of the log
+_MOST_REMOVED: Final = 4096  # names: those of the largest servers, some times over
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -256,3 +262,27 @@ def _shortened(plain: _Parts, room: int) -> str:
     forms = [plain.short, *("".join(telling[:count]).strip("_-") for count in range(len(telling), 0, -1))]
     fitting = next((form for form in forms if len(form) <= room), None)
     return fitting or (forms[-1][:room].rstrip("_-") if room >= _MIN_STEM else "")
+
+
+class ExportedNames:
+    """The names that tools have now, and those that were removed; the oldest of more than 4,096 are forgotten."""
+
+    def __init__(self) -> None:
+        self._now: Mapping[Origin, str] = {}
+        self._removed: dict[str, None] = {}
+
+    @property
+    def removed(self) -> Collection[str]:
+        """Stays up to date."""
+        return self._removed.keys()
+
+    def note(self, names: Mapping[Origin, str], profile: str | None) -> None:
+        """Takes the names as they are from now on."""
+        before, self._now = self._now, names
+        changed = [f"{before[origin]} -> {name}" for origin, name in names.items() if before.get(origin, name) != name]
+        if changed:
+            log.warning("tools_renamed", profile=profile, count=len(changed), tools=changed[:_MOST_LOGGED])
+        listed = frozenset(names.values())
+        self._removed |= dict.fromkeys(name for name in before.values() if name not in listed)
+        for name in [*(name for name in self._removed if name in listed), *[*self._removed][:-_MOST_REMOVED]]:
+            self._removed.pop(name, None)

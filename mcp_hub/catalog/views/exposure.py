@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.catalog.apps.metadata import without_app
 from mcp_hub.catalog.compact.schema import compact_tool
-from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.definitions import parse, without
-from mcp_hub.catalog.discovery import definitions as discovery
-from mcp_hub.catalog.entries import Entry, by_server
-from mcp_hub.catalog.rules import ViewRules
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.catalog.offers.apps import without_app
+from mcp_hub.catalog.offers.definitions import parse, without
+from mcp_hub.catalog.offers.rules import ViewRules
+from mcp_hub.catalog.texts import definitions as discovery
+from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.views.entries import Entry, by_server
+from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
 

@@ -1,23 +1,24 @@
-"""Changes of the settings to a tool: how it is listed, and the arguments that are given on its caller's behalf.
+"""The settings of lists, as frozen data: of one tool, of one server, and of one kind of caller. Pure.
 
-Pure. Only these members of a definition are touched: `description`, the hints among `annotations`, and of
-`inputSchema` the `required` and, for arguments that are fixed, the `properties` of its top level. Values of arguments
-are never listed: they may be secret.
+An override changes how a tool is listed, and gives arguments on its caller's behalf. Only these members of a definition
+are touched: `description`, the hints among `annotations`, and of `inputSchema` the `required` and, for arguments that
+are fixed, the `properties` of its top level. Values of arguments are never listed: they may be secret.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.catalog.definitions import Definition, first_line, with_hints
-from mcp_hub.catalog.hints import NO_CLAIMS, EffectiveHints, HintClaims, HintRule, annotated
+from mcp_hub.catalog.offers.definitions import Definition, first_line, with_hints
+from mcp_hub.catalog.offers.filters import EVERYTHING, Filter
+from mcp_hub.catalog.offers.hints import NO_CLAIMS, EffectiveHints, HintClaims, HintRule, annotated
 from mcp_hub.errors import InvalidParams
 from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import is_absent
-from mcp_hub.types import RawObject
+from mcp_hub.types import Expose, RawObject
 
 _required = msgspec.json.Decoder(list[str]).decode
 
@@ -106,3 +107,49 @@ def _schema(schema: msgspec.Raw, supplied: Supplied) -> msgspec.Raw:
 
 def _encoded(value: object) -> msgspec.Raw:
     return msgspec.Raw(object_bytes(value))
+
+
+class ServerRules(msgspec.Struct, frozen=True):
+    """The settings of one server's listing. No `prefix` means `never`; `always` repeats one that a name has already.
+
+    Filters see the upstream's and the exported names and URIs; `rename` and `overrides` (globs, too) the upstream's.
+    `expose` and `compact` None are those of the view. What `yields` takes no name from another server's. `description`
+    takes the place of what the server says of itself. `hints` says which hints of its tools are used. Without `apps`
+    its tools have no user interfaces.
+    """
+
+    prefix: str | None = None
+    always: bool = False
+    rename: Mapping[str, str] = msgspec.field(default_factory=dict)
+    tools: Filter = EVERYTHING
+    resources: Filter = EVERYTHING
+    prompts: Filter = EVERYTHING
+    overrides: Mapping[str, Override] = msgspec.field(default_factory=dict)
+    expose: Literal["full", "search"] | None = None
+    compact: bool | None = None
+    yields: bool = False
+    description: str | None = None
+    hints: HintRule = "trust"
+    apps: bool = True
+
+
+class ViewRules(msgspec.Struct, frozen=True):
+    """The servers in the order of their lists, and the profile's own filters.
+
+    `tools`, `prompts` and `pinned` see exported names, `resources` both URIs. `shared` claims that no profile, token or
+    session influences the answer. `budget` and `max_result_tokens` in tokens, the latter 0 for never.
+    `instructions` come before those of the hub.
+    """
+
+    servers: Mapping[str, ServerRules]
+    tools: Filter = EVERYTHING
+    max_name_length: int = 48
+    shared: bool = True
+    resources: Filter = EVERYTHING
+    prompts: Filter = EVERYTHING
+    pinned: tuple[str, ...] = ()
+    expose: Expose = "full"
+    budget: int = 8000
+    compact: bool = False
+    max_result_tokens: int = 8000
+    instructions: str | None = None

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.discovery.signatures import all_names, counted, greatest
+from mcp_hub.catalog.texts.signatures import all_names, counted, greatest
+from mcp_hub.catalog.tokens import estimate
 from mcp_hub.types import JsonObject, plural
 
 FIND: Final = "find_tools"

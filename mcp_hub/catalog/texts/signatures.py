@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcp_hub.catalog.discovery.plain_text import first_sentence, one_line
+from mcp_hub.catalog.texts.plain_text import first_sentence, one_line
 from mcp_hub.types import JsonObject
 
 WIDTH: Final = 200  # characters of a line

@@ -1,0 +1,164 @@
+"""Skills under the URIs that clients know: their folders, any file in one, and their entries with their server.
+
+A root, the folder of a skill, stays as it is while no other server has one there; else the later server's becomes
+`skill://<server>/<old path>`, with everything in it: links inside of a skill are relative, and a digest forbids to
+rewrite them. The hub never fetches the files of a skill ahead of need.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from mcp_hub.errors import UnknownEntry
+from mcp_hub.masking import hide_head
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.skills import MAIN, SERVER, above, children, root_of
+from mcp_hub.types import Origin, RawJson, RawObject
+
+_LONGEST: Final = 8192  # characters; longer URIs are data, not addresses
+_SCHEME: Final = "skill://"
+_DYNAMIC: Final = b'"dynamic"'
+_text = msgspec.json.Decoder(str).decode
+_files = msgspec.json.Decoder(list[RawObject]).decode
+
+
+class SkillRoots:
+    """The outermost folders of skills. One that an earlier server has something in gets the name of its server.
+
+    `skills` are the URIs of the main files, `resources` all listed URIs, both with their servers, which come in the
+    order of `servers`.
+    """
+
+    def __init__(
+        self, skills: Iterable[Origin] = (), resources: Iterable[Origin] = (), servers: Sequence[str] = ()
+    ) -> None:
+        self._exported: dict[Origin, str] = {}
+        self._origins: dict[str, Origin] = {}
+        self._taken: set[str] = set()  # URIs that are somebody's, and all folders above them
+        mains = [*skills, *(own for own in resources if own[1].startswith(_SCHEME) and own[1].endswith(f"/{MAIN}"))]
+        roots = {server: _outermost(root_of(uri) for owner, uri in mains if owner == server) for server in servers}
+        moved: list[Origin] = []
+        for server in servers if mains else ():
+            own = roots[server]
+            kept = [root for root in own if not self._clashes(root)]
+            moved += ((server, root) for root in own if root not in kept)
+            others = [uri for owner, uri in resources if owner == server and own.isdisjoint(above(uri))]
+            for uri in (*kept, *others):
+                self._taken.update(above(uri))
+            for root in kept:
+                self._add(server, root, root)
+        for server, root in moved:
+            self._add(server, root, next(name for name in _names(server, root) if not self._clashes(name)))
+
+    def _clashes(self, root: str) -> bool:
+        return root in self._taken or any(folder in self._origins for folder in above(root))
+
+    def _add(self, server: str, root: str, name: str) -> None:
+        self._exported[server, root] = name
+        self._origins[name] = server, root
+        self._taken.update(above(name))
+
+    def exported(self, server: str, uri: str) -> str | None:
+        """The client's URI of something in a skill of this server; None of anything else."""
+        if self._exported and len(uri) <= _LONGEST:
+            for folder in above(uri):
+                if (name := self._exported.get((server, folder))) is not None:
+                    return name + uri[len(folder) :]
+        return None
+
+    def resolve(self, uri: str) -> Origin | None:
+        """The server and its own URI behind a client's, listed or not; None if it is not in a skill."""
+        if self._origins and len(uri) <= _LONGEST:
+            for folder in above(uri):
+                if (origin := self._origins.get(folder)) is not None:
+                    return origin[0], origin[1] + uri[len(folder) :]
+        return None
+
+
+def _outermost(roots: Iterable[str]) -> set[str]:
+    """Without those that are inside of another one."""
+    found = set(roots)
+    return {root for root in found if not any(folder in found for folder in above(root) if folder != root)}
+
+
+def _names(server: str, root: str) -> Iterator[str]:
+    scheme, rest = (_SCHEME, root[len(_SCHEME) :]) if root.startswith(_SCHEME) else ("hub://", root)
+    host = quote(server, safe="", errors="surrogatepass")
+    yield f"{scheme}{host}/{rest}"
+    yield from (f"{scheme}{host}!{number}/{rest}" for number in count(1))
+
+
+def exported_skill(fields: RawObject, server: str, exported: Callable[[str], str | None]) -> bytes:
+    """The entry of a skill; digests and everything else stay. Files for which `exported` is None are left out."""
+    made = {**fields, "uri": _raw(exported(_text(fields["uri"])) or _text(fields["uri"]))}
+    if bytes(fields["resources"]) != _DYNAMIC:
+        made["resources"] = _raw(list(_exported(_files(fields["resources"]), exported)))
+    return object_bytes({**made, "_meta": _with_server(made, server)})
+
+
+def files_of(raw: RawJson) -> list[str]:
+    """The URIs of the files of an entry; none of one that is generated."""
+    resources = (raw_object(raw) or {}).get("resources", _DYNAMIC)
+    return [] if bytes(resources) == _DYNAMIC else [_text(own["uri"]) for own in _files(resources)]
+
+
+def directory_result(uri: str, entries: Iterable[RawJson], server: str) -> bytes:
+    """The result of `resources/directory/read` by the entries of a server's skills. Raises `UnknownEntry`."""
+    found = children(dict.fromkeys(file for raw in entries for file in files_of(raw)), uri)
+    if not found:
+        raise UnknownEntry(f"Directory not found: {hide_head(uri, 500)}", data={"uri": uri})
+    caching = {"ttlMs": 0, "cacheScope": "private"}
+    return object_bytes({"resultType": "complete", "resources": found, **caching, "_meta": {SERVER: server}})
+
+
+def _exported(files: list[RawObject], exported: Callable[[str], str | None]) -> Iterator[RawObject]:
+    for own in files:
+        if (name := exported(_text(own["uri"]))) is not None:
+            yield {**own, "uri": _raw(name)}
+
+
+def marked(raw: RawJson, server: str) -> RawJson:
+    """An object with the name of a server in its `_meta`."""
+    members = raw_object(raw)
+    if members is None:
+        return raw
+    return object_bytes({**members, "_meta": _with_server(members, server)})
+
+
+def _with_server(members: RawObject, server: str) -> dict[str, object]:
+    return {**(raw_object(members.get("_meta", msgspec.UNSET)) or {}), SERVER: server}
+
+
+def of_skill(
+    method: str, result: RawJson, server: str, exported: Callable[[str], str], can_read: Callable[[str], bool]
+) -> RawJson:
+    """A result about a skill, with its server, and without files that may not be read; a question stays as it is."""
+    members = raw_object(result) or {}
+    with suppress(msgspec.DecodeError, KeyError, RecursionError):
+        match method:
+            case "skills/get":
+                own = partial(_if, can_read, exported)
+                return object_bytes({**members, "skill": _raw_skill(members["skill"], server, own)})
+            case "resources/directory/read":
+                kept = [own for own in _files(members["resources"]) if can_read(_text(own["uri"]))]
+                return marked(object_bytes({**members, "resources": kept}), server)
+            case _ if "contents" in members:
+                return marked(result, server)
+    return result
+
+
+def _if(can_read: Callable[[str], bool], exported: Callable[[str], str], uri: str) -> str | None:
+    return name if can_read(name := exported(uri)) else None
+
+
+def _raw_skill(raw: msgspec.Raw, server: str, exported: Callable[[str], str | None]) -> msgspec.Raw:
+    return msgspec.Raw(exported_skill(msgspec.json.decode(raw, type=RawObject), server, exported))
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(object_bytes(value))

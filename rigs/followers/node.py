@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,11 +53,11 @@ class NodeFollower:
 
 
 @asynccontextmanager
-async def node_follower() -> AsyncIterator[NodeFollower]:
-    """Raises: `NotInstalled`."""
+async def node_follower(**env: str) -> AsyncIterator[NodeFollower]:
+    """With these further variables. Raises: `NotInstalled`."""
     folder = await anyio.to_thread.run_sync(node_project, SOURCE)
     command = [str(node()), str(folder / "test" / "follow.ts")]
-    async with await anyio.open_process(command, stderr=subprocess.DEVNULL) as process:
+    async with await anyio.open_process(command, stderr=subprocess.DEVNULL, env=os.environ | env) as process:
         assert process.stdin is not None and process.stdout is not None
         follower = NodeFollower(process.stdin, process.stdout)
         async with anyio.create_task_group() as tasks:

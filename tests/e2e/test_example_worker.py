@@ -17,7 +17,7 @@ from tests.interaction.fronts import http_hub
 
 pytestmark = pytest.mark.anyio
 
-LIMIT = 60
+LIMIT = 240
 
 
 @asynccontextmanager

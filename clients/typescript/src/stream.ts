@@ -27,7 +27,7 @@ const DAY = 86_400_000;
 /** Events that wait to be taken. Later ones are not kept, but read when these are taken. */
 const MOST_WAITING = 1000;
 /** Milliseconds that an open request may be silent before the stream is looked at: its connection may be gone. */
-const QUIET = 10_000;
+export const patience = { quiet: 10_000 };
 const LONG_POLL = 20_000;
 
 /** The events of a call. It can be iterated once; the call begins with that, or with `result()`. */
@@ -122,7 +122,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     if (this.id !== undefined && (!this.#isOpen || this.#isBehind)) return this.#read(this.#isOpen ? 0 : LONG_POLL);
     const silence = new AbortController();
     const woken = new Promise<void>((resolve) => (this.#wake = resolve));
-    const quiet = paused(QUIET, silence.signal).then(() => (this.#isBehind ||= !silence.signal.aborted));
+    const quiet = paused(patience.quiet, silence.signal).then(() => (this.#isBehind ||= !silence.signal.aborted));
     await Promise.race([woken, quiet]);
     silence.abort();
   }

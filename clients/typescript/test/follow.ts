@@ -5,6 +5,7 @@ import { createInterface } from "node:readline";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
 import { ConnectionLost, StreamError, capabilities, resume, streamTool } from "../src/index.ts";
+import { patience } from "../src/stream.ts";
 
 type Order = {
   id: number;
@@ -61,6 +62,7 @@ async function follow(order: Order): Promise<object> {
   }
 }
 
+patience.quiet = Number(process.env.QUIET ?? patience.quiet);
 for await (const line of createInterface({ input: process.stdin })) {
   const order = JSON.parse(line) as Order;
   void follow(order).then((found) => console.log(JSON.stringify({ id: order.id, ...found })));

@@ -99,6 +99,12 @@ PALE = """(() => {
     });
 })()"""
 """Borders with a contrast below 3 to what is around them (WCAG 1.4.11)."""
+CUT = """(() => {
+    const open = [...document.querySelectorAll('details.panel[open]')].filter((one) => one.clientHeight < 80);
+    return [...document.querySelectorAll('.tr > *')].filter((one) => one.scrollHeight > one.clientHeight + 2)
+        .concat(open).map((one) => `${one.tagName} ${one.className} ${one.innerText.slice(0, 40)}`);
+})()"""
+"""Cells that are lower than what is in them, and opened panels that show nothing."""
 EXEC = "import os, sys; a, b, *argv = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(argv[0], argv)"
 """Puts the ends of the pipes where the browser looks for them, above any number that they may have now."""
 FOCUSED = """(({activeElement: one}) =>

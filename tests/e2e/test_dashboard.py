@@ -16,7 +16,7 @@ import yaml
 
 from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
 from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import BROWSER, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import BROWSER, CUT, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import BOXED, BOXED_RULE, EVERYWHERE, EVIL, HASHES, HOSTILE, OBJECTS
 from tests.e2e.rest_client import RestClient
@@ -107,7 +107,7 @@ async def test_every_screen_in_both_schemes_and_on_a_phone(page: Page, rest: Res
         await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
         for place, text in SCREENS.items():
             await page.go(place.format(stream), text)
-            assert await page.js(TOO_WIDE) == [] == await page.js(PALE), (place, width, scheme)
+            assert await page.js(TOO_WIDE) == [] == await page.js(PALE) == await page.js(CUT), (place, width, scheme)
         colours.add(await page.js("getComputedStyle(document.body).backgroundColor"))
     assert len(colours) == 2
     await page.ask("Emulation.clearDeviceMetricsOverride")

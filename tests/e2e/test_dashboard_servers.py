@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import BROWSER, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import BROWSER, CUT, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import EVIL
 from tests.e2e.rest_client import RestClient
@@ -32,6 +32,13 @@ SCREENS = {
     "#/clients": "Connect another client",
 }  # fmt: skip
 SECRET = "q7w8e9r0t1y2u3i4"
+WORD, NAME = "Donaudampfschifffahrt" * 30, "a-server-with-a-name-that-is-as-long-as-it-may-be-and-longer"
+LONG = {"servers": [NAME], "tools": {"allow": [WORD]}}
+ASKS = {"customer": {"type": "string", "description": WORD}, "s" * 120: {"enum": ["a", WORD]}}
+WORDS = """Promise.all(['lib/format.js', 'screens/overview.js'].map((name) => import(`/dashboard/${name}`)))
+    .then(([{duration, saying}, {needs}]) => [duration(1800), duration(7260), saying({question: 'Why?'}, 0),
+        ...[true, false].map((operator) => needs({live: [], approvals: [], installs: [], hub: {operator},
+            servers: [{server: 'a', state: 'failed'}]}).length)])"""
 WIDTHS = (("light", 1280), pytest.param("dark", 390, marks=pytest.mark.proof))
 
 
@@ -49,7 +56,9 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
         "bad": {"command": "no-such", "args": ["--token", "abc123def456ghi"], "env": {"API_KEY": "k1k2k3k4k5"}},
     }
     servers["a"] = entry(name="a")
-    settings = {"servers": servers, "profiles": {EVIL: {"servers": ["a"], "tools": {"allow": ["a_echo", "echo"]}}}}
+    servers[NAME] = {"command": "no-such", "enabled": False, "env": {"V" * 120: "1"}, "description": WORD}
+    profiles = {EVIL: {"servers": ["a"], "tools": {"allow": ["a_echo", "echo"]}}, "long": LONG}
+    settings = {"servers": servers, "profiles": profiles}
     text, home = json.dumps(settings), str(root / "home")
     async with http_hub(text, root, HOME=home) as earlier, HttpClient(earlier.url) as client:
         await client.initialize(name="Editor")
@@ -72,9 +81,9 @@ async def wide(page: Page, scheme: str, width: int) -> None:
 
 
 async def sound(page: Page) -> None:
-    """Asserts that the screen does not scroll sideways and that its borders can be seen."""
+    """Asserts that the screen does not scroll sideways, that nothing is cut, and that its borders can be seen."""
     await page.until(f"!({TOO_WIDE}).length")  # tables become cards a moment after the width
-    assert await page.js(TOO_WIDE) == [] == await page.js(PALE)
+    assert await page.js(TOO_WIDE) == [] == await page.js(PALE) == await page.js(CUT)
 
 
 @pytest.fixture
@@ -102,14 +111,41 @@ async def test_phone_is_used_by_the_keyboard_alone(page: Page) -> None:
     assert await page.js("document.activeElement.innerText") == "Servers"
     await page.press("Enter")
     await page.sees("Sort by")
+    assert await page.js("document.activeElement.id") == "main"
     assert await page.js("document.querySelector('.tr a').innerText") in ("bad", "far"), "a problem is first"
     await page.js("document.querySelector('.pick input').focus()")
     await page.press(" ")
-    await page.sees("5 chosen")
+    await page.sees("6 chosen")
     await page.choose(".sorts select", "-server")
     await page.until("document.querySelector('.tr a').innerText === 'text'")
     await page.choose("select[aria-label=State]", "bad")
     await page.until("document.querySelectorAll('.tr').length === 2")
+
+
+async def test_long_words_neither_are_cut_nor_make_a_screen_scroll(page: Page, hub: Hub) -> None:
+    async with RestClient(hub) as rest:
+        failed = await rest.started("a_error", {"code": -32000, "message": f"No such ticket: {WORD}"})
+        asks = await rest.started("a_ask_form", {"nonce": "n", "message": WORD, "schema": {"properties": ASKS}})
+        for scheme, width in (("light", 1280), ("dark", 390)):
+            await wide(page, scheme, width)
+            for place, text in (
+                (f"#/server/{NAME}", "The server is disabled."), ("#/server/far", "silence of a call 30 min, a whole"),
+                ("#/profiles", NAME), ("#/clients", "On the machine of the hub"), (f"#/stream/{failed}", "Arguments"),
+                (f"#/stream/{asks}", "the tool asks"), ("#/calls?state=input_required", WORD[:20]),
+                ("#/overview", "Running now"),
+            ):  # fmt: skip
+                await page.go(place, text)
+                await sound(page)
+        await page.go(f"#/stream/{failed}", "Arguments")
+        assert (await page.js("document.querySelector('.panel p').innerText")).startswith("No such ticket: Donau")
+        await page.go("#/tools?q=text_", "text_add")
+        for name in ("Choose text_add", "Hide"):
+            await page.click(name)
+        await page.until("!!document.querySelector('details.panel:last-of-type')?.toggleAttribute('open', true)")
+        await sound(page)
+        await page.click("Show add again")
+        await rest.ask("DELETE", f"/streams/{asks}")
+    assert await page.js(WORDS) == ["30 min", "2 h 1 min", "Why?", 1, 0]
 
 
 @pytest.mark.parametrize(("scheme", "width"), WIDTHS)

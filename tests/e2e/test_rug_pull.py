@@ -151,7 +151,7 @@ async def test_a_changed_tool_is_passed_on_and_logged_by_default(tmp_path: Path)
         out = done.stdout + done.stderr
         assert "servers.shop: tool echo has changed since it was approved (description)" in out
         assert "servers.shop: see and approve: mcp-hub approve shop" in out
-        assert "servers.odd: tool odd: description: 1 invisible characters: Echoes.<U+200B> <IMPORTANT>" in out
+        assert "servers.odd: tool odd: description: 1 invisible character: Echoes.<U+200B> <IMPORTANT>" in out
         assert "names bank_echo, a tool of another server (bank)" in out and "\u200b" not in out
     servers = json.loads((await command(tmp_path, "list", "--json")).stdout)["servers"]
     assert {own["server"]: (len(own["unapproved"]), len(own["flags"])) for own in servers} == {

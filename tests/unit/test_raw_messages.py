@@ -78,10 +78,14 @@ async def test_messages_are_bounded_and_forgotten_after_five_minutes(peer: Dashb
         wire.tap(True, b"%d" % number)
     kept = (await raw.read("a", 0)).messages
     assert [one.text for one in kept[:2]] == ["2000", "2001"] and len(kept) == 100, "the newest, a page of them"
+    wire.tap(True, b"Bearer " + b"a" * 300)
+    (short,) = (await raw.read("a", 3 * MOST)).messages
+    assert short.text == "Bearer ***" and not short.cut, "masked, and whole"
     for _ in range(200):
         wire.tap(False, b"x" * 16_370 + SECRET.encode() + b"y" * 200_000)
     large = (await raw.read("a", 0)).messages
     assert len(large) <= 64 and {one.size for one in large} == {16_370 + len(SECRET) + 200_000}
+    assert {one.cut for one in large} == {True} and not any(one.cut for one in kept)
     assert all(len(one.text) <= 16 << 10 and "abcdef" not in one.text for one in large)
     time.value += SECONDS + 1
     await echo(peer)

@@ -141,4 +141,5 @@ class RawMessages:
 
 def _shown(one: _Taken) -> RawMessage:
     text = hide_head(one.head.rstrip(b"\r\n"), _SHOWN)
-    return RawMessage(one.seq, one.at, one.is_incoming, one.size, text)
+    is_cut = len(text) >= _SHOWN or one.size > len(one.head)
+    return RawMessage(one.seq, one.at, one.is_incoming, one.size, text, is_cut)

@@ -146,9 +146,9 @@ class SettingList(Struct):
 
 
 class RawMessage(Struct, frozen=True, omit_defaults=True):
-    """A message between the hub and a server as it is on the wire, secrets masked; `text` is its beginning.
+    """A message between the hub and a server as it is on the wire, secrets masked.
 
-    `size` in bytes, `at` in Unix seconds. `incoming`: the server sent it.
+    `size` in bytes, `at` in Unix seconds. `incoming`: the server sent it. `cut`: `text` is its beginning.
     """
 
     seq: int
@@ -156,6 +156,7 @@ class RawMessage(Struct, frozen=True, omit_defaults=True):
     incoming: bool
     size: int
     text: str
+    cut: bool = False
 
 
 class RawList(Struct):

@@ -28,12 +28,14 @@ const SCREENS = {
 const INNER = { server: ['servers', 'Server', Server], edit: ['servers', 'Edit', Edit], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream],
   prompt: ['offers', 'Prompt', Offer], resource: ['offers', 'Resource', Offer] };
 
-function Side({ current, store }) {
+function Side({ current, place, store }) {
   const counts = { calls: store.live.length, overview: needs(store).length };
   const shown = Object.entries(SCREENS).filter(([key]) => !['settings', 'profiles'].includes(key) || store.hub.operator)
     .filter(([key]) => key !== 'figures' || (store.keeping && store.keeping !== 'off'));
   const [isOpen, open] = useState(false);
   const button = useRef(null);
+  useEffect(() => { open(false); }, [place]);
+  const leave = () => { if (isOpen) document.getElementById('main').focus(); open(false); };
   const close = (event) => {
     if (event.key !== 'Escape' || !isOpen) return;
     open(false);
@@ -42,7 +44,7 @@ function Side({ current, store }) {
   return html`<div class="side" onKeyDown=${close}>
     <div class="brand"><img src="dashboard/icon.svg" alt="" /><span>${plain(store.hub.name)}</span></div>
     <button type="button" class="menu" ref=${button} aria-expanded=${String(isOpen)} aria-controls="nav" onClick=${() => open(!isOpen)}>Menu${counts.overview ? html`<span class="count alert">${counts.overview}<span class="hidden"> need you</span></span>` : null}</button>
-    <nav id="nav" aria-label="Screens" class=${isOpen ? 'open' : ''} onClick=${() => open(false)}>${shown.map(([key, [title]]) => html`
+    <nav id="nav" aria-label="Screens" class=${isOpen ? 'open' : ''} onClick=${leave}>${shown.map(([key, [title]]) => html`
       <a key=${key} href=${link(key)} aria-current=${key === current ? 'page' : undefined}>${title}
         ${counts[key] ? html`<span class="count ${key === 'overview' ? 'alert' : ''}">${counts[key]}<span class="hidden"> ${key === 'overview' ? 'need you' : 'running'}</span></span>` : null}</a>`)}</nav>
     <div class="foot"><${Status} store=${store} /></div></div>`;
@@ -72,7 +74,7 @@ function App() {
   if (store.phase === 'login') return html`<${Login} problem=${store.problem} />`;
   if (!store.hub) return html`<p class="first" role="status">${store.problem || 'Loading…'}</p>`;
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>Skip to the content</a>
-    <div class="frame"><${Side} current=${parent} store=${store} />
+    <div class="frame"><${Side} current=${parent} place=${`${route.screen}/${route.name}`} store=${store} />
     <div class="main">
       ${store.online ? null : html`<div class="note bad" role="status">Not connected: what you see may be old. ${store.problem} The page tries again.</div>`}
       ${store.outdated ? html`<div class="note" role="status">The hub is another version now. Reload the page.</div>` : null}

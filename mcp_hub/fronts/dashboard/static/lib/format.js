@@ -7,13 +7,15 @@ export function duration(seconds) {
   if (seconds < 0.0995) return `${Math.max(seconds * 1000, 0).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  if (minutes < 60) return joined(minutes, 'min', Math.floor(seconds % 60), 's');
   const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`;
+  return hours < 48 ? joined(hours, 'h', minutes % 60, 'min') : `${Math.floor(hours / 24)} d`;
 }
 
-// What a call waits for, and for how long; else its last message.
-export const saying = (call, now) => (call.waits_for ? `waits for ${call.waits_for}, ${lasting(Math.max(now - call.waits_since, 0))}` : call.message ?? '');
+const joined = (large, unit, small, part) => `${large} ${unit}${small ? ` ${small} ${part}` : ''}`;
+
+// What a call waits for, and for how long; else what it asks, or its last message.
+export const saying = (call, now) => (call.waits_for ? `waits for ${call.waits_for}, ${lasting(Math.max(now - call.waits_since, 0))}` : call.question || (call.message ?? ''));
 const lasting = (seconds) => (seconds < 60 ? `${Math.floor(seconds)} s` : duration(seconds));
 
 export function ago(seconds) {
@@ -40,6 +42,8 @@ const CALLS = {
 };
 export const callState = (status) => member(CALLS, status) ?? ['off', status];
 export const CALL_STATES = Object.entries(CALLS).map(([value, [, text]]) => [value, text]);
+// The reason in an event `error`, or in the ending that it is.
+export const reasonOf = (error) => String(error.message ?? error.error?.message ?? error.detail ?? '');
 export const isOver = (status) => !['working', 'waiting', 'input_required'].includes(status);
 
 const SERVERS = { ready: 'ok', starting: 'run', backing_off: 'warn', draining: 'run', failed: 'bad', incompatible: 'bad' };

@@ -1,6 +1,6 @@
 // Small parts that several screens have.
 import { html, useLayoutEffect, useRef, useState } from './ui.js';
-import { callState, count, plural, serverState } from './format.js';
+import { callState, count, plain, plural, serverState } from './format.js';
 import { attempt, toast } from './store.js';
 
 export const Badge = ({ kind, children }) => html`<span class="badge ${kind}">${children}</span>`;
@@ -15,6 +15,10 @@ export const why = (server) => server.reason ?? (server.warnings?.[0] || (server
 const DOCS = 'https://github.com/mcp-hub/mcp-hub/blob/main/docs/README.md';
 // A link to a page of the documentation, which opens in a tab of its own.
 export const Docs = ({ page = 'dashboard.md', children = 'Docs' }) => html`<a class="docs" href=${new URL(page, DOCS).href} target="_blank" rel="noopener noreferrer">${children}</a>`;
+// Names in frames, with a place to break the line between them.
+export const tags = (names) => names.map((name) => html`<span class="tag">${plain(name)}</span> `);
+// Advice of the hub: what stands in backticks is code.
+export const advice = (text) => plain(text).split('`').map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
 export function Panel({ title, end, children, className = '' }) {

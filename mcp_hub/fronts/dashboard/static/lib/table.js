@@ -4,7 +4,8 @@ import { html, useEffect, useLayoutEffect, useMedia, useRef, useState } from './
 const ROW = 34, LINE = 24, EDGE = 21, MORE = 12;
 const PHONE = '(max-width: 720px)';
 
-// columns: {key, title, width, right, sort, cell, card}; `card` is title, whole (a line of its own), corner or none.
+// columns: {key, title, width, right, sort, cell, card}; `card` is title, whole (a line of its own), line (one without a
+// label), corner or none.
 // Each row has one link, which takes the focus: j, k and Enter.
 // `usual` names the order without a `sort`.
 export function Table({ rows, columns, rowKey, label, empty, sort, onSort, usual, className = '' }) {
@@ -53,7 +54,7 @@ export function Table({ rows, columns, rowKey, label, empty, sort, onSort, usual
     ${isCards ? html`<${Sorts} ...${{ label, columns, sort, onSort, usual }} />` : null}
     <div class="table inner" role="table" aria-label=${label} aria-rowcount=${rows.length + 1}>
     ${isCards ? null : html`<div role="rowgroup"><div class="thead" role="row" aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.key} ...${{ column, sort, onSort, usual }} />`)}</div></div>`}
-    <div class="tbody" role="rowgroup" tabindex="0" aria-label=${label} ref=${body} onScroll=${measure}>
+    <div class="tbody" role="rowgroup" tabindex="0" aria-label=${label} ref=${body} onScroll=${measure} onMouseOver=${reveal}>
       ${rows.length === 0 ? html`<div role="row"><div role="cell" class="empty">${empty}</div></div>` : null}
       <div role="presentation" style=${{ height: `${first * row}px` }}></div>
       ${rows.slice(first, last).map((one, at) => html`<div class="tr" role="row" key=${rowKey(one)} data-row=${first + at} aria-rowindex=${first + at + 2}>
@@ -63,14 +64,21 @@ export function Table({ rows, columns, rowKey, label, empty, sort, onSort, usual
 }
 
 function Cell({ column: { card = '', right, title }, isCards, value }) {
-  const hasLabel = isCards && title && !['title', 'corner'].includes(card);
-  return html`<div role="cell" class="${right ? 'right' : ''} ${isCards ? card : ''}">${hasLabel ? html`<span class="label">${title}</span>` : null}${hasLabel && value === '' ? '–' : value}</div>`;
+  const hasLabel = isCards && title && !['title', 'line', 'corner'].includes(card);
+  const isEmpty = value == null || value === '' || value.length === 0;
+  return html`<div role="cell" class="${right ? 'right' : ''} ${isCards ? card : ''}">${hasLabel ? html`<span class="label">${title}</span>` : null}${hasLabel && isEmpty ? '–' : value}</div>`;
+}
+
+// The whole text of a cell that is cut, for the pointer.
+function reveal({ target }) {
+  const cell = target.closest('[role=cell]');
+  if (cell && !cell.querySelector('[title]')) cell.title = cell.scrollWidth > cell.clientWidth ? cell.innerText : '';
 }
 
 // The lines of a card: two cells share one.
 function lines(cells) {
   const halves = cells.filter((column) => !column.card).length;
-  return cells.filter((column) => ['title', 'whole'].includes(column.card)).length + Math.ceil(halves / 2);
+  return cells.filter((column) => ['title', 'whole', 'line'].includes(column.card)).length + Math.ceil(halves / 2);
 }
 
 const isBy = (sort, key) => sort?.replace('-', '') === key;

@@ -11,13 +11,13 @@ const TIMES = [['60', 'last minute'], ['300', 'last 5 minutes'], ['3600', 'last 
 const serverOf = (call) => call.server || 'hub';
 
 const COLUMNS = [
-  { key: 'at', title: 'Started', width: '112px', cell: (call) => html`<span class="num dim">${clock(call.at)}</span>` },
+  { key: 'at', title: 'Started', width: '104px', cell: (call) => html`<span class="num dim">${clock(call.at)}</span>` },
   { key: 'status', title: 'State', width: '104px', cell: (call) => html`<${CallBadge} status=${call.status} />` },
-  { key: 'name', title: 'Call', width: 'minmax(150px, 1.6fr)', card: 'title', cell: (call) => html`<a href=${link('stream', call.id)}>${plain(call.name)}</a>` },
-  { key: 'server', title: 'Server', width: 'minmax(70px, .7fr)', cell: (call) => plain(serverOf(call)) },
-  { key: 'client', title: 'Client', width: 'minmax(70px, .8fr)', cell: (call) => html`<span title=${plain(call.principal)}>${plain(call.client || '–')}</span>` },
-  { key: 'took', title: 'Took', width: '86px', right: true, cell: (call) => html`<${Took} call=${call} />` },
-  { key: 'message', title: 'Message', width: 'minmax(0, 2.6fr)', card: 'whole', cell: (call) => call.total && !call.took && !call.waits_for
+  { key: 'name', title: 'Call', width: 'minmax(150px, 1.4fr)', card: 'title', cell: (call) => html`<a href=${link('stream', call.id)}>${plain(call.name)}</a>` },
+  { key: 'server', title: 'Server', width: 'minmax(70px, .6fr)', cell: (call) => plain(serverOf(call)) },
+  { key: 'client', title: 'Client', width: 'minmax(86px, .7fr)', cell: (call) => html`<span title=${plain([call.client, call.principal].filter(Boolean).join(', '))}>${plain(call.client || '–')}</span>` },
+  { key: 'took', title: 'Took', width: '82px', right: true, cell: (call) => html`<${Took} call=${call} />` },
+  { key: 'message', title: 'Message', width: 'minmax(0, 3.2fr)', card: 'line', cell: (call) => call.total && !call.took && !call.waits_for
     ? html`<div class="head"><${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} /><span class="dim cut">${plain(call.message ?? '')}</span></div>`
     : saying(call, hubNow()) && html`<${Said} call=${call} />` },
 ];
@@ -60,7 +60,7 @@ export function Calls({ query }) {
     });
     setBusy('');
   };
-  return html`<div class="screen fixed"><div class="head"><h1>Calls</h1><${Docs} page="dashboard.md" /><span class="dim num">${count(rows.length)}${rows.length === all.length ? '' : ` of ${count(all.length)}`}</span>
+  return html`<div class="screen fixed"><div class="head"><h1>Calls</h1><${Docs} page="dashboard.md" /><span class="dim num">${rows.length === all.length ? '' : `${count(rows.length)} of `}${plural(all.length, 'call')}</span>
       <div class="end">${history.keeping && history.keeping !== 'off' ? html`<a class="button" href=${link('figures', '', { server: query.server })}>Figures</a>
           <button type="button" disabled=${Boolean(busy)} onClick=${exported}>${busy || 'Export as JSONL'}</button>` : null}</div></div>
     <${Losses} history=${history} />

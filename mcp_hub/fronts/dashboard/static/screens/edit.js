@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from '../lib/ui.js';
 import { ask, get, segment } from '../lib/api.js';
 import { go, isShown, link } from '../lib/router.js';
 import { plain } from '../lib/format.js';
-import { loadEdits, operates, useStore } from '../lib/store.js';
+import { loadEdits, mayChange, operates, useStore } from '../lib/store.js';
 import { complete } from '../lib/yaml.js';
 import { Command, Docs, Empty, Panel } from '../lib/parts.js';
 
@@ -35,7 +35,7 @@ export function Edit({ name, query }) {
       (judgement) => { if (isHere) { setFound(judgement); setProblem(''); } }, (error) => { if (isHere) { setFound(null); setProblem(error.message); } }), 400);
     return () => { isHere = false; clearTimeout(timer); };
   }, [text, server, digest, store.edits?.possible]);
-  if (!operates() || (store.edits && !store.edits.possible)) return html`<div class="screen"><h1>${isNew ? 'Add a server' : plain(name)}</h1><${Empty}>${store.edits?.why || 'Only an operator changes servers, where the dashboard may change things.'}<//></div>`;
+  if (!operates() || (store.edits && !store.edits.possible)) return html`<div class="screen"><h1>${isNew ? 'Add a server' : plain(name)}</h1><${Empty}>${store.edits?.why || (mayChange() ? 'Only an operator changes servers.' : 'This page is read-only (hub.http.dashboard: read).')}<//></div>`;
   const save = async (event) => {
     event.preventDefault();
     setBusy(true);

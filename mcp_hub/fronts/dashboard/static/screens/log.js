@@ -1,23 +1,25 @@
 // The events of a stream: each opens to its JSON.
 import { html, useState } from '../lib/ui.js';
 import { refine } from '../lib/router.js';
-import { cut, exact, plain, plural } from '../lib/format.js';
+import { cut, exact, plain, plural, reasonOf } from '../lib/format.js';
 import { Text } from '../lib/content.js';
 import { Panel } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 
 function summary({ type, data = {} }) {
   if (type === 'progress' && data._meta?.['dev.mcp-hub/progress']?.by === 'hub') return data.message ?? 'still running';
-  if (type === 'progress') return `${data.progress}${data.total == null ? '' : ` of ${data.total}`} ${data.message ?? ''}`;
+  if (type === 'progress') return joined(`${data.progress}${data.total == null ? '' : ` of ${data.total}`}`, data.message);
   if (type === 'delta') return (data.content ?? []).map((block) => (block.type === 'text' ? cut(block.text, 300) : block.type)).join('');
   if (type === 'log') return `${data.level}: ${typeof data.data === 'string' ? cut(data.data, 300) : JSON.stringify(data.data ?? '').slice(0, 300)}`;
-  if (type === 'input-required') return `${data.method}: ${cut(String(data.params?.message ?? ''), 300)}`;
+  if (type === 'input-required') return joined(data.method, cut(String(data.params?.message ?? ''), 300));
   if (type === 'input-received') return data.action ?? '';
   if (type === 'end') return data.outcome;
-  if (type === 'error') return `${data.code}: ${cut(String(data.error?.message ?? data.message ?? ''), 300)}`;
+  if (type === 'error') return joined(data.code, cut(reasonOf(data), 300));
   if (type === 'start') return data.name;
   return cut(JSON.stringify(data), 300);
 }
+
+const joined = (head, text) => (text ? `${head}: ${text}` : String(head));
 
 export function Log({ events, after }) {
   const [open, setOpen] = useState(null);

@@ -41,7 +41,7 @@ export function Offers({ query }) {
   const rows = (offers ?? []).filter((one) => (!query.kind || one.kind === query.kind) && (!words || `${one.key} ${one.title} ${one.about}`.toLowerCase().includes(words)));
   return html`<div class="screen fixed"><div class="head"><h1>Resources and prompts</h1><${Docs} page="cli.md" /><span class="dim num">${offers ? plural(rows.length, 'entry') : ''}</span></div>
     ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
-    <div class="filters"><${Filter} label="Filter resources and prompts" value=${query.q} onInput=${(q) => refine({ q })} />
+    <div class="filters"><${Filter} label="Filter entries" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="Kind" value=${query.kind} options=${KINDS} onChange=${(kind) => refine({ kind })} /></div>
     <section class="panel grow"><${Table} label="Resources and prompts" className="grow" rows=${rows} rowKey=${(one) => `${one.kind} ${one.key}`} columns=${COLUMNS}
       empty=${offers ? (offers.length ? 'Nothing fits this filter.' : 'No server offers resources or prompts.') : 'Loading…'} /></section></div>`;
@@ -90,5 +90,5 @@ export function Offer({ screen, name }) {
     <div class="two"><${Panel} title=${isPrompt ? 'Get it' : 'Read it'}><div class="body">
         ${mayChange() ? html`<${SchemaForm} id="offer" allowsEmpty=${isPrompt} schema=${schemaOf(one)} none=${isPrompt ? 'It takes no arguments.' : 'Its address is complete.'} action=${isPrompt ? 'Get' : 'Read'} busy=${busy} onSubmit=${run} />` : html`<p class="dim">This page is read-only (hub.http.dashboard: read).</p>`}
         <p></p><${Command}>${command}<//></div><//>
-      <${Panel} title="Definition"><div class="body">${one.about ? html`<${Text} text=${one.about} label="Description" />` : null}<h3>As the server sends it</h3><${Text} text=${JSON.stringify(one.definition, null, 2)} label="Definition" /></div><//></div></div>`;
+      <${Panel} title="Definition"><div class="body">${one.about ? html`<${Text} text=${one.about} label="Description" />` : null}<h3>As clients get it</h3><${Text} text=${JSON.stringify(one.definition, null, 2)} label="Definition" /></div><//></div></div>`;
 }

@@ -3,9 +3,10 @@ import { html, useEffect, useState } from '../lib/ui.js';
 import { get } from '../lib/api.js';
 import { link } from '../lib/router.js';
 import { count, cut, duration, plain, plural, saying } from '../lib/format.js';
-import { hubNow, loadInstalls, useStore } from '../lib/store.js';
-import { Badge, Bar, CallBadge, Empty, Docs, isBad, isLogin, Panel, ServerBadge, why } from '../lib/parts.js';
+import { hubNow, loadInstalls, operates, useStore } from '../lib/store.js';
+import { Badge, Bar, CallBadge, Empty, Docs, isBad, isLogin, Panel } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
+import { COLUMNS } from './servers.js';
 import { withSandbox } from './sandbox.js';
 
 // Open questions, changed tools, logins, servers with a problem: each with where to go.
@@ -19,7 +20,7 @@ export function needs(store) {
   for (const one of store.edits?.proposals ?? []) {
     found.push({ key: `e ${one.server}`, kind: 'warn', tag: 'edit', text: `${plain(one.server)}: an edit waits for you on a terminal`, href: link('servers', '', { show: 'edits' }) });
   }
-  for (const server of store.servers) {
+  for (const server of store.hub?.operator ? store.servers : []) {
     if (!isBad(server)) continue;
     found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin(server) ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
   }
@@ -53,25 +54,16 @@ export function Overview() {
           : html`<${Empty}>No call runs longer than a moment.<//>`}<//>
     </div>
     <${Panel} title="Servers" end=${html`<a href=${link('servers')}>all servers</a>`}>
-      ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${byNeed(store.servers)} rowKey=${(one) => one.server} columns=${withSandbox(COLUMNS, store.servers)} />`
-        : html`<${Empty}>There are no servers. <a href=${link('edit')}>Add a server</a><//>`}<//>
+      ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${byNeed(store.servers)} rowKey=${(one) => one.server} columns=${withSandbox(COLUMNS.map(({ sort, ...column }) => column), store.servers)} />`
+        : html`<${Empty}>There are no servers. ${operates() ? html`<a href=${link('edit')}>Add a server</a>` : ''}<//>`}<//>
   </div>`;
 }
-
-const COLUMNS = [
-  { key: 'server', title: 'Server', width: 'minmax(120px, 1.2fr)', card: 'title', cell: (one) => html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` },
-  { key: 'state', title: 'State', width: '120px', cell: (one) => html`<${ServerBadge} server=${one} />` },
-  { key: 'tools', title: 'Tools', width: '60px', right: true, cell: (one) => count(one.offered?.tool ?? 0) },
-  { key: 'restarts', title: 'Restarts', width: '70px', right: true, cell: (one) => one.restarts || '' },
-  { key: 'software', title: 'Software', width: 'minmax(0, 1fr)', cell: (one) => html`<span class="dim">${plain(one.software ?? '')}</span>` },
-  { key: 'reason', title: 'Why', width: 'minmax(0, 2.4fr)', card: 'whole', cell: (one) => html`<span title=${plain(one.reason ?? '')}>${plain(why(one))}</span>` },
-];
 
 function Live({ call }) {
   return html`<li><a class="what cut" href=${link('stream', call.id)}>${plain(call.name)}</a><${CallBadge} status=${call.status} />
     ${call.questions || call.waits_for ? null : html`<${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} />`}
-    <span class="num dim small">${call.total ? `${Math.round((100 * call.progress) / call.total)} %` : ''} ${duration(Math.max(hubNow() - call.at, 0))}</span>
-    ${call.message || call.waits_for ? html`<span class="dim small cut" style=${{ flexBasis: '100%' }}>${plain(saying(call, hubNow()))}</span>` : null}</li>`;
+    <span class="num dim small">${call.total ? `${Math.round((100 * call.progress) / call.total)} %, ` : ''}${duration(Math.max(hubNow() - call.at, 0))}</span>
+    ${saying(call, 0) ? html`<span class="dim small cut" style=${{ flexBasis: '100%' }}>${plain(saying(call, hubNow()))}</span>` : null}</li>`;
 }
 
 function Servers({ servers }) {
@@ -113,7 +105,7 @@ function Saved({ version }) {
   const full = found?.modes.find((mode) => mode.mode === 'full' && mode.expose === 'full')?.tokens ?? found?.total.full ?? 0;
   const now = found?.current.tokens ?? 0, saved = Math.max(full - now, 0);
   return html`<section class="panel tile"><h2 class="dim small">Tokens of tool lists</h2>
-    <div class="big">${found ? count(now) : '…'} <small>of ${count(full)}</small></div>
+    <div class="big">${found ? html`${count(now)} <small>of ${count(full)}</small>` : '…'}</div>
     <div class="stack" role="img" aria-label=${`${plural(saved, 'token')} saved`}><i class="a" style=${{ width: full ? `${(100 * now) / full}%` : 0 }}></i></div>
     <div class="small dim">${found ? `${count(saved)} saved in each session, mode ${found.current.mode}` : ''}</div></section>`;
 }

@@ -4,10 +4,10 @@ import { get } from '../lib/api.js';
 import { link, refine } from '../lib/router.js';
 import { count, plain, plural } from '../lib/format.js';
 import { useStore } from '../lib/store.js';
-import { Command, Docs, Empty, Filter, Panel } from '../lib/parts.js';
+import { Command, Docs, Empty, Filter, Panel, tags } from '../lib/parts.js';
 
 const MOST = 300;
-const tags = (names, none) => (names?.length ? names.map((name) => html`<span class="tag">${plain(name)}</span> `) : html`<span class="dim">${none}</span>`);
+const named = (names, none) => (names?.length ? tags(names) : html`<span class="dim">${none}</span>`);
 
 export function Profiles({ query }) {
   const { tools: version } = useStore();
@@ -21,8 +21,8 @@ export function Profiles({ query }) {
     <div class="filters"><${Filter} label="Filter tools and profiles" value=${query.q} onInput=${(q) => refine({ q })} /></div>
     ${found && !shown.length ? html`<${Empty}>No profile and no tool in one fits this filter.<//>` : null}
     ${shown.map((one) => html`<${Panel} key=${one.name ?? ''} title=${one.name == null ? 'Without a profile' : plain(one.name)} end=${html`<span class="dim num">${plural(one.tools.length, 'tool')}, ${plural(one.tokens, 'token')}</span>`}><div class="body">
-      <dl class="facts"><dt>Servers</dt><dd>${tags(one.servers, 'none')}</dd><dt>Tokens of</dt><dd>${tags(one.principals, one.name == null ? 'the operator of this machine' : 'nobody in hub.tokens')}</dd>
-        <dt>Clients seen</dt><dd>${tags(one.clients, 'none since the start')}</dd>
+      <dl class="facts"><dt>Servers</dt><dd>${named(one.servers, 'none')}</dd><dt>Tokens of</dt><dd>${named(one.principals, one.name == null ? 'the operator of this machine' : 'nobody in hub.tokens')}</dd>
+        <dt>Clients seen</dt><dd>${named(one.clients, 'none since the start')}</dd>
         ${one.prompts || one.resources ? html`<dt>Also</dt><dd>${plural(one.prompts ?? 0, 'prompt')}, ${plural(one.resources ?? 0, 'resource')}</dd>` : null}</dl>
       <details open=${Boolean(words)}><summary>${plural(one.matching.length, 'tool')}${words ? ' by this filter' : ''}</summary><ul class="list cols">${one.matching.slice(0, MOST).map((name) => html`<li key=${name}><a class="what" href=${link('tool', name)}>${plain(name)}</a></li>`)}</ul>
         ${one.matching.length > MOST ? html`<p class="empty">and ${count(one.matching.length - MOST)} more: write into the filter</p>` : null}</details>

@@ -35,10 +35,10 @@ export function Raw({ name }) {
     if (action === 'start') { set([]); last.current = 0; }
     await look();
   });
-  if (problem) return null;
+  if (problem || (!operates() && !messages.length)) return null;
   return html`<${Panel} title="Raw messages" end=${operates() ? (left ? html`<span class="dim num small">${duration(left)} left </span><button type="button" onClick=${() => turn('stop')}>Stop recording</button>`
     : html`<button type="button" onClick=${() => turn('start')}>Record for five minutes</button>`) : null}>
     ${messages.length ? html`<div class="tbody free" tabindex="0" aria-label="Raw messages">${messages.map((one) => html`<details class="rawline" key=${one.seq}><summary><span class="tag">${one.incoming ? 'from it' : 'to it'}</span> <span class="num dim small">${clock(one.at)}, ${plural(one.size, 'byte')}</span> <code>${plain(one.text.slice(0, 160))}</code></summary>
-        <${Text} text=${one.text} label=${`Message ${one.seq}`} />${one.size > one.text.length + 64 ? html`<p class="dim small">The beginning of ${plural(one.size, 'byte')}.</p>` : null}</details>`)}</div>`
+        <${Text} text=${one.text} label=${`Message ${one.seq}`} />${one.cut ? html`<p class="dim small">The beginning of ${plural(one.size, 'byte')}.</p>` : null}</details>`)}</div>`
       : html`<${Empty}>${left ? 'No message yet.' : 'Messages between the hub and this server, as they are on the wire. They are kept for five minutes in memory, with secrets masked.'}<//>`}<//>`;
 }

@@ -7,7 +7,7 @@ import { Badge, Command, Copy, Empty, Panel } from '../lib/parts.js';
 const STATES = { on: ['ok', 'on'], absent: ['bad', 'absent'], pending: ['off', 'not started yet'] };
 const NETS = { any: 'every host', none: 'no host' };
 const MOST = 100; // paths and hosts; a hub lists no more paths
-const COLUMN = { key: 'sandbox', title: 'Sandbox', width: '100px', cell: (one) => (one.sandbox ? (member(STATES, one.sandbox.state) ?? ['', one.sandbox.state])[1] : '') };
+const COLUMN = { key: 'sandbox', title: 'Sandbox', width: '72px', cell: (one) => (one.sandbox ? (member(STATES, one.sandbox.state) ?? ['', one.sandbox.state])[1] : '') };
 
 // The columns of a table of servers, behind the state with that of their sandbox if one of them has one.
 export const withSandbox = (columns, servers) => (servers.some((one) => one.sandbox) ? columns.flatMap((one) => (one.key === 'state' ? [one, COLUMN] : [one])) : columns);

@@ -4,7 +4,7 @@ import { ask, get, segment } from '../lib/api.js';
 import { go, link } from '../lib/router.js';
 import { duration, exact, plain, plural, quoted } from '../lib/format.js';
 import { operates, toast, useStore } from '../lib/store.js';
-import { Command, Confirm, Docs, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
+import { advice, Command, Confirm, Docs, Empty, isLogin, Panel, ServerBadge, tags } from '../lib/parts.js';
 import { ServerLogin } from './login_server.js';
 import { change } from './servers.js';
 import { Raw } from './raw.js';
@@ -34,20 +34,20 @@ export function Server({ name }) {
   const lines = details?.lines ?? (server.stderr ?? []).map((text) => ({ text }));
   return html`<div class="screen">
     <div class="head"><h1>${plain(name)}</h1><${ServerBadge} server=${server} /><${Docs} page="supervision.md" />
-      <div class="end">${operates() ? html`<${Confirm} onConfirm=${restart} sure="Restart it now" said="The server restarts.">Restart<//>` : null}
+      <div class="end">${operates() && server.state !== 'disabled' ? html`<${Confirm} onConfirm=${restart} sure="Restart it now" said="The server restarts.">Restart<//>` : null}
         ${mayEdit ? html`<a class="button" href=${link('edit', name)}>Edit</a>
           <${Confirm} onConfirm=${() => turn(server.state === 'disabled' ? 'enable' : 'disable')} sure=${server.state === 'disabled' ? 'Enable it now' : 'Disable it now'}>${server.state === 'disabled' ? 'Enable' : 'Disable'}<//>
           <${Confirm} className="bad" onConfirm=${() => turn('remove')} sure="Remove it now" said=${`${plain(name)} is removed.`}>Remove<//>` : null}
         <a class="button" href=${link('calls', '', { server: name })}>Its calls</a></div></div>
     ${waiting ? html`<section class="panel"><div class="body"><strong>An edit waits for you on a terminal:</strong> ${(waiting.reasons ?? []).map(plain).join('; ')}<p></p><${Command}>${waiting.command}<//></div></section>` : null}
     ${server.reason ? html`<section class="panel"><div class="body"><strong>Why:</strong> ${plain(server.reason)} ${server.code ? html` <${Docs} page="errors.md"><span class="tag">${server.code}</span><//>` : null}
-      ${details?.fix ? html`<p><strong>Fix:</strong> ${plain(details.fix)}</p>` : null}
+      ${details?.fix ? html`<p><strong>Fix:</strong> ${advice(details.fix)}</p>` : null}
       ${isLogin(server) ? null : html`<p class="dim small">More, with the steps that were tried:</p><${Command}>${`mcp-hub doctor ${quoted(name)}`}<//>`}</div></section>` : null}
     ${details?.login || isLogin(server) ? html`<${ServerLogin} key=${name} name=${name} needed=${isLogin(server)} />` : null}
     ${entry ? html`<${Panel} title="What it is"><div class="body"><dl class="facts">${described(entry.facts).map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl></div><//>` : null}
     <div class="two">
       <${Panel} title="State"><div class="body"><dl class="facts">${facts(server).map(([what, value]) => html`<dt>${what}</dt><dd>${value}</dd>`)}</dl>
-        <p></p><${Command}>${`mcp-hub restart ${quoted(name)}`}<//></div><//>
+        ${server.state === 'disabled' || !store.hub.operator ? null : html`<p></p><${Command}>${`mcp-hub restart ${quoted(name)}`}<//>`}</div><//>
       <${Findings} server=${server} />
     </div>
     ${server.sandbox ? html`<${Sandbox} name=${name} sandbox=${server.sandbox} />` : null}
@@ -55,20 +55,21 @@ export function Server({ name }) {
       <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>${store.hub.operator ? 'The server has written nothing to stderr.' : 'Operators of the hub see its log.'}<//>`}<//>
     ${store.hub.operator && ['command', 'url'].includes(entry?.facts.kind) ? html`<${Raw} key=${name} name=${name} />` : null}
     <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${plural(tool.tokens.full, 'token')}</span></li>`)}</ul>
-      ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${server.state === 'ready' ? 'The server offers no tools to you.' : 'Its tools are known once it is ready.'}<//>`}<//>
+      ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${isRead(server) ? 'The server offers no tools to you.' : unread('tools', server)}<//>`}<//>
   </div>`;
 }
 
 const KINDS = { command: 'Command', url: 'URL', local: 'Python functions', skills: 'Folder of skills' };
+const isRead = (server) => server.state === 'ready' || Boolean(server.rests);
+const unread = (lists, server) => (server.state === 'disabled' ? 'The server is disabled.' : `Its ${lists} are known once it is ready.`);
 const LIMITS = { timeout: 'silence of a call', max_duration: 'a whole call', request_timeout: 'a list', start_timeout: 'a start', idle_stop: 'idle until it sleeps' };
-const names = (list) => list.map((one) => html`<span class="tag">${plain(one)}</span>`);
 
 // The entry in the configuration: names of variables and headers, never their values.
 function described({ kind, text, variables = [], headers = [], folder, scope, start, limits = {}, client }) {
   return [
     [KINDS[kind], html`<code>${plain(text)}</code>`],
-    ...(variables.length ? [['Variables', names(variables)]] : []),
-    ...(headers.length ? [['Headers', names(headers)]] : []),
+    ...(variables.length ? [['Variables', tags(variables)]] : []),
+    ...(headers.length ? [['Headers', tags(headers)]] : []),
     ...(folder ? [['Folder', html`<code>${plain(folder)}</code>`]] : []),
     ...(scope ? [['Scope', html`${scope}${scope === 'shared' ? ': one process for all' : `: a process for each ${scope}`}`]] : []),
     ...(start ? [['Starts', start === 'lazy' ? 'when it is needed' : 'with the hub']] : []),
@@ -93,8 +94,8 @@ function Findings({ server }) {
   const { warnings = [], flags = [], unapproved = [] } = server;
   const all = [
     ...unapproved.map((one) => html`<li><span class="tag">${one.kind}</span><a class="what" href=${link('tools', '', { show: 'changed' })}>${plain(one.tool)} ${one.held ? 'is held back until it is approved' : 'is not what was approved'}</a></li>`),
-    ...flags.map((one) => html`<li><span class="tag bad">${one.kind}</span><span class="what">${plain(one.tool)}, ${plain(one.where)}: ${plain(one.why)} <code>${plain(one.text)}</code></span></li>`),
+    ...flags.map((one) => html`<li><span class="tag bad">${one.kind}</span><span class="what"><bdi>${plain(one.tool)}</bdi>, <bdi>${plain(one.where)}</bdi>: ${plain(one.why)} <code>${plain(one.text)}</code></span></li>`),
     ...warnings.map((text) => html`<li><span class="tag">warning</span><span class="what">${plain(text)}</span></li>`),
   ];
-  return html`<${Panel} title="Findings">${all.length ? html`<ul class="list">${all}</ul>` : html`<${Empty}>Nothing was found in its lists.<//>`}<//>`;
+  return html`<${Panel} title="Findings">${all.length ? html`<ul class="list">${all}</ul>` : html`<${Empty}>${isRead(server) ? 'Nothing was found in its lists.' : unread('lists', server)}<//>`}<//>`;
 }

@@ -18,12 +18,12 @@ const SORTS = {
 };
 const isIn = (one, state) => ({ bad: isBad(one), ready: one.state === 'ready' && !one.rests, sleeps: Boolean(one.rests), disabled: one.state === 'disabled' }[state] ?? true);
 
-const COLUMNS = [
-  { key: 'server', title: 'Server', width: 'minmax(120px, 1.2fr)', sort: true, card: 'title', cell: (one) => html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` },
-  { key: 'state', title: 'State', width: '120px', sort: true, cell: (one) => html`<${ServerBadge} server=${one} />` },
-  { key: 'tools', title: 'Tools', width: '64px', right: true, sort: true, cell: (one) => count(one.offered?.tool ?? 0) },
+export const COLUMNS = [
+  { key: 'server', title: 'Server', width: 'minmax(140px, 1.4fr)', sort: true, card: 'title', cell: (one) => html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` },
+  { key: 'state', title: 'State', width: '112px', sort: true, cell: (one) => html`<${ServerBadge} server=${one} />` },
+  { key: 'tools', title: 'Tools', width: '56px', right: true, sort: true, cell: (one) => count(one.offered?.tool ?? 0) },
   { key: 'restarts', title: 'Restarts', width: '76px', right: true, sort: true, cell: (one) => one.restarts || '' },
-  { key: 'software', title: 'Software', width: 'minmax(0, 1fr)', cell: (one) => plain(one.software ?? '') },
+  { key: 'software', title: 'Software', width: 'minmax(0, .9fr)', cell: (one) => plain(one.software ?? '') },
   { key: 'reason', title: 'Why', width: 'minmax(0, 2.4fr)', card: 'whole', cell: (one) => (why(one) ? html`<span title=${plain(one.reason ?? '')}>${plain(why(one))}</span>` : '') },
 ];
 

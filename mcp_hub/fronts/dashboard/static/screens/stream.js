@@ -2,11 +2,11 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get, root, segment } from '../lib/api.js';
 import { link } from '../lib/router.js';
-import { clock, duration, isOver, plain, quoted, saying } from '../lib/format.js';
+import { clock, duration, isOver, plain, plural, quoted, reasonOf, saying } from '../lib/format.js';
 import { hubNow, mayChange, useStore } from '../lib/store.js';
 import { useEvents } from '../lib/events.js';
 import { Result, Text } from '../lib/content.js';
-import { Bar, CallBadge, Command, Confirm, Copy, Empty, Panel } from '../lib/parts.js';
+import { Bar, CallBadge, Command, Confirm, Copy, Docs, Empty, Panel } from '../lib/parts.js';
 import { Question } from './question.js';
 import { Kept, Past } from './call.js';
 import { Log } from './log.js';
@@ -50,13 +50,13 @@ function Followed({ id, call, after }) {
   const took = over ? (call?.took || (info ? (Date.parse(info.updated) - Date.parse(info.created)) / 1000 : 0)) : Math.max(hubNow() - (started ?? hubNow()), 0);
   const url = new URL(`v1/streams/${id}/events`, root).href;
   const cancel = () => ask('DELETE', `v1/streams/${segment(id)}`);
-  return html`<div class="screen"><div class="head"><h1>${plain(name)}</h1><${CallBadge} status=${status} /><span class="num dim">${duration(took)}</span>
+  return html`<div class="screen"><div class="head"><h1>${plain(name)}</h1><${CallBadge} status=${status} /><span class="num dim">${duration(took)}</span><${Docs} page="streams.md" />
       <div class="end">${!over && mayChange() ? html`<${Confirm} className="bad" onConfirm=${cancel} sure="Cancel it now" said="The call is being cancelled.">Cancel<//>` : null}
         <${Copy} text=${`mcp-hub resume ${id}`}>Copy command<//><${Copy} text=${`curl -N -H "Authorization: Bearer $MCP_HUB_TOKEN" ${quoted(url)}`}>Copy curl<//></div></div>
     <div class="small dim">${info || call ? html`at <a href=${link('server', info?.server ?? call.server)}>${plain((info?.server ?? call.server) || 'the hub')}</a>${call?.client ? html` for ${plain(call.client)}` : null}${started ? `, started ${clock(started)}` : ''}, ` : null}<code>${id}</code>${info?.durable === false ? ', in memory only' : ''}</div>
-    ${over || found.questions.size ? null : html`<div class="head" aria-live="off">${call?.waits_for ? null : html`<${Bar} progress=${found.progress?.progress} total=${found.progress?.total} label="Progress" />`}<span class="dim small num">${call?.waits_for ? plain(saying(call, hubNow())) : found.progress ? `${found.progress.total ? `${Math.round((100 * found.progress.progress) / found.progress.total)} % ` : ''}${plain(found.progress.message ?? '')}` : 'no progress yet'}</span></div>`}
+    ${over || found.questions.size ? null : html`<div class="head" aria-live="off">${call?.waits_for ? null : html`<${Bar} progress=${found.progress?.progress} total=${found.progress?.total} label="Progress" />`}<span class="dim small num">${call?.waits_for ? plain(saying(call, hubNow())) : found.progress ? `${found.progress.total ? `${Math.round((100 * found.progress.progress) / found.progress.total)} %${found.progress.message ? ', ' : ''}` : ''}${plain(found.progress.message ?? '')}` : 'no progress yet'}</span></div>`}
     ${[...found.questions.values()].map((one) => html`<${Question} key=${one.key} id=${id} question=${one} />`)}
-    ${found.gone ? html`<p class="note">${found.gone} earlier events are no longer kept.</p>` : null}
+    ${found.gone ? html`<p class="note">${plural(found.gone, 'earlier event')} no longer kept.</p>` : null}
     ${found.output || (!over && !found.questions.size) ? html`<${Panel} title=${over ? 'Partial output' : 'Output so far'}>${found.output ? html`<div class="body"><${Text} text=${found.output} label="Output so far" /></div>` : html`<${Empty}>Nothing yet.<//>`}<//>` : null}
     ${found.ending ? html`<${Ending} ending=${found.ending} />` : null}
     ${over ? html`<${Kept} id=${id} />` : null}
@@ -65,7 +65,7 @@ function Followed({ id, call, after }) {
 }
 
 function Ending({ ending }) {
-  if (ending.error) return html`<${Panel} title="Error"><div class="body"><p>${plain(ending.error.message ?? ending.error.error?.message ?? '')} ${ending.error.code ? html`<span class="tag">${String(ending.error.code)}</span>` : null}</p><${Text} text=${JSON.stringify(ending.error, null, 2)} label="Error" /></div><//>`;
+  if (ending.error) return html`<${Panel} title="Error"><div class="body"><p>${plain(reasonOf(ending.error))} ${ending.error.code ? html`<span class="tag">${String(ending.error.code)}</span>` : null}</p><${Text} text=${JSON.stringify(ending.error, null, 2)} label="Error" /></div><//>`;
   if (ending.status === 'cancelled') return html`<${Panel} title="Cancelled"><div class="body">${plain(ending.reason || 'The call was cancelled.')}</div><//>`;
   return html`<${Panel} title="Result"><div class="body"><${Result} result=${ending.result} /></div><//>`;
 }

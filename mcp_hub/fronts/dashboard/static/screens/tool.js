@@ -7,7 +7,7 @@ import { mayChange, operates, toast, useStore } from '../lib/store.js';
 import { hints, useTools } from '../lib/tools.js';
 import { SchemaForm } from '../lib/form.js';
 import { Text } from '../lib/content.js';
-import { Command, Empty, Panel } from '../lib/parts.js';
+import { Command, Docs, Empty, Panel } from '../lib/parts.js';
 import { Listing } from './listing.js';
 
 export function Tool({ name }) {
@@ -32,7 +32,7 @@ export function Tool({ name }) {
     setBusy(false);
   };
   const command = `mcp-hub call ${quoted(name)}${given && Object.keys(given).length ? ` --args-json ${quoted(JSON.stringify(given))}` : ''}`;
-  return html`<div class="screen"><div class="head"><h1>${plain(name)}</h1>${hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span>`)}
+  return html`<div class="screen"><div class="head"><h1>${plain(name)}</h1>${hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span>`)}<${Docs} page="profiles.md" />
       <div class="end"><a class="button" href=${link('calls', '', { tool: name })}>Its calls</a></div></div>
     <div class="small dim">of server <a href=${link('server', tool.server)}>${plain(tool.server)}</a>${tool.tool === name ? '' : html`, there <code>${plain(tool.tool)}</code>`}, ${plural(tool.tokens, 'token')}${tool.pinned ? ', pinned' : ''}</div>
     <div class="two"><${Panel} title="Call it">

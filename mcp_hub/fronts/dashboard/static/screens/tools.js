@@ -17,12 +17,12 @@ const SORTS = {
 function columns(chosen, toggle) {
   const box = { key: 'choose', title: '', width: '18px', card: 'corner', cell: (tool) => html`<input type="checkbox" aria-label=${`Choose ${plain(tool.name)}`} checked=${chosen.has(tool.name)} onChange=${() => toggle(tool.name)} />` };
   const others = [
-    { key: 'name', title: 'Tool', width: 'minmax(160px, 1.3fr)', sort: true, card: 'title', cell: (tool) => html`<a href=${link('tool', tool.name)}>${plain(tool.name)}</a>${tool.pinned ? html` <span class="tag ok">pinned</span>` : null}` },
-    { key: 'server', title: 'Server', width: 'minmax(80px, .6fr)', sort: true, cell: (tool) => plain(tool.server) },
+    { key: 'name', title: 'Tool', width: 'minmax(170px, 1.7fr)', sort: true, card: 'title', cell: (tool) => html`<a href=${link('tool', tool.name)}>${plain(tool.name)}</a>${tool.pinned ? html` <span class="tag ok">pinned</span>` : null}` },
+    { key: 'server', title: 'Server', width: 'minmax(94px, .6fr)', sort: true, cell: (tool) => plain(tool.server) },
     { key: 'tokens', title: 'Tokens', width: '70px', right: true, sort: true, cell: (tool) => count(tool.tokens) },
     { key: 'last', title: 'Last used', width: '98px', right: true, sort: true, cell: (tool) => (tool.last ? ago(Math.max(hubNow() - tool.last, 0)) : '–') },
-    { key: 'hints', title: 'Hints', width: '168px', card: 'whole', cell: (tool) => hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span>`) },
-    { key: 'about', title: 'Description', width: 'minmax(0, 2fr)', card: 'whole', cell: (tool) => html`<span class="dim">${plain(String(tool.definition.description ?? '').slice(0, 300))}</span>` },
+    { key: 'hints', title: 'Hints', width: '172px', card: 'whole', cell: (tool) => hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span> `) },
+    { key: 'about', title: 'Description', width: 'minmax(0, 2fr)', card: 'whole', cell: (tool) => tool.definition.description && html`<span class="dim">${plain(String(tool.definition.description).slice(0, 300))}</span>` },
   ];
   return operates() ? [box, ...others] : others;
 }

@@ -6,7 +6,7 @@ sent as it was written: its names are not checked, and numbers of any size keep 
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import click
 import msgspec
@@ -14,14 +14,8 @@ import msgspec
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OF_CLIENTS, read_file
 from mcp_hub.masking import hide_head
+from mcp_hub.schema import allowed_types, fits, input_schema, is_open, properties, required
 from mcp_hub.types import JsonObject, RawJson, RawObject
-
-_DEEPEST: Final = 8
-"""Steps through `$ref` and `anyOf` of a property; real schemas need two or three."""
-_KINDS: Final = {str: "string", bool: "boolean", type(None): "null", list: "array", dict: "object", float: "number"}
-_ALTERNATIVES: Final = ("anyOf", "oneOf")
-_OPEN: Final = ("additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
-"""Keywords of a schema under which names that it does not list may still be meant."""
 
 
 def spelled_out(args: Sequence[str]) -> list[str]:
@@ -113,11 +107,9 @@ def check_names(tool: str, given: Collection[str], base: Collection[str], defini
 
     `base` are the names that came as JSON, which are the server's to check.
     """
-    properties, root = _properties(definition)
-    required = root.get("required")
-    wanted = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    is_open = not isinstance(root.get("properties"), dict) or any(root.get(keyword) for keyword in _OPEN)
-    check_known(tool, given, {*base, *given}, properties, wanted, is_open=is_open, more=" --args-json sends any.")
+    schema = _schema(definition)
+    known, needed, more = properties(schema), required(schema), " --args-json sends any."
+    check_known(tool, given, {*base, *given}, known, needed, is_open=is_open(schema), more=more)
 
 
 def check_known(
@@ -149,61 +141,27 @@ def check_known(
 
 def compose(base: RawObject, pairs: dict[str, str], definition: RawJson) -> msgspec.Raw:
     """The encoded arguments: `base`, over it each pair with the type that the tool's `definition` says."""
-    properties, root = _properties(definition)
-    typed = {name: _typed(text, _admitted(properties.get(name), root)) for name, text in pairs.items()}
+    schema = _schema(definition)
+    listed = properties(schema)
+    typed = {name: _typed(text, allowed_types(listed.get(name), schema)) for name, text in pairs.items()}
     return msgspec.Raw(msgspec.json.encode({**base, **typed}))
 
 
-def _properties(definition: RawJson) -> tuple[JsonObject, JsonObject]:
-    """The tool's parameters, and the whole schema for its `$ref`s; empty for a schema that cannot be read."""
+def _schema(definition: RawJson) -> JsonObject:
+    """The input schema of the tool; empty for one that cannot be read."""
     try:
-        schema = msgspec.json.decode(definition).get("inputSchema")
+        return input_schema(msgspec.json.decode(definition))
     except (msgspec.DecodeError, RecursionError):
-        schema = None
-    root = schema if isinstance(schema, dict) else {}
-    properties = root.get("properties")
-    return properties if isinstance(properties, dict) else {}, root
+        return {}
 
 
-def _typed(text: str, admitted: frozenset[str]) -> msgspec.Raw:
-    """JSON as written where it is JSON, unless the schema wants text there (nothing admitted: it does not say)."""
+def _typed(text: str, allowed: Collection[str]) -> msgspec.Raw:
+    """JSON as written where it is JSON, unless the schema wants text there (nothing allowed: it does not say)."""
     encoded = msgspec.Raw(msgspec.json.encode(text))
     try:
         parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return encoded
-    if "string" in admitted and (isinstance(parsed, str) or not _kinds(parsed) & admitted):
+    if "string" in allowed and (isinstance(parsed, str) or not fits(parsed, allowed)):
         return encoded
     return msgspec.Raw(text.strip().encode())
-
-
-def _kinds(value: object) -> frozenset[str]:
-    if type(value) is int:
-        return frozenset({"integer", "number"})
-    return frozenset({_KINDS[type(value)]})
-
-
-def _admitted(schema: object, root: JsonObject, depth: int = 0) -> frozenset[str]:
-    """The JSON types that a property's schema names, through alternatives and local references."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return frozenset()
-    if isinstance(reference := schema.get("$ref"), str):
-        return _admitted(_referred(reference, root), root, depth + 1)
-    named = schema.get("type")
-    if isinstance(named, str):
-        return frozenset({named})
-    if isinstance(named, list):
-        return frozenset(kind for kind in named if isinstance(kind, str))
-    if isinstance(values := schema.get("enum"), list):
-        return frozenset().union(*map(_kinds, values))
-    options = [option for key in _ALTERNATIVES for option in schema.get(key) or ()]
-    return frozenset().union(*(_admitted(option, root, depth + 1) for option in options))
-
-
-def _referred(reference: str, root: JsonObject) -> object:
-    """The target of a local `$ref` (`#/$defs/Name`); None for any other."""
-    at: object = root
-    start, *steps = reference.split("/")
-    for step in steps:
-        at = at.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(at, dict) else None
-    return at if start == "#" else None

@@ -14,7 +14,7 @@ ORDER = [
     {"config", "events"},
     {"aio", "errors", "ids"},
     {"logs"},
-    {"addresses", "attach", "clock", "codes", "extras", "files", "globs", "masking", "notices", "types"},
+    {"addresses", "attach", "clock", "codes", "extras", "files", "globs", "masking", "notices", "schema", "types"},
     {"secret_forms", "windows"},
 ]
 """Top imports bottom only; names of one rank never import each other."""
@@ -39,7 +39,7 @@ SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents.base", "s
 """The abstract packages import nothing of the concrete ones but these."""
 
 PURE = {
-    *("types", "events", "errors", "call", "config.plan", "edit", "protocol", "formats"),
+    *("types", "schema", "events", "errors", "call", "config.plan", "edit", "protocol", "formats"),
     *("catalog.compact", "catalog.offers", "catalog.resources", "catalog.texts", "catalog.views"),
     *("catalog.flags", "catalog.pins", "catalog.routes", "catalog.tokens"),
     *("catalog.costs.token_costs", "catalog.discovery.servers", "catalog.trust.scan"),

@@ -11,27 +11,21 @@ from urllib.parse import unquote
 
 import msgspec
 
+from mcp_hub.schema import LISTS, NAMED, ONE
+
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | msgspec.Raw | None"
 """A decoded JSON value in which numbers stay the text that they were."""
 Schema: TypeAlias = dict[str, "Json"]
 
-_ONE = frozenset(
-    """additionalItems additionalProperties contains contentSchema else if items not propertyNames then
-    unevaluatedItems unevaluatedProperties""".split()
-)
-_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_ONE = frozenset(ONE)
+_LIST = frozenset({*LISTS, "items"})
 DEFINITIONS = frozenset({"$defs", "definitions"})
-_NAMED = DEFINITIONS | {"properties", "patternProperties", "dependentSchemas", "dependencies"}
+_NAMED = DEFINITIONS | {*NAMED, "dependencies"}
 PLACES = _ONE | _LIST | _NAMED
 """The keywords that hold subschemas in some draft; in the others what they hold is never looked at."""
 DATA = frozenset({"enum", "const", "default", "examples"})
-ANNOTATIONS = frozenset(
-    {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
-)
-"""Keywords that assert nothing in any draft."""
 IDENTITY = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"})
 """Keywords by which a schema is found, or looks for another, in other ways than by a JSON pointer."""
-TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 SIBLING_FREE = frozenset(
     """type multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minLength maxLength pattern format
     contentEncoding contentMediaType contentSchema items prefixItems additionalItems contains minContains maxContains

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from mcp_hub.catalog.compact.keywords import ANNOTATIONS, DEFINITIONS, DIFFERING, SIBLING_FREE, TYPES, Json, Schema
+from mcp_hub.catalog.compact.keywords import DEFINITIONS, DIFFERING, SIBLING_FREE, Json, Schema
 from mcp_hub.catalog.compact.references import References, Unproven
+from mcp_hub.schema import ANNOTATIONS, TYPES
 
 # as their meta-schemas are named: validators know no other spelling but a trailing "#". Not draft-04: it has no
 # `$defs` to look into and forbids what is harmless later, so that moving a part can make a schema invalid

@@ -14,7 +14,6 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.catalog.discovery.answers import exact
-from mcp_hub.catalog.discovery.arguments import look_wrong
 from mcp_hub.catalog.offers.definitions import Definition, parse
 from mcp_hub.catalog.offers.rules import ServerRules, find_override, overridden
 from mcp_hub.catalog.routes import Route, Unlisted, route
@@ -26,6 +25,7 @@ from mcp_hub.errors import InvalidParams, NotReadOnly, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
+from mcp_hub.schema import look_wrong
 from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject, Snapshot
 
 _RUNNERS: Final = {b'"%b"' % name.encode(): name for name in (RUN, RUN_READING)}

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from mcp_hub.catalog.search.words import MAX_NAME, compounds, is_bare, key, telling, words
+from mcp_hub.schema import properties
 
 _MAX_REPEATS = 2  # a word repeated more often says no more: descriptions that are stuffed with it gain nothing
 _K1 = 1.0  # saturation (k1 of BM25): the name alone comes close to the peak
@@ -136,9 +137,7 @@ def _parameters(schema: object) -> tuple[list[str], list[str], list[str]]:
 
 def _properties(schemas: Sequence[object]) -> Iterator[tuple[str, object]]:
     for schema in schemas:
-        properties = schema.get("properties") if isinstance(schema, dict) else None
-        if isinstance(properties, dict):
-            yield from properties.items()
+        yield from properties(schema).items()
 
 
 def _document(tool: Searchable, texts: Mapping[str, str]) -> ToolDocument:

@@ -13,6 +13,15 @@ from typing import Any, Final
 import msgspec
 
 from mcp_hub.catalog.texts.plain_text import first_sentence, one_line
+from mcp_hub.schema import (
+    Property,
+    alternatives,
+    input_schema,
+    listed_values,
+    named_types,
+    parameters,
+    type_name,
+)
 from mcp_hub.types import JsonObject
 
 WIDTH: Final = 200  # characters of a line
@@ -30,16 +39,10 @@ _TYPES: Final = {
     **{"string": "str", "integer": "int", "number": "num", "boolean": "bool", "object": "obj"},
     **{"array": _ARRAY, "null": _NULL},
 }
-_JSON_TYPES: Final[Mapping[type, str]] = {
-    **{str: "str", int: "int", float: "num", bool: "bool", dict: "obj", list: _ARRAY},
-    type(None): _NULL,
-}
 _PLAIN: Final = re.compile(r"[\w.$@/+-]+")
 _WORDS: Final = re.compile(r"[^\W_]+")
 _WORD_END: Final = re.compile("[_-]")
 _decode = msgspec.json.Decoder(JsonObject).decode
-
-_Parameter = tuple[str, Any, bool]  # name, schema, and whether it is required
 
 
 def signature(exported: str, raw: bytes, width: int = WIDTH, mark: str = "") -> str:
@@ -157,21 +160,15 @@ def _parameters(tool: JsonObject, room: int) -> list[str]:
     return [*shown, *_counts(listed[len(shown) :])]
 
 
-def _counts(left_out: list[_Parameter]) -> list[str]:
+def _counts(left_out: list[Property]) -> list[str]:
     needed = sum(is_required for _, _, is_required in left_out)
     counts = {"": needed, "?": len(left_out) - needed}
     return [f"+{count}{mark}" for mark, count in counts.items() if count]
 
 
-def _listed(tool: JsonObject) -> list[_Parameter]:
+def _listed(tool: JsonObject) -> list[Property]:
     """The parameters, required ones before others."""
-    schema = tool.get("inputSchema")
-    if not isinstance(schema, dict) or not isinstance(properties := schema.get("properties"), dict):
-        return []
-    required = schema.get("required")
-    needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    found = [(name, member, name in needed) for name, member in properties.items()]
-    return sorted(found, key=lambda one: not one[2])
+    return sorted(parameters(input_schema(tool)), key=lambda parameter: not parameter.is_required)
 
 
 def _parameter(name: str, schema: Any, is_required: bool, root: JsonObject) -> str:
@@ -199,9 +196,9 @@ def _kinds(schema: Any, root: JsonObject) -> Iterator[str]:
         found, is_listed = waiting.pop()
         if not isinstance(found, dict):
             continue
-        inner = _inner(found, root)
+        inner = alternatives(found, root)
         if inner is not None:
-            waiting += [(one, is_listed) for one in reversed(inner)]
+            waiting += [(one, is_listed) for one in reversed(inner[:_MAX_MEMBERS])]
             continue
         for kind in _own_kinds(found):
             if kind == _ARRAY and not is_listed and isinstance(items := found.get("items"), dict):
@@ -210,34 +207,10 @@ def _kinds(schema: Any, root: JsonObject) -> Iterator[str]:
                 yield f"list[{kind}]" if is_listed else kind
 
 
-def _inner(schema: JsonObject, root: JsonObject) -> list[Any] | None:
-    """The schemas that stand for `schema`: its reference, or the members of its union."""
-    if isinstance(reference := schema.get("$ref"), str):
-        return [_referred(reference, root)]
-    if "type" in schema or "enum" in schema or "const" in schema:
-        return None
-    for union in ("anyOf", "oneOf", "allOf"):
-        if isinstance(members := schema.get(union), list):
-            return members[:_MAX_MEMBERS]
-    return None
-
-
-def _referred(reference: str, root: JsonObject) -> Any:
-    """Of a reference into the schema itself by names, as `#/$defs/Point`."""
-    found: Any = root
-    for step in reference.removeprefix("#/").split("/", _MAX_STEPS):
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-    return found
-
-
 def _own_kinds(schema: JsonObject) -> list[str]:
-    if "const" in schema:
-        return _values([schema["const"]])
-    if isinstance(values := schema.get("enum"), list):
+    if (values := listed_values(schema)) is not None:
         return _values(values)
-    named = schema.get("type")
-    names = named[:_MAX_MEMBERS] if isinstance(named, list) else [named]
-    return [_TYPES[name] for name in names if isinstance(name, str) and name in _TYPES]
+    return [_TYPES[name] for name in named_types(schema)[:_MAX_MEMBERS] if name in _TYPES]
 
 
 def _values(values: list[Any]) -> list[str]:
@@ -245,7 +218,7 @@ def _values(values: list[Any]) -> list[str]:
     shown = [_value(value) for value in values[: _MAX_MEMBERS + 1]]
     if len(shown) <= _MAX_MEMBERS and len("|".join(shown)) <= _MAX_TYPE and all(map(_PLAIN.fullmatch, shown)):
         return shown
-    return list(dict.fromkeys(_JSON_TYPES[type(value)] for value in values[:_MAX_MEMBERS]))
+    return list(dict.fromkeys(_TYPES[type_name(value)] for value in values[:_MAX_MEMBERS]))
 
 
 def _value(value: Any) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall
 from mcp_hub.formats.prompted.json_calls import pass_value
 from mcp_hub.formats.prompted.output import MAX_DEPTH, ParsedCall
-from mcp_hub.formats.prompted.schemas import JSON_TYPES
+from mcp_hub.schema import fits
 
 _PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
 """Words of Python that models write for those of JSON."""
@@ -58,8 +58,6 @@ def typed(text: str, allowed: set[str]) -> str:
     except (msgspec.DecodeError, RecursionError):
         is_text = not allowed or "string" in allowed
         return json.dumps(text, ensure_ascii=False) if is_text else _PYTHON.get(text) or json.dumps(text)
-    kind = JSON_TYPES[type(found)]
-    fits = not allowed or kind in allowed or (kind == "integer" and "number" in allowed)
-    if kind == "string" or (not fits and "string" in allowed):
+    if isinstance(found, str) or ("string" in allowed and not fits(found, allowed)):
         return json.dumps(text, ensure_ascii=False)
     return text.strip()

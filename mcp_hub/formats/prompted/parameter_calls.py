@@ -8,7 +8,7 @@ from typing import Final
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
 from mcp_hub.formats.prompted.members import Members, typed
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_NAME, ParsedCall, ParsedOutput
-from mcp_hub.formats.prompted.schemas import types_of
+from mcp_hub.schema import allowed_types, properties
 
 _NAME: Final = re.compile(r"[\w.:/@-]+")
 _KEY: Final = re.compile(r"[^<>\n]+")
@@ -94,7 +94,7 @@ def _tag(source: Characters, tags: tuple[str, ...]) -> Steps[str]:
 
 
 def _value(source: Characters, call: ParsedCall, members: Members, key: str, tags: ParameterTags) -> Steps[None]:
-    allowed = types_of(call.schema, key)
+    allowed = allowed_types(properties(call.schema).get(key), call.schema)
     if allowed == {"string"}:
         members.quote()
         yield from _text_until(source, tags.value_end, _trimmed(members.text, tags.has_lines))

@@ -13,8 +13,8 @@ from mcp_hub.formats.prompted.characters import (
 )
 from mcp_hub.formats.prompted.fences import Fences
 from mcp_hub.formats.prompted.output import ParsedOutput
-from mcp_hub.formats.prompted.schemas import input_schema
 from mcp_hub.formats.prompted.table import Grammar, PromptFormat
+from mcp_hub.schema import input_schema
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
 from mcp_hub.formats.prompted.members import Members
 from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput
-from mcp_hub.formats.prompted.schemas import properties_of
+from mcp_hub.schema import properties
 
 _MAX_CODE: Final = 1 << 16  # characters of an argument outside strings: `ast` needs 400 times their size
 _NAME: Final = re.compile(r"[\w.-]+")
@@ -113,7 +113,7 @@ def _keyword(source: Characters) -> Steps[str]:
 
 def _arguments(source: Characters, call: ParsedCall, begun: str) -> Steps[None]:
     members = Members(call)
-    positions = list(properties_of(call.schema))
+    positions = list(properties(call.schema))
     while True:
         argument = yield from _argument(source, call, begun)
         begun = ""

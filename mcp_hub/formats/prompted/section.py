@@ -6,9 +6,9 @@ from itertools import count
 from typing import Any, Final, Literal
 
 from mcp_hub.formats.prompted.escapes import escaped_json
-from mcp_hub.formats.prompted.schemas import input_schema
 from mcp_hub.formats.prompted.signatures import signature
 from mcp_hub.formats.prompted.table import PromptFormat
+from mcp_hub.schema import input_schema
 
 _INTRODUCTION: Final = "# Tools\n\nYou can call the tools that are listed between the tools tags."
 _RULES: Final = (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mcp_hub.formats.prompted.escapes import escaped_text
-from mcp_hub.formats.prompted.schemas import input_schema, properties_of, referred
+from mcp_hub.schema import input_schema, listed_values, named_types, parameters, properties, resolve
 
 _MAX_DEPTH: Final = 6  # schemas inside each other that are written out
 _MAX_SCHEMAS: Final = 2048  # schemas of a tool that are written out: one that refers to itself widely comes to an end
@@ -19,7 +19,7 @@ def signature(tool: Mapping[str, Any]) -> str:
     lines = [f"- {tool['name']}({', '.join(_Types(schema).members(schema, _MAX_DEPTH))})"]
     if about := tool.get("description"):
         lines[0] += f": {about}"
-    for name, member in properties_of(schema).items():
+    for name, member in properties(schema).items():
         if isinstance(member, Mapping) and (about := member.get("description")):
             lines.append(f"- - {name}: {about}")
     return "\n".join(escaped_text(" ".join(line.split())) for line in lines)
@@ -33,13 +33,11 @@ class _Types:
         self._left = _MAX_SCHEMAS
 
     def members(self, schema: Mapping[str, Any], depth: int) -> list[str]:
-        required = schema.get("required")
-        needed = required if isinstance(required, list) else []
         members: list[str] = []
-        for name, member in properties_of(schema).items():
+        for name, member, is_required in parameters(schema):
             if self._left < 0:
                 return [*members, "…"]
-            members.append(f"{name}{'' if name in needed else '?'}: {self._type(member, depth)}")
+            members.append(f"{name}{'' if is_required else '?'}: {self._type(member, depth)}")
         return members
 
     def _type(self, schema: Any, depth: int) -> str:
@@ -47,16 +45,14 @@ class _Types:
         if not isinstance(schema, Mapping) or depth < 0 or self._left < 0:
             return "any"
         if isinstance(reference := schema.get("$ref"), str):
-            return self._type(referred(reference, self._root), depth - 1)
-        values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-        if isinstance(values, list) and 0 < len(values) <= _MAX_VALUES:
+            return self._type(resolve(self._root, reference), depth - 1)
+        values = listed_values(schema)
+        if values is not None and 0 < len(values) <= _MAX_VALUES:
             return _joined(json.dumps(value, ensure_ascii=False) for value in values)
         members = next((schema[union] for union in _UNIONS if isinstance(schema.get(union), list)), None)
         if members is not None:
             return _joined(self._type(member, depth - 1) for member in members)
-        named = schema.get("type")
-        names = named if isinstance(named, list) else [named]
-        shown = _joined(self._named(name, schema, depth) for name in names if isinstance(name, str))
+        shown = _joined(self._named(name, schema, depth) for name in named_types(schema))
         return shown + (f" = {json.dumps(schema['default'], ensure_ascii=False)}" if "default" in schema else "")
 
     def _named(self, name: str, schema: Mapping[str, Any], depth: int) -> str:

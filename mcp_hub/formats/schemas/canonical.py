@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mcp_hub.formats.records import Loss
-from mcp_hub.formats.schemas.nodes import ANNOTATIONS, LISTS, MAX_DEPTH, NAMED, NESTED, ONE, TYPES, Node, loosened
+from mcp_hub.formats.schemas.nodes import MAX_DEPTH, NESTED, Node, loosened
+from mcp_hub.schema import ANNOTATIONS, LISTS, NAMED, ONE, TYPES, named_types, resolve
 
 _DROPPED: Final = frozenset(
     ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$vocabulary", "$comment", "definitions", "$defs")
@@ -124,8 +125,7 @@ class _Normaliser:
         return {key: value for key, value in schema.items() if key not in self._ignored}
 
     def _type(self, node: Node, source: Node, path: str, depth: int) -> None:
-        named = source["type"]
-        known = [one for one in (named if isinstance(named, list) else [named]) if one in TYPES]
+        known = [name for name in named_types(source) if name in TYPES]
         if known:
             node["type"] = known[0] if len(known) == 1 else known
 
@@ -141,17 +141,7 @@ class _Normaliser:
         node["$ref"] = f"#/$defs/{self._names[pointer]}"
 
     def _target(self, pointer: str) -> object:
-        if pointer != "#" and not pointer.startswith("#/"):
-            return None
-        here: object = self._root
-        for token in pointer.split("/")[1:]:
-            key = token.replace("~1", "/").replace("~0", "~")
-            if isinstance(here, dict):
-                here = here.get(key)
-            elif isinstance(here, list) and key.isdecimal() and int(key) < len(here):
-                here = here[int(key)]
-            else:
-                return None
+        here = resolve(self._root, pointer)
         return here if isinstance(here, dict | bool) else None
 
     def _named(self, pointer: str) -> str:

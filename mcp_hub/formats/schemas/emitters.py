@@ -6,10 +6,11 @@ import msgspec
 
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS, Dialect
-from mcp_hub.formats.schemas.nodes import Node, children, definition, types_of
+from mcp_hub.formats.schemas.nodes import Node, children, definition
 from mcp_hub.formats.schemas.renames import renamed, renames
 from mcp_hub.formats.schemas.root import rooted
 from mcp_hub.formats.schemas.subset import NotStrict, Subset
+from mcp_hub.schema import named_types
 
 _LONG: Final = 15_000
 """Characters of an enum of more than 250 values."""
@@ -66,7 +67,7 @@ def _named(root: Node, dialect: Dialect, losses: list[Loss]) -> Node:
 
 def _with_items(node: Node) -> Node:
     """The schema with `items` in every array: OpenAI and others refuse one without."""
-    lacking = [part for part in _all(node) if "array" in types_of(part) and "items" not in part]
+    lacking = [part for part in _all(node) if "array" in named_types(part) and "items" not in part]
     for part in lacking:
         part["items"] = {}
     return node

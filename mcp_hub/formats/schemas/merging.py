@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from mcp_hub.formats.schemas.nodes import ANNOTATIONS, Node, types_of
+from mcp_hub.formats.schemas.nodes import Node
+from mcp_hub.schema import ANNOTATIONS, named_types
 
 _GROUPS: Final = (
     frozenset(("if", "then", "else")),
@@ -50,7 +51,7 @@ def _fits(first: Node, second: Node) -> Callable[[frozenset[str]], bool]:
 
 
 def _types(first: Node, second: Node) -> list[str]:
-    one, other = types_of(first), types_of(second)
+    one, other = named_types(first), named_types(second)
     common = [name for name in one if name in other or (name == "integer" and "number" in other)]
     return common + [name for name in other if name == "integer" and "number" in one and name not in common]
 

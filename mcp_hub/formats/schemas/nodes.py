@@ -5,21 +5,15 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from mcp_hub.schema import LISTS, NAMED, ONE
+
 Node: TypeAlias = dict[str, Any]
 
 MAX_DEPTH: Final = 50
 """Levels of a schema, and of arguments, that are looked at."""
 
-ONE: Final = (
-    *("additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames"),
-    *("unevaluatedProperties", "unevaluatedItems", "contentSchema", "additionalItems"),
-)
-LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
 NESTED: Final = frozenset((*ONE, *LISTS, *NAMED))
-"""Keywords that hold subschemas: one, a list of them, or one for each name."""
 
-TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
 OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "object": (
         *("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"),
@@ -33,34 +27,6 @@ OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
 """Keywords that say nothing about values of other types."""
-ANNOTATIONS: Final = frozenset(
-    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
-)
-
-
-def types_of(node: Node) -> list[str]:
-    """The types that the node names; none if it takes any."""
-    named = node.get("type")
-    return [named] if isinstance(named, str) else [one for one in named if one in TYPES] if named else []
-
-
-def type_name(value: object) -> str:
-    """The JSON type of a value; an integer is `integer`."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def inferred_type(node: Node) -> str | None:

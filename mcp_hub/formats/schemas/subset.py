@@ -8,20 +8,9 @@ from mcp_hub.errors import HubError
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.dialects import Dialect
 from mcp_hub.formats.schemas.merging import merged
-from mcp_hub.formats.schemas.nodes import (
-    ANNOTATIONS,
-    MAX_DEPTH,
-    OF_TYPE,
-    TYPES,
-    Node,
-    accepts_null,
-    cyclic,
-    definition,
-    inferred_type,
-    type_name,
-    types_of,
-)
+from mcp_hub.formats.schemas.nodes import MAX_DEPTH, OF_TYPE, Node, accepts_null, cyclic, definition, inferred_type
 from mcp_hub.formats.schemas.notes import noted
+from mcp_hub.schema import ANNOTATIONS, TYPES, named_types, type_name
 
 _MOST_NODES: Final = 4000
 _HARD_PATTERN: Final = re.compile(r"\(\?|\\[bB1-9pPkK]|\{\d{3,}|\{\d*,\d{3,}")
@@ -94,7 +83,7 @@ class Subset:
             node = self._one_of(node, notes)
         if "anyOf" in node:
             node = self._any_of(node, notes)
-        if "anyOf" not in node and ("enum" in node or len(types_of(node)) > 1):
+        if "anyOf" not in node and ("enum" in node or len(named_types(node)) > 1):
             node = self._split(node, notes)
         if "anyOf" in node:
             parts = [part for part in node["anyOf"] if part != {"not": {}}]
@@ -174,7 +163,7 @@ class Subset:
             return node
         annotations = {key: value for key, value in node.items() if key in ANNOTATIONS}
         if any(
-            len(types_of(part)) or "$ref" in part or "properties" in part or "enum" in part for part in node["anyOf"]
+            len(named_types(part)) or "$ref" in part or "properties" in part or "enum" in part for part in node["anyOf"]
         ):
             parts = [self._with(rest, part) for part in node["anyOf"]]
             if None not in parts:
@@ -185,7 +174,7 @@ class Subset:
     def _split(self, node: Node, notes: Node) -> Node:
         """One alternative for each type, each with its own keywords and values."""
         values = node.get("enum")
-        named = types_of(node) or (list(dict.fromkeys(map(type_name, values))) if values is not None else [])
+        named = named_types(node) or (list(dict.fromkeys(map(type_name, values))) if values is not None else [])
         if values is not None:
             named = _distinct(named)
         parts = [part for name in named if (part := self._of_type(node, name, values)) is not None]

@@ -1,0 +1,183 @@
+"""JSON Schema as strangers write it: references, types and parameters of schemas of which nothing is certain. Pure.
+
+Each function takes any decoded JSON, and gives an empty result where a schema does not say. Work is bounded: a schema
+may refer to itself. Not here: shorter schemas (`catalog.compact`), those of model providers (`formats.schemas`), and
+the references of output schemas, which may go by `$id` (`protocol.definitions`).
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
+ANNOTATIONS: Final = frozenset(
+    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
+)
+"""Keywords that assert nothing in any draft."""
+
+ONE: Final = (
+    *("additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames"),
+    *("unevaluatedProperties", "unevaluatedItems", "contentSchema", "additionalItems"),
+)
+LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
+"""Keywords that hold subschemas: one, a list of them, or one for each name."""
+
+_UNIONS: Final = ("anyOf", "oneOf", "allOf")
+_OPEN: Final = ("additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
+_TYPED: Final = frozenset(("type", "enum", "const"))
+_NUMBERS: Final = frozenset(("integer", "number"))
+_MAX_SCHEMAS: Final = 48
+"""Schemas that are looked at for one type."""
+_MAX_STEPS: Final = 128
+"""Steps of a reference."""
+_MAX_DIGITS: Final = 9
+
+_Schema = dict[str, Any]
+
+
+class Property(NamedTuple):
+    """A property of an input schema."""
+
+    name: str
+    schema: Any
+    is_required: bool
+
+
+def input_schema(tool: object) -> _Schema:
+    """The input schema of a tool's definition."""
+    return _member(tool, "inputSchema")
+
+
+def properties(schema: object) -> _Schema:
+    """The schemas of the properties, by name."""
+    return _member(schema, "properties")
+
+
+def required(schema: object) -> list[str]:
+    """The names of required properties, also of such as are not listed."""
+    names = schema.get("required") if isinstance(schema, dict) else None
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def parameters(schema: object) -> list[Property]:
+    """The listed properties, in the order of the schema."""
+    needed = set(required(schema))
+    return [Property(name, member, name in needed) for name, member in properties(schema).items()]
+
+
+def is_open(schema: object) -> bool:
+    """Whether properties that are not listed may still be meant."""
+    if not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
+        return True
+    return any(schema.get(keyword) for keyword in _OPEN)
+
+
+def resolve(root: object, reference: str) -> Any:
+    """The target of a reference into `root`, as `#/$defs/Point` or `#`; None if there is none."""
+    start, *steps = reference.split("/", _MAX_STEPS)
+    found: Any = root if start == "#" else None
+    for step in steps:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict):
+            found = found.get(key)
+        elif isinstance(found, list) and key.isdecimal() and len(key) <= _MAX_DIGITS and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return None
+    return found
+
+
+def alternatives(schema: _Schema, root: object) -> list[Any] | None:
+    """The schemas that stand for `schema`: its reference's target, or the members of its union; None: it itself."""
+    if isinstance(reference := schema.get("$ref"), str):
+        return [resolve(root, reference)]
+    if _TYPED.isdisjoint(schema):
+        return next((schema[union] for union in _UNIONS if isinstance(schema.get(union), list)), None)
+    return None
+
+
+def named_types(schema: object) -> list[str]:
+    """The types that `type` names, known or not, in their order."""
+    named = schema.get("type") if isinstance(schema, dict) else None
+    return [name for name in (named if isinstance(named, list) else [named]) if isinstance(name, str)]
+
+
+def listed_values(schema: Mapping[str, Any]) -> list[Any] | None:
+    """The values of `const` or `enum`; None if the schema has neither."""
+    if "const" in schema:
+        return [schema["const"]]
+    values = schema.get("enum")
+    return values if isinstance(values, list) else None
+
+
+def allowed_types(schema: object, root: object) -> set[str]:
+    """The types that a schema in `root` allows, through references and unions; empty if it allows any."""
+    allowed: set[str] = set()
+    waiting = [schema]
+    for _ in range(_MAX_SCHEMAS):
+        if not waiting:
+            break
+        one = waiting.pop()
+        if not isinstance(one, dict):
+            continue
+        if (inner := alternatives(one, root)) is not None:
+            waiting += inner
+        elif names := named_types(one):
+            allowed.update(names)
+        else:
+            kinds = {type_name(value) for value in listed_values(one) or ()}
+            allowed |= kinds | _NUMBERS if not kinds.isdisjoint(_NUMBERS) else kinds
+    return allowed
+
+
+def type_name(value: object) -> str:
+    """The JSON type of a value; an integer is `integer`."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def fits(value: object, allowed: Collection[str]) -> bool:
+    """Whether a value has one of these types; an integer is a number, too."""
+    kind = type_name(value)
+    return kind in allowed or (kind == "integer" and "number" in allowed)
+
+
+def look_wrong(arguments: object, schema: object) -> bool:
+    """Whether a refusal of `arguments` is likely to be their fault.
+
+    The server validates. Only what a model gets wrong is looked for, at the top level: missing and unknown names,
+    types.
+    """
+    if not isinstance(arguments, dict):
+        return True
+    if any(name not in arguments for name in required(schema)):
+        return True
+    listed = properties(schema)
+    if not is_open(schema) and any(name not in listed for name in arguments):
+        return True
+    return any(name in listed and _has_other_type(value, listed[name]) for name, value in arguments.items())
+
+
+def _has_other_type(value: object, schema: object) -> bool:
+    known = {name for name in named_types(schema) if name in TYPES}
+    if not known.isdisjoint(_NUMBERS):
+        known |= _NUMBERS  # a server may take 1.0 for an integer
+    return bool(known) and type_name(value) not in known
+
+
+def _member(of: object, name: str) -> _Schema:
+    value = of.get(name) if isinstance(of, dict) else None
+    return value if isinstance(value, dict) else {}

@@ -12,7 +12,7 @@ from mcp_hub.call import Call, CallHandler, Early, People, Upstream
 from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
-from mcp_hub.calls.hub_tools.rejoin import rejoined
+from mcp_hub.calls.hub_tools.stream_wait import rejoined
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, Truncate

@@ -44,7 +44,7 @@ PURE = {
     *("catalog.flags", "catalog.pins", "catalog.routes", "catalog.tokens"),
     *("catalog.costs.token_costs", "catalog.discovery.servers", "catalog.trust.scan"),
     *(f"catalog.search.{name}" for name in ("ranker", "documents", "queries", "scores", "words")),
-    *("calls.machine", "calls.coalesce", "calls.results.truncate", "calls.results.token_fit"),
+    *("calls.machine", "calls.coalesce", "calls.results.truncate"),
     *("calls.results.json_paths", "calls.results.patterns", "calls.results.paging", "calls.results.json_records"),
     *("upstreams.supervision.lifecycle", "upstreams.lists.pacing", "upstreams.executors.posts"),
     *("client.stream_reader", "client.rest_messages", "client.retrying"),

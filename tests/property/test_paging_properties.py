@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.calls.results.paging import MARGIN, grep, page
-from mcp_hub.calls.results.token_fit import head_within, tail_within
+from mcp_hub.calls.results.truncate import head_within, tail_within
 from tests.examples import examples
 from tests.unit.calls.long_results import ESTIMATES
 

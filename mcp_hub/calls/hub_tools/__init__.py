@@ -5,8 +5,8 @@ results look to it.
 
 Out: new output of the call that is waited for, its original result once there is one, or the end of it.
 
-Held together by: `own_tools`, the definitions and the handlers; `stream_wait`, one wait for a call, which passes
-questions of that call on to the client that waits; `rejoin`, the wait for a call that runs at another replica.
+Held together by: `own_tools`, the definitions and the handlers; `stream_wait`, one wait for a call, here or at
+another replica, which passes questions of that call on to the client that waits.
 
 Not here: the text of what a running call has said (`calls.reading.transcript`), the answer that sends a client here
 (`calls.handle`), and `read_result`, which reads truncated results (`calls.results`).

@@ -6,9 +6,8 @@ Out: the result itself if it fits, or one with the head and the tail of its text
 be read. `read_result`, a tool of the hub's own, returns pages, matching lines or the values of a JSON path.
 
 Held together by `retain`, which truncates and stores, and `read_result`, which reads. The decisions are pure functions
-over bytes: `truncate` and `token_fit` find where to cut, `json_records` finds the borders of records, `paging`,
-`patterns` and `json_paths` select. Every search is bounded: patterns are RE2, and a JSON path may look at a fixed
-number of values.
+over bytes: `truncate` finds where to cut, `json_records` finds the borders of records, `paging`, `patterns` and
+`json_paths` select. Every search is bounded: patterns are RE2, and a JSON path may look at a fixed number of values.
 
 Not here: the place where texts are kept (`stores.documents`), and the estimate of tokens (`catalog.tokens`), which is
 passed in.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mcp_hub.calls.results.patterns import compiled
-from mcp_hub.calls.results.token_fit import DENSE, Estimate, head_within
+from mcp_hub.calls.results.truncate import DENSE, Estimate, head_within
 
 if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types

@@ -15,8 +15,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.calls.results import paging
-from mcp_hub.calls.results.token_fit import DENSE, Estimate, head_within
-from mcp_hub.calls.results.truncate import LEAST
+from mcp_hub.calls.results.truncate import DENSE, LEAST, Estimate, head_within
 from mcp_hub.clock import Clock
 from mcp_hub.errors import InvalidParams, RpcError, StoreError
 from mcp_hub.events import Completed

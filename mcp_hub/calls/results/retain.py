@@ -10,8 +10,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.calls.reading.stored import asked
 from mcp_hub.calls.results.read_result import ReadResult
-from mcp_hub.calls.results.token_fit import Estimate
-from mcp_hub.calls.results.truncate import LEAST, cut
+from mcp_hub.calls.results.truncate import LEAST, Estimate, cut
 from mcp_hub.errors import StoreError
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger

@@ -7,20 +7,141 @@ their places would save 0.3 % of the bytes of 611 real tools. What cannot be pro
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn
 
 import msgspec
 
-from mcp_hub.catalog.compact.keywords import DEFINITIONS, Json, Schema, rebuilt
-from mcp_hub.catalog.compact.references import Unproven, height, survey
-from mcp_hub.catalog.compact.rules import rules_of
+from mcp_hub.catalog.compact.references import (
+    DEFINITIONS,
+    Json,
+    References,
+    Schema,
+    Unproven,
+    height,
+    rebuilt,
+    survey,
+)
 from mcp_hub.catalog.offers.definitions import MAX_DEPTH
+from mcp_hub.schema import ANNOTATIONS, TYPES
 from mcp_hub.types import RawObject
 
+# as their meta-schemas are named: validators know no other spelling but a trailing "#". Not draft-04: it has no
+# `$defs` to look into and forbids what is harmless later, so that moving a part can make a schema invalid
+_DRAFT_07 = "http://json-schema.org/draft-07/schema"
+_DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
+_OTHERS = {"http://json-schema.org/draft-06/schema", "https://json-schema.org/draft/2019-09/schema"}
+_ZERO = msgspec.Raw(b"0")
+_BESIDE_REFERENCE = ANNOTATIONS | DEFINITIONS | {"$ref", "$schema"}
+_BESIDE_ALTERNATIVES = ANNOTATIONS | DEFINITIONS | {"$schema"}
+_NULL: Schema = {"type": "null"}
+_SIBLING_FREE = frozenset(
+    """type multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minLength maxLength pattern format
+    contentEncoding contentMediaType contentSchema items prefixItems additionalItems contains minContains maxContains
+    minItems maxItems uniqueItems properties patternProperties additionalProperties propertyNames required
+    minProperties maxProperties dependentRequired dependentSchemas dependencies""".split()
+)
+"""`type`, and the keywords that say nothing about null."""
+_DIFFERING = frozenset(
+    """$id $vocabulary additionalItems contentEncoding contentMediaType contentSchema dependencies dependentRequired
+    dependentSchemas format maxContains minContains prefixItems unevaluatedItems unevaluatedProperties""".split()
+)
+"""Keywords that assert in one of draft-07 and 2020-12 and not in the other; `items` with a list is one more."""
+
+# well-formed values only: dropping others could make an invalid schema valid
+_IDLE: Mapping[str, Callable[[Json], bool]] = {
+    **dict.fromkeys(("$comment", "title"), lambda value: isinstance(value, str)),
+    "examples": lambda value: isinstance(value, list),
+    "default": lambda value: value is None,
+    **dict.fromkeys(("deprecated", "uniqueItems"), lambda value: value is False),
+    "required": lambda value: value == [],
+    "additionalProperties": lambda value: value is True or value == {},
+    **dict.fromkeys(("minLength", "minItems", "minProperties"), lambda value: value == _ZERO),
+}
 MAX_BYTES = 1 << 18  # the longest schema of 611 real tools has 24 kB; the slowest of this length takes a second or two
 _MAX_ROUNDS = 8  # a further round may find a little more, and the last one must find nothing; real schemas need two
 _OBJECT = msgspec.json.Decoder(RawObject)
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """The rules for the parts of one schema."""
+
+    pinned: frozenset[tuple[int, str]]
+    has_unevaluated: bool
+    drops_dialect: bool
+
+    def without_idle(self, original: Schema, schema: Schema, *, is_root: bool = False) -> Schema:
+        """The schema, made of `original`, without what asserts nothing."""
+        return {
+            keyword: value
+            for keyword, value in schema.items()
+            if (id(original), keyword) in self.pinned or not self._is_idle(keyword, value, is_root)
+        }
+
+    def _is_idle(self, keyword: str, value: Json, is_root: bool) -> bool:
+        if keyword == "$schema":
+            return self.drops_dialect or not is_root
+        if keyword == "additionalProperties" and self.has_unevaluated:
+            return False  # it evaluates
+        is_idle = _IDLE.get(keyword)
+        return is_idle is not None and is_idle(value)
+
+    def nullable(self, original: Schema, schema: Schema) -> Schema:
+        """`anyOf: [{type: X, …}, {type: null}]` as `type: [X, null], …`, if that means the same; `oneOf` likewise.
+
+        Which it does when the other keywords of X say nothing about null, and nothing beside the list asserts.
+        """
+        for keyword in ("anyOf", "oneOf"):
+            if (id(original), keyword) not in self.pinned and schema.keys() <= _BESIDE_ALTERNATIVES | {keyword}:
+                members = _with_null(schema.get(keyword))
+                if members is not None and members.keys().isdisjoint(schema):
+                    return _spliced(schema, keyword, members)
+        return schema
+
+
+def rules_of(root: Schema, references: References) -> Rules:
+    """The rules for a schema, by its dialect and by the keywords it uses. Raises: Unproven for an unknown dialect."""
+    schemas = references.schemas
+    dialect = root.get("$schema", _DRAFT_2020_12)
+    dialect = dialect.removesuffix("#") if isinstance(dialect, str) else ""
+    if dialect not in _OTHERS | {_DRAFT_07, _DRAFT_2020_12}:
+        raise Unproven("unknown dialect")
+    has_unevaluated = any("unevaluatedProperties" in schema for schema in schemas)
+    is_neutral = dialect == _DRAFT_07 and not references.has_outside and all(map(_is_neutral, schemas))
+    return Rules(frozenset(references.pinned), has_unevaluated, dialect == _DRAFT_2020_12 or is_neutral)
+
+
+def _is_neutral(schema: Schema) -> bool:
+    """Whether the keywords of one schema, not of those in it, mean the same in draft-07 and 2020-12."""
+    if not schema.keys().isdisjoint(_DIFFERING) or isinstance(schema.get("items"), list):
+        return False
+    if not isinstance(schema.get("$defs", {}), dict):  # which draft-07 does not look at
+        return False
+    return "$ref" not in schema or schema.keys() <= _BESIDE_REFERENCE
+
+
+def _spliced(schema: Schema, keyword: str, members: Schema) -> Schema:
+    """The schema with `members` in the place of one keyword."""
+    out: Schema = {}
+    for name, value in schema.items():
+        out.update(members if name == keyword else {name: value})
+    return out
+
+
+def _with_null(branches: Json) -> Schema | None:
+    if not isinstance(branches, list) or len(branches) != 2 or _NULL not in branches:
+        return None
+    at = branches.index(_NULL)
+    other = branches[1 - at]
+    if not isinstance(other, dict) or not other.keys() <= _SIBLING_FREE | ANNOTATIONS:
+        return None
+    named = other.get("type")
+    types = named if isinstance(named, list) else [named]
+    names = [name for name in types if isinstance(name, str) and name in TYPES]
+    if not names or len(set(names)) < len(types) or "null" in names:
+        return None
+    both: list[Json] = [*names, "null"] if at == 1 else ["null", *names]
+    return {**other, "type": both}
 
 
 def compact_schema(raw: bytes) -> bytes:

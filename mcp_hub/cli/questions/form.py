@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mcp_hub.masking import hide_head
+from mcp_hub.schema import parameters
 from mcp_hub.types import JsonObject
 
 _YES: Final = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
@@ -111,12 +112,10 @@ class Field(msgspec.Struct, frozen=True):
 
 def fields_of(schema: object) -> list[Field]:
     """The fields of a requested schema, in its order; none for one that cannot be read."""
-    root: JsonObject = schema if isinstance(schema, dict) else {}
-    properties, required = root.get("properties"), root.get("required")
-    needed = required if isinstance(required, list) else []
-    if not isinstance(properties, dict):
-        return []
-    return [_field(name, own if isinstance(own, dict) else {}, name in needed) for name, own in properties.items()]
+    return [
+        _field(name, member if isinstance(member, dict) else {}, is_required)
+        for name, member, is_required in parameters(schema)
+    ]
 
 
 def _field(name: str, schema: JsonObject, is_required: bool) -> Field:

@@ -328,3 +328,51 @@ async def test_accessibility_of_these_screens_has_no_serious_finding(page: Page,
         findings += [(place, one) for one in await page.js(FINDINGS) if one["impact"] in ("serious", "critical")]
         await sound(page)
     assert findings == []
+
+
+ALICE, BOB = "alice-0123456789", "bob-0123456789abc"
+REFUSED = "This belongs to the whole hub. Use a token that is marked operator: true, or the dashboard of mcp-hub open."
+NO_CALL = "There is no such call, or it is no longer kept."
+NOT_HERS = {
+    "#/servers": ("jobs", ""), "#/server/jobs": ("Operators of the hub see its log.", ""),
+    "#/server/bad": ("Operators of the hub see its log.", "What it is"),
+    "#/edit": ("Only an operator changes servers", ""), "#/edit/jobs": ("Only an operator changes servers", ""),
+    "#/settings": (REFUSED, "Loading…"), "#/profiles": (REFUSED, ""), "#/tools": ("jobs_wait", ""),
+    "#/tool/jobs_wait": ("Call it", "What clients see"), "#/clients": ("Connect another client", "On the machine"),
+    "#/calls": ("jobs_count_words", "jobs_run_job"), "#/stream/{quick}": (NO_CALL, ""), "#/stream/{job}": (NO_CALL, ""),
+    "#/overview": ("Needs you", ""),
+}  # fmt: skip
+"""Screens of a person who is not the operator: what is written there, and what is not."""
+ACTIONS = {"Restart", "Edit", "Disable", "Remove", "Add a server", "Hide", "Pin", "Save", "Reload the configuration"}
+
+
+@pytest.mark.parametrize(("scheme", "width"), WIDTHS)
+async def test_person_who_is_not_the_operator_reads_why_something_is_refused(
+    tmp_path: Path, scheme: str, width: int
+) -> None:
+    tokens = [{"token": ALICE, "principal": "alice"}, {"token": BOB, "principal": "bob"}]
+    servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}, "bad": {"command": "no-such"}}
+    settings = {"servers": servers, "hub": {"tokens": tokens, "history": {"arguments": "full"}}}
+    async with http_hub(json.dumps(settings), tmp_path) as hub, browsed() as page:
+        async with RestClient(hub, BOB) as bob, RestClient(hub, ALICE) as alice:
+            job = await bob.started("jobs_run_job", {"steps": 100, "seconds": 300})
+            quick = (await bob.call("jobs_count_words", {"text": "words of bob"})).json()["stream"]
+            await alice.call("jobs_count_words", {"text": "words of alice"})
+            await wide(page, scheme, width)
+            await page.open(f"{base(hub)}/#token={ALICE}")
+            for place, (text, missing) in NOT_HERS.items():
+                await page.go(place.format(job=job, quick=quick), text)
+                shown = await page.text()
+                assert "words of bob" not in shown and not (missing and missing in shown), place
+                buttons = (
+                    "[...document.querySelectorAll('main :is(button, .button)')].map((one) => one.innerText.trim())"
+                )
+                assert not ACTIONS & set(await page.js(buttons)), place
+                await sound(page)
+            await page.js("document.querySelector('.menu').offsetParent && document.querySelector('.menu').click()")
+            await page.sees("your calls only")
+            screens = "[...document.querySelectorAll('nav a')].map((one) => one.textContent.trim())"
+            assert not {"Settings", "Profiles"} & set(await page.js(screens))
+            assert page.errors == [] == await page.js("window.violations") and page.hosts == {base(hub)}
+            assert "words of bob" in (await bob.ask("GET", f"/history/{quick}")).text, "it is there"
+            await bob.ask("DELETE", f"/streams/{job}")

@@ -178,7 +178,7 @@ async def test_poison_ends_no_replica_and_changes_nothing_for_another_principal(
     poisons = [poison for poison in EVERY if poison.kind == kind and poison.name not in MEANT]
     fill, use = (site.fill_history, site.use_history) if kind in _OF_HISTORY else (site.fill, site.use)
     with capture_logs() as logs:
-        for poison in poisons[::step]:
+        for poison in poisons[:: step if step == 1 or kind not in _OF_HISTORY else 2 * step]:
             with anyio.fail_after(60):
                 await fill()
                 await site.one._writer.set_wrong_types_aside([site.key(kind)])  # a bell is looked at every 5 s

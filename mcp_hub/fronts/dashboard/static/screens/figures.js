@@ -48,7 +48,7 @@ export function Figures({ query }) {
       <${Select} label="Server" value=${query.server} options=${servers} onChange=${(server) => refine({ server })} />
       <label class="pick"><input type="checkbox" checked=${query.by === 'server'} onChange=${(event) => refine({ by: event.target.checked ? 'server' : '' })} />By server only</label></div>
     <section class="panel grow"><${Table} label="Figures" className="grow" rows=${rows} rowKey=${(one) => one.name} columns=${columns(found)} sort=${sort} onSort=${(next) => refine({ sort: next })}
-      empty=${found ? 'No call in this time.' : 'Loading…'} /></section></div>`;
+      empty=${found ? 'No call in this time.' : problem ? 'Not loaded.' : 'Loading…'} /></section></div>`;
 }
 
 const TALL = 24;

@@ -44,7 +44,7 @@ export function Offers({ query }) {
     <div class="filters"><${Filter} label="Filter entries" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="Kind" value=${query.kind} options=${KINDS} onChange=${(kind) => refine({ kind })} /></div>
     <section class="panel grow"><${Table} label="Resources and prompts" className="grow" rows=${rows} rowKey=${(one) => `${one.kind} ${one.key}`} columns=${COLUMNS}
-      empty=${offers ? (offers.length ? 'Nothing fits this filter.' : 'No server offers resources or prompts.') : 'Loading…'} /></section></div>`;
+      empty=${offers ? (offers.length ? 'Nothing fits this filter.' : 'No server offers resources or prompts.') : problem ? 'Not loaded.' : 'Loading…'} /></section></div>`;
 }
 
 // The variables of a template that are one text each, {name} and {+name}; null for another form.

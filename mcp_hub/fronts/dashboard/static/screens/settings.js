@@ -18,7 +18,7 @@ export function Settings({ query }) {
   const store = useStore();
   const [found, set] = useState(null);
   const [problem, setProblem] = useState('');
-  const load = () => get('settings').then(set, (error) => setProblem(error.message));
+  const load = () => get('settings').then((one) => { set(one); setProblem(''); }, (error) => setProblem(error.message));
   useEffect(() => { load(); }, [store.tools]);
   const words = (query.q ?? '').toLowerCase();
   const rows = (found?.settings ?? []).filter((one) => (!query.origin || one.origin === query.origin) && (!words || `${one.path} ${one.value}`.toLowerCase().includes(words)));
@@ -29,6 +29,6 @@ export function Settings({ query }) {
     ${problem ? html`<p role="alert">${problem}</p>` : null}
     <div class="filters"><${Filter} label="Filter settings" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="From" value=${query.origin} options=${ORIGINS} onChange=${(origin) => refine({ origin })} /><span class="dim num">${plural(rows.length, 'key')}</span></div>
-    <section class="panel grow"><${Table} label="Settings" className="grow" rows=${rows} rowKey=${(one) => one.path} columns=${COLUMNS} empty=${found ? 'No key fits.' : 'Loading…'} /></section>
+    <section class="panel grow"><${Table} label="Settings" className="grow" rows=${rows} rowKey=${(one) => one.path} columns=${COLUMNS} empty=${found ? 'No key fits.' : problem ? 'Not loaded.' : 'Loading…'} /></section>
     <div class="two"><${Command}>${`mcp-hub check --config ${quoted(found?.file ?? 'servers.yaml')}`}<//><${Command}>${`mcp-hub reload --config ${quoted(found?.file ?? 'servers.yaml')}`}<//></div></div>`;
 }

@@ -60,7 +60,7 @@ export function Tools({ query }) {
         <button type="button" disabled=${!chosen.size} onClick=${() => write({ pin: true })}>Pin</button>
         <button type="button" disabled=${!chosen.size} onClick=${() => write({ pin: null })}>Unpin</button>` : null}</div>
     <section class="panel grow"><${Table} label="Tools" className="grow" rows=${rows} rowKey=${(tool) => tool.name} columns=${columns(chosen, toggle)} sort=${sort} onSort=${(next) => refine({ sort: next })}
-      empty=${tools ? (all.length ? 'No tool fits this filter.' : 'No server offers a tool yet.') : 'Loading…'} /></section></div>`;
+      empty=${tools ? (all.length ? 'No tool fits this filter.' : 'No server offers a tool yet.') : problem ? 'Not loaded.' : 'Loading…'} /></section></div>`;
 }
 
 function Hidden({ overrides, onDone }) {

@@ -1,4 +1,4 @@
-"""The clients that came since the hub started, for people who watch it: bounded, with texts that are cut."""
+"""The clients that came since the hub started, for people who watch it: bounded, with texts masked and cut."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from weakref import ref
 import msgspec
 
 from mcp_hub.call import CallingClient
-from mcp_hub.masking import hide_head
+from mcp_hub.masking import hide, hide_head
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import ClientKind, Era, Mode
 
@@ -118,7 +118,8 @@ class ClientsSeen:
         if client is None:
             self._meet(session.era)
             version = _text(session.client_info.get("version"))
-            client = self._clients[key] = SeenClient(name, version, session.era, session.caller, kind, now, now)
+            texts = hide(name), hide(version)
+            client = self._clients[key] = SeenClient(*texts, session.era, session.caller, kind, now, now)
             client.session = ref(session) if is_lasting else None
             if len(self._clients) > _MOST:
                 self._clients.popitem(last=False)

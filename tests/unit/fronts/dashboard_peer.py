@@ -48,8 +48,8 @@ class DashboardPeer(RestPeer):
 
 @asynccontextmanager
 async def dashboard_hub(
-    root: Path, *, tokens: bool = False, mode: DashboardMode = "full", servers: dict[str, Any] | None = None,
-    is_local: bool = True, **hub: Any,
+    root: Path, *, tokens: bool | list[Any] = False, mode: DashboardMode = "full",
+    servers: dict[str, Any] | None = None, is_local: bool = True, **hub: Any,
 ) -> AsyncIterator[DashboardPeer]:  # fmt: skip
     """A running hub with local tools and the `servers`, whose dashboard is in that mode by default."""
     local_hub.current = tools = local_hub.Tools()  # type: ignore[attr-defined]  # what `local:` below finds
@@ -59,7 +59,7 @@ async def dashboard_hub(
         "profiles": {"narrow": {"tools": {"allow": ["echo", "hold"]}}, "elsewhere": {"servers": ["local"]}},
         "hub": {
             "prefix": "never", "store": {"type": "memory"}, "http": http,
-            "tokens": TOKENS if tokens else [], **hub,
+            "tokens": TOKENS if tokens is True else tokens or [], **hub,
         },
     }  # fmt: skip
     path = root / "servers.yaml"

@@ -5,13 +5,14 @@ Accepts what clients call JSONC, which is less than JSON5: names in double quote
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from mcp_hub.edit.splices import KEPT_TEXTS, CannotEdit, Splice, indent_of, line_start, newline_of
+from mcp_hub.edit.writing import Manner, nested
 from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject
 
@@ -40,26 +41,37 @@ class Member(msgspec.Struct):
     comma: int | None = None
 
 
-def set_member(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]:
-    """Sets the member at the path; objects above it are made. Raises `CannotEdit`."""
-    root = _scanned(text, tuple(path))
-    if root is None:
-        return [_new_document(text, path, value)]
-    at, rest = root, list(path)
-    while len(rest) > 1 and rest[0] in _members(at):
-        at = _members(at)[rest.pop(0)].value
-    if found := _members(at).get(rest[0]):
-        place = found.value
-        return [
-            Splice(place.start, place.end, _rendered(value, text, _indent_at(text, found.start), _is_flat(text, at)))
-        ]
-    inner_value = _nested(rest[1:], value)
-    name = json.dumps(rest[0], ensure_ascii=False)
-    flat = _is_flat(text, at)
-    return _inserted(text, at, lambda inner: f"{name}: {_rendered(inner_value, text, inner, flat)}")
+def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> list[Splice]:
+    """Sets one member of the object at the path, or several that are new; objects on the way are made.
+
+    Raises `CannotEdit`.
+    """
+    span = _scanned(text, (*above, ""))
+    is_hubs = manner is Manner.HUB
+    if span is None:
+        return [_new_document(text, nested(above, members), is_hubs)]
+    keys = list(above)
+    while keys and (child := _members(span).get(keys[0])) and text[child.value.start : child.value.end] != "null":
+        span = child.value
+        keys.pop(0)
+    fresh = nested(keys, members)
+    flat = _is_flat(text, span, is_hubs)
+    is_short = flat or is_hubs
+    present = [member for name in fresh if (member := _members(span).get(name)) is not None]
+    if not present:
+        return _inserted(text, span, flat, [_writer(text, name, fresh[name], is_short) for name in fresh])
+    if len(fresh) > 1:
+        raise CannotEdit("an entry is there already")
+    old, (value,) = present[0], fresh.values()
+    return [Splice(old.value.start, old.value.end, _rendered(value, text, _indent_at(text, old.start), is_short))]
 
 
-def remove_member(text: str, path: Sequence[str], others: Collection[str] = ()) -> list[Splice]:
+def _writer(text: str, name: str, value: object, is_on_one_line: bool) -> Callable[[str], str]:
+    head = json.dumps(name, ensure_ascii=False)
+    return lambda indent: f"{head}: {_rendered(value, text, indent, is_on_one_line)}"
+
+
+def remove(text: str, path: Sequence[str], others: Collection[str] = ()) -> list[Splice]:
     """Removes the member at the path, which exists. Raises `CannotEdit`.
 
     `others` are members of the same object that go, too, by splices of their own.
@@ -86,7 +98,7 @@ def remove_member(text: str, path: Sequence[str], others: Collection[str] = ()) 
     return [*splices, Splice(_end_of_blanks(text, behind, start, end), end)]
 
 
-def copy_member(text: str, path: Sequence[str], source: str, after: str | None) -> list[Splice]:
+def copy(text: str, path: Sequence[str], source: str, after: str | None) -> list[Splice]:
     """Inserts the member at the path as `source` writes it, comments included: behind the member `after`, or first.
 
     The object around it exists in both texts. Raises `CannotEdit`.
@@ -102,7 +114,7 @@ def copy_member(text: str, path: Sequence[str], source: str, after: str | None) 
 
     members = _members(at)
     if not members:
-        return _inserted(text, at, at_indent)
+        return _inserted(text, at, _is_flat(text, at), [at_indent])
     flat, head = _is_flat(text, at), next(iter(members.values()))
     sibling = members[after] if after is not None else None
     inner = _inner_indent(text, at, sibling or head)
@@ -238,16 +250,10 @@ def _members(span: Span) -> dict[str, Member]:
     return span.members
 
 
-def _nested(path: Sequence[str], value: JsonObject) -> JsonObject:
-    for key in reversed(path):
-        value = {key: value}
-    return value
-
-
-def _new_document(text: str, path: Sequence[str], value: JsonObject) -> Splice:
+def _new_document(text: str, value: JsonObject, is_on_one_line: bool) -> Splice:
     newline = newline_of(text)
     before = newline if text.strip() and not text.endswith("\n") else ""
-    return Splice(len(text), len(text), f"{before}{_rendered(_nested(path, value), text, '', flat=False)}{newline}")
+    return Splice(len(text), len(text), f"{before}{_rendered(value, text, '', is_on_one_line)}{newline}")
 
 
 def _inner_indent(text: str, at: Span, member: Member | None) -> str:
@@ -257,15 +263,17 @@ def _inner_indent(text: str, at: Span, member: Member | None) -> str:
     return _indent_at(text, at.start) + indent_of(text)
 
 
-def _inserted(text: str, at: Span, entry: Callable[[str], str]) -> list[Splice]:
-    """As the last member, behind the comments that follow the one that was last. `entry` writes it, at an indent."""
+def _inserted(text: str, at: Span, flat: bool, entries: Sequence[Callable[[str], str]]) -> list[Splice]:
+    """The last members, behind the comments that follow the one that was last. Each entry writes itself at an indent.
+
+    `flat`: all on one line.
+    """
     members = list(_members(at).values())
-    flat = _is_flat(text, at)
     outer = _indent_at(text, at.start)
     inner = _inner_indent(text, at, members[-1] if members else None)
-    written = entry(inner)
     newline = newline_of(text)
     before = " " if flat else newline + inner
+    written = f",{before}".join(entry(inner) for entry in entries)
     last = members[-1] if members else None
     end_of_last = at.start + 1 if last is None else last.value.end if last.comma is None else last.comma + 1
     place = end_of_last + len(text[end_of_last : at.end - 1].rstrip())  # behind comments
@@ -279,10 +287,10 @@ def _inserted(text: str, at: Span, entry: Callable[[str], str]) -> list[Splice]:
     return [Splice(end_of_last, end_of_last, ","), Splice(place, place, before + written)]
 
 
-def _is_flat(text: str, at: Span) -> bool:
-    """Whether the object, or if it is empty the document, stands on one line."""
-    part = text[at.start : at.end] if at.members else text.strip()
-    return "\n" not in part and len(part) > len("{}")
+def _is_flat(text: str, at: Span, is_hubs: bool = False) -> bool:
+    """Whether the object stands on one line; in a client's file, an empty object does if the document does."""
+    part = text[at.start : at.end] if at.members or is_hubs else text.strip()
+    return "\n" not in part and (is_hubs or len(part) > len("{}"))
 
 
 def _indent_at(text: str, place: int) -> str:
@@ -290,8 +298,8 @@ def _indent_at(text: str, place: int) -> str:
     return text[start : start + len(text[start:place]) - len(text[start:place].lstrip(" \t"))]
 
 
-def _rendered(value: JsonObject, text: str, indent: str, flat: bool) -> str:
-    if flat:
+def _rendered(value: object, text: str, indent: str, is_on_one_line: bool) -> str:
+    if is_on_one_line or not isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     return (newline_of(text) + indent).join(rendered(value, indent_of(text)))
 

@@ -7,15 +7,20 @@ from mcp_hub.config.load.locate import json_mapping, long_number, plain_json, re
 from mcp_hub.errors import ConfigError, ConfigFinding
 
 
+def form_of(name: str) -> str:
+    """The format of a file of this name: json, toml or yaml."""
+    return {"toml": "toml", "yaml": "yaml", "yml": "yaml"}.get(name.rpartition(".")[2].lower(), "json")
+
+
 def read_data(text: str, name: str) -> object:
     """The plain data of a file with this name (its suffix says the format); None for a text without any.
 
     Raises `ConfigError` for a text that is not in the format.
     """
     text = text.removeprefix("\ufeff")
-    if name.endswith((".toml", ".yaml", ".yml")):
+    if (form := form_of(name)) != "json":
         document = read_document(text, name)
-        if document.findings and name.endswith(".toml"):  # the client itself does not read it
+        if document.findings and form == "toml":  # the client itself does not read it
             raise ConfigError(*Findings(name, document.lines, errors=list(document.findings)).failure().findings)
         return document.data
     try:  # not `read_document`: files of a client may have megabytes

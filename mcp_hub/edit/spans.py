@@ -1,22 +1,21 @@
-"""The places of keys and values in the text of a configuration, by the marks of PyYAML's parser. Pure.
-
-JSON is read as YAML, once its comments are blanked: all marks are those of the text as it is.
-"""
+"""The places of keys and values in a text of YAML, by the marks of PyYAML's parser. Pure."""
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 import yaml
 
-from mcp_hub.config.findings import DataPath
+from mcp_hub.edit.splices import KEPT_TEXTS, CannotEdit, line_start
 
 _ALIAS: Final = "!alias"
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """A key and its value."""
+    """A key and its value; of an item of a list, both are the item."""
 
     key: yaml.Node
     value: yaml.Node
@@ -36,24 +35,35 @@ class _Composer(yaml.SafeLoader):
         return yaml.ScalarNode(_ALIAS, event.anchor, event.start_mark, event.end_mark)
 
 
+@lru_cache(maxsize=KEPT_TEXTS)
 def composed(text: str) -> yaml.Node | None:
-    """The root; None for a text without a value. Raises `yaml.YAMLError`."""
-    return _Composer(text).get_single_node()
+    """The root; None for a text without a value. Raises `CannotEdit`."""
+    try:
+        return _Composer(text).get_single_node()
+    except (yaml.YAMLError, RecursionError):
+        raise CannotEdit("it is not YAML with one document") from None
 
 
-def pairs(node: yaml.Node | None) -> list[Pair] | None:
-    """Those of a mapping; None for anything else."""
-    return [Pair(*pair) for pair in node.value] if isinstance(node, yaml.MappingNode) else None
+def pairs(node: yaml.Node | None) -> list[Pair]:
+    """The entries of a mapping or a list; none of anything else."""
+    if isinstance(node, yaml.SequenceNode):
+        return [Pair(item, item) for item in node.value]
+    return [Pair(*pair) for pair in node.value] if isinstance(node, yaml.MappingNode) else []
 
 
 def find(node: yaml.Node | None, key: str | int) -> Pair | None:
-    """The pair of that key."""
-    found = (pair for pair in pairs(node) or () if isinstance(pair.key, yaml.ScalarNode) and pair.key.value == key)
-    return next(found, None)
+    """The entry of that key, or in a list of that index. Raises `CannotEdit` for a key that is there twice."""
+    listed = pairs(node)
+    if isinstance(node, yaml.SequenceNode):
+        return listed[key] if isinstance(key, int) and key < len(listed) else None
+    named = [pair for pair in listed if isinstance(pair.key, yaml.ScalarNode) and pair.key.value == key]
+    if len(named) > 1:
+        raise CannotEdit("a key occurs twice")
+    return named[0] if named else None
 
 
-def walk(root: yaml.Node | None, path: DataPath) -> Pair | None:
-    """The pair at the end of the path."""
+def walk(root: yaml.Node | None, path: Sequence[str | int]) -> Pair | None:
+    """The entry at the end of the path."""
     pair, node = None, root
     for key in path:
         pair = find(node, key)
@@ -66,6 +76,12 @@ def walk(root: yaml.Node | None, path: DataPath) -> Pair | None:
 def start(node: yaml.Node) -> int:
     """The index of its first character."""
     return _index(node.start_mark)
+
+
+def column(node: yaml.Node) -> int:
+    """The number of characters before it on its line."""
+    assert node.start_mark is not None
+    return int(node.start_mark.column)
 
 
 def is_flow(node: yaml.Node) -> bool:
@@ -96,19 +112,6 @@ def end(text: str, node: yaml.Node) -> int:
         if "+" not in header:  # otherwise blank lines are part of the value
             found = len(text[:found].rstrip(" \r\n"))
     return found
-
-
-def line_start(text: str, index: int) -> int:
-    """The index of the first character of its line."""
-    return text.rfind("\n", 0, index) + 1
-
-
-def line_end(text: str, index: int) -> int:
-    """The index behind its line and the line's end; of an index that begins a line, that is the line before."""
-    if index > 0 and text[index - 1] == "\n":
-        return index
-    found = text.find("\n", index)
-    return len(text) if found < 0 else found + 1
 
 
 def indent(text: str, index: int) -> str | None:

@@ -72,7 +72,9 @@ def line_start(text: str, place: int) -> int:
 
 
 def line_end(text: str, place: int) -> int:
-    """The end of the line with this place, behind its line end."""
+    """The end of the line with this place, behind its line end; of a place that begins a line, of the line before."""
+    if place > 0 and text[place - 1] == "\n":
+        return place
     end = text.find("\n", place)
     return len(text) if end < 0 else end + 1
 

@@ -7,13 +7,14 @@ dotted keys) is refused.
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from mcp_hub.edit.splices import KEPT_TEXTS, CannotEdit, Splice, newline_of
+from mcp_hub.edit.writing import Manner
 from mcp_hub.types import JsonObject
 
 _TEXT: Final = r'"(?:\\.|[^"\\\n])*+"|\'[^\'\n]*+\''
@@ -34,16 +35,19 @@ class TomlTable(msgspec.Struct):
     end: int
 
 
-def set_table(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]:
-    """Sets the table at the path. Raises `CannotEdit`."""
-    newline = newline_of(text)
+def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> list[Splice]:
+    """Sets the one table below that of the path. Raises `CannotEdit`."""
+    (name, value), *others = members.items()
+    if others or not isinstance(value, dict):
+        raise CannotEdit("only a table can be set in TOML")
+    newline, path = newline_of(text), (*above, name)
     sections = list(_listed(text))
     table = rendered(path, value, newline)
     if own := _own(sections, path):
         ends_line = text[own[0].start : own[0].end].endswith("\n")
         first = Splice(own[0].start, own[0].end, table + newline if ends_line else table)
         return [first, *(Splice(one.start, one.end) for one in own[1:])]
-    kin = [one for one in sections if one.path[:-1] == tuple(path[:-1]) or one.path[: len(path) - 1] == path[:-1]]
+    kin = [one for one in sections if one.path[: len(above)] == path[:-1]]
     place = kin[-1].end if kin else len(text)
     if not text.strip():
         return [Splice(place, place, table + newline)]
@@ -52,7 +56,7 @@ def set_table(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]
     return [Splice(place, place, newline + newline + table)]  # the last line of the text has no line end: nor has ours
 
 
-def remove_table(text: str, path: Sequence[str]) -> list[Splice]:
+def remove(text: str, path: Sequence[str]) -> list[Splice]:
     """Removes the table at the path, which exists, and the empty line above it. Raises `CannotEdit`."""
     own = _own(list(_listed(text)), path)
     if not own:
@@ -70,7 +74,7 @@ def remove_table(text: str, path: Sequence[str]) -> list[Splice]:
     return splices
 
 
-def copy_table(text: str, path: Sequence[str], source: str) -> list[Splice]:
+def copy(text: str, path: Sequence[str], source: str) -> list[Splice]:
     """Inserts the table at the path with its sub-tables as `source` writes it, behind the table that it followed there.
 
     Raises `CannotEdit`.

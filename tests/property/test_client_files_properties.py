@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.edit.entry import with_entry, without_entry
+from mcp_hub.edit.entries import put, remove
 from mcp_hub.edit.reading import held_at, read_data
 from mcp_hub.edit.splices import CannotEdit
 from tests.examples import examples
@@ -41,11 +41,11 @@ def jsonc(draw: st.DrawFn, depth: int = 0, has_servers: bool = True) -> str:
 
 def check(text: str, file: str) -> None:
     try:
-        after = with_entry(text, file, PATH, ENTRY)
+        after = put(text, file, PATH, ENTRY)
     except CannotEdit:
         assume(False)
     assert held_at(read_data(after, file), PATH) == ENTRY
-    back = without_entry(after, file, PATH)
+    back = remove(after, file, PATH)
     held: Any = held_at(read_data(text, file), PATH[:1])
     if held:
         assert back == text
@@ -61,7 +61,7 @@ def test_json_with_comments_keeps_every_character(before: str, text: str, after:
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=jsonc())
 def test_every_such_json_can_be_edited(text: str) -> None:
-    with_entry(text, "mcp.json", PATH, ENTRY)
+    put(text, "mcp.json", PATH, ENTRY)
 
 
 TOML_TEXTS = ['"""\n[servers.mcp-hub]\n"\\" ""\n"""', "'''\n# [a]\n'''"]

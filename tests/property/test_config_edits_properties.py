@@ -1,6 +1,7 @@
 """Edits of a configuration as text: the value changes as asked, and every other byte stays."""
 
 import json
+from functools import partial
 from typing import Any
 
 import yaml
@@ -8,8 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mcp_hub.config.load.locate import read_document
-from mcp_hub.edit.config_text import NotEditable, put, put_new, remove
+from mcp_hub.edit import entries as edit
+from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.edit.writing import Manner
 from mcp_hub.errors import ConfigError
+
+put, remove = partial(edit.put, manner=Manner.HUB), partial(edit.remove, manner=Manner.HUB)
+put_all = partial(edit.put_all, manner=Manner.HUB)
 
 NAME = "servers.yaml"
 names = st.text(st.sampled_from("abc-_. :#'\"&;€"), min_size=1, max_size=6)
@@ -99,8 +105,8 @@ def test_new_entries_at_once_are_those_one_after_another(file: tuple[str, Any], 
     assume(not fresh.keys() & data["servers"].keys())
     name = "servers.json" if is_json else NAME
     try:
-        together = put_new(text, name, ("servers",), fresh)
-    except (NotEditable, ConfigError):
+        together = put_all(text, name, ("servers",), fresh)
+    except CannotEdit:
         return
     single = text
     for key, entry in fresh.items():
@@ -128,7 +134,7 @@ def test_entry_is_replaced_changed_and_removed_alone(file: tuple[str, Any], chos
         assert [own for own in after["servers"] if own != name] == others
     try:
         removed = remove(text, NAME, ("servers", name))
-    except NotEditable:
+    except CannotEdit:
         assert "#" in text  # a comment between two entries in brackets
         return
     assert is_within(removed, text)
@@ -140,12 +146,12 @@ def test_entry_of_json_comes_and_goes_alone(file: tuple[str, Any], name: str, en
     assume(name not in data["servers"])
     try:
         done = put(text, "servers.json", ("servers", name), entry)
-    except NotEditable:
+    except CannotEdit:
         assert set(text) & set("\\\x7f\x85\u2028\ufeff")  # what YAML does not take, or takes for something else
         return
     assert repr(read_document(done, "servers.json").data["servers"][name]) == repr(entry)  # type: ignore[index]
     assert is_within(text, done)
     try:
         assert remove(done, "servers.json", ("servers", name)) == text or not data["servers"]
-    except NotEditable:
+    except CannotEdit:
         assert "//" in text or "/*" in text

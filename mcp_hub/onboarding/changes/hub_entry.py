@@ -3,10 +3,11 @@
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 
-from mcp_hub.edit import json_text, toml_text, yaml_text
-from mcp_hub.edit.entry import form_of, plain_data, with_entry, without_entry
-from mcp_hub.edit.reading import held_at
+from mcp_hub.edit import json_text, toml_text, writing, yaml_text
+from mcp_hub.edit.entries import plain_data, put, remove
+from mcp_hub.edit.reading import form_of, held_at
 from mcp_hub.edit.splices import CannotEdit, newline_of
+from mcp_hub.edit.writing import STEP, Manner, nested
 from mcp_hub.masking import MASK, hide
 from mcp_hub.onboarding.clients.entries import HUB
 from mcp_hub.onboarding.clients.model import Layout, Place
@@ -25,7 +26,7 @@ def with_hub(text: str | None, file: str, place: Place, entry: Callable[[Layout]
     layout = layout_of(data, place)
     if place.is_own:
         return _own_file(text, data, layout, entry(layout))
-    return with_entry(text or "", file, (*layout.key, HUB), entry(layout))
+    return put(text or "", file, (*layout.key, HUB), entry(layout))
 
 
 def without_hub(text: str, file: str, place: Place) -> str | None:
@@ -39,7 +40,7 @@ def without_hub(text: str, file: str, place: Place) -> str | None:
         _check_is_own(held)
         return None
     key = (*layout_of(data, place).key, HUB)
-    return text if held_at(data, key) is None else without_entry(text, file, key)
+    return text if held_at(data, key) is None else remove(text, file, key)
 
 
 def snippet(file: str, place: Place, layout: Layout, entry: JsonObject) -> str:
@@ -65,7 +66,7 @@ def _lines(file: str, layout: Layout, entry: object) -> list[str]:
     if form == "toml":
         return toml_text.rendered([*layout.key, HUB], masked, "\n").splitlines()
     if form == "yaml":
-        return yaml_text.block([*layout.key, HUB], masked, "", "\n").splitlines()
+        return writing.entry(layout.key[0], nested([*layout.key[1:], HUB], masked), 0, STEP, Manner.CLIENT)
     return [line[2:] for line in json_text.rendered({HUB: masked}, "  ")[1:-1]]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mcp_hub.config.load.foreign_limits import switched_off
-from mcp_hub.edit.entry import names_in, without_entry
+from mcp_hub.edit.entries import names_in, remove
 from mcp_hub.edit.reading import held_at, read_data
 from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.errors import ConfigError
@@ -139,7 +139,7 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
         now = _data(found, file)
         try:
             for path in moved:
-                found = without_entry(found or "", file.path.name, path)
+                found = remove(found or "", file.path.name, path)
             made = with_hub(
                 found, file.path.name, file.place, lambda own: source.entry_for(file, own, _entry_in(now, own))
             )
@@ -165,7 +165,7 @@ def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:
         found = _text(file.path, content)
         try:
             for path in moved:
-                found = without_entry(found or "", file.path.name, path)
+                found = remove(found or "", file.path.name, path)
         except CannotEdit as problem:
             names = ", ".join(str(path[-1]) for path in moved)
             raise FileRefused("client_file_unclear", f"{file.path}: {problem}. Remove {names} yourself.") from None

@@ -15,16 +15,16 @@ from typing import Any, Final
 
 import msgspec
 
-from mcp_hub.edit.entry import (
+from mcp_hub.edit.entries import (
+    copy_all,
+    copy_entry,
     entry_at,
     line_of,
     names_in,
     place_of,
+    remove,
+    remove_all,
     same_data,
-    with_entries_of,
-    with_entry_of,
-    without_entries,
-    without_entry,
 )
 from mcp_hub.edit.reading import held_at, read_data
 from mcp_hub.edit.splices import CannotEdit, merged
@@ -168,10 +168,10 @@ def _with_entries(
     """The result with these entries of one mapping or list: at once, else one after another."""
     name, text, source = Path(file).name, (result or b"").decode(), (present or b"").decode()
     with suppress(CannotEdit, ConfigError):
-        return with_entries_of(text, name, paths, source).encode()
+        return copy_all(text, name, paths, source).encode()
     for path in paths:
         try:
-            text = with_entry_of(text, name, path, source)
+            text = copy_entry(text, name, path, source)
         except (CannotEdit, ConfigError) as problem:
             problems.append(f"{file}: {path[-1]} cannot stay: {problem}.")
     return text.encode() if text else result
@@ -281,8 +281,8 @@ class _Change:
             if size > 1:
                 with suppress(CannotEdit):
                     if is_back:
-                        return with_entries_of(text, self._name, chosen, self._before)
-                    return without_entries(text, self._name, chosen)
+                        return copy_all(text, self._name, chosen, self._before)
+                    return remove_all(text, self._name, chosen)
             if size == len(paths) and paths:
                 text = self._edited(text, paths[0], failure)
         middle = (len(paths) + 1) // 2
@@ -294,9 +294,9 @@ class _Change:
         try:
             done, data = text, read_data(text, self._name)
             if entry_at(data, path) is not None:
-                done = without_entry(text, self._name, place_of(data, path))
+                done = remove(text, self._name, place_of(data, path))
             if entry_at(self._old, path) is not None:
-                return with_entry_of(done, self._name, path, self._before)
+                return copy_entry(done, self._name, path, self._before)
             return self._without_holder(done, path[:-1])
         except CannotEdit as problem:
             line = line_of(text, self._name, path)
@@ -309,7 +309,7 @@ class _Change:
         if not holder or held_at(self._old, holder) is not None or held_at(read_data(text, self._name), holder) != {}:
             return text
         try:
-            return self._without_holder(without_entry(text, self._name, holder), holder[:-1])
+            return self._without_holder(remove(text, self._name, holder), holder[:-1])
         except CannotEdit:
             return text
 

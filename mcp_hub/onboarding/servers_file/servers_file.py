@@ -1,8 +1,9 @@
 """The hub's configuration file and its servers, for commands that change them."""
 
+import json
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +12,13 @@ import msgspec
 from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
 from mcp_hub.config.load.load import Loaded, commands_refused, find_config, load, parse, usual_place
-from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.load.locate import is_json, read_document
 from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, read_bytes
 from mcp_hub.config.quantities import as_flag
-from mcp_hub.edit.config_text import NotEditable, put, put_new, remove
+from mcp_hub.edit import writing
+from mcp_hub.edit.entries import put, put_all, remove
+from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.edit.writing import STEP, Manner, nested
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.onboarding.servers_file.atomic import FileEdit, edit_file
@@ -172,13 +176,13 @@ class ServersFile(msgspec.Struct, frozen=True):
         if puts.keys() & servers.keys():
             return None
         try:
-            return put_new(text, self.path.name, (holder,), puts)
-        except NotEditable:
+            return put_all(text, self._form(text), (holder,), puts, Manner.HUB)
+        except CannotEdit:
             return None  # which names the server
 
     def _with(self, text: str, change: Change) -> str:
         holder, servers = self._read(text)
-        name, path = change.name, (holder, change.name)
+        name, path, file = change.name, (holder, change.name), self._form(text)
         is_there = name in servers
         if isinstance(change, PutServer) and is_there and not change.replaces:
             said = f"there is a server {quoted(name)} already. Choose another name, or add --replace."
@@ -189,23 +193,48 @@ class ServersFile(msgspec.Struct, frozen=True):
             raise ConfigError(ConfigFinding("unknown_server", said, str(self.path)))
         match change:
             case PutServer(own=own):
-                return self._edited(lambda: put(text, self.path.name, path, own))
+                return self._put(text, file, path, own)
             case RemoveServer():
-                return self._edited(lambda: remove(text, self.path.name, path))
+                return self._removed(text, file, path)
             case PutKey(key=key, value=value):
-                return self._edited(lambda: put(text, self.path.name, (*path, key), value))
+                return self._put(text, file, (*path, key), value)
             case RemoveKey(key=key):
-                return self._edited(lambda: remove(text, self.path.name, (*path, key)))
+                return self._removed(text, file, (*path, key))
             case SwitchServer(on=on):
-                return self._edited(lambda: _switched(text, self.path.name, path, servers[name], on))
+                return self._switched(text, file, path, servers[name], on)
 
-    def _edited(self, edit: Callable[[], str]) -> str:
+    def _form(self, text: str) -> str:
+        """A name of the file whose suffix says its format, which otherwise its first character does."""
+        return f"servers.{'json' if is_json(text, self.path.name) else 'yaml'}"
+
+    def _put(self, text: str, file: str, path: tuple[str, ...], value: object) -> str:
         try:
-            return edit()
-        except NotEditable as refused:
-            advice = "Change it by hand:" if refused.snippet else "Remove it by hand."
-            finding = ConfigFinding("not_editable", f"{refused}. {advice}", str(self.path))
-            raise EditRefused(finding, refused.snippet) from None
+            return put(text, file, path, value, Manner.HUB)
+        except CannotEdit as refused:
+            raise self._refusal(f"{refused}. Change it by hand:", pasted(file, path, value)) from None
+
+    def _removed(self, text: str, file: str, path: tuple[str, ...]) -> str:
+        try:
+            return remove(text, file, path, Manner.HUB)
+        except CannotEdit as refused:
+            raise self._refusal(f"{refused}. Remove it by hand.") from None
+
+    def _refusal(self, message: str, snippet: str = "") -> EditRefused:
+        return EditRefused(ConfigFinding("not_editable", message, str(self.path)), snippet)
+
+    def _switched(self, text: str, file: str, path: tuple[str, str], own: object, on: bool) -> str:
+        """The text with the server on or off. A member that only says what holds anyway is taken out."""
+        if not isinstance(own, dict):
+            raise self._refusal("the server is not a mapping. Remove it by hand.")
+        key = "disabled" if "disabled" in own else "enabled"
+        value = on if key == "enabled" else not on
+        if key in own and as_flag(own[key]) == value or key not in own and on:
+            return text
+        if on:
+            without = self._removed(text, file, (*path, key))
+            if without.count("#") == text.count("#"):  # no comment goes with it
+                return without
+        return self._put(text, file, (*path, key), value)
 
     def _read(self, text: str) -> tuple[str, dict[str, JsonObject]]:
         """The key that holds the servers, and those."""
@@ -268,16 +297,9 @@ def _is_about(finding: ConfigFinding, names: Sequence[str]) -> bool:
     return any(finding.path == place or finding.path.startswith((f"{place}.", f"{place}[")) for place in places)
 
 
-def _switched(text: str, file: str, path: tuple[str, str], own: object, on: bool) -> str:
-    """The text with the server on or off. A member that only says what holds anyway is taken out."""
-    if not isinstance(own, dict):
-        raise NotEditable("the server is not a mapping", "")
-    key = "disabled" if "disabled" in own else "enabled"
-    wanted = on if key == "enabled" else not on
-    if key in own and as_flag(own[key]) == wanted or key not in own and on:
-        return text
-    if on:
-        without = remove(text, file, (*path, key))
-        if without.count("#") == text.count("#"):  # no comment goes with it
-            return without
-    return put(text, file, (*path, key), wanted)
+def pasted(file: str, path: Sequence[str], value: object) -> str:
+    """The lines that a person may put into a file of this name, so that it has the value at the path."""
+    tree = nested(path[:-1], {path[-1]: value})
+    if file.endswith(".json"):
+        return json.dumps(tree, ensure_ascii=False)
+    return "\n".join(line for key, inner in tree.items() for line in writing.entry(key, inner, 0, STEP))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.edit.entry import with_entry, without_entry
+from mcp_hub.edit.entries import put, remove
 from mcp_hub.edit.reading import held_at, read_data
 from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.onboarding.changes.hub_entry import with_hub, without_hub
@@ -107,14 +107,13 @@ def test_file_without_content_gets_nothing_but_the_entry(client: Client, text: s
         ("a.yaml", "mcpServers: &a\n  x: 1\nb: *a\n"),
         ("a.yaml", "b: &a\n  x: 1\nmcpServers: *a\n"),
         ("a.yaml", "a: 1\n---\nb: 1\n"),
-        ("a.yaml", "a: 1\n...\n"),
         ("a.yaml", "a: |+\n  text"),
         ("a.yaml", "a: !x 1\n"),
     ],
 )  # fmt: skip
 def test_text_that_cannot_be_edited_surely_is_refused(file: str, text: str) -> None:
     with pytest.raises(CannotEdit):
-        with_entry(text, file, ("mcpServers", HUB), {"command": "y"})
+        put(text, file, ("mcpServers", HUB), {"command": "y"})
 
 
 @pytest.mark.parametrize(
@@ -122,14 +121,13 @@ def test_text_that_cannot_be_edited_surely_is_refused(file: str, text: str) -> N
     [
         ("a.toml", "mcpServers = {mcp-hub = {command = 'x'}}"),
         ("a.toml", "[mcpServers]\nmcp-hub.command = 'x'\n"),
-        ("a.yaml", "mcpServers:\n  mcp-hub:\n    command: |\n      x\n"),
         ("a.yaml", "mcpServers:\n  mcp-hub: &a\n    x: 1\nb: *a\n"),
         ("a.yaml", "mcpServers:\n  ? mcp-hub\n  : {x: 1}\n"),
     ],
 )
 def test_entry_that_cannot_be_removed_surely_is_refused(file: str, text: str) -> None:
     with pytest.raises(CannotEdit):
-        without_entry(text, file, ("mcpServers", HUB))
+        remove(text, file, ("mcpServers", HUB))
 
 
 @pytest.mark.parametrize(
@@ -147,19 +145,20 @@ def test_entry_that_cannot_be_removed_surely_is_refused(file: str, text: str) ->
         ("a.yaml", "{b: 1, mcp-hub: {a: 1}, c: 2}", "{b: 1, c: 2}"),
         ("a.yaml", "{b: 1, mcp-hub: {a: 1}}", "{b: 1}"),
         ("a.yaml", "b: 1\nmcp-hub:\n", "b: 1\n"),
+        ("a.yaml", "mcp-hub:\n  a: |\n    # x\n\nb: 1\n...\n", "\nb: 1\n...\n"),
     ],
 )  # fmt: skip
 def test_comments_around_a_removed_entry_stay(file: str, before: str, after: str) -> None:
-    assert without_entry(before, file, (HUB,)) == after
+    assert remove(before, file, (HUB,)) == after
 
 
 def test_entry_of_a_list_is_removed_by_its_index() -> None:
     text = "servers:\n  # one\n  - name: a\n    x: 1\n  # two\n  - name: b\n    y: [1,\n      2] # c\nz: 1\n"
-    first = without_entry(text, "a.yaml", ("servers", 0))
+    first = remove(text, "a.yaml", ("servers", 0))
     assert first == "servers:\n  # one\n  # two\n  - name: b\n    y: [1,\n      2] # c\nz: 1\n"
-    assert without_entry(first, "a.yaml", ("servers", 0)) == "servers: []\n  # one\n  # two\nz: 1\n"
+    assert remove(first, "a.yaml", ("servers", 0)) == "servers: []\n  # one\n  # two\nz: 1\n"
     with pytest.raises(CannotEdit):
-        without_entry('{"servers": [{"name": "a"}]}', "a.json", ("servers", 0))
+        remove('{"servers": [{"name": "a"}]}', "a.json", ("servers", 0))
 
 
 @pytest.mark.parametrize(
@@ -167,10 +166,10 @@ def test_entry_of_a_list_is_removed_by_its_index() -> None:
 )
 @pytest.mark.parametrize("file", ["a.json", "a.toml", "a.yaml"])
 def test_any_name_is_data(file: str, name: str) -> None:
-    text = with_entry("", file, ("servers", "other"), {"command": "x"})
-    after = with_entry(text, file, ("servers", name), {"command": "y"})
+    text = put("", file, ("servers", "other"), {"command": "x"})
+    after = put(text, file, ("servers", name), {"command": "y"})
     assert read_data(after, file) == {"servers": {"other": {"command": "x"}, name: {"command": "y"}}}
-    assert without_entry(after, file, ("servers", name)) == text
+    assert remove(after, file, ("servers", name)) == text
 
 
 def test_newer_layout_is_kept() -> None:

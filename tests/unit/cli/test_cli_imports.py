@@ -13,7 +13,7 @@ from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.cli.commands.clients.install import Options, install_into, moved_servers
 from mcp_hub.config.load.load import load
-from mcp_hub.edit import config_text
+from mcp_hub.edit import entries as edit
 from mcp_hub.onboarding.clients.find import client_files
 from mcp_hub.onboarding.clients.places import Where
 from mcp_hub.onboarding.clients.table import CLIENTS
@@ -319,7 +319,7 @@ def test_many_servers_are_imported_with_a_few_reads(home: Path, monkeypatch: pyt
 
         return call
 
-    for module, name in ((servers_file, "parse"), (config_text, "read_document"), (masking, "Mask")):
+    for module, name in ((servers_file, "parse"), (edit, "read_data"), (masking, "Mask")):
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     tokens = {f"s{number}": f"ghp_{number:036d}" for number in range(60)}
     entered = {name: {"command": "x", "args": [name], "env": {"TOKEN": token}} for name, token in tokens.items()}

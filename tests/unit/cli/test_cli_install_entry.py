@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 import yaml
 
-from mcp_hub.edit.entry import with_entry
+from mcp_hub.edit.entries import put
 from mcp_hub.onboarding.changes.written import lost_entries
 from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.command import LINKED, Installation, NoCommand, hub_command, install_link
@@ -86,7 +86,7 @@ def entry_of(home: Home, client: str, entry: Any = None) -> Any:
     name, key = FILES[client]
     if entry is not None:
         text = json.dumps(entry).replace("<config>", str(home.config)).replace("<home>", str(home.folder))
-        home.write(name, with_entry("", name, (key, "mcp-hub"), json.loads(text)))
+        home.write(name, put("", name, (key, "mcp-hub"), json.loads(text)))
     text = (home.folder / name).read_text()
     data = tomllib.loads(text) if name.endswith("toml") else yaml.safe_load(text)
     return data[key]["mcp-hub"]

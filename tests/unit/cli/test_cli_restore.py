@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from mcp_hub.edit import entry, json_text, toml_text, yaml_text
-from mcp_hub.edit.entry import without_entry
+from mcp_hub.edit import entries, json_text, spans, toml_text
+from mcp_hub.edit.entries import remove
 from mcp_hub.edit.reading import read_data
 from mcp_hub.onboarding.changes.plan import KeyPath, Source, plan_install, plan_move
 from mcp_hub.onboarding.changes.restore import FileState, composed, restored, state_of
@@ -21,7 +21,7 @@ from mcp_hub.onboarding.clients.table import CLIENTS
 FORMS: Final[dict[str, tuple[Callable[[Any], str], Any]]] = {
     "json": (lambda data: json.dumps(data, indent=len(data)), json_text._scanned),
     "toml": (lambda data: "".join(_toml(data)), toml_text._listed),
-    "yaml": (lambda data: yaml.safe_dump(data, sort_keys=False, indent=2 * len(data)), yaml_text._composed),
+    "yaml": (lambda data: yaml.safe_dump(data, sort_keys=False, indent=2 * len(data)), spans.composed),
 }
 SOURCE: Final = Source(lambda kind: Command("/opt/mcp-hub", ("serve", "--client", kind)))
 CLAUDE: Final = json.dumps(
@@ -163,7 +163,7 @@ def test_servers_of_another_yaml_file_come_back_with_texts_of_several_lines() ->
         "version: 1.2\n\nmcpServers:\n  # about\n  one:\n    command: x\n    serverInstructions: hi\nendpoints: {}\n"
     )
     state = state_of(Path("librechat.yaml"), before.encode(), [("mcpServers", "one")])
-    state.change_to(without_entry(before, "librechat.yaml", ("mcpServers", "one")).encode())
+    state.change_to(remove(before, "librechat.yaml", ("mcpServers", "one")).encode())
     now = yaml.safe_dump({**yaml.safe_load(after(state)), "cache": True}, sort_keys=False)
     text = (restored(now.encode(), state).content or b"").decode()
     assert "  one:\n    command: x\n    serverInstructions: hi\n" in text and "cache: true" in text
@@ -231,7 +231,7 @@ def test_many_entries_of_a_rewritten_file_are_read_a_few_times(
         reads.append(file)
         return read_data(text, file)
 
-    monkeypatch.setattr(entry, "read_data", read)
+    monkeypatch.setattr(entries, "read_data", read)
     places.cache_clear()
     servers = {f"s{number}": {"command": f"c{number}", "args": ["x"] * 4} for number in range(60)}
     hub = {"mcp-hub": {"command": "mcp-hub"}}

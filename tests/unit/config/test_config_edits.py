@@ -1,9 +1,15 @@
 """Edits of the text of a configuration, case by case: styles of YAML, JSON, and texts that are refused."""
 
+from functools import partial
+
 import pytest
 
-from mcp_hub.edit.config_text import NotEditable, put, remove
+from mcp_hub.edit import entries
+from mcp_hub.edit.splices import CannotEdit
+from mcp_hub.edit.writing import Manner
+from mcp_hub.onboarding.servers_file.servers_file import pasted
 
+put, remove = partial(entries.put, manner=Manner.HUB), partial(entries.remove, manner=Manner.HUB)
 ON: dict[str, object] = {"command": "x"}
 OFF = ("servers", "a", "enabled")
 
@@ -99,9 +105,10 @@ def test_removed_server_takes_its_own_lines_only(before: str, after: str) -> Non
     ],
 )
 def test_text_that_cannot_be_edited_surely_is_refused_with_lines_to_paste(text: str, path: tuple[str, ...]) -> None:
-    with pytest.raises(NotEditable) as refused:
+    with pytest.raises(CannotEdit):
         put(text, "servers.yaml", path, False)
-    assert refused.value.snippet.startswith("servers:\n  ") and refused.value.snippet.endswith(": false")
+    snippet = pasted("servers.yaml", path, False)
+    assert snippet.startswith("servers:\n  ") and snippet.endswith(": false")
 
 
 @pytest.mark.parametrize(
@@ -113,8 +120,15 @@ def test_text_that_cannot_be_edited_surely_is_refused_with_lines_to_paste(text: 
     ],
 )
 def test_removal_that_would_take_more_is_refused(text: str) -> None:
-    with pytest.raises(NotEditable):
+    with pytest.raises(CannotEdit):
         remove(text, "servers.yaml", ("servers", "a"))
+
+
+def test_value_that_is_there_changes_no_byte_and_an_empty_one_is_not_taken_for_it() -> None:
+    text = "servers:\n  a: {n: 1}\n"
+    assert put(text, "servers.yaml", ("servers", "a", "n"), 1) == text
+    assert put(text, "servers.yaml", ("servers", "a", "n"), True) == "servers:\n  a: {n: true}\n"
+    assert put(text, "servers.yaml", ("servers", "b"), {}) == f"{text}  b: {{}}\n"
 
 
 def test_server_that_is_not_there_is_not_removed() -> None:

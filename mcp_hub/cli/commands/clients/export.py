@@ -22,8 +22,7 @@ from mcp_hub.config.load.interpolate import Unresolved, expand_home, resolve
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.servers import CommandLookup
 from mcp_hub.config.trust import problem_of_secret
-from mcp_hub.edit import yaml_text
-from mcp_hub.edit.entry import with_entry
+from mcp_hub.edit import entries, yaml_text
 from mcp_hub.edit.reading import held_at, read_data
 from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.errors import ConfigError
@@ -149,13 +148,13 @@ def _text(path: Path) -> str | None:
 
 def _document(name: str, layout: Layout, made: Sequence[ExportedServer]) -> str:
     """A whole file with nothing but the servers."""
-    entries = {one.name: one.entry for one in made if one.entry is not None}
+    servers = {one.name: one.entry for one in made if one.entry is not None}
     if layout.is_list:
         around = {key: value for key, value in layout.around.items() if key != layout.key[0]}
-        return yaml_text.document({**around, layout.key[0]: list(entries.values())}).rstrip("\n")
+        return yaml_text.document({**around, layout.key[0]: list(servers.values())}).rstrip("\n")
     text = ""
-    for server, entry in entries.items():
-        text = with_entry(text, name, (*layout.key, server), entry)
+    for server, entry in servers.items():
+        text = entries.put(text, name, (*layout.key, server), entry)
     return text.rstrip("\n")
 
 
@@ -180,7 +179,7 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
             there = held_at(read_data(text, name), layout.key)
             for one in made:
                 if one.entry is not None and not (isinstance(there, dict) and one.name in there):
-                    text = with_entry(text, name, (*layout.key, one.name), one.entry)
+                    text = entries.put(text, name, (*layout.key, one.name), one.entry)
                     added[one.name] = None
         except (CannotEdit, ConfigError) as problem:
             said = f"{file.path}: {problem}. Run the command without --write, and paste the servers."
@@ -192,8 +191,8 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
         edited(content_of(target_of(file.path), file.place.largest))
         for name in added:
             say(visible(f"+ {'.'.join(layout.key)}.{name}"))
-        entries = [(*layout.key, name) for name in added]
-        change = FileChange(file.path, edited, entries=entries)
+        paths = [(*layout.key, name) for name in added]
+        change = FileChange(file.path, edited, entries=paths)
         results = Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [change])
         for done in results:
             if done.problem is not None:

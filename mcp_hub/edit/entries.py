@@ -1,48 +1,54 @@
-"""One entry in the text of a file of any format: set or removed, and proven to be the only difference."""
+"""One entry in the text of a file of any format: set, removed or copied, and proven to be the only difference. Pure."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
+import yaml
+
 from mcp_hub.edit import json_text, toml_text, yaml_text
-from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.reading import form_of, held_at, read_data
 from mcp_hub.edit.splices import CannotEdit, Splice, joined, spliced
+from mcp_hub.edit.writing import Manner, Word
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import JsonObject
 
 _MARK = "\ufeff"
 
 
-def with_entry(text: str, file: str, path: Sequence[str], value: JsonObject) -> str:
-    """The text with this value at the path of keys. Raises `CannotEdit`."""
-    before = plain_data(text, file)
-    if held_at(before, tuple(path)) == value:
-        return text
-    wanted = dict(before) if isinstance(before, dict) else {}
-    at = wanted
-    for key in path[:-1]:
-        inner = at.get(key)
-        if not (inner is None or isinstance(inner, dict)):
-            raise CannotEdit(f"{key!r} is not a mapping")
-        at[key] = {**(inner or {})}
-        at = at[key]
-    at[path[-1]] = value
-    change = {"json": json_text.set_member, "toml": toml_text.set_table, "yaml": yaml_text.set_entry}[form_of(file)]
-    return _proven(text, file, lambda plain: change(plain, path, value), wanted)
+def put(text: str, file: str, path: Sequence[str], value: object, manner: Manner = Manner.CLIENT) -> str:
+    """The text with this value at the path of keys; the same text if it is there.
 
-
-def without_entry(text: str, file: str, path: Sequence[str | int]) -> str:
-    """The text without the value at the path, which exists; an index is that of a list, in YAML only.
-
-    Raises `CannotEdit`.
+    The suffix of `file`, its name, says the format. Mappings on the way are made. Raises `CannotEdit`.
     """
-    wanted: Any = copy(plain_data(text, file))
-    at = wanted
-    for key in path[:-1]:
-        at[key] = copy(at[key])
-        at = at[key]
-    del at[path[-1]]
+    held = held_at(plain_data(text, file), tuple(path))
+    if held is not None and same_data(held, value, ""):
+        return text
+    return put_all(text, file, path[:-1], {path[-1]: value}, manner)
+
+
+def put_all(text: str, file: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> str:
+    """The text with these members, which are new if they are several, in the mapping at the path: `put` of all at once.
+
+    The text is read twice, however many they are. Raises `CannotEdit`.
+    """
+    form = form_of(file)
+    wanted, holder = _opened(plain_data(text, file), above)
+    if not isinstance(holder, dict):
+        raise CannotEdit(f"{above[-1]!r} is not a mapping")
+    holder.update({name: _as_read(value) if form == "yaml" else value for name, value in members.items()})
+    change = {"json": json_text.put, "toml": toml_text.put, "yaml": yaml_text.put}[form]
+    return _proven(text, file, lambda plain: change(plain, above, members, manner), wanted)
+
+
+def remove(text: str, file: str, path: Sequence[str | int], manner: Manner = Manner.CLIENT) -> str:
+    """The text without the value at the path and its lines; an index is that of a list, in YAML only.
+
+    Raises `CannotEdit`, and `KeyError` if it is not there.
+    """
+    wanted, holder = _opened(plain_data(text, file), path[:-1])
+    del holder[path[-1]]
     names = [key for key in path if isinstance(key, str)]
     form = form_of(file)
     if form != "yaml" and len(names) < len(path):
@@ -50,54 +56,29 @@ def without_entry(text: str, file: str, path: Sequence[str | int]) -> str:
 
     def change(plain: str) -> list[Splice]:
         if form == "yaml":
-            return yaml_text.remove_entry(plain, path)
-        return (json_text.remove_member if form == "json" else toml_text.remove_table)(plain, names)
+            return yaml_text.remove(plain, path, manner)
+        return (json_text.remove if form == "json" else toml_text.remove)(plain, names)
 
     return _proven(text, file, change, wanted)
 
 
-def with_entry_of(text: str, file: str, path: Sequence[str], source: str) -> str:
+def copy_entry(text: str, file: str, path: Sequence[str], source: str) -> str:
     """The text with the entry at the path as `source`, an older text of the file, writes it: comments, order and form.
 
     It comes behind the neighbour that it followed there. Where only the text does not fit, its value is written anew.
     An entry of a list is that of its `name`. Raises `CannotEdit`.
     """
-    before, old = plain_data(text, file), plain_data(source, file)
-    holder, siblings = held_at(before, tuple(path[:-1])), held_at(old, tuple(path[:-1]))
-    value = entry_at(old, path)
-    names, listed = names_in(siblings), names_in(holder)
-    after = next((name for name in reversed(names[: names.index(path[-1])]) if name in listed), None)
-    wanted: Any = copy(before) if isinstance(before, dict) else {}
-    at = wanted
-    for key in path[:-2]:
-        at[key] = copy(at.get(key) or {})
-        at = at[key]
-    form, plain_source = form_of(file), source.removeprefix(_MARK)
-    if isinstance(siblings, list):
-        index = 0 if after is None else listed.index(after) + 1
-        items = list(holder) if isinstance(holder, list) else []
-        at[path[-2]] = [*items[:index], value, *items[index:]]
-        new: list[str | int] = [*path[:-1], index]
-        here: list[str | int] = [*path[:-1], names.index(path[-1])]
-        last = None if after is None else index - 1
-        return _proven(text, file, lambda plain: yaml_text.copy_entry(plain, new, plain_source, here, last), wanted)
-    at[path[-2]] = {**(holder if isinstance(holder, dict) else {}), path[-1]: value}
-
-    def change(plain: str) -> list[Splice]:
-        if form == "yaml":
-            return yaml_text.copy_entry(plain, path, plain_source, path, after)
-        if form == "toml":
-            return toml_text.copy_table(plain, path, plain_source)
-        return json_text.copy_member(plain, path, plain_source, after)
-
     try:
-        return _proven(text, file, change, wanted)
+        return copy_all(text, file, [path], source)
     except CannotEdit:
-        return with_entry(text, file, path, value)
+        old = plain_data(source, file)
+        if isinstance(held_at(old, tuple(path[:-1])), list):
+            raise
+        return put(text, file, path, entry_at(old, path))
 
 
-def with_entries_of(text: str, file: str, paths: Sequence[Sequence[str]], source: str) -> str:
-    """The text with these entries of one mapping or list, as `with_entry_of` puts one after another, but read once.
+def copy_all(text: str, file: str, paths: Sequence[Sequence[str]], source: str) -> str:
+    """The text with these entries of one mapping or list, as `copy_entry` puts one after another, but read once.
 
     None of them is there. Raises `CannotEdit` where they cannot be put there at once.
     """
@@ -116,18 +97,14 @@ def with_entries_of(text: str, file: str, paths: Sequence[Sequence[str]], source
             continue
         path = (*above, name)
         if form == "toml":
-            edits.append(toml_text.copy_table(plain, path, plain_source))
+            edits.append(toml_text.copy(plain, path, plain_source))
         elif form == "json":
-            edits.append(json_text.copy_member(plain, path, plain_source, last))
+            edits.append(json_text.copy(plain, path, plain_source, last))
         else:
             after = last if last is None or not is_list else present[last]
-            edits.append(yaml_text.copy_entry(plain, path, plain_source, (*above, index) if is_list else path, after))
+            edits.append(yaml_text.copy(plain, path, plain_source, (*above, index) if is_list else path, after))
         behind.append((-1 if last is None else present[last], entry_at(old, path)))
-    wanted: Any = copy(before) if isinstance(before, dict) else {}
-    at = wanted
-    for key in above[:-1]:
-        at[key] = copy(at.get(key) or {})
-        at = at[key]
+    wanted, at = _opened(before, above[:-1])
     if is_list:
         items = list(holder) if isinstance(holder, list) else []
         ranked = [*((index, 0, item) for index, item in enumerate(items)), *((at, 1, item) for at, item in behind)]
@@ -138,18 +115,14 @@ def with_entries_of(text: str, file: str, paths: Sequence[Sequence[str]], source
     return _proven(text, file, lambda _: joined(edits), wanted)
 
 
-def without_entries(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
-    """The text without these entries of one mapping or list, which are there, as `without_entry`, but read once.
+def remove_all(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
+    """The text without these entries of one mapping or list, which are there, as `remove`, but read once.
 
     At least one more entry stays. Raises `CannotEdit` where they cannot be taken out at once.
     """
-    before, above = plain_data(text, file), tuple(paths[0][:-1])
+    above = tuple(paths[0][:-1])
     chosen, plain, form = {path[-1] for path in paths}, text.removeprefix(_MARK), form_of(file)
-    wanted: Any = copy(before)
-    at = wanted
-    for key in above[:-1]:
-        at[key] = copy(at[key])
-        at = at[key]
+    wanted, at = _opened(plain_data(text, file), above[:-1])
     holder, names = at[above[-1]], names_in(at[above[-1]])
     if isinstance(holder, list):
         at[above[-1]] = [item for name, item in zip(names, holder, strict=True) if name not in chosen]
@@ -163,11 +136,11 @@ def without_entries(text: str, file: str, paths: Sequence[Sequence[str]]) -> str
     for place in places:
         keys = [key for key in place if isinstance(key, str)]
         if form == "yaml":
-            edits.append(yaml_text.remove_entry(plain, place))
+            edits.append(yaml_text.remove(plain, place, Manner.CLIENT))
         elif form == "toml":
-            edits.append(toml_text.remove_table(plain, keys))
+            edits.append(toml_text.remove(plain, keys))
         else:
-            edits.append(json_text.remove_member(plain, keys, chosen))
+            edits.append(json_text.remove(plain, keys, chosen))
     return _proven(text, file, lambda _: joined(edits), wanted)
 
 
@@ -205,8 +178,32 @@ def line_of(text: str, file: str, path: Sequence[str]) -> int | None:
 
 
 def same_data(data: object, expected: object, file: str) -> bool:
-    """Whether two values of a file's data are equal: 1, 1.0 and true differ."""
+    """Whether two values of a file's data are equal: 1, 1.0 and true differ. An empty mapping may be null."""
     return _shape(data, file) == _shape(expected, file)
+
+
+def _opened(data: object, path: Sequence[str | int]) -> tuple[JsonObject, Any]:
+    """A copy of the data, and its mapping or list at the path, which may be changed; mappings on the way are made."""
+    tree = copy(data) if isinstance(data, dict) else {}
+    holder: Any = tree
+    for key in path:
+        if isinstance(holder, list) and isinstance(key, str):
+            raise CannotEdit(f"{key!r} cannot be in a list")
+        inner = holder.get(key) if isinstance(holder, dict) else holder[key]
+        if not (inner is None or isinstance(inner, dict | list)):
+            raise CannotEdit(f"{key!r} is not a mapping")
+        holder[key] = copy(inner) or {}
+        holder = holder[key]
+    return tree, holder
+
+
+def _as_read(data: object) -> object:
+    """The data with the values that YAML reads for its words."""
+    if isinstance(data, dict):
+        return {key: _as_read(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [*map(_as_read, data)]
+    return yaml.safe_load(data) if isinstance(data, Word) else data
 
 
 def _proven(text: str, file: str, change: Callable[[str], list[Splice]], wanted: object) -> str:
@@ -215,25 +212,32 @@ def _proven(text: str, file: str, change: Callable[[str], list[Splice]], wanted:
     plain = text.removeprefix(_MARK)
     done = spliced(plain, change(plain))
     try:
-        same = _shape(read_data(done, file), file) == _shape(wanted, file)
+        is_right = same_data(read_data(done, file), wanted, file)
         done.encode()
     except (ConfigError, UnicodeEncodeError):
-        same = False
-    if not same:
+        is_right = False
+    if not is_right:
         raise CannotEdit("the entry is written in a way that cannot be edited safely")
     return mark + done
 
 
 def _shape(data: object, file: str) -> str:
-    """A text that is equal for equal data only: 1, 1.0, true and "1" differ. In TOML an empty table may be missing."""
-    return json.dumps(_pruned(data) if form_of(file) == "toml" else data, sort_keys=True, default=repr)
+    """A text that is equal for equal data only: 1, 1.0, true and "1" differ."""
+    plain = data if (form := form_of(file)) == "json" else _pruned(data, is_toml=form == "toml")
+    try:
+        return json.dumps(plain, sort_keys=True, default=repr)
+    except TypeError:  # keys of several types, whose order counts then
+        return repr(plain)
 
 
-def _pruned(data: object) -> object:
+def _pruned(data: object, *, is_toml: bool) -> object:
+    """The data where an empty mapping is null, or in TOML is missing."""
+    if isinstance(data, list):
+        return [_pruned(item, is_toml=is_toml) for item in data]
     if not isinstance(data, dict):
         return data
-    kept = {key: _pruned(value) for key, value in data.items()}
-    return {key: value for key, value in kept.items() if value != {}}
+    members = {key: _pruned(value, is_toml=is_toml) for key, value in data.items()}
+    return {key: value for key, value in members.items() if not is_toml or value is not None} or None
 
 
 def plain_data(text: str, file: str) -> object:
@@ -247,9 +251,3 @@ def plain_data(text: str, file: str) -> object:
     if data is not None and not isinstance(data, dict):
         raise CannotEdit("it does not hold keys and values")
     return data
-
-
-def form_of(file: str) -> str:
-    """The format of a file of this name: json, toml or yaml."""
-    suffix = file.rpartition(".")[2].lower()
-    return {"toml": "toml", "yaml": "yaml", "yml": "yaml"}.get(suffix, "json")

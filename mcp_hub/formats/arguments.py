@@ -25,34 +25,34 @@ def read_arguments(text: str) -> JsonObject | CallFault:
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
         return _TOO_LARGE
     try:
-        found = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return CallFault(
             "invalid_arguments",
             f"The arguments are not valid JSON: {error}. The tool was not called. "
             "Call it again with arguments that are one complete JSON object.",
         )
-    return checked(found, is_measured=True)
+    return checked(value, is_measured=True)
 
 
-def checked(found: object, *, is_measured: bool = False) -> JsonObject | CallFault:
+def checked(value: object, *, is_measured: bool = False) -> JsonObject | CallFault:
     """The value, if it is an object within the limits of depth and size."""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return CallFault(
             "invalid_arguments", "The arguments are not a JSON object. Call the tool again with an object."
         )
-    if _is_deeper(found, MAX_DEPTH):
+    if _is_deeper(value, MAX_DEPTH):
         return CallFault("arguments_too_deep", f"The arguments have more than {MAX_DEPTH} levels. Send flatter ones.")
-    return found if is_measured or len(msgspec.json.encode(found)) <= MAX_BYTES else _TOO_LARGE
+    return value if is_measured or len(msgspec.json.encode(value)) <= MAX_BYTES else _TOO_LARGE
 
 
-def _is_deeper(value: object, most: int) -> bool:
+def _is_deeper(value: object, levels: int) -> bool:
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(levels + 1):
         level = [
             child
-            for one in level
-            for child in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ())
         ]
         if not level:
             return False
@@ -73,44 +73,50 @@ class ArgumentNames:
         out."""
         if not self._old and not self._drops_null:
             return arguments
-        found: JsonObject = self._walked(arguments, [self._schema], self._old, self._drops_null)
-        return found
+        renamed: JsonObject = self._walked(arguments, [self._schema], self._old, self._drops_null)
+        return renamed
 
     def given(self, arguments: JsonObject) -> JsonObject:
         """Arguments of the tool with the names that the provider was given."""
         if not self._new:
             return arguments
-        found: JsonObject = self._walked(arguments, [self._schema], self._new, False)
-        return found
+        renamed: JsonObject = self._walked(arguments, [self._schema], self._new, False)
+        return renamed
 
     def _walked(self, value: Any, nodes: list[Node], names: Mapping[str, str], drops_null: bool) -> Any:
         if isinstance(value, list):
-            return [self._walked(one, self._items(nodes, at), names, drops_null) for at, one in enumerate(value)]
+            return [self._walked(item, self._items(nodes, at), names, drops_null) for at, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
-        here = expanded(self._schema, nodes)
-        known = {name for node in here for name in (*node.get("properties", ()), *node.get("required", ()))}
-        found: JsonObject = {}
-        for key, one in value.items():
+        alternatives = expanded(self._schema, nodes)
+        properties = {
+            name for node in alternatives for name in (*node.get("properties", ()), *node.get("required", ()))
+        }
+        renamed: JsonObject = {}
+        for key, item in value.items():
             name = names.get(key, key)
-            own = name if names is self._old else key
-            if own not in known or (name != key and name in value):
-                name = own = key
-            parts = [node["properties"][own] for node in here if own in node.get("properties", ())]
-            if one is None and drops_null and parts and not self._may_be_null(own, parts, here):
+            tool_name = name if names is self._old else key
+            if tool_name not in properties or (name != key and name in value):
+                name = tool_name = key
+            parts = [node["properties"][tool_name] for node in alternatives if tool_name in node.get("properties", ())]
+            if item is None and drops_null and parts and not self._may_be_null(tool_name, parts, alternatives):
                 continue
             if not parts:
-                parts = [rest for node in here if isinstance(rest := node.get("additionalProperties"), dict)]
-            found[name] = self._walked(one, parts, names, drops_null)
-        return found
+                parts = [
+                    additional
+                    for node in alternatives
+                    if isinstance(additional := node.get("additionalProperties"), dict)
+                ]
+            renamed[name] = self._walked(item, parts, names, drops_null)
+        return renamed
 
-    def _may_be_null(self, name: str, parts: list[Node], here: list[Node]) -> bool:
-        is_required = any(name in node.get("required", ()) for node in here)
+    def _may_be_null(self, name: str, parts: list[Node], alternatives: list[Node]) -> bool:
+        is_required = any(name in node.get("required", ()) for node in alternatives)
         return is_required or any(accepts_null(self._schema, part) for part in parts)
 
     def _items(self, nodes: list[Node], at: int) -> list[Node]:
-        found = []
+        items = []
         for node in expanded(self._schema, nodes):
             heads = node.get("prefixItems", ())
-            found += [heads[at]] if at < len(heads) else [node["items"]] if "items" in node else []
-        return found
+            items += [heads[at]] if at < len(heads) else [node["items"]] if "items" in node else []
+        return items

@@ -73,18 +73,18 @@ def _anthropic_block(part: TextPart | MediaPart) -> JsonObject:
 
 def _write_openai(answered: _Answered) -> list[JsonObject]:
     messages: list[JsonObject] = []
-    shown: list[JsonObject] = []
+    attachments: list[JsonObject] = []
     for call, result in answered:
         parts = parts_of(result)
         media = [part for part in parts if isinstance(part, MediaPart) and _chat_media(part) is not None]
         texts = [part.text if isinstance(part, TextPart) else unsupported(part) for part in parts if part not in media]
         texts += [f"[{part.name}: {part.media_type}, in the next message]" for part in media]
-        content = _said(result, "\n".join(texts))
+        content = _with_mark(result, "\n".join(texts))
         messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
         if media:
-            shown.append({"type": "text", "text": f"From the result of the call {call.id} of {call.name}:"})
-            shown += (found for part in media if (found := _chat_media(part)) is not None)
-    return [*messages, {"role": "user", "content": shown}] if shown else messages
+            attachments.append({"type": "text", "text": f"From the result of the call {call.id} of {call.name}:"})
+            attachments += (block for part in media if (block := _chat_media(part)) is not None)
+    return [*messages, {"role": "user", "content": attachments}] if attachments else messages
 
 
 def _chat_media(part: MediaPart) -> JsonObject | None:
@@ -101,7 +101,7 @@ def _data_url(part: MediaPart) -> str:
     return f"data:{part.media_type};base64,{part.data}"
 
 
-def _said(result: McpResult, text: str) -> str:
+def _with_mark(result: McpResult, text: str) -> str:
     """OpenAI has no member for errors: the text says so."""
     return f"Error: {text}" if result.get("isError") and not text.lower().startswith("error") else text
 
@@ -121,7 +121,7 @@ def _responses_item(call: ModelCall, result: McpResult) -> JsonObject:
     elif structured is not None and not result.get("isError"):
         output = msgspec.json.encode(structured).decode()  # the value that `output_schema` describes
     else:
-        output = _said(result, text_of(parts))
+        output = _with_mark(result, text_of(parts))
     echoed = {key: call.extra[key] for key in ("caller", "namespace") if call.extra.get(key) is not None}
     return {"type": "function_call_output", "call_id": call.id, "output": output, **echoed}
 
@@ -144,17 +144,17 @@ def _write_gemini(answered: _Answered) -> list[JsonObject]:
 def _gemini_response(call: ModelCall, result: McpResult) -> JsonObject:
     parts = parts_of(result)
     media = [part for part in parts if isinstance(part, MediaPart)]
-    said = text_of([part for part in parts if isinstance(part, TextPart)])
+    text = text_of([part for part in parts if isinstance(part, TextPart)])
     structured = result.get("structuredContent")
     if result.get("isError"):
-        response: JsonObject = {"error": said}
+        response: JsonObject = {"error": text}
     else:
-        response = {"output": said if structured is None else structured}
-    given: JsonObject = {} if NO_ID in call.extra else {"id": call.id}
-    found = {**given, "name": call.name, "response": response}
+        response = {"output": text if structured is None else structured}
+    call_id: JsonObject = {} if NO_ID in call.extra else {"id": call.id}
+    answer = {**call_id, "name": call.name, "response": response}
     if media:
-        found["parts"] = [{"inlineData": {"mimeType": part.media_type, "data": part.data}} for part in media]
-    return found
+        answer["parts"] = [{"inlineData": {"mimeType": part.media_type, "data": part.data}} for part in media]
+    return answer
 
 
 _WRITE: Final[Mapping[Format, Callable[[_Answered], list[JsonObject]]]] = {
@@ -172,7 +172,7 @@ def read_results(messages: Sequence[object], out_of: Format) -> list[tuple[str, 
     Objects of a provider's SDK are taken too. Raises: FormatRefused: `invalid_results`.
     """
     try:
-        return [(str(one), result) for one, result in _READ[out_of](json_value(messages))]
+        return [(str(call_id), result) for call_id, result in _READ[out_of](json_value(messages))]
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatRefused("invalid_results", f"these are not results of the format {out_of}: {error!r}") from error
 
@@ -181,7 +181,7 @@ _Read = list[tuple[Any, McpResult]]
 
 
 def _read_mcp(messages: Sequence[JsonObject]) -> _Read:
-    return [(one.get("id", ""), one["result"]) for one in messages]
+    return [(message.get("id", ""), message["result"]) for message in messages]
 
 
 def _read_anthropic(messages: Sequence[JsonObject]) -> _Read:
@@ -206,17 +206,21 @@ def _result(content: list[JsonObject], is_error: object) -> McpResult:
 
 
 def _read_openai(messages: Sequence[JsonObject]) -> _Read:
-    return [(one["tool_call_id"], _openai_result(one["content"])) for one in messages if one["role"] == "tool"]
+    return [
+        (message["tool_call_id"], _openai_result(message["content"]))
+        for message in messages
+        if message["role"] == "tool"
+    ]
 
 
 def _openai_result(output: str | list[JsonObject]) -> McpResult:
     parts = [{"type": "text", "text": output}] if isinstance(output, str) else output
     content = [_openai_content(part) for part in parts]
-    said = str(content[0].get("text", "")) if content else ""
-    if not said.startswith("Error:"):
+    text = str(content[0].get("text", "")) if content else ""
+    if not text.startswith("Error:"):
         return _result(content, False)
-    said = said.removeprefix("Error:").lstrip()
-    return _result([{"type": "text", "text": said}, *content[1:]] if said else content[1:], True)
+    text = text.removeprefix("Error:").lstrip()
+    return _result([{"type": "text", "text": text}, *content[1:]] if text else content[1:], True)
 
 
 def _openai_content(part: JsonObject) -> JsonObject:
@@ -228,26 +232,28 @@ def _openai_content(part: JsonObject) -> JsonObject:
 
 
 def _read_responses(messages: Sequence[JsonObject]) -> _Read:
-    items = [one for one in messages if one["type"] == "function_call_output"]
-    return [(one["call_id"], _openai_result(one["output"])) for one in items]
+    items = [item for item in messages if item["type"] == "function_call_output"]
+    return [(item["call_id"], _openai_result(item["output"])) for item in items]
 
 
 def _read_gemini(messages: Sequence[JsonObject]) -> _Read:
-    parts = [part["functionResponse"] for one in messages for part in one["parts"] if "functionResponse" in part]
+    parts = [
+        part["functionResponse"] for message in messages for part in message["parts"] if "functionResponse" in part
+    ]
     return [(part.get("id", part["name"]), _gemini_result(part)) for part in parts]
 
 
 def _gemini_result(part: JsonObject) -> McpResult:
     response = part["response"]
     is_error = "error" in response
-    said = response["error"] if is_error else response.get("output", response)
-    text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
+    output = response["error"] if is_error else response.get("output", response)
+    text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
     content: list[JsonObject] = [{"type": "text", "text": text}] if text else []
-    media = [one["inlineData"] for one in part.get("parts", ()) if "inlineData" in one]
+    media = [part_media["inlineData"] for part_media in part.get("parts", ()) if "inlineData" in part_media]
     # objects of the SDK write bytes in the alphabet for URLs, which MCP does not have
-    content += [block_of(one["mimeType"], one["data"].translate(_STANDARD)) for one in media]
+    content += [block_of(part_media["mimeType"], part_media["data"].translate(_STANDARD)) for part_media in media]
     result = _result(content, is_error)
-    return {**result, "structuredContent": said} if isinstance(said, dict) and not is_error else result
+    return {**result, "structuredContent": output} if isinstance(output, dict) and not is_error else result
 
 
 _READ: Final[Mapping[Format, Callable[[Sequence[JsonObject]], _Read]]] = {

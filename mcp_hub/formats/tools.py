@@ -61,14 +61,14 @@ def export(
     _check_count(len(tools), into, is_deferred=search is not None)
     has_end = has_breakpoint and into is Format.ANTHROPIC
     emitter = _Emitter(into, is_strict, frozenset(programmatic), is_deferred=search is not None, has_end=has_end)
-    found: list[Any] = [] if search is None else [emitter.search(search)]
-    made: list[Any] = []
+    exported: list[Any] = [] if search is None else [emitter.search(search)]
+    definitions: list[Any] = []
     for number, definition in enumerate(tools, 1):
         tool = emitter.tool(definition, is_last=number == len(tools))
-        made.append(sealed(tool) if sealed is not None and groups is None else tool)
+        definitions.append(sealed(tool) if sealed is not None and groups is None else tool)
     emitter.check_names()
-    found += made if groups is None else grouped(made, groups)
-    entries = [{"functionDeclarations": found}] if into is Format.GEMINI and found else found
+    exported += definitions if groups is None else grouped(definitions, groups)
+    entries = [{"functionDeclarations": exported}] if into is Format.GEMINI and exported else exported
     return Exported({"tools": entries}, emitter.losses)
 
 
@@ -99,25 +99,25 @@ class _Emitter:
         self._has_end = has_end
         self._names: list[str] = []
         self._odd: list[str] = []
-        self._left = [STRICT_TOOLS, STRICT_OPTIONAL, STRICT_UNIONS] if into is Format.ANTHROPIC else None
+        self._budget = [STRICT_TOOLS, STRICT_OPTIONAL, STRICT_UNIONS] if into is Format.ANTHROPIC else None
 
     def search(self, definition: JsonObject) -> JsonObject:
         """The tool that finds deferred tools, in the hub's hands."""
         if self._into is Format.OPENAI_RESPONSES:
             self._has_name(definition)
             schema, _ = self._schema(definition, [], may_be_strict=False)
-            said = definition.get("description", "")
-            return {"type": "tool_search", "execution": "client", "description": said, "parameters": schema}
+            description = definition.get("description", "")
+            return {"type": "tool_search", "execution": "client", "description": description, "parameters": schema}
         return self._tool(definition) | (_END if self._has_end else {})
 
     def tool(self, definition: JsonObject, *, is_last: bool) -> JsonObject:
         """One tool; its losses are kept."""
-        found = self._tool(definition)
+        tool = self._tool(definition)
         if self._is_deferred:
-            found["defer_loading"] = True
+            tool["defer_loading"] = True
         elif is_last and self._has_end:
-            found |= _END
-        return found
+            tool |= _END
+        return tool
 
     def check_names(self) -> None:
         """Raises: FormatRefused: `unsupported_tool`, `duplicate_name`, if the names so far cannot be those of one
@@ -143,62 +143,62 @@ class _Emitter:
         schema, is_strict = self._schema(definition, losses, may_be_strict=self._is_strict)
         if losses:
             self.losses[name] = tuple(losses)
-        found = _SHAPES[self._into](definition, schema, is_strict)
+        tool = _SHAPES[self._into](definition, schema, is_strict)
         if name in self._programmatic and self._into in PROGRAMMATIC:
-            found["allowed_callers"] = ["direct", PROGRAMMATIC[self._into]]
+            tool["allowed_callers"] = ["direct", PROGRAMMATIC[self._into]]
             if self._into is Format.ANTHROPIC and "outputSchema" in definition:
                 returned = text_of(definition["outputSchema"])
-                found["description"] = f"{found.get('description', '')}\n\nReturns JSON: {returned}".strip()
-        return found
+                tool["description"] = f"{tool.get('description', '')}\n\nReturns JSON: {returned}".strip()
+        return tool
 
     def _schema(self, definition: JsonObject, losses: list[Loss], *, may_be_strict: bool) -> tuple[Node, bool]:
         schema = canonical(definition.get("inputSchema"), losses)
         dialect = self._facts.strict
         if may_be_strict and dialect is not None:
-            lost: list[Loss] = []
+            strict_losses: list[Loss] = []
             try:
-                found = strict(schema, dialect, lost, self._left[1] if self._left else None)
-                self._spend(found)
+                enforced = strict(schema, dialect, strict_losses, self._budget[1] if self._budget else None)
+                self._spend(enforced)
             except NotStrict as reason:
                 losses.append(Loss("", "not_strict", str(reason)))
             else:
-                losses += lost
-                return found.schema, True
+                losses += strict_losses
+                return enforced.schema, True
         return plain(schema, self._facts.plain, losses), False
 
-    def _spend(self, found: Strictness) -> None:
+    def _spend(self, enforced: Strictness) -> None:
         """Raises: NotStrict where the request would be over what Anthropic enforces in all."""
-        if self._left is None:
+        if self._budget is None:
             return
-        left = [have - cost for have, cost in zip(self._left, (1, found.optional, found.unions), strict=True)]
-        if min(left) < 0:
+        budget = [have - cost for have, cost in zip(self._budget, (1, enforced.optional, enforced.unions), strict=True)]
+        if min(budget) < 0:
             raise NotStrict(OVER)
-        self._left = left
+        self._budget = budget
 
 
-def _about(definition: JsonObject) -> JsonObject:
-    said = definition.get("description") or definition.get("title")
-    return {"name": definition["name"], **({"description": said} if said else {})}
+def _labels(definition: JsonObject) -> JsonObject:
+    description = definition.get("description") or definition.get("title")
+    return {"name": definition["name"], **({"description": description} if description else {})}
 
 
 def _anthropic(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
-    return {**_about(definition), "input_schema": schema, **({"strict": True} if is_strict else {})}
+    return {**_labels(definition), "input_schema": schema, **({"strict": True} if is_strict else {})}
 
 
 def _openai(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
-    return {"type": "function", "function": {**_about(definition), "parameters": schema, "strict": is_strict}}
+    return {"type": "function", "function": {**_labels(definition), "parameters": schema, "strict": is_strict}}
 
 
 def _responses(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
     output = {"output_schema": definition["outputSchema"]} if "outputSchema" in definition else {}
-    return {"type": "function", **_about(definition), "parameters": schema, "strict": is_strict, **output}
+    return {"type": "function", **_labels(definition), "parameters": schema, "strict": is_strict, **output}
 
 
 def _gemini(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
-    found = _about(definition)
-    found.setdefault("description", definition["name"])
+    tool = _labels(definition)
+    tool.setdefault("description", definition["name"])
     output = {"responseJsonSchema": definition["outputSchema"]} if "outputSchema" in definition else {}
-    return {**found, "parametersJsonSchema": schema, **output}
+    return {**tool, "parametersJsonSchema": schema, **output}
 
 
 _SHAPES: Final = {
@@ -224,15 +224,19 @@ def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
             functions = [tool["function"] for tool in tools if tool.get("type") == "function"]
             return [_read(tool, tool.get("parameters"), None) for tool in functions]
         case Format.OPENAI_RESPONSES:
-            listed = [one for tool in tools for one in (tool["tools"] if tool.get("type") == "namespace" else (tool,))]
+            listed = [
+                function
+                for tool in tools
+                for function in (tool["tools"] if tool.get("type") == "namespace" else (tool,))
+            ]
             functions = [tool for tool in listed if tool.get("type") == "function"]
             return [_read(tool, tool.get("parameters"), tool.get("output_schema")) for tool in functions]
         case Format.GEMINI:
-            functions = [one for tool in tools for one in tool.get("functionDeclarations", ())]
+            functions = [function for tool in tools for function in tool.get("functionDeclarations", ())]
             return [_read(tool, tool.get("parametersJsonSchema"), tool.get("responseJsonSchema")) for tool in functions]
 
 
 def _read(tool: JsonObject, schema: Node | None, output: Node | None) -> JsonObject:
-    said = {"description": tool["description"]} if "description" in tool else {}
+    description = {"description": tool["description"]} if "description" in tool else {}
     returned = {} if output is None else {"outputSchema": output}
-    return {"name": tool["name"], **said, "inputSchema": schema or {"type": "object"}, **returned}
+    return {"name": tool["name"], **description, "inputSchema": schema or {"type": "object"}, **returned}

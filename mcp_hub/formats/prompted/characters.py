@@ -39,15 +39,15 @@ class Characters:
 
     def __init__(self, text: str = "", *, is_whole: bool = False) -> None:
         self._text = text
-        self._place = 0
+        self._position = 0
         self._is_whole = is_whole
-        self._held: list[str] | None = None
+        self._buffer: list[str] | None = None
         self._room = 0
 
     def feed(self, text: str) -> None:
         """More text, when all before it is consumed."""
         self._text = text
-        self._place = 0
+        self._position = 0
 
     def end(self) -> None:
         """No more text follows."""
@@ -55,32 +55,32 @@ class Characters:
 
     def hold(self, consumed: str) -> None:
         """Keep what is consumed from now on, after `consumed`."""
-        self._held = [consumed]
+        self._buffer = [consumed]
         self._room = _MAX_HEAD
 
     def release(self) -> str:
         """Stop keeping, and return what was kept."""
-        held, self._held = self._held or [], None
-        return "".join(held)
+        buffered, self._buffer = self._buffer or [], None
+        return "".join(buffered)
 
     @property
     def is_holding(self) -> bool:
         """Whether it is still open if a call has begun."""
-        return self._held is not None
+        return self._buffer is not None
 
     def run(self, pattern: re.Pattern[str]) -> str:
         """Consume the characters at hand that match, which may be none. The pattern matches each prefix of a match."""
-        end = len(self._text) if self._held is None else min(len(self._text), self._place + self._room)
-        found = pattern.match(self._text, self._place, end)
-        if found is None:
+        end = len(self._text) if self._buffer is None else min(len(self._text), self._position + self._room)
+        matched = pattern.match(self._text, self._position, end)
+        if matched is None:
             return ""
-        self._place = found.end()
-        if self._held is not None:
-            self._held.append(found[0])
-            self._room -= len(found[0])
+        self._position = matched.end()
+        if self._buffer is not None:
+            self._buffer.append(matched[0])
+            self._room -= len(matched[0])
             if self._room == 0:
                 raise NotACall
-        return found[0]
+        return matched[0]
 
     def step(self) -> str:
         """Consume the character that was looked at."""
@@ -88,9 +88,9 @@ class Characters:
 
     def peek(self) -> Steps[str]:
         """The next character, empty at the end of the text."""
-        while self._place == len(self._text) and not self._is_whole:
+        while self._position == len(self._text) and not self._is_whole:
             yield
-        return self._text[self._place : self._place + 1]
+        return self._text[self._position : self._position + 1]
 
     def need(self) -> Steps[str]:
         """The next character, where the text must not end.
@@ -126,13 +126,13 @@ class Characters:
 
         No tag may begin with another one, nor repeat its first character: then what has failed contains no other tag.
         """
-        held = ""
-        while held not in tags:
+        begun = ""
+        while begun not in tags:
             char = yield from self.peek()
-            if not char or not any(tag.startswith(held + char) for tag in tags):
-                return held, False
-            held += self.step()
-        return held, True
+            if not char or not any(tag.startswith(begun + char) for tag in tags):
+                return begun, False
+            begun += self.step()
+        return begun, True
 
 
 def expect(source: Characters, tag: str) -> Steps[None]:
@@ -147,17 +147,17 @@ def expect(source: Characters, tag: str) -> Steps[None]:
             raise MalformedCall(f"expected {tag}")
 
 
-def all_of(source: Characters, pattern: re.Pattern[str], most: int) -> Steps[str]:
+def all_of(source: Characters, pattern: re.Pattern[str], limit: int) -> Steps[str]:
     """Consume characters that match until one does not.
 
-    Raises: MalformedCall, if there are more than `most`.
+    Raises: MalformedCall, if there are more than `limit`.
     """
-    found: list[str] = []
+    pieces: list[str] = []
     count = 0
     while (yield from source.peek()) and (piece := source.run(pattern)):
         count += len(piece)
-        if count <= most:
-            found.append(piece)
-    if count > most:
-        raise MalformedCall(f"a name is longer than {most} characters")
-    return "".join(found)
+        if count <= limit:
+            pieces.append(piece)
+    if count > limit:
+        raise MalformedCall(f"a name is longer than {limit} characters")
+    return "".join(pieces)

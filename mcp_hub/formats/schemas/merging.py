@@ -22,79 +22,83 @@ def merged(first: Node, second: Node) -> Node | None:
     """A schema that takes exactly what both take, None if one schema cannot say that."""
     if not _UNMERGED.isdisjoint(first) or not _UNMERGED.isdisjoint(second):
         return None
-    found = {**second, **first}
+    combined = {**second, **first}
     objects = _objects(first, second)
     if objects is None or not all(map(_fits(first, second), _GROUPS[:3])):
         return None
     for keyword in first.keys() & second.keys() - _GROUPS[3] - ANNOTATIONS:
-        one, other = first[keyword], second[keyword]
-        if one != other:
+        first_value, second_value = first[keyword], second[keyword]
+        if first_value != second_value:
             rule = _RULES.get(keyword)
-            value = rule(one, other) if rule else None
+            value = rule(first_value, second_value) if rule else None
             if value is None:
                 return None
-            found[keyword] = value
+            combined[keyword] = value
     if "type" in first and "type" in second:
         common = _types(first, second)
         if not common:
             return None
-        found["type"] = common[0] if len(common) == 1 else common
-    return found | objects
+        combined["type"] = common[0] if len(common) == 1 else common
+    return combined | objects
 
 
 def _fits(first: Node, second: Node) -> Callable[[frozenset[str]], bool]:
     def fits(group: frozenset[str]) -> bool:
-        one, other = first.keys() & group, second.keys() & group
-        return not one or not other or all(first.get(name) == second.get(name) for name in group)
+        first_keys, second_keys = first.keys() & group, second.keys() & group
+        return not first_keys or not second_keys or all(first.get(name) == second.get(name) for name in group)
 
     return fits
 
 
 def _types(first: Node, second: Node) -> list[str]:
-    one, other = named_types(first), named_types(second)
-    common = [name for name in one if name in other or (name == "integer" and "number" in other)]
-    return common + [name for name in other if name == "integer" and "number" in one and name not in common]
+    first_types, second_types = named_types(first), named_types(second)
+    common = [name for name in first_types if name in second_types or (name == "integer" and "number" in second_types)]
+    return common + [
+        name for name in second_types if name == "integer" and "number" in first_types and name not in common
+    ]
 
 
 def _objects(first: Node, second: Node) -> Node | None:
     """The members of both that speak of properties, merged; None if that is not exact."""
     if "patternProperties" in first or "patternProperties" in second:
-        one, other = ({name: part.get(name) for name in _GROUPS[3]} for part in (first, second))
-        has_both = any(value is not None for value in one.values()) and any(
-            value is not None for value in other.values()
+        first_members, second_members = ({name: part.get(name) for name in _GROUPS[3]} for part in (first, second))
+        has_both = any(value is not None for value in first_members.values()) and any(
+            value is not None for value in second_members.values()
         )
-        return None if has_both and one != other else {}
+        return None if has_both and first_members != second_members else {}
     rests = (first.get("additionalProperties", True), second.get("additionalProperties", True))
     named: Node = {}
     for name in (*first.get("properties", ()), *second.get("properties", ())):
         parts = [
             part
-            for own, rest in zip((first, second), rests, strict=True)
-            if (part := own.get("properties", {}).get(name, rest)) not in (True, {})
+            for schema, additional in zip((first, second), rests, strict=True)
+            if (part := schema.get("properties", {}).get(name, additional)) not in (True, {})
         ]
         if False in parts:
             continue  # one of them forbids it, and the merged schema is closed
         same = len(parts) == 1 or (len(parts) == 2 and parts[0] == parts[1])
         named[name] = parts[0] if same else {"allOf": parts} if parts else {}
-    found: Node = {"properties": named} if named or "properties" in first or "properties" in second else {}
-    rest = _rest(*rests)
-    return found if rest is True else {**found, "additionalProperties": rest}
+    members: Node = {"properties": named} if named or "properties" in first or "properties" in second else {}
+    additional = _rest(*rests)
+    return members if additional is True else {**members, "additionalProperties": additional}
 
 
-def _rest(one: Any, other: Any) -> Any:
-    if one is False or other is False:
+def _rest(first: Any, second: Any) -> Any:
+    if first is False or second is False:
         return False
-    if one in (True, {}) or other in (True, {}):
-        return other if one in (True, {}) else one
-    return one if one == other else {"allOf": [one, other]}
+    if first in (True, {}) or second in (True, {}):
+        return second if first in (True, {}) else first
+    return first if first == second else {"allOf": [first, second]}
 
 
-def _common(one: list[Any], other: list[Any]) -> list[Any] | None:
-    return [value for value in one if any(value == kept and type(value) is type(kept) for kept in other)] or None
+def _common(first: list[Any], second: list[Any]) -> list[Any] | None:
+    return [
+        value for value in first if any(value == candidate and type(value) is type(candidate) for candidate in second)
+    ] or None
 
 
-def _both(one: list[Any], other: list[Any]) -> list[Any]:
-    return [*one, *(value for value in other if value not in one)]
+def _both(first: list[Any], second: list[Any]) -> list[Any]:
+    return [*first, *(value for value in second if value not in first)]
 
 
 _LEAST: Final = ("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum", "minContains")

@@ -31,8 +31,8 @@ _KEEP: Final = frozenset(("$ref", "anyOf", "properties", "items", "prefixItems",
 @cache
 def _keywords(dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
     """Those without subschemas that the provider takes: with any value, and with some values."""
-    wanted = (dialect.keywords or frozenset()) - _KEEP
-    return _ALWAYS | (wanted - _CHECKED), wanted & _CHECKED
+    keywords = (dialect.keywords or frozenset()) - _KEEP
+    return _ALWAYS | (keywords - _CHECKED), keywords & _CHECKED
 
 
 class NotStrict(HubError):
@@ -55,14 +55,14 @@ class Subset:
 
     def document(self) -> Node:
         """The whole schema, with the definitions that it uses."""
-        found = self._node({key: value for key, value in self._root.items() if key != "$defs"}, "", 0)
+        document = self._node({key: value for key, value in self._root.items() if key != "$defs"}, "", 0)
         pending = True
         while pending:
             pending = False
             for name in [name for name, node in self._used.items() if node is None]:
                 self._used[name] = self._node(self._root["$defs"][name], f"$defs/{name}", 0)
                 pending = True
-        return {**found, "$defs": dict(sorted(self._used.items()))} if self._used else found
+        return {**document, "$defs": dict(sorted(self._used.items()))} if self._used else document
 
     def _node(self, node: Node, path: str, depth: int) -> Node:
         self._nodes += 1
@@ -74,8 +74,8 @@ class Subset:
             return node  # as half of all nodes: nothing to be changed
         if isinstance(node.get("type"), str) and _COMPOSED.isdisjoint(node):
             said: Node = {}
-            found = self._typed(node, said, path, depth)
-            return self._noted(found, said, path) if said else found
+            reduced = self._typed(node, said, path, depth)
+            return self._noted(reduced, said, path) if said else reduced
         node, notes = self._flat(node, path)
         if node.keys() == {"$ref"}:
             return self._reference(node)
@@ -87,9 +87,9 @@ class Subset:
             node = self._split(node, notes)
         if "anyOf" in node:
             parts = [part for part in node["anyOf"] if part != {"not": {}}]
-            found = self._carried({key: value for key, value in node.items() if key != "anyOf"}, notes, path)
-            found["anyOf"] = [self._node(part, path, depth + 1) for part in parts]
-            return self._noted(found if parts else {}, notes, path)
+            reduced = self._carried({key: value for key, value in node.items() if key != "anyOf"}, notes, path)
+            reduced["anyOf"] = [self._node(part, path, depth + 1) for part in parts]
+            return self._noted(reduced if parts else {}, notes, path)
         return self._noted(self._typed(node, notes, path, depth), notes, path)
 
     def _any(self, path: str, reason: str) -> Node:
@@ -115,11 +115,11 @@ class Subset:
         notes: Node = {}
         for _ in range(MAX_DEPTH):
             if "$ref" in node and len(node) > 1:
-                rest = {key: value for key, value in node.items() if key != "$ref"}
-                target = None if node["$ref"] in self._cyclic else merged(rest, definition(self._root, node))
+                siblings = {key: value for key, value in node.items() if key != "$ref"}
+                target = None if node["$ref"] in self._cyclic else merged(siblings, definition(self._root, node))
                 if target is None:
-                    wrapped = {key: value for key, value in rest.items() if key in ANNOTATIONS}
-                    dropped = {key: value for key, value in rest.items() if key not in ANNOTATIONS}
+                    wrapped = {key: value for key, value in siblings.items() if key in ANNOTATIONS}
+                    dropped = {key: value for key, value in siblings.items() if key not in ANNOTATIONS}
                     return {**wrapped, "anyOf": [{"$ref": node["$ref"]}]}, notes | dropped
                 node = target
             elif "allOf" in node:
@@ -141,8 +141,8 @@ class Subset:
             if "$ref" not in part:
                 return merged(whole, part)
             target = None if part["$ref"] in self._cyclic else definition(self._root, part)
-            rest = {key: value for key, value in part.items() if key != "$ref"}
-            combined = None if target is None else merged(rest, target)
+            siblings = {key: value for key, value in part.items() if key != "$ref"}
+            combined = None if target is None else merged(siblings, target)
             if combined is None:
                 return None
             part = combined
@@ -150,26 +150,26 @@ class Subset:
 
     def _one_of(self, node: Node, notes: Node) -> Node:
         """`oneOf` as `anyOf`: a value that fits one alternative fits any."""
-        rest = {key: value for key, value in node.items() if key != "oneOf"}
+        siblings = {key: value for key, value in node.items() if key != "oneOf"}
         if "anyOf" in node:
             notes["oneOf"] = node["oneOf"]
-            return rest
-        return {**rest, "anyOf": node["oneOf"]}
+            return siblings
+        return {**siblings, "anyOf": node["oneOf"]}
 
     def _any_of(self, node: Node, notes: Node) -> Node:
         """Alternatives with what stands beside them in each; as text if they are no schemas of their own."""
-        rest = {key: value for key, value in node.items() if key != "anyOf" and key not in ANNOTATIONS}
-        if not rest:
+        siblings = {key: value for key, value in node.items() if key != "anyOf" and key not in ANNOTATIONS}
+        if not siblings:
             return node
         annotations = {key: value for key, value in node.items() if key in ANNOTATIONS}
         if any(
             len(named_types(part)) or "$ref" in part or "properties" in part or "enum" in part for part in node["anyOf"]
         ):
-            parts = [self._with(rest, part) for part in node["anyOf"]]
+            parts = [self._with(siblings, part) for part in node["anyOf"]]
             if None not in parts:
                 return {**annotations, "anyOf": parts}
         notes["anyOf"] = node["anyOf"]
-        return {**annotations, **rest}
+        return {**annotations, **siblings}
 
     def _split(self, node: Node, notes: Node) -> Node:
         """One alternative for each type, each with its own keywords and values."""
@@ -188,10 +188,10 @@ class Subset:
         return {**annotations, "anyOf": parts}
 
     def _of_type(self, node: Node, name: str, values: list[Any] | None) -> Node | None:
-        own = OF_TYPE.get("number" if name == "integer" else name, ())
-        found: Node = {"type": name, **{key: node[key] for key in own if key in node}}
+        keywords = OF_TYPE.get("number" if name == "integer" else name, ())
+        typed: Node = {"type": name, **{key: node[key] for key in keywords if key in node}}
         if values is None:
-            return found
+            return typed
         fitting = [value for value in values if _has_type(value, name)]
         if not fitting:
             return None
@@ -255,7 +255,7 @@ class Subset:
             if "prefixItems" not in found:
                 found["items"] = {}
 
-    def _object(self, found: Node, node: Node, name: str | None, path: str, depth: int) -> None:
+    def _object(self, reduced: Node, node: Node, name: str | None, path: str, depth: int) -> None:
         below, taken = depth + 1, self._taken
         properties: Node = node.get("properties", {})
         has_room = below < MAX_DEPTH and self._nodes + len(properties) < _MOST_NODES
@@ -268,24 +268,24 @@ class Subset:
         self._nodes += len(properties)
         if self._dialect.is_strict:
             if name == "object":
-                self._closed(found, node, named, path)
+                self._closed(reduced, node, named, path)
             return
         if named or (name == "object" and not path):
-            found["properties"] = named
+            reduced["properties"] = named
         if "required" in node:
-            found["required"] = node["required"]
-        rest = node.get("additionalProperties")
-        if isinstance(rest, dict):
-            rest = self._node(rest, f"{path}{{}}", depth + 1) or True
-        if rest is not None and "patternProperties" not in node:
-            found["additionalProperties"] = rest
+            reduced["required"] = node["required"]
+        additional = node.get("additionalProperties")
+        if isinstance(additional, dict):
+            additional = self._node(additional, f"{path}{{}}", depth + 1) or True
+        if additional is not None and "patternProperties" not in node:
+            reduced["additionalProperties"] = additional
 
-    def _closed(self, found: Node, node: Node, named: dict[str, Node], path: str) -> None:
+    def _closed(self, reduced: Node, node: Node, named: dict[str, Node], path: str) -> None:
         """An object of a strict schema: closed, which one that takes any property must not be."""
-        rest = node.get("additionalProperties", node.get("unevaluatedProperties"))
-        if rest not in (None, False) or "patternProperties" in node:
+        additional = node.get("additionalProperties", node.get("unevaluatedProperties"))
+        if additional not in (None, False) or "patternProperties" in node:
             raise NotStrict(f"{path or 'the top'}: it takes properties of any name")
-        if rest is None and not named and path:
+        if additional is None and not named and path:
             raise NotStrict(f"{path}: it is a free-form object")
         required = [key for key in node.get("required", ()) if key in named]
         if len(required) < len(node.get("required", ())):
@@ -295,17 +295,17 @@ class Subset:
                 if not accepts_null(self._root, node["properties"][key]):
                     named[key] = _nullable(named[key])
             required = list(named)
-        found |= {"properties": named, "additionalProperties": False}
-        found |= {"required": required} if required or self._dialect.all_required else {}
+        reduced |= {"properties": named, "additionalProperties": False}
+        reduced |= {"required": required} if required or self._dialect.all_required else {}
 
 
 def _nullable(node: Node) -> Node:
     """An optional property where all are required."""
-    rest = node.copy()
-    found: Node = {key: rest.pop(key) for key in ("title", "description") if key in rest}
-    offered = rest["anyOf"] if rest.keys() == {"anyOf"} else [rest]
-    found["anyOf"] = [*offered, {"type": "null"}]
-    return found
+    remaining = node.copy()
+    nullable: Node = {key: remaining.pop(key) for key in ("title", "description") if key in remaining}
+    offered = remaining["anyOf"] if remaining.keys() == {"anyOf"} else [remaining]
+    nullable["anyOf"] = [*offered, {"type": "null"}]
+    return nullable
 
 
 def _is_leaf(node: Node) -> bool:

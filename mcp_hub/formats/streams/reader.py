@@ -80,9 +80,9 @@ class OutputReader:
         """A call begins; without an id it gets one by its position."""
         if key in self._open:
             self._end_call(key)
-        place = len(self._calls) + len(self._open)
-        own = call_id if isinstance(call_id, str) and call_id else f"call_{place}"
-        self._open[key] = call = _Open(own, name if isinstance(name, str) else "", extra)
+        number = len(self._calls) + len(self._open)
+        identifier = call_id if isinstance(call_id, str) and call_id else f"call_{number}"
+        self._open[key] = call = _Open(identifier, name if isinstance(name, str) else "", extra)
         self._emit(ToolCallStart(call.id, call.name))
 
     def _add_arguments(self, key: int, text: object) -> None:
@@ -100,17 +100,17 @@ class OutputReader:
         if call is None:
             return
         text = "".join(call.texts) or "{}"
-        found = read_arguments(text)
+        arguments = read_arguments(text)
         if call.size > MAX_BYTES:
-            said = f"The arguments have more than {MAX_BYTES} characters. Send less."
-            found = CallFault("arguments_too_large", said)
+            message = f"The arguments have more than {MAX_BYTES} characters. Send less."
+            arguments = CallFault("arguments_too_large", message)
         elif is_broken:
-            found = CallFault("invalid_arguments", "The call was cut off. Make it again, with all its arguments.")
-        if isinstance(found, CallFault):
-            self._calls.append(ModelCall(call.id, call.name, {}, call.extra, found))
-            self._emit(OutputError(*found, id=call.id))
+            arguments = CallFault("invalid_arguments", "The call was cut off. Make it again, with all its arguments.")
+        if isinstance(arguments, CallFault):
+            self._calls.append(ModelCall(call.id, call.name, {}, call.extra, arguments))
+            self._emit(OutputError(*arguments, id=call.id))
         else:
-            self._calls.append(ModelCall(call.id, call.name, found, call.extra))
+            self._calls.append(ModelCall(call.id, call.name, arguments, call.extra))
             self._emit(ToolCallEnd(call.id, text))
 
     def _has_arguments(self, key: int) -> bool:
@@ -121,8 +121,8 @@ class OutputReader:
             self._open[key].extra |= extra
 
     def _fail(self, message: object) -> None:
-        said = message if isinstance(message, str) and message else "the provider says no more"
-        self._emit(OutputError("output_failed", f"The provider reported an error: {said}"))
+        reason = message if isinstance(message, str) and message else "the provider says no more"
+        self._emit(OutputError("output_failed", f"The provider reported an error: {reason}"))
 
     def _end(self, reason: FinishReason) -> None:
         self._start(None)
@@ -135,11 +135,11 @@ class OutputReader:
 
 def part(value: object, member: str) -> JsonObject:
     """A member that is an object; an empty one if it is not."""
-    found = value.get(member) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    entry = value.get(member) if isinstance(value, dict) else None
+    return entry if isinstance(entry, dict) else {}
 
 
 def parts(value: object, member: str) -> list[JsonObject]:
     """The objects in a member that is a list."""
-    found = value.get(member) if isinstance(value, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    entries = value.get(member) if isinstance(value, dict) else None
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

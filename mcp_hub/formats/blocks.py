@@ -56,8 +56,8 @@ def _part(block: JsonObject) -> ResultPart | None:
         case "resource":
             return _resource(block.get("resource") or {})
         case "resource_link":
-            said = block.get("description") or block.get("title")
-            return TextPart(f"{block.get('name', 'resource')}: {block.get('uri')}" + (f" ({said})" if said else ""))
+            label = block.get("description") or block.get("title")
+            return TextPart(f"{block.get('name', 'resource')}: {block.get('uri')}" + (f" ({label})" if label else ""))
         case _:
             return TextPart(msgspec.json.encode(block).decode())
 

@@ -26,7 +26,7 @@ def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None 
 
     Raises: FormatRefused: `invalid_calls`, `too_many_calls`, `duplicate_call_id`.
     """
-    items = _found(json_value(body), out_of)
+    items = _call_items(json_value(body), out_of)
     if len(items) > MAX_CALLS:
         raise FormatRefused("too_many_calls", f"{len(items)} calls; one request takes {MAX_CALLS}. Split it.")
     schemas = None if tools is None else {tool["name"]: tool.get("inputSchema") for tool in tools}
@@ -42,14 +42,14 @@ def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None 
 def write_calls(calls: Sequence[ModelCall], into: Format, tools: Iterable[JsonObject] = ()) -> list[JsonObject]:
     """The items of a model's message that make these calls; with `tools`, parameters have the names of the format."""
     schemas = {tool["name"]: tool.get("inputSchema") for tool in tools}
-    found = []
+    items = []
     for call in calls:
         arguments = call.arguments
         if call.name in schemas and into in FACTS:
             arguments = ArgumentNames(schemas[call.name], FACTS[into].plain).given(arguments)
         extra = {key: value for key, value in call.extra.items() if key != NO_ID}
-        found.append(_WRITE[into](call, arguments, extra))
-    return found
+        items.append(_WRITE[into](call, arguments, extra))
+    return items
 
 
 def restored(call: ModelCall, out_of: Format, input_schema: object) -> ModelCall:
@@ -69,8 +69,8 @@ def _restored(call: ModelCall, out_of: Format, schemas: Mapping[str, object] | N
     if schemas is None:
         return call
     if call.name not in schemas:
-        said = f'The tool "{call.name}" does not exist here. Use one of the tools that you were given.'
-        return msgspec.structs.replace(call, fault=CallFault("unknown_tool", said))
+        reason = f'The tool "{call.name}" does not exist here. Use one of the tools that you were given.'
+        return msgspec.structs.replace(call, fault=CallFault("unknown_tool", reason))
     return restored(call, out_of, schemas[call.name])
 
 
@@ -91,7 +91,7 @@ _IS_CALL: Final[dict[Format, Callable[[JsonObject], bool]]] = {
 }
 
 
-def _found(body: Any, out_of: Format) -> list[JsonObject]:
+def _call_items(body: Any, out_of: Format) -> list[JsonObject]:
     items = [body] if isinstance(body, dict) else body
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise FormatRefused("invalid_calls", f"the body is not what a model answers in the format {out_of}.")
@@ -123,33 +123,33 @@ def _call(call_id: str, name: str, arguments: JsonObject | CallFault, extra: Jso
     return ModelCall(call_id, name, arguments, extra)
 
 
-def _rest(item: JsonObject, *taken: str) -> JsonObject:
+def _extra_members(item: JsonObject, *taken: str) -> JsonObject:
     return {key: value for key, value in item.items() if key not in taken}
 
 
 def _read_mcp(item: JsonObject, at: int) -> ModelCall:
     has_id = isinstance(item.get("id"), str)
-    extra = {**_rest(item, "id", "name", "arguments"), **({} if has_id else {NO_ID: True})}
+    extra = {**_extra_members(item, "id", "name", "arguments"), **({} if has_id else {NO_ID: True})}
     name = _text(item, "name", Format.MCP)
     return _call(item["id"] if has_id else f"call_{at}", name, checked(item.get("arguments", {})), extra)
 
 
 def _read_anthropic(item: JsonObject, at: int) -> ModelCall:
-    given = item.get("input", {})
-    arguments = _decoded(given)
-    extra = _rest(item, "type", "id", "name", "input")
+    input_ = item.get("input", {})
+    arguments = _decoded(input_)
+    extra = _extra_members(item, "type", "id", "name", "input")
     return _call(_text(item, "id", Format.ANTHROPIC), _text(item, "name", Format.ANTHROPIC), arguments, extra)
 
 
 def _read_openai(item: JsonObject, at: int) -> ModelCall:
     function = item["function"] if isinstance(item["function"], dict) else {}
     arguments = _decoded(function.get("arguments"))
-    extra = _rest(item, "type", "id", "function")
+    extra = _extra_members(item, "type", "id", "function")
     return _call(_text(item, "id", Format.OPENAI), _text(function, "name", Format.OPENAI), arguments, extra)
 
 
 def _read_responses(item: JsonObject, at: int) -> ModelCall:
-    extra = _rest(item, "type", "call_id", "name", "arguments")
+    extra = _extra_members(item, "type", "call_id", "name", "arguments")
     call_id = _text(item, "call_id", Format.OPENAI_RESPONSES)
     return _call(call_id, _text(item, "name", Format.OPENAI_RESPONSES), _decoded(item.get("arguments")), extra)
 
@@ -159,15 +159,17 @@ def _decoded(arguments: object) -> JsonObject | CallFault:
 
 
 def _read_gemini(item: JsonObject, at: int) -> ModelCall:
-    given = item.get("functionCall", item)  # a call alone, as in `response.function_calls` of the SDK
-    given = given if isinstance(given, dict) else {}
-    extra = (_rest(item, "functionCall") if given is not item else {}) | _rest(given, "id", "name", "args")
-    has_id = isinstance(given.get("id"), str) and given["id"] != ""
+    call = item.get("functionCall", item)  # a call alone, as in `response.function_calls` of the SDK
+    call = call if isinstance(call, dict) else {}
+    extra = (_extra_members(item, "functionCall") if call is not item else {}) | _extra_members(
+        call, "id", "name", "args"
+    )
+    has_id = isinstance(call.get("id"), str) and call["id"] != ""
     extra = extra if has_id else {**extra, NO_ID: True}
-    name = _text(given, "name", Format.GEMINI)
-    arguments = given.get("args")
+    name = _text(call, "name", Format.GEMINI)
+    arguments = call.get("args")
     arguments = checked({} if arguments is None else arguments)
-    return _call(given["id"] if has_id else f"call_{at}", name, arguments, extra)
+    return _call(call["id"] if has_id else f"call_{at}", name, arguments, extra)
 
 
 _READ: Final = {

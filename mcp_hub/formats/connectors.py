@@ -43,8 +43,8 @@ def endpoint(base: str | None, profile: str | None) -> str:
 
 
 def _refused(reason: str) -> FormatRefused:
-    said = f"The provider has to reach the hub, and {reason}. Set hub.http.public_url or give url=https://…"
-    return FormatRefused("public_url_required", said)
+    message = f"The provider has to reach the hub, and {reason}. Set hub.http.public_url or give url=https://…"
+    return FormatRefused("public_url_required", message)
 
 
 def _why_not_public(url: str) -> str | None:
@@ -103,5 +103,5 @@ def connect(
 
 
 def _pinned(tool: JsonObject) -> JsonObject:
-    said = {"description": tool["description"]} if "description" in tool else {}
-    return {"name": tool["name"], **said, "input_schema": tool["inputSchema"]}
+    description = {"description": tool["description"]} if "description" in tool else {}
+    return {"name": tool["name"], **description, "input_schema": tool["inputSchema"]}

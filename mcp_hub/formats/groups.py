@@ -39,8 +39,8 @@ def check_groups(groups: Mapping[str, ToolGroup], into: Format) -> None:
     """Raises: FormatRefused: `grouping_unsupported`, `unsupported_tool`, `duplicate_name`."""
     facts = FACTS.get(into)
     if facts is None or not facts.groups:
-        known = ", ".join(one for one in FACTS if FACTS[one].groups)
-        raise FormatRefused("grouping_unsupported", f"{into} does not have groups. Leave them out, or use {known}.")
+        formats = ", ".join(format_ for format_ in FACTS if FACTS[format_].groups)
+        raise FormatRefused("grouping_unsupported", f"{into} does not have groups. Leave them out, or use {formats}.")
     names = [group.name for group in set(groups.values())]
     odd = sorted(name for name in names if facts.names.fullmatch(name) is None)
     if odd:
@@ -51,15 +51,15 @@ def check_groups(groups: Mapping[str, ToolGroup], into: Format) -> None:
 
 def grouped(tools: Sequence[JsonObject], groups: Mapping[str, ToolGroup]) -> list[JsonObject]:
     """Functions of the Responses API, those of a group in a namespace where its first tool stands."""
-    found: list[JsonObject] = []
+    entries: list[JsonObject] = []
     inside: dict[ToolGroup, list[JsonObject]] = {}
     for tool in tools:
         group = groups.get(tool["name"])
         if group is None:
-            found.append(tool)
+            entries.append(tool)
         elif group in inside:
             inside[group].append(tool)
         else:
             inside[group] = [tool]
-            found.append({"type": "namespace", **group._asdict(), "tools": inside[group]})
-    return found
+            entries.append({"type": "namespace", **group._asdict(), "tools": inside[group]})
+    return entries

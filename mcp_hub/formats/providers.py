@@ -54,5 +54,5 @@ def format_named(name: str) -> Format:
     try:
         return Format(name)
     except ValueError:
-        known = ", ".join(Format)
-        raise FormatRefused("unknown_format", f'unknown format "{name}". Use one of: {known}.') from None
+        names = ", ".join(Format)
+        raise FormatRefused("unknown_format", f'unknown format "{name}". Use one of: {names}.') from None

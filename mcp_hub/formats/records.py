@@ -59,9 +59,9 @@ McpResult = dict[str, Any]
 def json_value(value: Any) -> Any:
     """The value as JSON; objects of a provider's SDK (pydantic models) become what they stand for."""
     if isinstance(value, list | tuple):
-        return [json_value(one) for one in value]
+        return [json_value(item) for item in value]
     if isinstance(value, dict):
-        return {key: json_value(one) for key, one in value.items()}
+        return {key: json_value(item) for key, item in value.items()}
     dump = getattr(value, "model_dump", None)
     return value if dump is None else dump(mode="json", by_alias=True, exclude_unset=True)
 

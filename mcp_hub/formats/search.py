@@ -40,17 +40,17 @@ def read_search(call: object, out_of: Format) -> ModelCall:
     calls = read_calls(item, out_of)
     if len(calls) != 1:
         raise FormatRefused("invalid_calls", f"call has to be one call of the search tool, in the format {out_of}.")
-    (found,) = calls
-    if found.fault is not None:
-        return found
+    (search_call,) = calls
+    if search_call.fault is not None:
+        return search_call
     try:
-        if msgspec.convert(found.arguments, SearchArguments, strict=False).query.strip():
-            return found
-        said = "the query is empty"
+        if msgspec.convert(search_call.arguments, SearchArguments, strict=False).query.strip():
+            return search_call
+        problem = "the query is empty"
     except msgspec.ValidationError as error:
-        said = str(error)
-    fault = CallFault("invalid_arguments", f"{said}. Give query: what the tool is needed for, in a few words.")
-    return msgspec.structs.replace(found, fault=fault)
+        problem = str(error)
+    fault = CallFault("invalid_arguments", f"{problem}. Give query: what the tool is needed for, in a few words.")
+    return msgspec.structs.replace(search_call, fault=fault)
 
 
 def write_found(
@@ -73,13 +73,15 @@ def write_found(
         case Format.ANTHROPIC:
             return _anthropic(tools, call)
         case Format.OPENAI_RESPONSES:
-            made = [{**tool, "defer_loading": True} for tool in export(tools, into, is_strict=is_strict).body["tools"]]
+            exported = [
+                {**tool, "defer_loading": True} for tool in export(tools, into, is_strict=is_strict).body["tools"]
+            ]
             return {
                 "type": "tool_search_output",
                 "call_id": None if call is None else call.id,
                 "execution": "client",
                 "status": "completed" if call is None or call.fault is None else "incomplete",
-                "tools": made if groups is None else grouped(made, groups),
+                "tools": exported if groups is None else grouped(exported, groups),
             }
         case _:
             answer = export(tools, into, is_strict=is_strict).body
@@ -97,6 +99,6 @@ def _anthropic(tools: Sequence[JsonObject], call: ModelCall | None) -> JsonObjec
 
 def _answered(call: ModelCall, tools: Sequence[JsonObject], into: Format) -> list[JsonObject]:
     """The messages that answer the call with the names of the tools."""
-    said = f"You can call these tools now: {', '.join(tool['name'] for tool in tools)}" if tools else _NOTHING
-    result = {call.id: {"content": [{"type": "text", "text": said}]}} if call.fault is None else {}
+    text = f"You can call these tools now: {', '.join(tool['name'] for tool in tools)}" if tools else _NOTHING
+    result = {call.id: {"content": [{"type": "text", "text": text}]}} if call.fault is None else {}
     return write_results([call], result, into)

@@ -46,16 +46,16 @@ class Fences:
 
     def passes(self, text: str) -> None:
         """The next piece of text."""
-        place = 0
-        while place < len(text):
+        position = 0
+        while position < len(text):
             if self._line is _Line.REST:
-                place = text.find("\n", place)
-                if place < 0:
+                position = text.find("\n", position)
+                if position < 0:
                     return
-            part = _PARTS.match(text, place)
+            part = _PARTS.match(text, position)
             assert part is not None
             self._part(part[0])
-            place = part.end()
+            position = part.end()
 
     def _part(self, part: str) -> None:
         if part == "\n":

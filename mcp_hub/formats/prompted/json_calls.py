@@ -171,7 +171,9 @@ def _arguments(source: Characters, call: ParsedCall) -> Steps[None]:
         yield from expect(source, "null")
 
 
-def pass_value(source: Characters, pass_on: PassOn, too_deep: Callable[[], None], most: int = MAX_DEPTH) -> Steps[None]:
+def pass_value(
+    source: Characters, pass_on: PassOn, too_deep: Callable[[], None], max_depth: int = MAX_DEPTH
+) -> Steps[None]:
     """Pass on one value. Whether it is valid is seen at its end; line breaks in strings are escaped."""
     closing: list[str] = []
     while True:
@@ -180,7 +182,7 @@ def pass_value(source: Characters, pass_on: PassOn, too_deep: Callable[[], None]
             yield from _pass_string(source, pass_on)
         elif char in "{[":
             closing.append("}" if char == "{" else "]")
-            if len(closing) > most:
+            if len(closing) > max_depth:
                 too_deep()
             pass_on(source.step())
         elif char in "}]":
@@ -221,10 +223,10 @@ def _pass_string(source: Characters, pass_on: PassOn) -> Steps[None]:
             pass_on(json.dumps(source.step())[1:-1])
 
 
-def _string(source: Characters, most: int) -> Steps[str]:
-    """The value of a string whose text has at most `most` characters."""
+def _string(source: Characters, limit: int) -> Steps[str]:
+    """The value of a string whose text has at most `limit` characters."""
     pieces: list[str] = []
-    room = most
+    room = limit
 
     def keep(piece: str) -> None:
         nonlocal room
@@ -234,7 +236,7 @@ def _string(source: Characters, most: int) -> Steps[str]:
 
     yield from _pass_string(source, keep)
     if room < 0:
-        raise MalformedCall(f"a string is longer than {most} characters")
+        raise MalformedCall(f"a string is longer than {limit} characters")
     try:
         return msgspec.json.decode("".join(pieces), type=str)
     except msgspec.DecodeError as error:

@@ -152,16 +152,16 @@ class ParsedCall:
         room = MAX_ARGUMENTS - self._size
         encoded = delta.encode()
         self._size += len(encoded)
-        kept = delta if len(encoded) <= room else encoded[:room].decode(errors="ignore")
-        self._pieces.append(kept)
+        chunk = delta if len(encoded) <= room else encoded[:room].decode(errors="ignore")
+        self._pieces.append(chunk)
         if self._id:
-            self._output.extend(self._chunk, kept)
+            self._output.extend(self._chunk, chunk)
         if len(encoded) > room:
             self.too_large()
 
-    def too_large(self, what: str = "") -> None:
-        """The call ends because its arguments, or `what` of them, are over the limit."""
-        limit = what or f"{MAX_ARGUMENTS >> 20} MiB"
+    def too_large(self, subject: str = "") -> None:
+        """The call ends because its arguments, or `subject` of them, are over the limit."""
+        limit = subject or f"{MAX_ARGUMENTS >> 20} MiB"
         self.fail("arguments_too_large", f"The arguments of {self._title} are larger than {limit}. Send less.")
 
     def too_deep(self) -> None:

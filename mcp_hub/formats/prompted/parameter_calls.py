@@ -121,25 +121,25 @@ def _text_until(source: Characters, tag: str, pass_on: Callable[[str], None]) ->
     while True:
         pass_on(source.run(_VALUE))
         if (yield from source.need()) == tag[0]:
-            held, is_whole = yield from source.match((tag,))
+            begun, is_whole = yield from source.match((tag,))
             if is_whole:
                 return
-            pass_on(held)
+            pass_on(begun)
 
 
 def _trimmed(pass_on: Callable[[str], None], has_lines: bool) -> Callable[[str], None]:
     """A sink that leaves out the first and the last line break."""
     if not has_lines:
         return pass_on
-    is_first, held = True, ""
+    is_first, line_break = True, ""
 
     def trimmed(piece: str) -> None:
-        nonlocal is_first, held
+        nonlocal is_first, line_break
         if piece:
             if is_first:
                 piece, is_first = piece.removeprefix("\n"), False
-            text = held + piece
-            held = "\n" if text.endswith("\n") else ""
+            text = line_break + piece
+            line_break = "\n" if text.endswith("\n") else ""
             pass_on(text.removesuffix("\n"))
 
     return trimmed

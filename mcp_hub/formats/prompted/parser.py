@@ -57,13 +57,13 @@ class PromptedParser:
         Where that is `stop`, it becomes `tool_calls` if there were any, and `interrupted` if a call is cut off.
         """
         self._source.end()
-        is_cut = self._rest()
+        is_cut = self._finish()
         if finish_reason == "stop" and (is_cut or self._output.has_calls):
             finish_reason = "interrupted" if is_cut else "tool_calls"
         self._output.add(OutputEnd(finish_reason))
         return self._output.take()
 
-    def _rest(self) -> bool:
+    def _finish(self) -> bool:
         """Parse to the end. Returns whether a call is cut off."""
         try:
             next(self._steps)
@@ -127,12 +127,12 @@ class PromptedParser:
             if char != end[0]:
                 self._output.thinking(self._source.run(plain))
                 continue
-            held, is_whole = yield from self._source.match((end,))
+            begun, is_whole = yield from self._source.match((end,))
             if is_whole:
                 self._is_after_block = True
                 self._is_at_start = False
                 return
-            self._output.thinking(held)
+            self._output.thinking(begun)
 
     def _pass(self, text: str) -> None:
         self._output.text(text)
@@ -143,10 +143,10 @@ class PromptedParser:
     def _drop_call(self) -> Steps[None]:
         """Drop the rest of a call that cannot be read, to its end tag or line."""
         end = self._format.ends[-1] if self._format.ends else "\n"
-        others = re.compile(f"[^{re.escape(end[0])}]+")
+        skipped = re.compile(f"[^{re.escape(end[0])}]+")
         while char := (yield from self._source.peek()):
             if char != end[0]:
-                self._source.run(others)
+                self._source.run(skipped)
             elif (yield from self._source.match((end,)))[1]:
                 return
 

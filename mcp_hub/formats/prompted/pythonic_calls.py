@@ -117,10 +117,10 @@ def _arguments(source: Characters, call: ParsedCall, begun: str) -> Steps[None]:
     while True:
         argument = yield from _argument(source, call, begun)
         begun = ""
-        if not call.is_over and (found := argument.read()):
-            name = found[0] if found[0] is not None else _next(positions)
+        if not call.is_over and (pieces := argument.read()):
+            name = pieces[0] if pieces[0] is not None else _next(positions)
             members.begin(name)
-            members.value(found[1])
+            members.value(pieces[1])
         if source.step() == ")":
             members.end()
             return

@@ -201,5 +201,5 @@ _ALL: Final = (
     ),
 )
 
-FORMATS: Final[Mapping[str, PromptFormat]] = MappingProxyType({one.name: one for one in _ALL})
+FORMATS: Final[Mapping[str, PromptFormat]] = MappingProxyType({format_.name: format_ for format_ in _ALL})
 """All formats by name."""

@@ -46,15 +46,15 @@ def strict(schema: Node, dialect: Dialect, losses: list[Loss], most_optional: in
     if most_optional is not None and len(root["properties"]) - len(root.get("required", ())) > most_optional:
         raise NotStrict(OVER)
     subset = Subset(root, dialect, losses)
-    found = subset.document()
-    if dialect.levels and not _is_small(found, subset.deepest, dialect):
-        _measure(found, dialect)
+    document = subset.document()
+    if dialect.levels and not _is_small(document, subset.deepest, dialect):
+        _measure(document, dialect)
     if dialect.all_required:
-        return Strictness(found, 0, 0)
-    nodes = _all(found)
+        return Strictness(document, 0, 0)
+    nodes = _all(document)
     optional = sum(len(node.get("properties", ())) - len(node.get("required", ())) for node in nodes)
     parts = (part for node in nodes for part in node.get("properties", {}).values())
-    return Strictness(found, optional, sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts))
+    return Strictness(document, optional, sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts))
 
 
 def _named(root: Node, dialect: Dialect, losses: list[Loss]) -> Node:
@@ -74,12 +74,12 @@ def _with_items(node: Node) -> Node:
 
 
 def _all(root: Node) -> list[Node]:
-    found, pending = [], [root, *root.get("$defs", {}).values()]
+    nodes, pending = [], [root, *root.get("$defs", {}).values()]
     while pending:
         node = pending.pop()
-        found.append(node)
+        nodes.append(node)
         pending += children(node)
-    return found
+    return nodes
 
 
 def _is_small(root: Node, deepest: int, dialect: Dialect) -> bool:
@@ -117,12 +117,12 @@ def _is_long(values: list[object]) -> bool:
     return len(values) > 250 and sum(len(value) for value in values if isinstance(value, str)) > _LONG
 
 
-def _levels(root: Node, node: Node, around: frozenset[str], level: int, most: int) -> int:
-    """Levels of objects and lists inside each other, up to one more than `most`; a circle counts once."""
-    if level > most:
+def _levels(root: Node, node: Node, around: frozenset[str], level: int, limit: int) -> int:
+    """Levels of objects and lists inside each other, up to one more than `limit`; a circle counts once."""
+    if level > limit:
         return level
     if "$ref" in node:
         name = node["$ref"]
-        return level if name in around else _levels(root, definition(root, node), around | {name}, level, most)
-    here = level + (not {"properties", "items"}.isdisjoint(node))
-    return max([here, *(_levels(root, child, around, here, most) for child in children(node))])
+        return level if name in around else _levels(root, definition(root, node), around | {name}, level, limit)
+    depth = level + (not {"properties", "items"}.isdisjoint(node))
+    return max([depth, *(_levels(root, child, around, depth, limit) for child in children(node))])

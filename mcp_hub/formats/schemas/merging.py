@@ -79,11 +79,11 @@ def _objects(first: Node, second: Node) -> Node | None:
         same = len(parts) == 1 or (len(parts) == 2 and parts[0] == parts[1])
         named[name] = parts[0] if same else {"allOf": parts} if parts else {}
     members: Node = {"properties": named} if named or "properties" in first or "properties" in second else {}
-    additional = _rest(*rests)
+    additional = _additional(*rests)
     return members if additional is True else {**members, "additionalProperties": additional}
 
 
-def _rest(first: Any, second: Any) -> Any:
+def _additional(first: Any, second: Any) -> Any:
     if first is False or second is False:
         return False
     if first in (True, {}) or second in (True, {}):
@@ -110,8 +110,8 @@ _RULES: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
         "required": _both,
         "enum": _common,
         "allOf": _both,
-        "uniqueItems": lambda one, other: bool(one or other),
-        "type": lambda one, other: one,
+        "uniqueItems": lambda first, second: bool(first or second),
+        "type": lambda first, second: first,
     }
 )
 """Keywords whose values in both schemas can be said by one value; `type` is done last."""

@@ -12,11 +12,11 @@ def noted(node: Node, constraints: Node) -> Node:
     """The node with the constraints at the end of its description."""
     if not constraints:
         return node
-    said = "; ".join([_said(keyword, value) for keyword, value in constraints.items()])
+    text = "; ".join([_sentence(keyword, value) for keyword, value in constraints.items()])
     before = node.get("description", "").rstrip()
-    return {**node, "description": f"{before} ({said})" if before else f"({said})"}
+    return {**node, "description": f"{before} ({text})" if before else f"({text})"}
 
 
-def _said(keyword: str, value: object) -> str:
+def _sentence(keyword: str, value: object) -> str:
     text = value if isinstance(value, str) else text_of(value)
     return f"{keyword}: {text if len(text) <= MOST else text[:MOST] + '…'}"

@@ -19,16 +19,16 @@ def renames(schema: Node, pattern: re.Pattern[str] | None) -> dict[str, str]:
         return {}
     names = _property_names(schema)
     odd = [name for name in names if not _is_plain(name) and pattern.fullmatch(name) is None]
-    found: dict[str, str] = {}
+    new_names: dict[str, str] = {}
     for name in odd:
         base = _ODD.sub("_", name)[:_LENGTH]
         base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"[:_LENGTH]
         new, number = base, 2
-        while new in names or new in found.values():
+        while new in names or new in new_names.values():
             ending = f"_{number}"
             new, number = base[: _LENGTH - len(ending)] + ending, number + 1
-        found[name] = new
-    return found
+        new_names[name] = new
+    return new_names
 
 
 def _is_plain(name: str) -> bool:
@@ -38,15 +38,15 @@ def _is_plain(name: str) -> bool:
 
 def _property_names(schema: Node) -> dict[str, None]:
     """In order of their first use."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     pending = [schema, *schema.get("$defs", {}).values()]
     while pending:
         node = pending.pop()
         for keyword in _NAMING:
             if keyword in node:
-                found.update(dict.fromkeys(node[keyword]))
+                names.update(dict.fromkeys(node[keyword]))
         pending += children(node)
-    return found
+    return names
 
 
 def renamed(schema: Node, names: Mapping[str, str]) -> Node:
@@ -61,21 +61,22 @@ def renamed(schema: Node, names: Mapping[str, str]) -> Node:
 
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    found = mapped(node, lambda part: _renamed(part, names))
+    copy = mapped(node, lambda part: _renamed(part, names))
     if "enum" in node and any(isinstance(value, dict | list) for value in node["enum"]):
-        del found["enum"]
+        del copy["enum"]
     if not names.keys().isdisjoint(node.get("properties", ())):
-        found.pop("propertyNames", None)
-        if found.pop("patternProperties", None) is not None:
-            found.pop("additionalProperties", None)
+        copy.pop("propertyNames", None)
+        if copy.pop("patternProperties", None) is not None:
+            copy.pop("additionalProperties", None)
     for keyword in ("properties", "dependentSchemas"):
         if keyword in node:
-            found[keyword] = {names.get(name, name): part for name, part in found[keyword].items()}
+            copy[keyword] = {names.get(name, name): part for name, part in copy[keyword].items()}
     if "required" in node:
-        found["required"] = [names.get(name, name) for name in node["required"]]
+        copy["required"] = [names.get(name, name) for name in node["required"]]
     if "dependentRequired" in node:
         needed = node["dependentRequired"].items()
-        found["dependentRequired"] = {
-            names.get(name, name): [names.get(one, one) for one in some] for name, some in needed
+        copy["dependentRequired"] = {
+            names.get(name, name): [names.get(needed_name, needed_name) for needed_name in some]
+            for name, some in needed
         }
-    return found
+    return copy

@@ -16,16 +16,16 @@ def rooted(schema: Node, losses: list[Loss]) -> Node:
     of this name has it.
     """
     root = _flat(schema, schema)
-    found = {key: value for key, value in root.items() if key not in _COMPOSED}
+    merged_root = {key: value for key, value in root.items() if key not in _COMPOSED}
     composed = {key: value for key, value in root.items() if key in _COMPOSED}
     if composed:
-        found.pop("unevaluatedProperties", None)
+        merged_root.pop("unevaluatedProperties", None)
         losses += (Loss("", "described", keyword) for keyword in composed)
-        found["properties"] = {**_hoisted(schema, composed), **root.get("properties", {})}
-        found = noted(found, composed)
-    found = {"type": "object", **found, "properties": found.get("properties", {})}
-    found["type"] = "object"
-    return found
+        merged_root["properties"] = {**_hoisted(schema, composed), **root.get("properties", {})}
+        merged_root = noted(merged_root, composed)
+    merged_root = {"type": "object", **merged_root, "properties": merged_root.get("properties", {})}
+    merged_root["type"] = "object"
+    return merged_root
 
 
 def _flat(schema: Node, node: Node) -> Node:
@@ -43,8 +43,8 @@ def _flat(schema: Node, node: Node) -> Node:
             break
         node = whole
     if "$ref" in node:  # a circle, or beside what it cannot be merged with
-        rest = {key: value for key, value in node.items() if key != "$ref"}
-        node = {**rest, "allOf": [*node.get("allOf", ()), definition(schema, node)]}
+        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        node = {**siblings, "allOf": [*node.get("allOf", ()), definition(schema, node)]}
     return node
 
 
@@ -60,21 +60,21 @@ def _bare(schema: Node, node: Node) -> Node:
 def _hoisted(schema: Node, composed: Node) -> Node:
     """The properties of alternatives by name."""
     offered = [_bare(schema, part) for key in ("anyOf", "oneOf") for part in composed.get(key, ())]
-    others = [_bare(schema, part) for key in ("then", "else") if isinstance(part := composed.get(key), dict)]
-    others += [
+    branches = [_bare(schema, part) for key in ("then", "else") if isinstance(part := composed.get(key), dict)]
+    branches += [
         _bare(schema, part) for part in (*composed.get("allOf", ()), *composed.get("dependentSchemas", {}).values())
     ]
-    is_choice = bool(offered) and ("anyOf" in composed) != ("oneOf" in composed) and not others
-    names = dict.fromkeys(name for part in (*offered, *others) for name in part.get("properties", ()))
-    return {name: _agreed(name, offered if is_choice else None, [*offered, *others]) for name in names}
+    is_choice = bool(offered) and ("anyOf" in composed) != ("oneOf" in composed) and not branches
+    names = dict.fromkeys(name for part in (*offered, *branches) for name in part.get("properties", ()))
+    return {name: _agreed(name, offered if is_choice else None, [*offered, *branches]) for name in names}
 
 
 def _agreed(name: str, choice: list[Node] | None, parts: list[Node]) -> Node:
-    said = [part["properties"][name] for part in parts if name in part.get("properties", ())]
+    schemas = [part["properties"][name] for part in parts if name in part.get("properties", ())]
     if choice is not None and all(name in part.get("properties", ()) or _is_closed(part) for part in choice):
-        kinds = [one for at, one in enumerate(said) if one not in said[:at]]
+        kinds = [schema for at, schema in enumerate(schemas) if schema not in schemas[:at]]
         return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    description = next((one["description"] for one in said if "description" in one), None)
+    description = next((schema["description"] for schema in schemas if "description" in schema), None)
     return {} if description is None else {"description": description}
 
 

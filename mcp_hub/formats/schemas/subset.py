@@ -73,9 +73,9 @@ class Subset:
         if self._taken.issuperset(node) and _is_leaf(node):
             return node  # as half of all nodes: nothing to be changed
         if isinstance(node.get("type"), str) and _COMPOSED.isdisjoint(node):
-            said: Node = {}
-            reduced = self._typed(node, said, path, depth)
-            return self._noted(reduced, said, path) if said else reduced
+            typed_notes: Node = {}
+            reduced = self._typed(node, typed_notes, path, depth)
+            return self._noted(reduced, typed_notes, path) if typed_notes else reduced
         node, notes = self._flat(node, path)
         if node.keys() == {"$ref"}:
             return self._reference(node)
@@ -210,27 +210,27 @@ class Subset:
             if name is None:
                 raise NotStrict(f"{path or 'the top'}: it takes any value")
             node = {**node, "type": name}
-        found = self._carried(node, notes, path)
+        reduced = self._carried(node, notes, path)
         if name in ("array", None):
-            self._array(found, node, name, path, depth)
+            self._array(reduced, node, name, path, depth)
         if name in ("object", None):
-            self._object(found, node, name, path, depth)
-        return found
+            self._object(reduced, node, name, path, depth)
+        return reduced
 
     def _carried(self, node: Node, notes: Node, path: str) -> Node:
         """Keywords without subschemas that the provider takes with their values. Constraints among the others become
         notes; unknown keywords go."""
-        found: Node = {}
+        reduced: Node = {}
         for key, value in node.items():
             if key in self._taken or (key in self._checked and self._takes(key, value)):
-                found[key] = value
+                reduced[key] = value
             elif key in _KEEP:
                 continue  # done where their subschemas are
             elif key in _KNOWN:
                 notes[key] = value
             else:
                 self._losses.append(Loss(path, "dropped", key))
-        return found
+        return reduced
 
     def _takes(self, keyword: str, value: Any) -> bool:
         match keyword:
@@ -241,19 +241,19 @@ class Subset:
             case _:
                 return self._dialect.least_items or value in (0, 1)
 
-    def _array(self, found: Node, node: Node, name: str | None, path: str, depth: int) -> None:
+    def _array(self, reduced: Node, node: Node, name: str | None, path: str, depth: int) -> None:
         if "prefixItems" in node:
             if "prefixItems" in (self._dialect.keywords or ()):
-                found["prefixItems"] = [self._node(part, f"{path}[]", depth + 1) for part in node["prefixItems"]]
+                reduced["prefixItems"] = [self._node(part, f"{path}[]", depth + 1) for part in node["prefixItems"]]
             elif self._dialect.is_strict:
                 raise NotStrict(f"{path}: it is a tuple")
         if "items" in node:
-            found["items"] = self._node(node["items"], f"{path}[]", depth + 1)
+            reduced["items"] = self._node(node["items"], f"{path}[]", depth + 1)
         elif name == "array":
             if self._dialect.is_strict:
                 raise NotStrict(f"{path}: a list of any values")
-            if "prefixItems" not in found:
-                found["items"] = {}
+            if "prefixItems" not in reduced:
+                reduced["items"] = {}
 
     def _object(self, reduced: Node, node: Node, name: str | None, path: str, depth: int) -> None:
         below, taken = depth + 1, self._taken

@@ -56,7 +56,7 @@ class AnthropicReader(OutputReader):
             case "thinking":
                 self._say(ThinkingDelta, block.get("thinking"))
             case "tool_use":
-                extra = {key: one for key, one in block.items() if key not in ("type", "id", "name", "input")}
+                extra = {key: value for key, value in block.items() if key not in ("type", "id", "name", "input")}
                 self._begin_call(at, block.get("id"), block.get("name"), extra)
                 if block.get("input"):
                     self._add_arguments(at, msgspec.json.encode(block["input"]).decode())

@@ -33,8 +33,8 @@ class GeminiReader(OutputReader):
         for candidate in parts(chunk, "candidates"):
             if candidate.get("index", 0) != 0:
                 continue
-            for one in parts(part(candidate, "content"), "parts"):
-                self._read_part(one)
+            for piece in parts(part(candidate, "content"), "parts"):
+                self._read_part(piece)
             reason = candidate.get("finishReason")
             if isinstance(reason, str):
                 self._finish(reason, candidate.get("finishMessage"))
@@ -47,15 +47,15 @@ class GeminiReader(OutputReader):
         self._complete()
         self._end(_REASONS.get(reason, "interrupted"))
 
-    def _read_part(self, one: JsonObject) -> None:
-        if isinstance(one.get("functionCall"), dict):
-            self._read_call(one, one["functionCall"])
+    def _read_part(self, piece: JsonObject) -> None:
+        if isinstance(piece.get("functionCall"), dict):
+            self._read_call(piece, piece["functionCall"])
         else:
-            self._say(ThinkingDelta if one.get("thought") else TextDelta, one.get("text"))
+            self._say(ThinkingDelta if piece.get("thought") else TextDelta, piece.get("text"))
 
-    def _read_call(self, one: JsonObject, call: JsonObject) -> None:
+    def _read_call(self, piece: JsonObject, call: JsonObject) -> None:
         if self._partial is None:
-            extra = {key: value for key, value in one.items() if key != "functionCall"}
+            extra = {key: value for key, value in piece.items() if key != "functionCall"}
             has_id = isinstance(call.get("id"), str) and call["id"] != ""
             self._begin_call(
                 self._count, call.get("id"), call.get("name"), {**extra, **({} if has_id else {NO_ID: True})}

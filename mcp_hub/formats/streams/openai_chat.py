@@ -39,19 +39,19 @@ class OpenAiChatReader(OutputReader):
         self._say(ThinkingDelta, delta.get("reasoning_content") or delta.get("reasoning"))
         self._say(TextDelta, delta.get("content"))
         self._say(TextDelta, delta.get("refusal"))
-        for place, call in enumerate(parts(delta, "tool_calls")):
-            self._read_call(call, place)
+        for number, call in enumerate(parts(delta, "tool_calls")):
+            self._read_call(call, number)
         reason = choice.get("finish_reason")
         if isinstance(reason, str):
             self._end(_REASONS.get(reason, "stop"))
 
-    def _read_call(self, call: JsonObject, place: int) -> None:
-        given, call_id, function = call.get("index"), call.get("id"), part(call, "function")
-        at = given if isinstance(given, int) else place
+    def _read_call(self, call: JsonObject, number: int) -> None:
+        index, call_id, function = call.get("index"), call.get("id"), part(call, "function")
+        at = index if isinstance(index, int) else number
         name = function.get("name")
         is_new = at not in self._open or (isinstance(call_id, str) and call_id not in ("", self._ids.get(at)))
         if is_new and name:
-            extra = {key: one for key, one in call.items() if key not in ("index", "id", "type", "function")}
+            extra = {key: value for key, value in call.items() if key not in ("index", "id", "type", "function")}
             self._begin_call(at, call_id, name, extra)
             self._ids[at] = call_id if isinstance(call_id, str) else ""
         self._add_arguments(at, function.get("arguments"))

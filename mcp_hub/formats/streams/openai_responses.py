@@ -59,4 +59,4 @@ class OpenAiResponsesReader(OutputReader):
 
 
 def _extra(item: JsonObject) -> JsonObject:
-    return {key: one for key, one in item.items() if key not in ("type", "call_id", "name", "arguments")}
+    return {key: value for key, value in item.items() if key not in ("type", "call_id", "name", "arguments")}

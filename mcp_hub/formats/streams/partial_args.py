@@ -23,13 +23,13 @@ class PartialArguments:
         steps = _steps(partial.get("jsonPath"))
         if not steps:
             return
-        here: Any = self.value
+        container: Any = self.value
         for step, following in zip(steps, steps[1:], strict=False):
-            here = _entered(here, step, [] if isinstance(following, int) else {})
+            container = _entered(container, step, [] if isinstance(following, int) else {})
         new = next((partial[name] for name in _VALUES if partial.get(name) is not None), None)
-        old = _entered(here, steps[-1], new)
+        old = _entered(container, steps[-1], new)
         if isinstance(old, str) and isinstance(new, str) and old is not new:
-            _set(here, steps[-1], old + new)
+            _set(container, steps[-1], old + new)
 
 
 def _steps(path: object) -> list[str | int]:
@@ -38,29 +38,29 @@ def _steps(path: object) -> list[str | int]:
     steps: list[str | int] = []
     at = 1
     while at < len(path) and len(steps) <= MAX_DEPTH:
-        found = _STEP.match(path, at)
-        if found is None:
+        step = _STEP.match(path, at)
+        if step is None:
             return []
-        name, index, single, double = found.groups()
+        name, index, single, double = step.groups()
         quoted = single if single is not None else double
         steps.append(int(index) if index is not None else name if name is not None else re.sub(r"\\(.)", r"\1", quoted))
-        at = found.end()
+        at = step.end()
     return steps
 
 
-def _entered(here: Any, step: str | int, new: Any) -> Any:
+def _entered(container: Any, step: str | int, new: Any) -> Any:
     """The value under a step; `new` is put there if there is none."""
-    if isinstance(here, dict) and isinstance(step, str):
-        return here.setdefault(step, new)
-    if isinstance(here, list) and isinstance(step, int) and step < _MOST_ITEMS:
-        if step >= len(here):
-            here.extend([None] * (step - len(here)))
-            here.append(new)
-        elif here[step] is None:
-            here[step] = new
-        return here[step]
+    if isinstance(container, dict) and isinstance(step, str):
+        return container.setdefault(step, new)
+    if isinstance(container, list) and isinstance(step, int) and step < _MOST_ITEMS:
+        if step >= len(container):
+            container.extend([None] * (step - len(container)))
+            container.append(new)
+        elif container[step] is None:
+            container[step] = new
+        return container[step]
     return None
 
 
-def _set(here: Any, step: str | int, value: Any) -> None:
-    here[step] = value
+def _set(container: Any, step: str | int, value: Any) -> None:
+    container[step] = value

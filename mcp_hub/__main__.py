@@ -14,10 +14,10 @@ def main() -> None:
     use_text(arguments)
     hide_process(os.environ)
     use_machine(os.environ, warn)
-    asked = wanted(arguments, os.environ) if sys.platform != "win32" else None
-    mode = None if asked is None else asked.attach or mode_in(asked.config)
-    if asked is not None and mode is not None:
-        if serve_attached(asked, mode):
+    request = wanted(arguments, os.environ) if sys.platform != "win32" else None
+    mode = None if request is None else request.attach or mode_in(request.config)
+    if request is not None and mode is not None:
+        if serve_attached(request, mode):
             return
         arguments = [*arguments, "--attach", "never"]
     from mcp_hub.cli import main as command  # a client that joins a hub does without it

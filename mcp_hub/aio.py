@@ -91,10 +91,10 @@ class Turn:
             self._end()
 
     def _end(self) -> None:
-        left = _MOST
-        while self._marked or (self._queue and left):
-            while self._queue and left:
-                left -= 1
+        remaining = _MOST
+        while self._marked or (self._queue and remaining):
+            while self._queue and remaining:
+                remaining -= 1
                 try:
                     self._queue.popleft()()
                 except Exception:

@@ -28,7 +28,7 @@ def wall_time() -> float:
 
 def process_start() -> float:
     """The time of `SystemClock` at which this process was started; now, where the system does not show it."""
-    now = time.monotonic()
+    time_now = time.monotonic()
     age = 0.0
     if sys.platform == "linux":
         try:
@@ -36,5 +36,5 @@ def process_start() -> float:
                 started = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
             age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
         except (OSError, ValueError, IndexError):
-            return now
-    return now - age if 0 <= age <= _OLDEST else now
+            return time_now
+    return time_now - age if 0 <= age <= _OLDEST else time_now

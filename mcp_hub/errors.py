@@ -33,8 +33,8 @@ class ConfigFinding(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """`file:line: path: message [code]`."""
-        place = [str(part) for part in (self.file, self.line, self.column) if part is not None]
-        parts = [":".join(place), self.path, f"{self.message} [{self.code}]"]
+        location = [str(part) for part in (self.file, self.line, self.column) if part is not None]
+        parts = [":".join(location), self.path, f"{self.message} [{self.code}]"]
         return ": ".join(part for part in parts if part)
 
 
@@ -194,8 +194,8 @@ class RpcError(HubError):
     @property
     def about_upstream(self) -> JsonObject:
         """The part of `data` about the server: its name, its state, and the code of its failure."""
-        found = (self.data or {}).get("upstream")
-        return found if isinstance(found, dict) else {}
+        upstream = (self.data or {}).get("upstream")
+        return upstream if isinstance(upstream, dict) else {}
 
     @property
     def is_outcome_unknown(self) -> bool:
@@ -259,7 +259,7 @@ class HttpRefused(UpstreamLost, symbol="upstream_refused"):
     """
 
     def __init__(
-        self, server: str, status: int, said: str, retry_after: int | None = None, answer: RawJson | None = None
+        self, server: str, status: int, text: str, retry_after: int | None = None, answer: RawJson | None = None
     ) -> None:
         about: JsonObject = {"server": server, "status": status, "code": _code_of_status(status)}
         if answer is not None:
@@ -267,10 +267,10 @@ class HttpRefused(UpstreamLost, symbol="upstream_refused"):
         data: JsonObject = {"upstream": about}
         if retry_after is not None:
             data["retryAfter"] = retry_after
-            said += f". Try again in {retry_after} s"
+            text += f". Try again in {retry_after} s"
         elif not 300 <= status < 500:
             data["outcome"] = "unknown"
-        super().__init__(f'server "{server}" answered with {said}', data=data)
+        super().__init__(f'server "{server}" answered with {text}', data=data)
 
     @property
     def status(self) -> int:
@@ -305,12 +305,12 @@ class Busy(RpcError, code=1004, symbol="busy"):
     refusals: ClassVar[Counter[str]] = Counter()
 
     @classmethod
-    def at(cls, what: str, setting: str, value: float, *, retry_after: int = 5) -> Self:
+    def at(cls, subject: str, setting: str, value: float, *, retry_after: int = 5) -> Self:
         """The error for a limit of the configuration: `data` has its name, value and key, and the seconds to wait."""
         limit = setting.rpartition(".")[2]
         cls.refusals[setting] += 1
         data: JsonObject = {"limit": limit, "value": value, "setting": setting, "retryAfter": retry_after}
-        return cls(f"Busy: {what}. Try again in {retry_after} s, or raise {setting}.", data=data)
+        return cls(f"Busy: {subject}. Try again in {retry_after} s, or raise {setting}.", data=data)
 
     @property
     def retry_after(self) -> int:
@@ -367,8 +367,8 @@ class EventsGone(RpcError, code=1008, symbol="events_gone"):
     """Events behind the cursor are no longer kept; `earliest` is the first that is."""
 
     def __init__(self, earliest: int) -> None:
-        said = f"Events after this cursor are gone. The earliest that is kept is {earliest}."
-        super().__init__(said, data={"earliest": earliest})
+        message = f"Events after this cursor are gone. The earliest that is kept is {earliest}."
+        super().__init__(message, data={"earliest": earliest})
 
     @property
     def earliest(self) -> int:

@@ -61,8 +61,8 @@ def keyring_command(service: str, name: str) -> str:
 
 
 def _tool_of_cache(prefix: str) -> str | None:
-    place = f"{Path(prefix).as_posix()}/"
-    return next((tool for part, tool in _CACHES.items() if part in place), None)
+    folder = f"{Path(prefix).as_posix()}/"
+    return next((tool for part, tool in _CACHES.items() if part in folder), None)
 
 
 def _source(package: Path) -> str:

@@ -107,8 +107,8 @@ def open_null(flags: int) -> int:
         return os.open(os.devnull, flags)
     except FileNotFoundError:
         read, write = os.pipe()
-        end, other = (write, read) if flags & os.O_WRONLY else (read, write)
-        os.close(other)
+        end, spare = (write, read) if flags & os.O_WRONLY else (read, write)
+        os.close(spare)
         return end
 
 
@@ -130,13 +130,13 @@ def entries_below(folder: str) -> Iterator[os.DirEntry[str] | None]:
                     folders.append((path, entry.name))
 
 
-def is_larger(folder: str, limit: int, most: int) -> bool:
-    """Whether the content of a folder takes more than `limit` bytes on the disk, has `most` entries, or is too deep."""
+def is_larger(folder: str, limit: int, entries_limit: int) -> bool:
+    """Whether the files of a folder take more than `limit` bytes on the disk, are too many entries, or is too deep."""
     if sys.platform == "win32":
         raise NotImplementedError
     total = 0
     for number, entry in enumerate(entries_below(folder)):
-        if entry is None or number >= most:
+        if entry is None or number >= entries_limit:
             return True
         with suppress(OSError):
             if not entry.is_dir(follow_symlinks=False):
@@ -196,11 +196,11 @@ def _opened_folder(path: str | Path, base: int | None = None) -> int:
     except PermissionError:
         if sys.platform != "linux":
             raise
-        place = os.open(path, os.O_PATH | flags, dir_fd=base)  # which no other name can take the place of
+        opened = os.open(path, os.O_PATH | flags, dir_fd=base)  # which no other name can take the place of
         try:
-            os.chmod(f"/proc/self/fd/{place}", 0o700)
+            os.chmod(f"/proc/self/fd/{opened}", 0o700)
         finally:
-            os.close(place)
+            os.close(opened)
         return os.open(path, os.O_RDONLY | flags, dir_fd=base)
     with suppress(OSError):
         os.fchmod(folder, 0o700)

@@ -54,8 +54,8 @@ class HubLogger:
 
     def __getattr__(self, method: str) -> Callable[..., None]:
         """`debug`, `info`, `warning`, `error` or `exception`, called with an event and its keys."""
-        found: Callable[..., None] = getattr(self._of_command if _owner.is_command else self._of_host, method)
-        return found
+        bound: Callable[..., None] = getattr(self._of_command if _owner.is_command else self._of_host, method)
+        return bound
 
 
 def get_logger(name: str) -> HubLogger:

@@ -125,22 +125,22 @@ class Mask:
         """Where secrets are that are written with escapes: beginnings and ends."""
         if self._plain is None:
             return []
-        found: list[tuple[int, int]] = []
+        spans_found: list[tuple[int, int]] = []
         levels = [text]
         while len(levels) <= _LEVELS and len(plain := re.sub(_ESCAPE, _unescaped, levels[-1])) < len(levels[-1]):
             spans = [match.span() for match in self._plain.finditer(plain)]
             for level in reversed(levels) if spans else ():
-                place = _places(level)
-                spans = [(place(start), place(end)) for start, end in spans]
-            found += spans
+                original = _places(level)
+                spans = [(original(start), original(end)) for start, end in spans]
+            spans_found += spans
             levels.append(plain)
-        return found
+        return spans_found
 
 
 def _any_of(forms: Collection[str]) -> re.Pattern[str] | None:
     """One pattern for all of them, the longest first."""
-    found = sorted(forms, key=lambda form: (-len(form), form))
-    return re.compile(_alternatives(found)) if found else None
+    ordered = sorted(forms, key=lambda form: (-len(form), form))
+    return re.compile(_alternatives(ordered)) if ordered else None
 
 
 def _alternatives(forms: list[str], depth: int = 2) -> str:
@@ -150,7 +150,7 @@ def _alternatives(forms: list[str], depth: int = 2) -> str:
     groups: dict[str, list[str]] = {}
     for form in forms:
         groups.setdefault(form[0], []).append(form[1:])
-    return "|".join(f"{re.escape(first)}(?:{_alternatives(rest, depth - 1)})" for first, rest in groups.items())
+    return "|".join(f"{re.escape(first)}(?:{_alternatives(tails, depth - 1)})" for first, tails in groups.items())
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -169,7 +169,7 @@ def _character(escape: str) -> str:
 
 def _places(text: str) -> Callable[[int], int]:
     """Where in `text` a place is that was found in it without its escapes."""
-    escapes = [found.span() for found in re.finditer(_ESCAPE, text)]
+    escapes = [escape.span() for escape in re.finditer(_ESCAPE, text)]
     ends = [0, *(end for _, end in escapes)]
     saved = [0, *accumulate(end - start - 1 for start, end in escapes)]
     plain_ends = [end - less for end, less in zip(ends, saved, strict=True)]
@@ -210,14 +210,14 @@ class Secrets:
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Masks these, too. Of more than 10,000 the oldest are forgotten."""
-        known = self._known
-        fresh = [secret for secret in sorted(secrets) if secret not in known]
+        secrets_known = self._known
+        fresh = [secret for secret in sorted(secrets) if secret not in secrets_known]
         if not fresh:
             return
-        known.update(dict.fromkeys(fresh))
-        for oldest in list(known)[: max(0, len(known) - _MOST)]:
-            del known[oldest]
-        _every.change(self, known)
+        secrets_known.update(dict.fromkeys(fresh))
+        for oldest in list(secrets_known)[: max(0, len(secrets_known) - _MOST)]:
+            del secrets_known[oldest]
+        _every.change(self, secrets_known)
 
     def forget(self) -> None:
         """Masks none of them any more, unless another owner knows them. Idempotent."""
@@ -240,18 +240,21 @@ class _EverySecret:
 
     def __init__(self) -> None:
         self.by_owner: Mapping[Secrets, tuple[str, ...]] = {}
-        self._made: tuple[Mapping[Secrets, tuple[str, ...]], Mask] = (self.by_owner, Mask())
+        self._cached: tuple[Mapping[Secrets, tuple[str, ...]], Mask] = (self.by_owner, Mask())
 
     def change(self, owner: Secrets, known: Collection[str]) -> None:
-        others = {one: secrets for one, secrets in self.by_owner.items() if one is not owner}
-        self.by_owner = {**others, owner: tuple(known)} if known else others
+        by_other = {holder: secrets for holder, secrets in self.by_owner.items() if holder is not owner}
+        self.by_owner = {**by_other, owner: tuple(known)} if known else by_other
 
     @property
     def mask(self) -> Mask:
-        by_owner, made = self.by_owner, self._made  # another thread may replace them, and changes neither
-        if made[0] is not by_owner:
-            made = self._made = (by_owner, Mask({secret: None for known in by_owner.values() for secret in known}))
-        return made[1]
+        by_owner, cached = self.by_owner, self._cached  # another thread may replace them, and changes neither
+        if cached[0] is not by_owner:
+            cached = self._cached = (
+                by_owner,
+                Mask({secret: None for secrets in by_owner.values() for secret in secrets}),
+            )
+        return cached[1]
 
 
 _every: Final = _EverySecret()

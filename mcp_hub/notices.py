@@ -73,7 +73,7 @@ class Notices:
         self.noted = 0
         self._event: anyio.Event | None = None
         self._notices: OrderedDict[Origin, dict[str, tuple[int, bytes]]] = OrderedDict()
-        self._lost = 0
+        self._forgotten = 0
         self._messages: deque[tuple[int, str, bytes]] = deque(maxlen=_MOST_MESSAGES)
         self._takers: dict[str, Callable[[bytes], bool]] = {}
 
@@ -93,7 +93,7 @@ class Notices:
         self._notices[origin] = parts
         if len(self._notices) > _MOST_RESOURCES:
             _, oldest = self._notices.popitem(last=False)
-            self._lost = max(number for number, _ in oldest.values())
+            self._forgotten = max(number for number, _ in oldest.values())
         self._wake()
 
     def notices(self, origin: Origin, after: int) -> list[tuple[str, bytes]]:
@@ -101,7 +101,7 @@ class Notices:
 
         For a reader so far behind that notices may be lost, always something.
         """
-        if after < self._lost:
+        if after < self._forgotten:
             return [(origin[1], b"{}")]
         return [(uri, params) for uri, (number, params) in self._notices.get(origin, {}).items() if number > after]
 

@@ -36,9 +36,9 @@ class FileStamp(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Self:
+    def of(cls, status: os.stat_result) -> Self:
         """That of a file that was looked at."""
-        return cls(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        return cls(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
 
     @property
     def text(self) -> str:
@@ -249,8 +249,8 @@ def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> st
         return {"failed": "has failed", "draining": "is stopping"}.get(state.value, f"is {state.value}")
     if not reason:
         return "is still starting"
-    said = "is being restarted" if state is UpstreamState.STARTING else "is restarted soon"
-    return f"failed {plural(failures, 'time')} and {said}" if failures else said
+    words = "is being restarted" if state is UpstreamState.STARTING else "is restarted soon"
+    return f"failed {plural(failures, 'time')} and {words}" if failures else words
 
 
 def without_paths(text: str) -> str:

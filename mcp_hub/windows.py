@@ -181,21 +181,21 @@ def others_in(descriptor: str, user: str, right: Right) -> tuple[str, ...]:
     owner, listed = _OWNER.match(descriptor), _LIST.search(descriptor)
     if owner is None or listed is None or listed[1] == "NO_ACCESS_CONTROL":
         return ("everyone",)
-    others = [] if owner[1] in trusted else [owner[1]]
+    accounts = [] if owner[1] in trusted else [owner[1]]
     denied: dict[str, int] = {}
     for kind, mask, group in _entries(listed[2]):
         if kind in ("D", "OD", "XD"):
             denied[group] = denied.get(group, 0) | mask
         elif kind in ("A", "OA", "XA") and group not in trusted and mask & ~denied.get(group, 0) & _MASKS[right]:
-            others.append(group)
-    return tuple(dict.fromkeys(_NAMES.get(group, group) for group in others))
+            accounts.append(group)
+    return tuple(dict.fromkeys(_NAMES.get(group, group) for group in accounts))
 
 
 def _entries(text: str) -> Iterator[tuple[str, int, str]]:
     """The entries of an access list that hold for the file itself: kind, rights, user or group."""
     for entry in _ENTRY.findall(text):
         kind, flags, rights, _, _, group = [*str(entry).split(";"), *[""] * 6][:6]
-        if "IO" not in (flags[place : place + 2] for place in range(0, len(flags), 2)):
+        if "IO" not in (flags[index : index + 2] for index in range(0, len(flags), 2)):
             yield kind, _mask(rights), group
 
 
@@ -204,7 +204,7 @@ def _mask(rights: str) -> int:
     try:
         if rights[:1].isdigit():
             return int(rights, 0)
-        return sum({_RIGHTS[rights[place : place + 2]] for place in range(0, len(rights), 2)}) if rights else 0
+        return sum({_RIGHTS[rights[index : index + 2]] for index in range(0, len(rights), 2)}) if rights else 0
     except (KeyError, ValueError):
         return ~0
 
@@ -360,9 +360,9 @@ if sys.platform == "win32":
         def open_job(self, limits: int) -> int:
             job = _create_job(None, None)
             _checked(job)
-            about = _JobLimits(LimitFlags=limits)
+            job_limits = _JobLimits(LimitFlags=limits)
             is_done = _kernel32.SetInformationJobObject(
-                wintypes.HANDLE(job), _EXTENDED_LIMITS, ctypes.byref(about), ctypes.sizeof(about)
+                wintypes.HANDLE(job), _EXTENDED_LIMITS, ctypes.byref(job_limits), ctypes.sizeof(job_limits)
             )
             _checked(is_done)
             return int(job)

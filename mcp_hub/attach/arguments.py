@@ -33,32 +33,32 @@ class HubWanted:
 
 def wanted(arguments: "Sequence[str]", env: "Mapping[str, str]") -> HubWanted | None:
     """The hub that these arguments ask for; None for anything but `serve` over stdio with a configuration."""
-    found = _options(arguments[1:]) if arguments[:1] in (["serve"], ("serve",)) else None
-    if found is None:
+    options = _options(arguments[1:]) if arguments[:1] in (["serve"], ("serve",)) else None
+    if options is None:
         return None
-    config = find_config(found.get("config"), os.getcwd(), env)
-    attach = found.get("attach", env.get(VARIABLE) or None)
+    config = find_config(options.get("config"), os.getcwd(), env)
+    attach = options.get("attach", env.get(VARIABLE) or None)
     if config is None or attach not in (None, *MODES):
         return None
-    is_named = found.get("config", USERS_FILE) != USERS_FILE or env.get("MCP_HUB_CONFIG")
+    is_named = options.get("config", USERS_FILE) != USERS_FILE or env.get("MCP_HUB_CONFIG")
     if not is_named and os.path.dirname(config) == os.getcwd():
         return None  # nobody has named it: the whole command looks at what it wants
-    return HubWanted(arguments, config, found.get("profile"), found.get("client"), attach)
+    return HubWanted(arguments, config, options.get("profile"), options.get("client"), attach)
 
 
 def _options(arguments: "Sequence[str]") -> dict[str, str] | None:
     """The options by name; None where one is not known here, or lacks its value."""
-    found: dict[str, str] = {}
-    rest = iter(arguments)
-    for argument in rest:
+    options: dict[str, str] = {}
+    remaining = iter(arguments)
+    for argument in remaining:
         name, equals, value = argument.partition("=")
         if name not in _OPTIONS or (equals and name == "-c"):
             return None
-        given = value if equals else next(rest, None)
-        if given is None or given.startswith("-"):
+        text = value if equals else next(remaining, None)
+        if text is None or text.startswith("-"):
             return None
-        found[_OPTIONS[name]] = given
-    return found
+        options[_OPTIONS[name]] = text
+    return options
 
 
 def find_config(explicit: str | None, cwd: str, env: "Mapping[str, str]") -> str | None:
@@ -74,7 +74,7 @@ def find_config(explicit: str | None, cwd: str, env: "Mapping[str, str]") -> str
     else:
         places = [os.path.join(cwd, name) for name in NAMES if explicit != USERS_FILE]
         places.append(os.path.join(user_folder("config", env), NAMES[0]))
-    return next((os.path.abspath(place) for place in places if os.path.isfile(place)), None)
+    return next((os.path.abspath(path) for path in places if os.path.isfile(path)), None)
 
 
 def state_folder(env: "Mapping[str, str]") -> str:

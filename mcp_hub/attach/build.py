@@ -13,10 +13,10 @@ def order(build: str) -> tuple[tuple[int, int, str], ...]:
     parts: list[tuple[int, int, str]] = []
     for part in build.replace("-", ".").replace("+", ".").split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        rest = part[len(digits) :]
-        parts.append((1, int(digits), "") if digits else (0, 0, rest))
-        if digits and rest:
-            parts.append((0, 0, rest))
+        suffix = part[len(digits) :]
+        parts.append((1, int(digits), "") if digits else (0, 0, suffix))
+        if digits and suffix:
+            parts.append((0, 0, suffix))
     return (*parts, (0, 1, ""))
 
 

@@ -21,7 +21,7 @@ _LOST = 1
 
 
 def attach(
-    asked: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]", mode: str
+    request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]", mode: str
 ) -> str | None:
     """Serves the client on stdin and stdout to its end; the reason if no hub could be joined.
 
@@ -29,7 +29,7 @@ def attach(
     """
 
     try:
-        joined = _joining(asked, names, env)
+        joined = _joining(request, names, env)
         first = joined("")
     except (Untrusted, NotJoined, OSError) as problem:
         return str(problem)
@@ -39,7 +39,7 @@ def attach(
     if os.isatty(0):
         warn("speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
     try:
-        Shim(first, joined, None if mode == "always" else lambda: _own_hub(asked), warn).run()
+        Shim(first, joined, None if mode == "always" else lambda: _own_hub(request), warn).run()
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None
     except BrokenPipeError:
@@ -50,33 +50,33 @@ def attach(
     return None
 
 
-def _joining(asked: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]") -> "Callable[[str], Joined]":
+def _joining(request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]") -> "Callable[[str], Joined]":
     """Joins the hub of this client with these streams, each time it is called, and starts one if need be.
 
     Where an older hub is in use, all clients of this build have another one beside it. Raises `Untrusted`, `OSError`;
     the function raises `NotJoined`.
     """
-    folder = hub_folder(asked.config, names, env)
-    newer = successor_folder(folder, asked.config, names, env)
+    folder = hub_folder(request.config, names, env)
+    newer = successor_folder(folder, request.config, names, env)
 
-    def starting(place: str) -> "Callable[[float], None]":
+    def starting(folder: str) -> "Callable[[float], None]":
         def start(until: float) -> None:
             from mcp_hub.attach.start import start_hub  # when no hub runs
 
-            start_hub(place, asked.config, names, env, until)
+            start_hub(folder, request.config, names, env, until)
 
         return start
 
     def joined(streams: str) -> Joined:
-        said = {**_said(asked), "streams": streams}
+        hello = {**_hello(request), "streams": streams}
         try:
             if not _is_served(newer):
-                return join(folder, said, starting(folder))
+                return join(folder, hello, starting(folder))
         except OlderHub:
             pass
         try:
             make_private(newer)
-            return join(newer, said, starting(newer))
+            return join(newer, hello, starting(newer))
         except (OSError, Untrusted) as problem:
             raise NotJoined(str(problem)) from None
 
@@ -91,11 +91,11 @@ def _is_served(folder: str) -> bool:
         return False
 
 
-def _said(asked: HubWanted) -> dict[str, str]:
+def _hello(request: HubWanted) -> dict[str, str]:
     """The client, as it introduces itself."""
     path = os.environ.get("PATH", "")
-    said = {"profile": asked.profile, "client": asked.client, "cwd": _directory(), "path": path[:_LONGEST_PATH]}
-    return {name: value for name, value in said.items() if value is not None}
+    hello = {"profile": request.profile, "client": request.client, "cwd": _directory(), "path": path[:_LONGEST_PATH]}
+    return {name: value for name, value in hello.items() if value is not None}
 
 
 def _directory() -> str | None:
@@ -105,19 +105,19 @@ def _directory() -> str | None:
         return None
 
 
-def _own_hub(asked: HubWanted) -> HubPipes:
+def _own_hub(request: HubWanted) -> HubPipes:
     """A hub of the client's own, a child of this process that ends with it."""
     if sys.platform == "win32":
         raise NotImplementedError
     ours, theirs = piped()
     if os.fork() == 0:
         try:
-            for file, own in enumerate(theirs):
-                os.dup2(own, file)
-            command = [sys.executable, "-m", "mcp_hub", *asked.arguments, "--attach", "never"]
+            for file, our_end in enumerate(theirs):
+                os.dup2(our_end, file)
+            command = [sys.executable, "-m", "mcp_hub", *request.arguments, "--attach", "never"]
             os.execv(interpreter(), command)
         finally:
             os._exit(127)
-    for own in theirs:
-        os.close(own)
+    for our_end in theirs:
+        os.close(our_end)
     return ours

@@ -168,9 +168,9 @@ def shared_folders(path: str) -> list[str]:
 
 def _is_shared(folder: str) -> bool:
     real = os.path.realpath(folder)
-    if any("node_modules" in place.split(os.sep) for place in (folder, real)):
+    if any("node_modules" in path.split(os.sep) for path in (folder, real)):
         return False
-    return not any(_is_environment(os.path.dirname(place)) for place in (folder, real)) and _is_private(real)
+    return not any(_is_environment(os.path.dirname(path)) for path in (folder, real)) and _is_private(real)
 
 
 def _is_environment(folder: str) -> bool:
@@ -182,14 +182,14 @@ def _is_environment(folder: str) -> bool:
 
 def _is_private(folder: str) -> bool:
     """Whether it is a folder of this user or of root, and neither it nor one above it can be replaced by everybody."""
-    place = os.path.realpath(folder)
+    real = os.path.realpath(folder)
     try:
-        status = os.stat(place)
+        status = os.stat(real)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, user()) or status.st_mode & stat.S_IWOTH:
             return False
-        while place != os.path.dirname(place):
-            place = os.path.dirname(place)
-            mode = os.stat(place).st_mode
+        while real != os.path.dirname(real):
+            real = os.path.dirname(real)
+            mode = os.stat(real).st_mode
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
                 return False
     except OSError:
@@ -199,7 +199,7 @@ def _is_private(folder: str) -> bool:
 
 def home_places(home: str) -> list[str]:
     """The folders of `HOME_PLACES` and nvm below this home, whether they exist or not."""
-    places = [os.path.join(home, place) for place in HOME_PLACES]
+    places = [os.path.join(home, name) for name in HOME_PLACES]
     return places + [folder for nvm in NVM_PLACES for folder in _node_of_nvm(os.path.join(home, nvm))]
 
 

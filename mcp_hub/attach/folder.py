@@ -147,22 +147,22 @@ def variables_of(folder: str, env: "Mapping[str, str]") -> dict[str, bool]:
         key, there = _key(os.path.join(os.path.dirname(folder), _KEY)), _read_variables(folder)
     except (OSError, Untrusted, ValueError):
         return {}
-    here = {name: _digest([value], key) for name, value in scope_values(env, there).items()}
-    return {name: there.get(name) == here.get(name) for name in sorted({*there, *here})}
+    digests = {name: _digest([value], key) for name, value in scope_values(env, there).items()}
+    return {name: there.get(name) == digests.get(name) for name in sorted({*there, *digests})}
 
 
-def different_variables(folder: str, other: str) -> list[str]:
+def different_variables(folder: str, other_folder: str) -> list[str]:
     """The names of the variables because of which two hubs of one configuration are two; [] if no variable is.
 
     Hubs whose folders are apart differ in where sockets are.
     """
-    if os.path.dirname(folder) != os.path.dirname(other):
+    if os.path.dirname(folder) != os.path.dirname(other_folder):
         return [_RUNTIME]
     try:
-        values, others = _read_variables(folder), _read_variables(other)
+        values, other_values = _read_variables(folder), _read_variables(other_folder)
     except (OSError, ValueError):
         return []
-    return sorted(name for name in {*values, *others} if values.get(name) != others.get(name))
+    return sorted(name for name in {*values, *other_values} if values.get(name) != other_values.get(name))
 
 
 def _read_variables(folder: str) -> dict[str, str]:
@@ -184,11 +184,11 @@ def _key(path: str) -> bytes:
             _write_key(path)
             continue
         try:
-            found = os.fstat(file)
+            status = os.fstat(file)
             key = os.read(file, _KEY_SIZE + 1)
         finally:
             os.close(file)
-        if found.st_uid != user() or found.st_mode & 0o077 or len(key) != _KEY_SIZE:
+        if status.st_uid != user() or status.st_mode & 0o077 or len(key) != _KEY_SIZE:
             raise Untrusted(f"{path} is not a key of this user. Remove it")
         return key
     raise Untrusted(f"{path} cannot be made")
@@ -240,38 +240,38 @@ def make_private(path: str) -> None:
 def problem_of(path: str) -> str | None:
     """Why a folder is not private; None if it is."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError as problem:
         return f"{path}: {problem.strerror}"
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return f"{path} is not a folder"
-    return _problem(path, found)
+    return _problem(path, status)
 
 
-def _problem(path: str, found: os.stat_result) -> str | None:
-    if found.st_uid != user():
-        return f"{path} belongs to another user ({found.st_uid})"
-    if found.st_mode & 0o077:
-        return f"others may use {path} (mode {stat.S_IMODE(found.st_mode):o}). Run chmod go= {path}"
+def _problem(path: str, status: os.stat_result) -> str | None:
+    if status.st_uid != user():
+        return f"{path} belongs to another user ({status.st_uid})"
+    if status.st_mode & 0o077:
+        return f"others may use {path} (mode {stat.S_IMODE(status.st_mode):o}). Run chmod go= {path}"
     return None
 
 
 def _problem_of_parent(path: str) -> str | None:
     """Why others could exchange what is in this folder."""
-    found = os.stat(path)
-    if found.st_uid not in (user(), 0):
-        return f"{path} belongs to another user ({found.st_uid})"
-    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-        return f"others may write {path} (mode {stat.S_IMODE(found.st_mode):o}). Run chmod go-w {path}"
+    status = os.stat(path)
+    if status.st_uid not in (user(), 0):
+        return f"{path} belongs to another user ({status.st_uid})"
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        return f"others may write {path} (mode {stat.S_IMODE(status.st_mode):o}). Run chmod go-w {path}"
     return None
 
 
 def check_socket(path: str) -> None:
     """Raises `Untrusted` for a socket that is not this user's alone, `OSError` without one."""
-    found = os.lstat(path)
-    if not stat.S_ISSOCK(found.st_mode):
+    status = os.lstat(path)
+    if not stat.S_ISSOCK(status.st_mode):
         raise Untrusted(f"{path} is not a socket")
-    if (problem := _problem(path, found)) is not None:
+    if (problem := _problem(path, status)) is not None:
         raise Untrusted(problem)
 
 

@@ -34,6 +34,6 @@ def is_whole(data: bytes) -> bool:
 
 def decoded(data: bytes) -> tuple[dict[str, str], bytes]:
     """The fields of a whole message, and what came behind it."""
-    body, _, rest = data[len(MARK) - 1 :].partition(b"\0\0")
+    body, _, tail = data[len(MARK) - 1 :].partition(b"\0\0")
     lines = body.decode("utf-8", "surrogateescape").split("\0")
-    return {name: value for line in lines if line for name, _, value in [line.partition("=")]}, rest
+    return {name: value for line in lines if line for name, _, value in [line.partition("=")]}, tail

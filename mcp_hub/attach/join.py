@@ -40,19 +40,19 @@ class Joined:
 
 
 def join(
-    folder: str, said: "Mapping[str, str]", start: "Callable[[float], None]", patience: float = PATIENCE
+    folder: str, hello: "Mapping[str, str]", start: "Callable[[float], None]", patience: float = PATIENCE
 ) -> Joined:
     """The hub of the folder, which `start` starts by that time if need be. Raises `NotJoined`, and what `start` raises.
 
-    `said` are the fields of the hello about the client.
+    `hello` are the fields of the hello about the client.
     """
     until = time.monotonic() + patience
     has_retired = False
     try:
         while True:
-            found = _greeted(folder, {**said, "final": "1"} if has_retired else said, until)
-            if found is not None:
-                connection, fields = found
+            greeted = _greeted(folder, {**hello, "final": "1"} if has_retired else hello, until)
+            if greeted is not None:
+                connection, fields = greeted
                 if fields.get("status") != "ok":
                     connection.close()
                     has_retired = _retires(fields)
@@ -60,7 +60,7 @@ def join(
                     return Joined(pipes, fields)
             if time.monotonic() >= until:
                 raise NotJoined(f"the background hub did not answer within {patience:g} s")
-            if found is not None or is_alive(folder) or not _started(folder, start, until):
+            if greeted is not None or is_alive(folder) or not _started(folder, start, until):
                 time.sleep(_LOOK)
     except (OSError, Untrusted, ValueError) as problem:
         raise NotJoined(str(problem)) from None
@@ -81,12 +81,12 @@ def ensure(folder: str, start: "Callable[[float], None]", patience: float = PATI
 def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, str]:
     """The answer of the hub of this folder to a request of a command: `stop`, `dashboard`. Raises `NotJoined`."""
     try:
-        found = _greeted(folder, {"wants": wants}, time.monotonic() + patience)
+        greeted = _greeted(folder, {"wants": wants}, time.monotonic() + patience)
     except (OSError, Untrusted, ValueError) as problem:
         raise NotJoined(str(problem)) from None
-    if found is None:
+    if greeted is None:
         raise NotJoined("nobody listens")
-    connection, fields = found
+    connection, fields = greeted
     connection.close()
     if fields.get("status") != "ok":
         raise NotJoined(fields.get("why") or "it refused")
@@ -141,8 +141,8 @@ def _greeted(folder: str, said: "Mapping[str, str]", until: float) -> "tuple[_so
         connection.settimeout(max(until - time.monotonic(), 0.1))
         connection.connect(path)
         check_peer(connection)
-        own = {"build": BUILD, "oldest": str(OLDEST), "newest": str(NEWEST), "pid": str(os.getpid())}
-        connection.sendall(hello.encoded({**own, **said}))
+        build = {"build": BUILD, "oldest": str(OLDEST), "newest": str(NEWEST), "pid": str(os.getpid())}
+        connection.sendall(hello.encoded({**build, **said}))
         answer = b""
         while not hello.is_whole(answer):
             portion = connection.recv(1 << 16)

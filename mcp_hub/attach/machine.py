@@ -74,9 +74,9 @@ def _use_directory(warn: "Callable[[str], None]") -> None:
     try:
         os.getcwd()
     except OSError:
-        place = _spare("empty") or os.path.sep
-        os.chdir(place)
-        warn(f"the working directory does not exist any more. This program works in {place}")
+        folder = _spare("empty") or os.path.sep
+        os.chdir(folder)
+        warn(f"the working directory does not exist any more. This program works in {folder}")
 
 
 def _use_signals() -> None:
@@ -96,8 +96,8 @@ def _use_home(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") ->
         env["HOME"] = entry[1] or os.path.sep
     else:
         env["HOME"] = _spare() or os.path.sep
-        about = f"HOME is not set, and user {user()} does not have an account"
-        warn(f"{about}. It is {env['HOME']} now. Set HOME to a folder of yours")
+        reason = f"HOME is not set, and user {user()} does not have an account"
+        warn(f"{reason}. It is {env['HOME']} now. Set HOME to a folder of yours")
         return
     if home:
         warn(f"HOME is not an absolute path: {home}. It is {env['HOME']} now")
@@ -126,10 +126,10 @@ def _can_be_made(folder: str) -> bool:
 def _spare(name: str = "") -> str | None:
     """This user's folder for temporary files, or one in it; None if it cannot be made, or is not private."""
     folder = os.path.join(folders.SHORT, f"mcp-hub-{user()}")
-    place = os.path.join(folder, name) if name else folder
+    path = os.path.join(folder, name) if name else folder
     try:
         folders.make_private(folder)
-        folders.make_private(place)
+        folders.make_private(path)
     except (OSError, folders.Untrusted):
         return None
-    return place
+    return path

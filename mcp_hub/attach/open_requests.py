@@ -72,7 +72,7 @@ class UnansweredRequests:
         self._requests: dict[Id, Request] = {}
         self._calls: dict[bytes, bytes] = {}  # tool calls that are not understood yet, by their ids
         self._setup: dict[str, bytes] = {}
-        self._kept: list[bytes] = []
+        self._lines: list[bytes] = []
 
     def asked(self, lines: bytes) -> None:
         """The client has sent these whole lines."""
@@ -84,17 +84,17 @@ class UnansweredRequests:
 
     def keep(self, lines: bytes) -> None:
         """The client has sent these, but no hub has got them."""
-        self._kept.append(lines)
+        self._lines.append(lines)
 
     @property
     def has_kept(self) -> bool:
         """Whether there are lines that no hub has got."""
-        return bool(self._kept)
+        return bool(self._lines)
 
     def kept(self) -> bytes:
         """The lines that no hub has got; they are kept no longer."""
-        kept, self._kept = self._kept, []
-        return b"".join(kept)
+        lines, self._lines = self._lines, []
+        return b"".join(lines)
 
     def answered(self, lines: bytes) -> None:
         """The hub has sent these lines, answers among them."""
@@ -129,12 +129,12 @@ class UnansweredRequests:
         numbers = first = re.findall(_ID_FIRST, requests)
         if not first:
             numbers = re.findall(_ID_LAST, requests)
-        asked = {*numbers, *self._calls}
-        if len(numbers) != requests.count(b"\n") - 1 or len(asked) != len(numbers) + len(self._calls):
+        numbers_asked = {*numbers, *self._calls}
+        if len(numbers) != requests.count(b"\n") - 1 or len(numbers_asked) != len(numbers) + len(self._calls):
             return False
         answers = b"\n" + b"\n".join([text for kind, text in noted if kind == _ANSWERED])
         calls, self._calls = self._calls, {}
-        for number in asked.difference(re.findall(_ANSWERED_CALL, answers)):
+        for number in numbers_asked.difference(re.findall(_ANSWERED_CALL, answers)):
             self._calls[number] = calls.get(number) or _line_of(number, requests, is_first=bool(first))
         return True
 
@@ -174,23 +174,25 @@ class UnansweredRequests:
     def streams(self) -> str:
         """The requests that are durable streams, as a hello names them: a line `ID STREAM` for each."""
         self._understand_calls()
-        return "\n".join(f"{one.raw_id} {one.stream}" for one in self._requests.values() if one.stream)
+        return "\n".join(f"{request.raw_id} {request.stream}" for request in self._requests.values() if request.stream)
 
     def again(self, takes_streams: bool) -> Again:
         """All that another hub has to be sent. Requests that cannot be sent again are open no longer."""
         self._understand_calls()
-        known = {key for line in self._setup.values() for key in _ids(line)}
+        ids = {key for line in self._setup.values() for key in _ids(line)}
         errors = []
-        for key, one in list(self._requests.items()):
-            if one.method in _ONCE and not (one.stream and takes_streams):
+        for key, request in list(self._requests.items()):
+            if request.method in _ONCE and not (request.stream and takes_streams):
                 del self._requests[key]
-                said = "The background hub ended during this call. Whether the tool has done its work is not known."
+                reason = "The background hub ended during this call. Whether the tool has done its work is not known."
                 data = {"code": "hub_restarted", "outcome": "unknown"}
-                error = {"code": _HUB_RESTARTED, "message": said, "data": data}
-                errors.append(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (one.raw_id.encode(), _bytes_of(error)))
-        requests = [one.line + b"\n" for one in self._requests.values() if one.line not in self._setup.values()]
+                error = {"code": _HUB_RESTARTED, "message": reason, "data": data}
+                errors.append(b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (request.raw_id.encode(), _bytes_of(error)))
+        requests = [
+            request.line + b"\n" for request in self._requests.values() if request.line not in self._setup.values()
+        ]
         setup = [line + b"\n" for line in self._setup.values()]
-        return Again([*setup, *requests], known - self._requests.keys(), errors)
+        return Again([*setup, *requests], ids - self._requests.keys(), errors)
 
     def _has_stream(self, line: bytes) -> None:
         raw_id, _, stream = line[len(hello.STREAM) :].strip().rpartition(b" ")
@@ -207,24 +209,24 @@ class UnansweredRequests:
 
     def _understand(self, line: bytes) -> None:
         message = _parsed(line)
-        for one in message if isinstance(message, list) else [message]:
-            if isinstance(one, dict) and isinstance(method := one.get("method"), str):
-                self._take(one, method, line if one is message else _bytes_of(one))
+        for part in message if isinstance(message, list) else [message]:
+            if isinstance(part, dict) and isinstance(method := part.get("method"), str):
+                self._take(part, method, line if part is message else _bytes_of(part))
 
     def _take(self, message: "dict[str, object]", method: str, line: bytes) -> None:
         params, key = message.get("params"), message.get("id")
-        given = params if isinstance(params, dict) else {}
+        members = params if isinstance(params, dict) else {}
         if method == "notifications/cancelled":
-            self._forget(given.get("requestId"))
+            self._forget(members.get("requestId"))
         if method in ("initialize", "notifications/initialized", "logging/setLevel"):
             self._setup[method] = line
         elif method == "resources/subscribe" and len(self._setup) < _MOST_SETTINGS:
-            self._setup[f"subscribe {given.get('uri')}"] = line
+            self._setup[f"subscribe {members.get('uri')}"] = line
         elif method == "resources/unsubscribe":
-            self._setup.pop(f"subscribe {given.get('uri')}", None)
+            self._setup.pop(f"subscribe {members.get('uri')}", None)
         if isinstance(key, int | str):
             if len(line) > _LONG:
-                few = {name: given[name] for name in ("name", "_meta") if name in given}
+                few = {name: members[name] for name in ("name", "_meta") if name in members}
                 line = _bytes_of({"jsonrpc": "2.0", "id": key, "method": method, "params": few})
             self._requests[key] = Request(line, method, _text(key))
 
@@ -261,10 +263,10 @@ def _id_in(text: bytes) -> "Id | None":
     import json
 
     try:
-        found, _ = json.JSONDecoder().raw_decode(text[:_HEAD].decode("utf-8", "ignore"))
+        value, _ = json.JSONDecoder().raw_decode(text[:_HEAD].decode("utf-8", "ignore"))
     except ValueError:
         return None
-    return found if isinstance(found, int | str) else None
+    return value if isinstance(value, int | str) else None
 
 
 def _ids(line: bytes) -> "Iterable[Id]":

@@ -63,7 +63,7 @@ def _text_of(config: str) -> bytes | None:
     return text if len(text) <= LARGEST else None
 
 
-def serve_attached(asked: HubWanted, mode: str, why_never: str = "") -> bool:
+def serve_attached(request: HubWanted, mode: str, why_never: str = "") -> bool:
     """Serves the client by a background hub to its end; False if it needs a hub in this process: `reason` says why.
 
     Exits with 3 in place of that if `mode` is `always`. `why_never`: why the mode is `never`, unless an option, the
@@ -71,12 +71,12 @@ def serve_attached(asked: HubWanted, mode: str, why_never: str = "") -> bool:
     """
     if mode == "never":
         if not _reasons:
-            _reasons.append(why_never or _named_never(asked))
+            _reasons.append(why_never or _named_never(request))
         return False
-    why = _serve(asked, mode)
+    why = _serve(request, mode)
     if why is None:
         return True
-    _reasons[:] = [why or why_alone(asked.config, os.environ)]
+    _reasons[:] = [why or why_alone(request.config, os.environ)]
     if mode == "always":
         warn(f"{why} [{_NOT_ATTACHED}]")
         raise SystemExit(_UNAVAILABLE)
@@ -85,8 +85,8 @@ def serve_attached(asked: HubWanted, mode: str, why_never: str = "") -> bool:
     return False
 
 
-def _named_never(asked: HubWanted) -> str:
-    if any(argument.partition("=")[0] == "--attach" for argument in asked.arguments):
+def _named_never(request: HubWanted) -> str:
+    if any(argument.partition("=")[0] == "--attach" for argument in request.arguments):
         return "--attach is never"
     return f"${VARIABLE} is never" if os.environ.get(VARIABLE) == "never" else "hub.attach is never"
 
@@ -125,18 +125,18 @@ def warn(text: str) -> None:
         pass
 
 
-def _serve(asked: HubWanted, mode: str) -> str | None:
+def _serve(request: HubWanted, mode: str) -> str | None:
     """Serves the client to its end; else the reason why not, empty where that is as it should be."""
     from mcp_hub.attach.environment import why_not
 
     if mode == "auto" and why_not(os.environ) is not None:
         return ""
-    text = _text_of(asked.config)
+    text = _text_of(request.config)
     names = None if text is None else named_variables(text, os.environ)
     if names is None:
-        return f"the variables that {asked.config} needs are not certain"
+        return f"the variables that {request.config} needs are not certain"
     try:
         from mcp_hub.attach.client import attach
     except ImportError as problem:  # a Python without one of the modules that this takes
         return f"background hubs are not available: {problem}"
-    return attach(asked, sorted(names), os.environ, warn, mode)
+    return attach(request, sorted(names), os.environ, warn, mode)

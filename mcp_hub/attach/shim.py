@@ -73,7 +73,7 @@ class Shim:
             assert state.pipes is not None
             if state.waiting or state.polled != _USUAL:
                 state.poll_for(self._read, self._write)
-            is_usual = state.polled == _USUAL and not state.known
+            is_usual = state.polled == _USUAL and not state.expected
             if not (self._pass_on(state.pipes) if is_usual else self._take_what_is_there()):
                 return
 
@@ -198,7 +198,7 @@ class Shim:
             self._state.lose()
             return not self._state.has_shut
         lines = self._from_hub.whole(data)
-        if has_control(lines) or self._state.known:
+        if has_control(lines) or self._state.expected:
             lines = b"".join(line for line in lines.splitlines(keepends=True) if self._is_for_client(line))
         if lines:
             self._pending.answered(lines)
@@ -213,8 +213,8 @@ class Shim:
             self._state.stop()
         if line.startswith(hello.CONTROL):
             return False
-        if self._state.known and (key := answer_id(line)) in self._state.known and key is not None:
-            self._state.known.discard(key)
+        if self._state.expected and (key := answer_id(line)) in self._state.expected and key is not None:
+            self._state.expected.discard(key)
             return False
         return True
 
@@ -305,7 +305,7 @@ class _State:
         "has_ended",
         "has_shut",
         "is_stopping",
-        "known",
+        "expected",
         "losses",
         "pipes",
         "poll",
@@ -321,7 +321,7 @@ class _State:
         self.is_stopping = False
         self.losses = 0
         self.since = 0.0
-        self.known: set[Id] = set()
+        self.expected: set[Id] = set()
         self.waiting = bytearray()
         self.poll = _empty_poll()
         self.polled: tuple[bool, bool] | None = None
@@ -334,7 +334,7 @@ class _State:
 
     def know(self, answers: "set[Id]") -> None:
         """The client has the answers to these requests, which the next hub is sent again."""
-        self.known = answers
+        self.expected = answers
 
     def end(self) -> None:
         """The client has closed its side."""

@@ -30,17 +30,17 @@ def start_hub(folder: str, config: str, names: "Collection[str]", env: "Mapping[
         command += ["--client-folder", os.getcwd()]
     except OSError:  # it was removed
         pass
-    own = hub_environment(env, names)
+    environment = hub_environment(env, names)
     if not sys.executable:
         raise NotJoined("the interpreter of this program is not known")
     write_variables(folder, names, env)
-    said = b""
+    output = b""
     systemd = _systemd_run(env) if interpreter() == command[0] else None
     for before in ([systemd, *_SCOPED], []) if systemd else ([],):
-        said = _said(_launched([*before, *command], own, os.path.join(folder, LOG)), until)
-        if said == READY:
+        output = _output_of(_launched([*before, *command], environment, os.path.join(folder, LOG)), until)
+        if output == READY:
             return
-    why = said.decode("utf-8", "replace").strip() or "it ended"
+    why = output.decode("utf-8", "replace").strip() or "it ended"
     raise NotJoined(f"the background hub did not start: {why} (see {os.path.join(folder, LOG)})")
 
 
@@ -52,7 +52,7 @@ def _systemd_run(env: "Mapping[str, str]") -> str | None:
     runtime = env.get("XDG_RUNTIME_DIR")
     if not runtime or not os.path.exists(os.path.join(runtime, "systemd", "private")):
         return None
-    places = (os.path.join(place, "systemd-run") for place in ("/usr/bin", "/bin"))
+    places = (os.path.join(folder, "systemd-run") for folder in ("/usr/bin", "/bin"))
     return next(filter(os.path.exists, places), None)
 
 
@@ -91,7 +91,7 @@ def _become(command: "Sequence[str]", env: "Mapping[str, str]", output: int, log
     os.execve(interpreter() if command[0] == sys.executable else command[0], list(command), dict(env))
 
 
-def _said(pipe: int, until: float) -> bytes:
+def _output_of(pipe: int, until: float) -> bytes:
     """The line of the hub, or nothing if it ended without one. Raises `NotJoined` when that takes too long."""
     if sys.platform == "win32":
         raise NotImplementedError
@@ -99,17 +99,17 @@ def _said(pipe: int, until: float) -> bytes:
 
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    said = b""
+    output = b""
     try:
-        while b"\n" not in said and len(said) < _LONGEST:
-            left = until - time.monotonic()
-            if left <= 0:
+        while b"\n" not in output and len(output) < _LONGEST:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 raise NotJoined("the background hub takes long to start")
-            if poll.poll(left * 1000):
+            if poll.poll(remaining * 1000):
                 portion = os.read(pipe, _LONGEST)
                 if not portion:
                     break
-                said += portion
+                output += portion
     finally:
         os.close(pipe)
-    return said
+    return output

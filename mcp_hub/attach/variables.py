@@ -21,14 +21,14 @@ _NO_MARKS = bytes(32 if byte in b"\t\r\"',}#" else byte for byte in range(256))
 _WORD = bytes(byte if chr(byte).isalnum() and byte < 128 or byte == 95 else 32 for byte in range(256))
 
 
-def named_variables(text: bytes, known: "Collection[str]") -> set[str] | None:
+def named_variables(text: bytes, candidates: "Collection[str]") -> set[str] | None:
     """The names of variables that values of the configuration can come from; None if that is not certain.
 
-    `known` are the variables that are set.
+    `candidates` are the variables that are set.
     """
     if b"\0" in text or any(escape in text or escape.lower() in text.lower() for escape in _ESCAPED):
         return None
-    found = _of_other_clients(text, known)
+    found = _of_other_clients(text, candidates)
     start = text.find(b"${")
     while start >= 0:
         end = text.find(b"}", start)
@@ -39,21 +39,21 @@ def named_variables(text: bytes, known: "Collection[str]") -> set[str] | None:
         start = text.find(b"${", start + 2)
     lists = _passed_lists(text)
     if lists is None or any(key in text for key in _BY_NAME):
-        found |= {word for word in _words(text) if word in known}
+        found |= {word for word in _words(text) if word in candidates}
     for names in lists or ():
         found |= _words(names)
     if b"telemetry" in text:
-        found |= {name for name in known if name.startswith("OTEL_")}
+        found |= {name for name in candidates if name.startswith("OTEL_")}
     return found
 
 
-def _of_other_clients(text: bytes, known: "Collection[str]") -> set[str]:
+def _of_other_clients(text: bytes, candidates: "Collection[str]") -> set[str]:
     """The variables that are written as `$VAR`, `%VAR%` or `{env:VAR}`, or so in a text for a shell."""
     starts = [part.removeprefix(b"{") for part in text.split(b"$")[1:]]
     starts += text.split(b"{env:")[1:]
     words = {part.translate(_WORD).split(b" ", 1)[0] for part in starts}
     words |= {part for part in text.split(b"%")[1:-1] if part == part.translate(_WORD)}
-    return {word.decode() for word in words} & set(known)
+    return {word.decode() for word in words} & set(candidates)
 
 
 def _words(text: bytes) -> set[str]:
@@ -95,9 +95,9 @@ def _names(reference: str) -> set[str]:
     """`VAR`, `env:VAR`, `VAR:-default`, and the variable that stands for `input:name`."""
     if reference.startswith("client."):  # a folder of the client, which does not tell hubs apart
         return set()
-    asked = reference.removeprefix("input:")
-    if asked != reference:
-        return {"".join(char if char.isalnum() or char == "_" else "_" for char in asked.upper())}
+    name = reference.removeprefix("input:")
+    if name != reference:
+        return {"".join(char if char.isalnum() or char == "_" else "_" for char in name.upper())}
     return {reference.removeprefix("env:").partition(":-")[0]}
 
 

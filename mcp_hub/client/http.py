@@ -30,8 +30,8 @@ def connect(url: str, token: str | None = None, *, patience: float = 30.0, socke
 
     Raises `ConfigError` for a URL or token that cannot be one.
     """
-    place = endpoint(url)
-    return HubClient(place, HttpTransport(place, token, socket), patience=patience)
+    target = endpoint(url)
+    return HubClient(target, HttpTransport(target, token, socket), patience=patience)
 
 
 def endpoint(url: str) -> str:
@@ -42,11 +42,11 @@ def endpoint(url: str) -> str:
     except ValueError:
         is_usable = False
     if not is_usable or not url.isprintable() or " " in url:
-        said = f"{url[:_SHOWN]!r} is not the URL of a hub. Write it as http://127.0.0.1:8765."
-        raise ConfigError(ConfigFinding("invalid_hub_url", said))
+        message = f"{url[:_SHOWN]!r} is not the URL of a hub. Write it as http://127.0.0.1:8765."
+        raise ConfigError(ConfigFinding("invalid_hub_url", message))
     if "@" in parts.netloc:  # not shown: it may be a secret
-        said = "The URL of a hub cannot hold a user or a password. Give a token with --token or MCP_HUB_TOKEN."
-        raise ConfigError(ConfigFinding("invalid_hub_url", said))
+        message = "The URL of a hub cannot hold a user or a password. Give a token with --token or MCP_HUB_TOKEN."
+        raise ConfigError(ConfigFinding("invalid_hub_url", message))
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") or "/mcp", parts.query, ""))
 
 
@@ -58,27 +58,27 @@ class HttpTransport:
         headers = {"user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"}
         if token is not None:
             if not _TOKEN.fullmatch(token):
-                said = "The token holds characters that an HTTP header cannot carry."
-                raise ConfigError(ConfigFinding("invalid_value", said))
+                message = "The token holds characters that an HTTP header cannot carry."
+                raise ConfigError(ConfigFinding("invalid_value", message))
             headers["authorization"] = f"Bearer {token}"
         try:
-            place = httpx2.URL(url)
+            target = httpx2.URL(url)
         except httpx2.InvalidURL as exc:
             raise ConfigError(ConfigFinding("invalid_hub_url", f"{url} is not the URL of a hub: {exc}")) from None
-        is_local = _is_this_machine(place.host)
+        is_local = _is_this_machine(target.host)
         # a proxy of the environment cannot reach a hub on this machine; reading the certificates takes 20 ms
-        has_tls = place.scheme == "https" or not is_local
-        way = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False)
+        has_tls = target.scheme == "https" or not is_local
+        transport = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False)
         try:
             self._http = httpx2.AsyncClient(
-                headers=headers, timeout=_TIMEOUT, trust_env=not is_local, verify=has_tls, transport=way
+                headers=headers, timeout=_TIMEOUT, trust_env=not is_local, verify=has_tls, transport=transport
             )
         except ImportError:
-            said = f"The environment names a SOCKS proxy. Install what it needs: {with_extra('socks')}"
-            raise ConfigError(ConfigFinding("not_installed", said)) from None
+            message = f"The environment names a SOCKS proxy. Install what it needs: {with_extra('socks')}"
+            raise ConfigError(ConfigFinding("not_installed", message)) from None
         except (ValueError, httpx2.InvalidURL):
-            said = "The environment names a proxy that cannot be used. Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY."
-            raise ConfigError(ConfigFinding("invalid_value", said)) from None
+            message = "The environment names a proxy that cannot be used. Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY."
+            raise ConfigError(ConfigFinding("invalid_value", message)) from None
 
     async def __aenter__(self) -> Self:
         return self
@@ -89,9 +89,9 @@ class HttpTransport:
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """Raises `ConnectionLost`, `NotConnected` where nothing answers."""
-        made = self._http.build_request(method, url, content=body, headers=dict(headers))
+        request = self._http.build_request(method, url, content=body, headers=dict(headers))
         try:
-            return _HttpAnswer(await self._http.send(made, stream=True))
+            return _HttpAnswer(await self._http.send(request, stream=True))
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
             raise NotConnected(str(exc) or f"no connection within {_CONNECT:g} s") from None
         except httpx2.RequestError as exc:

@@ -29,8 +29,8 @@ class HubClient:
     def __init__(self, url: str, transport: HubTransport, *, patience: float = 30.0) -> None:
         self.url = url
         self._transport = transport
-        self._rest = RestClient(transport, url)
-        self.lists = HubLists(self._rest)
+        self._api = RestClient(transport, url)
+        self.lists = HubLists(self._api)
         self._patience = patience
 
     async def __aenter__(self) -> Self:
@@ -43,7 +43,7 @@ class HubClient:
     async def tools(self, *, explains_hints: bool = False) -> list[Raw]:
         """The definitions of all tools, as sent; `_meta` may say which hints count and where they come from."""
         params = {"hints": "1"} if explains_hints else {}
-        return (await self._rest.get(ToolList, "tools", **params)).tools
+        return (await self._api.get(ToolList, "tools", **params)).tools
 
     async def servers(self) -> list[ServerInfo]:
         """The servers that this client may use and their state, in the order of the hub's file."""
@@ -51,11 +51,11 @@ class HubClient:
 
     async def reload(self) -> ReloadAnswer:
         """Makes the hub read its configuration again. Raises `InvalidParams` for an invalid configuration."""
-        return await self._rest.send(ReloadAnswer, "POST", self._rest.url("reload"))
+        return await self._api.send(ReloadAnswer, "POST", self._api.url("reload"))
 
     async def restart(self, server: str) -> None:
         """Restarts a server. Raises `InvalidParams` for an unknown or disabled one."""
-        await self._rest.send(RestartAnswer, "POST", self._rest.url("servers", server, "restart"))
+        await self._api.send(RestartAnswer, "POST", self._api.url("servers", server, "restart"))
 
     # -- durable calls
 
@@ -76,40 +76,40 @@ class HubClient:
         """
         start = self._start(name, arguments, key, kind)
         if past:
-            start = Start(self._rest.url("history", past, "run"), b"{}", start.key)
-        return HubStream(self._rest, self._patient(), start, on_pause=on_pause)
+            start = Start(self._api.url("history", past, "run"), b"{}", start.key)
+        return HubStream(self._api, self._patient(), start, on_pause=on_pause)
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> HubStream:
         """The events of a stream behind number `after`.
 
         Iterating raises `UnknownStream`, and `EventsGone` (which has the `earliest`) where they are no longer kept.
         """
-        return HubStream(self._rest, self._patient(), None, stream, after, on_pause)
+        return HubStream(self._api, self._patient(), None, stream, after, on_pause)
 
     async def start(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> str:
         """Starts a detached call; the id of its stream. Raises `StreamInterrupted`."""
-        return await started(self._rest, self._start(name, arguments, key), self._patient())
+        return await started(self._api, self._start(name, arguments, key), self._patient())
 
     async def status(self, stream: str) -> StreamStatus:
         """The state of a stream, with its open questions and its outcome. Raises `UnknownStream`."""
-        return await self._rest.get(StreamStatus, "streams", stream)
+        return await self._api.get(StreamStatus, "streams", stream)
 
-    async def streams(self, most: int = 100) -> list[StreamStatus]:
+    async def streams(self, limit: int = 100) -> list[StreamStatus]:
         """This client's streams, the newest first."""
-        return (await self.stream_list(most)).streams
+        return (await self.stream_list(limit)).streams
 
-    async def stream_list(self, most: int = 100) -> StreamList:
+    async def stream_list(self, limit: int = 100) -> StreamList:
         """The same with the number of calls that run and have no stream yet."""
-        return await self._rest.get(StreamList, "streams", limit=str(most))
+        return await self._api.get(StreamList, "streams", limit=str(limit))
 
     async def cancel(self, stream: str) -> StreamStatus:
         """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""
-        return await self._rest.send(StreamStatus, "DELETE", self._rest.url("streams", stream))
+        return await self._api.send(StreamStatus, "DELETE", self._api.url("streams", stream))
 
     async def answer(self, stream: str, body: InputBody) -> None:
         """Answers an open question. Raises `UnknownStream`, `InvalidParams` if it is not open."""
-        url = self._rest.url("streams", stream, "input")
-        await self._rest.send(StreamStatus, "POST", url, msgspec.json.encode(body))
+        url = self._api.url("streams", stream, "input")
+        await self._api.send(StreamStatus, "POST", url, msgspec.json.encode(body))
 
     def _start(self, name: str, arguments: RawJson, key: str | None, kind: Kind = Kind.TOOL) -> Start:
         path, body = ("tools", name, "call"), {"arguments": Raw(bytes(arguments))}
@@ -117,7 +117,7 @@ class HubClient:
             path = ("prompts", name, "get")
         elif kind is Kind.RESOURCE:
             path, body = ("resources", "read", ""), {"uri": Raw(msgspec.json.encode(name))}
-        return Start(self._rest.url(*filter(None, path)), object_bytes(body), key or secrets.token_hex(16))
+        return Start(self._api.url(*filter(None, path)), object_bytes(body), key or secrets.token_hex(16))
 
     def _patient(self) -> Patience:
         return Patience(self._patience, random.random)

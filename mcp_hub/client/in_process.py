@@ -67,7 +67,7 @@ class _Exchange:
         self.headers: Mapping[str, str] = {}
         self._request: list[_Message] = [{"type": "http.request", "body": body}]
         self._head = anyio.Event()
-        self._left = anyio.Event()
+        self._closed = anyio.Event()
         self._in, self._out = anyio.create_memory_object_stream[bytes](_WAITING)
 
     async def run(self, application: Application, scope: _Message) -> None:
@@ -88,13 +88,13 @@ class _Exchange:
             yield chunk
 
     async def aclose(self) -> None:
-        self._left.set()
+        self._closed.set()
         self._out.close()
 
     async def _receive(self) -> _Message:
         if self._request:
             return self._request.pop()
-        await self._left.wait()
+        await self._closed.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: _Message) -> None:

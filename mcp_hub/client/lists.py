@@ -17,18 +17,18 @@ from mcp_hub.protocol.rest.tokens import TokenAccount
 class HubLists:
     """Methods raise what those of `HubClient` do."""
 
-    def __init__(self, rest: RestClient) -> None:
-        self._rest = rest
+    def __init__(self, api: RestClient) -> None:
+        self._api = api
 
     async def servers(self) -> ServerList:
         """The servers in the order of the hub's file, and patterns of its configuration that match nothing."""
-        return await self._rest.get(ServerList, "servers")
+        return await self._api.get(ServerList, "servers")
 
     async def clients(self) -> list[ClientSummary]:
         """The clients that came to a hub with a dashboard, those that came last first; [] where we may not see them."""
         try:
-            url = f"{self._rest.endpoint.partition('?')[0].removesuffix('mcp')}api/clients"
-            return (await self._rest.send(ClientList, "GET", url)).clients
+            url = f"{self._api.endpoint.partition('?')[0].removesuffix('mcp')}api/clients"
+            return (await self._api.send(ClientList, "GET", url)).clients
         except HubError:
             return []
 
@@ -36,28 +36,28 @@ class HubLists:
         """The tokens that the tools cost a client of this kind. Raises `InvalidParams` for an unknown kind."""
         given = {"server": server, "top": None if heaviest is None else str(heaviest)}
         params = {name: value for name, value in given.items() if value is not None}
-        return await self._rest.get(TokenAccount, "tokens", client=client, **params)
+        return await self._api.get(TokenAccount, "tokens", client=client, **params)
 
-    async def search(self, query: str, most: int, server: str | None = None) -> FoundTools:
+    async def search(self, query: str, limit: int, server: str | None = None) -> FoundTools:
         """The tools that fit the query, the best first."""
         only = {} if server is None else {"server": server}
-        return await self._rest.get(FoundTools, "search", q=query, limit=str(most), **only)
+        return await self._api.get(FoundTools, "search", q=query, limit=str(limit), **only)
 
     async def exported(self, **params: str) -> Raw:
         """The tools in a format, as sent. Raises `InvalidParams` for parameters that cannot be."""
-        return await self._rest.get(Raw, "tools", **params)
+        return await self._api.get(Raw, "tools", **params)
 
     async def found(self, **params: str) -> Raw:
         """The tools that fit a query, in a format, as sent. Raises as `exported` does."""
-        return await self._rest.get(Raw, "search", **params)
+        return await self._api.get(Raw, "search", **params)
 
     async def prompts(self) -> PromptList:
         """The prompts."""
-        return await self._rest.get(PromptList, "prompts")
+        return await self._api.get(PromptList, "prompts")
 
     async def owners(self) -> dict[str, str]:
         """The name of each tool with the name of its server."""
-        return {tool.name: tool.server for tool in (await self._rest.get(TokenAccount, "tokens")).tools}
+        return {tool.name: tool.server for tool in (await self._api.get(TokenAccount, "tokens")).tools}
 
     # -- past calls
 
@@ -65,15 +65,15 @@ class HubLists:
         """The past calls that fit, the newest first. Raises `InvalidParams` for a cursor that is none."""
         given = msgspec.structs.asdict(query)
         params = {name: _parameter(value) for name, value in given.items() if value and value != math.inf}
-        return await self._rest.get(HistoryPage, "history", **params)
+        return await self._api.get(HistoryPage, "history", **params)
 
     async def past_call(self, id_: str) -> HistoryCall:
         """A past call with its texts. Raises `UnknownEntry`."""
-        return await self._rest.get(HistoryCall, "history", id_)
+        return await self._api.get(HistoryCall, "history", id_)
 
     async def clear_history(self) -> int:
         """Removes all past calls; how many."""
-        return (await self._rest.send(HistoryCleared, "DELETE", self._rest.url("history"))).removed
+        return (await self._api.send(HistoryCleared, "DELETE", self._api.url("history"))).removed
 
 
 def _parameter(value: object) -> str:

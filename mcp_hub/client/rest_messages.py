@@ -67,11 +67,11 @@ def error_for(url: str, status: int, content_type: str, body: bytes) -> HubError
 
 
 def _refusal(url: str, status: int, reason: str) -> ConfigError:
-    said = f": {reason}" if reason else ""
+    detail = f": {reason}" if reason else ""
     if status == 401:
-        why = f"{url} refused the request{said}. Give the token with --token or MCP_HUB_TOKEN."
+        why = f"{url} refused the request{detail}. Give the token with --token or MCP_HUB_TOKEN."
         return ConfigError(ConfigFinding("unauthorized", why))
-    return ConfigError(ConfigFinding("refused_by_hub", f"{url} refused the request with HTTP {status}{said}"))
+    return ConfigError(ConfigFinding("refused_by_hub", f"{url} refused the request with HTTP {status}{detail}"))
 
 
 def _error_named(problem: RestProblem, status: int) -> HubError:
@@ -84,10 +84,10 @@ def _error_named(problem: RestProblem, status: int) -> HubError:
             return UnknownEntry(problem.detail, data={"upstream": problem.upstream} if problem.upstream else None)
         case "busy":
             return Busy(problem.detail)
-    said = problem.detail or problem.code
+    message = problem.detail or problem.code
     if status >= 500:
-        return UpstreamUnavailable(said)
-    return InvalidParams(said, symbol=problem.code if _CODE.fullmatch(problem.code) else None)
+        return UpstreamUnavailable(message)
+    return InvalidParams(message, symbol=problem.code if _CODE.fullmatch(problem.code) else None)
 
 
 def _rpc_message(body: bytes) -> str:

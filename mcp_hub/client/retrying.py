@@ -24,13 +24,13 @@ class Patience:
         """An attempt succeeded: the next failure is a first one."""
         self._since, self._failures = None, 0
 
-    def pause(self, now: float, wanted: float = 0.0) -> float | None:
-        """Seconds to wait after a failed attempt, at least `wanted` if there is time; None to give up."""
+    def pause(self, now: float, retry_after: float = 0.0) -> float | None:
+        """Seconds to wait after a failed attempt, at least `retry_after` if there is time; None to give up."""
         if self._since is None:
             self._since = now
-        left = self._since + self.seconds - now
-        if left <= 0:
+        remaining = self._since + self.seconds - now
+        if remaining <= 0:
             return None
         longest = min(_LONGEST, _FIRST * 2.0**self._failures)
         self._failures = min(self._failures + 1, 16)
-        return min(max(longest * self._random(), wanted), left)
+        return min(max(longest * self._random(), retry_after), remaining)

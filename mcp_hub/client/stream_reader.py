@@ -50,7 +50,7 @@ class EventDecoder:
 
     def feed(self, chunk: bytes) -> list[tuple[int, CallEvent | None]]:
         """Numbers and events; None for one that this version does not know."""
-        found: list[tuple[int, CallEvent | None]] = []
+        events: list[tuple[int, CallEvent | None]] = []
         for event in self._parser.events(chunk):
             if self.is_over:
                 break
@@ -61,10 +61,10 @@ class EventDecoder:
             elif event.type == b"problem":
                 self.problem = event.data
             else:
-                self._take(event.data, found)
-        return found
+                self._take(event.data, events)
+        return events
 
-    def _take(self, line: bytes, found: list[tuple[int, CallEvent | None]]) -> None:
+    def _take(self, line: bytes, events: list[tuple[int, CallEvent | None]]) -> None:
         try:
             head, event = read_event(line)
         except (msgspec.DecodeError, RecursionError) as exc:
@@ -74,4 +74,4 @@ class EventDecoder:
         self.is_torn = head.seq > self._last + 1
         if head.seq == self._last + 1:
             self._last = head.seq
-            found.append((head.seq, event))
+            events.append((head.seq, event))

@@ -53,12 +53,12 @@ class StreamInterrupted(UpstreamLost):
     Without a `stream` it is unknown whether the call was made; the same call with `key` is not made twice.
     """
 
-    def __init__(self, lost: str, stream: str | None, cursor: int, key: str | None) -> None:
-        known: JsonObject = {"stream": stream, "cursor": cursor}
-        rest = f"resume {stream} after event {cursor} to have the rest"
+    def __init__(self, reason: str, stream: str | None, cursor: int, key: str | None) -> None:
+        data: JsonObject = {"stream": stream, "cursor": cursor}
+        advice = f"resume {stream} after event {cursor} to have the rest"
         if stream is None:
-            known, rest = {"key": key}, f"whether the call was made is unknown (idempotency key {key})"
-        super().__init__(f"{lost}; {rest}", data={"outcome": "unknown", **known})
+            data, advice = {"key": key}, f"whether the call was made is unknown (idempotency key {key})"
+        super().__init__(f"{reason}; {advice}", data={"outcome": "unknown", **data})
         self.stream = stream
         self.cursor = cursor
         self.key = key
@@ -77,7 +77,7 @@ class HubStream:
 
     def __init__(
         self,
-        rest: RestClient,
+        api: RestClient,
         patience: Patience,
         start: Start | None,
         stream: str | None = None,
@@ -88,7 +88,7 @@ class HubStream:
         self.cursor = after
         self._on_pause = on_pause
         self._patience = patience
-        self._connector = _Connector(rest, start)
+        self._connector = _Connector(api, start)
         self._events: deque[tuple[int, CallEvent | None]] = deque()
         self._connection: _Connection | None = None
         self._after = after
@@ -122,8 +122,8 @@ class HubStream:
             return
         while self.stream is None:
             await self._read()
-        rest = self._connector.rest
-        await rest.send(_Started, "DELETE", rest.url("streams", self.stream))
+        api = self._connector.rest
+        await api.send(_Started, "DELETE", api.url("streams", self.stream))
 
     # -- connections
 
@@ -140,7 +140,7 @@ class HubStream:
         except RequestRefused as refused:
             await self._refused(refused)
         except ConnectionLost as exc:
-            await self._lost(exc)
+            await self._reconnect(exc)
         else:
             if chunk is None:
                 await self._pause("it ended its answer too early")
@@ -169,32 +169,34 @@ class HubStream:
             self._has_ended = True
 
     async def _refused(self, refused: RequestRefused) -> None:
-        made = self._connector
-        if not refused.is_passing or (made.attempts == 1 and (made.start is None or refused.problem is not None)):
+        connector = self._connector
+        if not refused.is_passing or (
+            connector.attempts == 1 and (connector.start is None or refused.problem is not None)
+        ):
             raise refused.error from None
         await self._pause(str(refused), refused.wait)
 
-    async def _lost(self, exc: ConnectionLost) -> None:
+    async def _reconnect(self, exc: ConnectionLost) -> None:
         """Tries again, unless there was no hub to begin with."""
-        made = self._connector
-        if made.attempts == 1 and self._connection is None:
+        connector = self._connector
+        if connector.attempts == 1 and self._connection is None:
             if isinstance(exc, NotConnected):
                 self._has_ended = True
-                raise unreachable(made.rest.endpoint, exc) from None
-            if made.start is None:
-                raise UpstreamLost(f"lost the connection to {made.rest.endpoint}: {exc}") from None
+                raise unreachable(connector.rest.endpoint, exc) from None
+            if connector.start is None:
+                raise UpstreamLost(f"lost the connection to {connector.rest.endpoint}: {exc}") from None
         await self._pause(str(exc))
 
-    async def _pause(self, reason: str, wanted: float = 0.0) -> None:
+    async def _pause(self, reason: str, retry_after: float = 0.0) -> None:
         """Waits before the next attempt. Raises `StreamInterrupted` after the last one."""
         now = anyio.current_time()
         if self._connection is not None and now - self._connection.opened_at >= _HELD:
             self._patience.worked()
         await self._drop()
-        seconds = self._patience.pause(now, wanted)
+        seconds = self._patience.pause(now, retry_after)
         if seconds is None:
-            start, lost = self._connector.start, _lost(self._connector.rest, reason, self._patience)
-            raise StreamInterrupted(lost, self.stream, self.cursor, None if start is None else start.key)
+            start, message = self._connector.start, _lost_message(self._connector.rest, reason, self._patience)
+            raise StreamInterrupted(message, self.stream, self.cursor, None if start is None else start.key)
         self._on_pause(f"lost the connection ({reason}), trying again")
         await anyio.sleep(seconds)
 
@@ -214,15 +216,15 @@ class _Connector:
 
     async def connect(self, stream: str | None, cursor: int) -> "_Connection":
         """The events behind `cursor`. Raises `RequestRefused`, `ConnectionLost`."""
-        rest, start = self.rest, self.start
+        api, start = self.rest, self.start
         self.attempts += 1
         if stream is None:
             assert start is not None
             key = {"idempotency-key": start.key}
-            answer = await rest.open("POST", start.url, body=start.body, headers=key, media=_EVENTS)
+            answer = await api.open("POST", start.url, body=start.body, headers=key, media=_EVENTS)
         else:
-            answer = await rest.open("GET", rest.url("streams", stream, "events", after=str(cursor)), media=_EVENTS)
-        return _Connection(answer, EventDecoder(rest.endpoint, cursor))
+            answer = await api.open("GET", api.url("streams", stream, "events", after=str(cursor)), media=_EVENTS)
+        return _Connection(answer, EventDecoder(api.endpoint, cursor))
 
 
 class _Connection:
@@ -240,31 +242,31 @@ class _Connection:
             await self._answer.aclose()
 
 
-async def started(rest: RestClient, start: Start, patience: Patience) -> str:
+async def started(api: RestClient, start: Start, patience: Patience) -> str:
     """Starts a detached call; the id of its stream. Raises what `HubStream` raises."""
     is_first = True
     headers = {"idempotency-key": start.key, "prefer": "wait=0"}
     while True:
-        wanted = 0.0
+        retry_after = 0.0
         try:
-            answer = await rest.ask("POST", start.url, body=start.body, headers=headers)
+            answer = await api.ask("POST", start.url, body=start.body, headers=headers)
             return decoded(start.url, answer, _Started).stream
         except RequestRefused as refused:
             if refused.problem is not None and refused.problem.stream is not None:
                 return refused.problem.stream  # it has already failed, as its followers will see
             if not refused.is_passing or (is_first and refused.problem is not None):
                 raise refused.error from None
-            reason, wanted = str(refused), refused.wait
+            reason, retry_after = str(refused), refused.wait
         except ConnectionLost as exc:
             if is_first and isinstance(exc, NotConnected):
-                raise unreachable(rest.endpoint, exc) from None
+                raise unreachable(api.endpoint, exc) from None
             reason = str(exc)
         is_first = False
-        seconds = patience.pause(anyio.current_time(), wanted)
+        seconds = patience.pause(anyio.current_time(), retry_after)
         if seconds is None:
-            raise StreamInterrupted(_lost(rest, reason, patience), None, 0, start.key)
+            raise StreamInterrupted(_lost_message(api, reason, patience), None, 0, start.key)
         await anyio.sleep(seconds)
 
 
-def _lost(rest: RestClient, reason: str, patience: Patience) -> str:
+def _lost_message(rest: RestClient, reason: str, patience: Patience) -> str:
     return f"lost the connection to {rest.endpoint} ({reason}), for {patience.seconds:g} s"

@@ -49,30 +49,32 @@ def streams(
         raise click.UsageError("--sse goes with --url and the handshake era.")
     try:
         decoded: JsonObject = msgspec.json.decode(arguments, type=JsonObject)
-        scenarios = read_all(vectors or next(place / "vectors" for place in _PLACES if place.is_dir()))
+        scenarios = read_all(vectors or next(folder / "vectors" for folder in _PLACES if folder.is_dir()))
     except (ValueError, OSError, StopIteration) as exc:
         raise click.UsageError(f"{exc or 'there are no vectors: give --vectors'}") from None
     failed = 0
-    for one in [Era.HANDSHAKE] if sse else [Era(era)] if era != "both" else list(Era):
-        click.echo(visible(f"{one.value} era"))
+    for tested_era in [Era.HANDSHAKE] if sse else [Era(era)] if era != "both" else list(Era):
+        click.echo(visible(f"{tested_era.value} era"))
         for scenario in scenarios:
-            outcome = anyio.run(_play, scenario, _target(one, url, sse, token, other_token, command, tool, decoded))
+            outcome = anyio.run(
+                _play, scenario, _target(tested_era, url, sse, token, other_token, command, tool, decoded)
+            )
             failed += outcome.verdict == "failed"
             click.echo(visible(_line(outcome)))
     sys.exit(failed > 0)
 
 
 def _target(
-    era: Era, url: str | None, sse: bool, token: str | None, other: str | None, command: Sequence[str], tool: str,
+    era: Era, url: str | None, sse: bool, token: str | None, other_token: str | None, command: Sequence[str], tool: str,
     arguments: JsonObject,
 ) -> ServerUnderTest:  # fmt: skip
     def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
         if url is None:
             return stdio_peer(command, era, capabilities)
-        own = other if is_other else token
-        return sse_peer(url, own, capabilities) if sse else http_peer(url, own, era, capabilities)
+        bearer = other_token if is_other else token
+        return sse_peer(url, bearer, capabilities) if sse else http_peer(url, bearer, era, capabilities)
 
-    return ServerUnderTest(connect, tool, arguments, has_other=other is not None and url is not None)
+    return ServerUnderTest(connect, tool, arguments, has_other=other_token is not None and url is not None)
 
 
 async def _play(scenario: Scenario, target: ServerUnderTest) -> ScenarioOutcome:

@@ -137,7 +137,7 @@ class _Client(ABC):
             of = self._exchanges.get(message["id"]) if isinstance(message.get("id"), int) else of
         elif of is None:
             token = (message.get("params") or {}).get("progressToken")
-            alike = [one for one in self._exchanges.values() if one.token == token and token is not None]
+            alike = [exchange for exchange in self._exchanges.values() if exchange.token == token and token is not None]
             of = alike[-1] if alike else None
         if of is not None:
             of.take(message)
@@ -153,11 +153,11 @@ class _StdioClient(_Client):
 
     async def read(self) -> None:
         """Until the output ends."""
-        rest = b""
+        buffer = b""
         assert self._process.stdout is not None
         async for chunk in self._process.stdout:
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _MOST:
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            if len(buffer) > _MOST:
                 break
             for line in lines:
                 message = _decoded(line)
@@ -181,7 +181,7 @@ class _SseClient(_Client):
         super().__init__(HANDSHAKE, capabilities)
         self._url = url
         self._http = http
-        self._place = ""
+        self._endpoint = ""
         self._is_open = anyio.Event()
 
     async def read(self) -> None:
@@ -206,19 +206,19 @@ class _SseClient(_Client):
                 if not isinstance(event, Event):
                     continue
                 if event.type == b"endpoint":
-                    self._place = urljoin(self._url, event.data.decode())
+                    self._endpoint = urljoin(self._url, event.data.decode())
                     self._is_open.set()
                 elif (decoded := _decoded(event.data)) is not None:
                     self._dispatch(decoded)
 
     async def _write(self, message: JsonObject, exchange: Exchange | None) -> None:
         await self._is_open.wait()
-        if not self._place:
+        if not self._endpoint:
             return  # `read` says why
         headers = {"content-type": "application/json"}
-        answer = await self._http.post(self._place, content=msgspec.json.encode(message), headers=headers)
+        answer = await self._http.post(self._endpoint, content=msgspec.json.encode(message), headers=headers)
         if exchange is not None and not answer.is_success:
-            exchange.give_up(f"POST {self._place} answers {answer.status_code}")
+            exchange.give_up(f"POST {self._endpoint} answers {answer.status_code}")
 
 
 class _HttpClient(_Client):

@@ -108,8 +108,10 @@ class Runner:
     async def _offers(self, step: JsonObject) -> None:
         peer = self._on(step)
         places = ("extensions",) if peer.era is MODERN else ("extensions", "experimental")
-        offers = [(peer.offered.get(place) or {}).get(step["offers"]) for place in places]
-        rules.check(any(isinstance(one, dict) for one in offers), f"capabilities.{places[0]} lacks {step['offers']}")
+        offers = [(peer.offered.get(capability) or {}).get(step["offers"]) for capability in places]
+        rules.check(
+            any(isinstance(offer, dict) for offer in offers), f"capabilities.{places[0]} lacks {step['offers']}"
+        )
 
     async def _send(self, step: JsonObject) -> None:
         request = filled(step["send"], self._values)
@@ -141,8 +143,8 @@ class Runner:
     async def _live(self, step: JsonObject) -> None:
         exchange, _ = self._exchanges[step["live"]]
         await exchange.answer()
-        found = rules.live_events(exchange.notifications, self._values.get(step["stream"]), step["token"])
-        self._logs[step["into"]] = found
+        events = rules.live_events(exchange.notifications, self._values.get(step["stream"]), step["token"])
+        self._logs[step["into"]] = events
 
     async def _silent(self, step: JsonObject) -> None:
         exchange, _ = self._exchanges[step["silent"]]
@@ -164,12 +166,14 @@ class Runner:
             expected = list(range(after + 1, len(whole) + 1))
             rules.check(got == expected, f"behind cursor {after} of {len(whole)} come events {shown(got)}")
 
-    async def _events(self, peer: RawClient, stream: object, after: int, most: int | None) -> AsyncIterator[JsonObject]:
+    async def _events(
+        self, peer: RawClient, stream: object, after: int, limit: int | None
+    ) -> AsyncIterator[JsonObject]:
         """Page by page until the stream is closed."""
         for _ in range(_MOST_PAGES):
             params: JsonObject = {"stream": stream, "cursor": str(after), "waitMs": 10_000}
             page = rules.page(
-                await self._result(peer, params | ({} if most is None else {"maxEvents": most})), after, most
+                await self._result(peer, params | ({} if limit is None else {"maxEvents": limit})), after, limit
             )
             rules.check(not page.truncated, "events are gone already")
             for event in page.events:

@@ -35,12 +35,12 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
 
 def read(path: Path) -> Scenario:
     """The scenario in a file. Raises `OSError`, `ValueError` with file and line."""
-    first, *others = read_file(path, LARGEST_OF_CLIENTS).data.decode().splitlines() or [""]
+    first, *lines = read_file(path, LARGEST_OF_CLIENTS).data.decode().splitlines() or [""]
     number = 1
     try:
         head = msgspec.json.decode(first, type=_Head)
         steps: list[JsonObject] = []
-        for line in others:
+        for line in lines:
             number += 1
             steps.append(msgspec.json.decode(line, type=JsonObject))
     except msgspec.DecodeError as exc:
@@ -50,10 +50,10 @@ def read(path: Path) -> Scenario:
 
 def read_all(folder: Path) -> list[Scenario]:
     """Those of a folder, by file name. Raises as `read`; `ValueError` for a folder without any."""
-    found = [read(path) for path in sorted(folder.glob("*.jsonl"))]
-    if not found:
+    scenarios = [read(path) for path in sorted(folder.glob("*.jsonl"))]
+    if not scenarios:
         raise ValueError(f"{folder} has no vectors (*.jsonl)")
-    return found
+    return scenarios
 
 
 def filled(template: object, values: Mapping[str, object]) -> object:
@@ -69,28 +69,28 @@ def filled(template: object, values: Mapping[str, object]) -> object:
     return template
 
 
-def matched(template: object, value: object, values: dict[str, object], place: str = "") -> None:
+def matched(template: object, value: object, values: dict[str, object], path: str = "") -> None:
     """Compares; a variable without a value takes what is there. Objects may have more members. Raises `Mismatch`."""
     if template == _ANY:
         return
     if isinstance(template, str) and template.startswith("$"):
         if values.setdefault(template, value) != value:
-            raise Mismatch(f"{place or 'the value'} is {shown(value)}, not {shown(values[template])}")
+            raise Mismatch(f"{path or 'the value'} is {shown(value)}, not {shown(values[template])}")
         return
     if isinstance(template, dict):
-        for key, own, its in _members(template, value, place):
-            matched(own, its, values, f"{place}.{key}" if place else key)
+        for key, expected, its in _members(template, value, path):
+            matched(expected, its, values, f"{path}.{key}" if path else key)
     elif type(value) is not type(template) or value != template:
-        raise Mismatch(f"{place or 'the value'} is {shown(value)}, not {shown(template)}")
+        raise Mismatch(f"{path or 'the value'} is {shown(value)}, not {shown(template)}")
 
 
-def _members(template: Mapping[str, object], value: object, place: str) -> Iterator[tuple[str, object, object]]:
+def _members(template: Mapping[str, object], value: object, path: str) -> Iterator[tuple[str, object, object]]:
     if not isinstance(value, dict):
-        raise Mismatch(f"{place or 'the value'} is {shown(value)}, not an object")
-    for key, own in template.items():
+        raise Mismatch(f"{path or 'the value'} is {shown(value)}, not an object")
+    for key, expected in template.items():
         if key not in value:
-            raise Mismatch(f"{place + '.' if place else ''}{key} is missing")
-        yield key, own, value[key]
+            raise Mismatch(f"{path + '.' if path else ''}{key} is missing")
+        yield key, expected, value[key]
 
 
 def shown(value: object) -> str:

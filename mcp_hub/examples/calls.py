@@ -44,14 +44,14 @@ async def stream_and_resume(hub: Hub) -> None:
             if stream.cursor >= 4:
                 break
     assert stream.id is not None
-    async with hub.resume(stream.id, after=stream.cursor) as rest:
-        async for event in rest:
+    async with hub.resume(stream.id, after=stream.cursor) as resumed:
+        async for event in resumed:
             match event:
                 case Delta():
-                    print(f"event {rest.cursor}: text {event.text!r}")
+                    print(f"event {resumed.cursor}: text {event.text!r}")
                 case Completed():
-                    print(f"event {rest.cursor}: the result")
-        print("structured:", (await rest.result()).structured_content)
+                    print(f"event {resumed.cursor}: the result")
+        print("structured:", (await resumed.result()).structured_content)
 
 
 async def main() -> None:

@@ -48,8 +48,8 @@ class EventLog:
         """Appends an event and wakes its readers. A stream that has ended takes nothing more."""
         if self.is_closed or (len(self.events) >= MOST_EVENTS and kind not in ("end", "error")):
             raise ValueError("the stream takes no more events")
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        event = {"v": 1, "stream": self.id, "seq": len(self.events) + 1, "ts": now, "type": kind, "data": data}
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event = {"v": 1, "stream": self.id, "seq": len(self.events) + 1, "ts": time, "type": kind, "data": data}
         self.events.append(event)
         self.is_closed = kind in ("end", "error")
         self._news.set()
@@ -60,12 +60,12 @@ class EventLog:
         """The `_meta` of a result."""
         return {EXTENSION: {"stream": self.id, "cursor": self.cursor, "status": status}}
 
-    async def read(self, after: int, most: int, seconds: float) -> dict[str, Any]:
+    async def read(self, after: int, limit: int, seconds: float) -> dict[str, Any]:
         """A page behind a cursor; waits for news if there are none."""
         if after >= len(self.events) and not self.is_closed:
             with anyio.move_on_after(min(seconds, LONGEST_WAIT)):
                 await self._news.wait()
-        events = self.events[after : after + min(most, 1000)]
+        events = self.events[after : after + min(limit, 1000)]
         cursor = after + len(events)
         closed = self.is_closed and cursor == len(self.events)
         return {"events": events, "cursor": str(cursor), "truncated": False, "closed": closed}
@@ -119,7 +119,7 @@ def declares(context: Context) -> bool:
     """Whether the client of a request supports the extension."""
     declared = context.session.client_capabilities
     places = (declared.extensions, declared.experimental) if declared is not None else ()
-    return any(EXTENSION in (place or {}) for place in places)
+    return any(EXTENSION in (capabilities or {}) for capabilities in places)
 
 
 class Sender:

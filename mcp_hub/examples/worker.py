@@ -112,8 +112,8 @@ class ExampleWorker:
                         collected.clear()
                         sent_at = anyio.current_time()
             except (KeyError, ValueError) as problem:
-                said = f"{type(problem).__name__}: {problem}"
-                end = {"result": {"content": [{"type": "text", "text": said}], "isError": True}}
+                message = f"{type(problem).__name__}: {problem}"
+                end = {"result": {"content": [{"type": "text", "text": message}], "isError": True}}
             content = {"content": "".join(collected)} if collected and not end else {}
             await self._post(seq + 1, {"tool_call_id": id_, "complete": True, **content, **end})
 

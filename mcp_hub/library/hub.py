@@ -86,8 +86,8 @@ class Hub:
             file = find_config(name, Path.cwd(), env)
             loaded = read(file, env, is_named=is_named(name, file, Path.cwd(), env))
         if profile is not None and profile not in loaded.settings.profiles:
-            known = ", ".join(loaded.settings.profiles) or "none"
-            message = f'There is no profile "{profile}". Configured: {known}.'
+            names = ", ".join(loaded.settings.profiles) or "none"
+            message = f'There is no profile "{profile}". Configured: {names}.'
             raise ConfigError(ConfigFinding("unknown_profile", message, str(loaded.path)))
         return cls(loaded, env=env, profile=profile, wait=wait)
 
@@ -106,8 +106,8 @@ class Hub:
         self._secrets.learn(self._loaded.secrets)
         try:
             with self._secrets.owning():
-                own = opened(self._loaded, self._env, self._profile, self._wait)
-                self._inner = await self._exit.enter_async_context(own)
+                context = opened(self._loaded, self._env, self._profile, self._wait)
+                self._inner = await self._exit.enter_async_context(context)
         except BaseException:
             self._forget()
             raise
@@ -180,9 +180,9 @@ class Hub:
         text. Cancelling the task that waits cancels the call at its server.
         Raises `RpcError` for an error answer, `CallCancelled`, `ModelMismatch`.
         """
-        given, added = encoded_arguments(arguments), encoded_meta(meta)
+        encoded, added = encoded_arguments(arguments), encoded_meta(meta)
         with self._secrets.owning():
-            call = await self._running().begin(name, given, added, asks=on_question is not None)
+            call = await self._running().begin(name, encoded, added, asks=on_question is not None)
         try:
             text = call.result(completed(await to_end(call, on_event, on_question)))
         finally:
@@ -196,11 +196,11 @@ class Hub:
 
         With `asks` questions of the server are events, and wait for `ToolStream.answer`; else they are declined.
         """
-        given, added = encoded_arguments(arguments), encoded_meta(meta)
+        encoded, added = encoded_arguments(arguments), encoded_meta(meta)
 
         async def begin() -> CallFollower:
             with self._secrets.owning():
-                return await self._running().begin_stream(name, given, added, asks=asks)
+                return await self._running().begin_stream(name, encoded, added, asks=asks)
 
         return ToolStream(begin, name)
 

@@ -87,9 +87,9 @@ class InnerHub:
     async def search(self, query: str, limit: int) -> list[bytes]:
         """Definitions of the tools that fit the query, the best first."""
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
-        found = await self._hub.catalog.search(self._caller.profile, query, limit)
+        results = await self._hub.catalog.search(self._caller.profile, query, limit)
         view = self._hub.view(self._session())
-        return _definitions(view.find(Kind.TOOL, hit.id) for hit in found.hits)
+        return _definitions(view.find(Kind.TOOL, hit.id) for hit in results.hits)
 
     # -- calls
 
@@ -113,8 +113,8 @@ class InnerHub:
         session = self._session(asks=asks)
         await self._find(name)
         params = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}
-        about = RequestMeta(_TOKEN, None, None, None, None, dict(meta), takes_events=True)
-        return self._hub.call(session, "tools/call", params, about)
+        request_meta = RequestMeta(_TOKEN, None, None, None, None, dict(meta), takes_events=True)
+        return self._hub.call(session, "tools/call", params, request_meta)
 
     async def _find(self, name: str) -> None:
         """Returns as soon as a server has the tool, all servers have settled, or the time is over.
@@ -127,9 +127,9 @@ class InnerHub:
             return hub.view(self._session()).find(Kind.TOOL, name) is not None
 
         await wait_until(hub, lambda: is_there() or all_settled(hub), self._wait)
-        if not is_there() and (own := hub.catalog.unlisted(self._caller.profile, name)) is not None:
-            reason = own.reason or "still starting"
-            raise UpstreamUnavailable(f'server "{own.server}" is {own.state.value}: {reason}')
+        if not is_there() and (unlisted := hub.catalog.unlisted(self._caller.profile, name)) is not None:
+            reason = unlisted.reason or "still starting"
+            raise UpstreamUnavailable(f'server "{unlisted.server}" is {unlisted.state.value}: {reason}')
 
     def _session(self, *, asks: bool = False) -> Session:
         return Session(
@@ -263,7 +263,9 @@ class _LiveCall(CallFollower):
         self._call.cancel(_CANCELLED)
 
     async def questions(self) -> list[InputRequired]:
-        return [InputRequired(key, own.method, own.params) for key, own in self._call.open_questions.items()]
+        return [
+            InputRequired(key, question.method, question.params) for key, question in self._call.open_questions.items()
+        ]
 
     def close(self) -> None:
         if not self._call.has_ended:

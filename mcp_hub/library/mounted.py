@@ -39,11 +39,11 @@ class MountedHub:
             await _refuse(send, 503, error.code, str(error))
             return
         if not (inner.is_guarded or _is_local(scope)):
-            what = (
+            message = (
                 "This hub has no tokens, so only this machine may use it. Set hub.tokens or hub.http.oauth, "
                 "or hub.http.allow_public if the host program guards it."
             )
-            await _refuse(send, 403, "not_public", what)
+            await _refuse(send, 403, "not_public", message)
             return
         with self._owning():
             await inner.serve_http(*below(scope, receive, send))

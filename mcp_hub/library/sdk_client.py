@@ -38,7 +38,7 @@ async def _connected(
             for stream in (to_client, read, write, from_client):
                 await stack.enter_async_context(stream)
             tasks.start_soon(_taken, front, from_client)
-            tasks.start_soon(_given, front, to_client)
+            tasks.start_soon(_read_into, front, to_client)
         try:
             yield read, write
         finally:
@@ -50,7 +50,7 @@ async def _taken(front: InProcessFront, messages: MemoryObjectReceiveStream[Sess
         await front.take(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
 
 
-async def _given(front: InProcessFront, messages: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+async def _read_into(front: InProcessFront, messages: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
     """Hands messages to the client until the connection is closed; the end of the stream says so."""
     async with messages:
         while frames := await front.next():

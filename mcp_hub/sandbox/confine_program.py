@@ -134,10 +134,10 @@ def _drop_capabilities() -> None:
 def _opened(rules: "list[tuple[bytes, int, bool]]") -> "list[tuple[int, int]]":
     """Pairs of a descriptor and rights. What does not exist any more, and is not needed, is left out."""
     options = _words(posix.O_PATH | posix.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_MAGICLINKS)
-    number, here, size = _Long(_OPENAT2), _Long(-100), _Long(len(options))
+    number, base, size = _Long(_OPENAT2), _Long(-100), _Long(len(options))
     opened = []
     for path, access, is_needed in rules:
-        descriptor = _call(number, here, path, options, size)
+        descriptor = _call(number, base, path, options, size)
         if descriptor < 0:
             if _ctypes.get_errno() in (_ENOENT, _EACCES) and not is_needed:
                 continue

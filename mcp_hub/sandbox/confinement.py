@@ -112,7 +112,7 @@ class Confinement(msgspec.Struct, frozen=True):
     def plan(self, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> bytes:
         """The plan for the confining program. `argv[0]` is an absolute path."""
         net: Net = "any" if self.learns and self.net == "hosts" else self.net
-        files = _known(_WITHOUT_RULE if self.learns else _HANDLED, self.abi)
+        files = _supported(_WITHOUT_RULE if self.learns else _HANDLED, self.abi)
         grants = _MOVING if self.learns else self.grants
         rules = [
             (os.fsencode(grant.path), access, grant.is_needed) for grant in grants if (access := grant.access & files)
@@ -142,7 +142,7 @@ class Confinement(msgspec.Struct, frozen=True):
         return None
 
 
-def _known(rights: int, abi: int) -> int:
+def _supported(rights: int, abi: int) -> int:
     for version, right in _SINCE.items():
         if abi < version:
             rights &= ~right

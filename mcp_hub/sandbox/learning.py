@@ -239,15 +239,15 @@ class LearningConnector(SocketConnector):
             learning.note(table, use.opened, call_program(call), is_folder=use.is_folder)
 
     def _to_internet(self, call: SystemCall) -> tuple[int, int]:
-        place = _internet_address(call.address())
-        if place is None:
+        address = _internet_address(call.address())
+        if address is None:
             return 0, CONTINUE
-        if self.proxy is not None and place == _PROXY_PLACE:
+        if self.proxy is not None and address == _PROXY_PLACE:
             self.reconnect(call)
             return 0, 0
         if call.is_stream():
-            host = f"[{place[0]}]" if ":" in place[0] else place[0]
-            self._learning.note_address(f"{host}:{place[1]}", call_program(call))
+            host = f"[{address[0]}]" if ":" in address[0] else address[0]
+            self._learning.note_address(f"{host}:{address[1]}", call_program(call))
         return 0, CONTINUE
 
     def connected_to(self, path: str, call: SystemCall) -> socket.socket:
@@ -372,13 +372,13 @@ def _path(call: SystemCall, base: int | None, index: int) -> str:
 
 def _absolute(call: SystemCall, path: str, descriptor: int) -> str:
     """A path as the process means it, which may be relative, or about itself."""
-    own = f"/proc/{call.pid}"
+    process = f"/proc/{call.pid}"
     if not path.startswith("/"):
         is_here = descriptor in (_HERE, _HERE & 0xFFFFFFFF)
-        path = os.path.join(os.readlink(f"{own}/cwd" if is_here else f"{own}/fd/{descriptor}"), path)
+        path = os.path.join(os.readlink(f"{process}/cwd" if is_here else f"{process}/fd/{descriptor}"), path)
     for alias in ("/proc/self", "/proc/thread-self", "/dev/fd"):
         if is_inside(path, alias):
-            return (f"{own}/fd" if alias == "/dev/fd" else own) + path[len(alias) :]
+            return (f"{process}/fd" if alias == "/dev/fd" else process) + path[len(alias) :]
     return path
 
 

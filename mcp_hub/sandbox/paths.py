@@ -194,8 +194,8 @@ def hidden_interpreter(program: str, env: Mapping[str, str], is_open: Callable[[
         if interpreter is None or not os.path.isfile(interpreter):
             return None
         if not is_open(os.path.realpath(interpreter)):  # behind `env` the next one of the path is taken
-            others = (_interpreter(real, folder) for folder in search.split(os.pathsep))
-            found = next((path for path in others if path is not None and is_open(os.path.realpath(path))), None)
+            paths = (_interpreter(real, folder) for folder in search.split(os.pathsep))
+            found = next((path for path in paths if path is not None and is_open(os.path.realpath(path))), None)
             if found is None:
                 return interpreter
             interpreter = found

@@ -220,10 +220,10 @@ def secret_of(path: str, home: str) -> str | None:
     return path if os.path.basename(path).lower() in _SECRET_NAMES else None
 
 
-def secret_file_in(folder: str, most: int) -> str | None:
-    """A file with the name of a secret one below a folder, among its first `most` entries; None without one."""
+def secret_file_in(folder: str, limit: int) -> str | None:
+    """A file with the name of a secret one below a folder, among its first `limit` entries; None without one."""
     for number, entry in enumerate(entries_below(folder)):
-        if entry is None or number >= most:
+        if entry is None or number >= limit:
             break
         if entry.name.lower() in _SECRET_NAMES and not entry.is_dir(follow_symlinks=False):
             return entry.path
@@ -236,7 +236,7 @@ def _secret_places(home: str) -> Mapping[str, str]:
     inner = (f"{folder}/{part}" for folder, parts in _INNER_SECRETS.items() for part in parts)
     system = (f"{_SETTINGS}/{name}" for name in _SECRET_SETTINGS)
     places = (*(os.path.join(home, name) for name in _SECRET), *system, *inner)
-    return {place.lower(): place for place in places}
+    return {path.lower(): path for path in places}
 
 
 def usual_path(path: str, home: str) -> str:
@@ -262,11 +262,11 @@ def programs_at(path: str, home: str, folders: Iterable[str]) -> str | None:
 
     `folders` are places besides those of the system and of the home folder. A project may contain them.
     """
-    system = (place for place in _CHANGED_BY_THE_SYSTEM if not (is_inside(home, place) and is_inside(path, home)))
+    system = (changed for changed in _CHANGED_BY_THE_SYSTEM if not (is_inside(home, changed) and is_inside(path, home)))
     usual = (*system, *(os.path.join(home, name) for name in _PROGRAMS))
-    for place in usual:
-        if is_inside(path, place) or (is_inside(place, path) and os.path.lexists(place)):
-            return place
+    for changed in usual:
+        if is_inside(path, changed) or (is_inside(changed, path) and os.path.lexists(changed)):
+            return changed
     for folder in folders:
         if is_inside(path, folder) or (is_inside(folder, path) and not _is_of_project(folder, path)):
             return folder

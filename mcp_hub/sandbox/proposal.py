@@ -77,8 +77,8 @@ class _Places:
             return f"{secret} is secret"
         if any(is_inside(file, path) for file in self._own_files) and (writes or os.path.isdir(path)):
             return "the hub's configuration or program is in it"
-        if writes and (place := programs_at(path, self.home, self._programs)) is not None:
-            return f"{place} has programs or settings of others"
+        if writes and (programs := programs_at(path, self.home, self._programs)) is not None:
+            return f"{programs} has programs or settings of others"
         return None
 
     def _secret_in(self, path: str) -> str | None:
@@ -103,24 +103,28 @@ def proposal(learning: Learning, hosts: tuple[str, ...] | None) -> Proposal:
     subject, confinement = learning.subject, learning.confinement
     assert subject is not None and confinement is not None
     places = _Places(subject, learning.secrets)
-    left: list[tuple[str, str]] = []
-    write = _chosen(learning.writes, places, left, writes=True)
-    covered = {path: seen for path, seen in learning.reads.items() if not any(is_inside(path, one) for one in write)}
-    read = _chosen(covered, places, left, writes=False)
+    refused: list[tuple[str, str]] = []
+    write = _chosen(learning.writes, places, refused, writes=True)
+    covered = {
+        path: seen for path, seen in learning.reads.items() if not any(is_inside(path, written) for written in write)
+    }
+    read = _chosen(covered, places, refused, writes=False)
     return Proposal(
         read=tuple(read),
         write=tuple(write),
-        sockets=tuple(_sockets(learning, confinement, left)),
-        net=_net(learning, confinement, hosts, left),
+        sockets=tuple(_sockets(learning, confinement, refused)),
+        net=_net(learning, confinement, hosts, refused),
         replaced_read=tuple(_readable(subject, confinement, places)),
         replaced_write=tuple(_writable(subject, confinement)),
-        left=tuple(left),
+        left=tuple(refused),
         secrets=tuple(learning.secrets.values()),
     )
 
 
-def _chosen(seen: Mapping[str, Sighting], places: _Places, left: list[tuple[str, str]], *, writes: bool) -> list[str]:
-    """The paths to open, folded; the others go to `left`."""
+def _chosen(
+    seen: Mapping[str, Sighting], places: _Places, refused: list[tuple[str, str]], *, writes: bool
+) -> list[str]:
+    """The paths to open, folded; the others go to `refused`."""
     useful: dict[str, bool] = {}
     for path, sighting in seen.items():
         reason = places.refusal(path, writes=writes)
@@ -129,7 +133,7 @@ def _chosen(seen: Mapping[str, Sighting], places: _Places, left: list[tuple[str,
         if reason is None:
             useful[path] = sighting.is_folder
         else:
-            left.append((path, reason))
+            refused.append((path, reason))
 
     def entries(folder: str) -> int | None:
         return None if places.refusal(folder, writes=writes) is not None else places.entries(folder)
@@ -139,7 +143,7 @@ def _chosen(seen: Mapping[str, Sighting], places: _Places, left: list[tuple[str,
     for path in useful:
         counts[next(above for above in ancestors(path) if above in counts)] += seen[path].count
     ranked = sorted(folded, key=lambda path: (-counts[path], path))
-    left += [(path, f"more than {MOST} paths would be needed") for path in ranked[MOST:]]
+    refused += [(path, f"more than {MOST} paths would be needed") for path in ranked[MOST:]]
     return sorted(ranked[:MOST])
 
 
@@ -179,35 +183,35 @@ def _outermost(used: Mapping[str, bool]) -> dict[str, bool]:
     }
 
 
-def _sockets(learning: Learning, confinement: Confinement, left: list[tuple[str, str]]) -> list[str]:
+def _sockets(learning: Learning, confinement: Confinement, refused: list[tuple[str, str]]) -> list[str]:
     chosen: list[str] = []
     for path in learning.sockets:
         if not _is_literal(path):
-            left.append((path, "its name cannot stand in a rule"))
+            refused.append((path, "its name cannot stand in a rule"))
         elif os.path.realpath(path) != path:
-            left.append((path, _LEADS_ELSEWHERE))
+            refused.append((path, _LEADS_ELSEWHERE))
         elif confinement.allows(os.path.dirname(path), WRITE_FILE) is not None:
-            left.append((path, "the server may write there, and put another socket in its place"))
+            refused.append((path, "the server may write there, and put another socket in its place"))
         elif len(chosen) >= MOST:
-            left.append((path, f"more than {MOST} sockets would be needed"))
+            refused.append((path, f"more than {MOST} sockets would be needed"))
         else:
             chosen.append(path)
     return sorted(chosen)
 
 
 def _net(
-    learning: Learning, confinement: Confinement, hosts: tuple[str, ...] | None, left: list[tuple[str, str]]
+    learning: Learning, confinement: Confinement, hosts: tuple[str, ...] | None, refused: list[tuple[str, str]]
 ) -> tuple[str, ...] | None:
     """The hosts, with those of the rule; None if `net` stays as it is."""
     if hosts is None or confinement.net != "hosts":
         return None
     direct = "it was reached without the proxy, which a list of hosts refuses"
-    left += [(address, direct) for address in learning.addresses]
+    refused += [(address, direct) for address in learning.addresses]
     if learning.addresses and not hosts:
         return None
     entries = [entry for entry in sorted(learning.hosts) if _is_host(entry)]
     if len(entries) > MOST:
-        left += [(entry, f"more than {MOST} hosts would be needed") for entry in entries]
+        refused += [(entry, f"more than {MOST} hosts would be needed") for entry in entries]
         return None
     fresh = tuple(entry for entry in entries if entry not in hosts)
     if not fresh and not hosts:  # an empty list is not taken: the package index is open anyway

@@ -227,8 +227,8 @@ class _Resolver:
         """Notes paths that the server may write, the shortest first; those inside of another one add nothing."""
         targets = {path: os.path.realpath(path) for path in sorted(named, key=len)}
         for path, real in targets.items():
-            others = [place for pair in targets.items() if pair[1] != real for place in pair]
-            if not leads_through(path, [*self._writable, *others]):
+            paths = [path_in_pair for pair in targets.items() if pair[1] != real for path_in_pair in pair]
+            if not leads_through(path, [*self._writable, *paths]):
                 self._check_configuration(real)
                 self._writable += (path, real)
 
@@ -262,8 +262,8 @@ class _Resolver:
                 self.remarks.append(_plain(f"{key}: {text} does not exist, and is not made"))
                 continue
             if (reason := self._why_behind(key, path, real)) is not None:
-                said = f"{key}: {text} stays closed, since it leads to {on_one_line(real)} by a link, and {reason}"
-                self.remarks.append(_plain(f"{said}. To open it, name that path."))
+                message = f"{key}: {text} stays closed, since it leads to {on_one_line(real)} by a link, and {reason}"
+                self.remarks.append(_plain(f"{message}. To open it, name that path."))
                 continue
             yield path
 
@@ -280,8 +280,8 @@ class _Resolver:
             return f"{secret} is secret"
         if key == "read" or programs_at(written, self._home, self._programs) is not None:
             return None
-        place = programs_at(real, self._home, self._programs)
-        return None if place is None else f"{place} has programs or settings of others"
+        programs = programs_at(real, self._home, self._programs)
+        return None if programs is None else f"{programs} has programs or settings of others"
 
     @cached_property
     def _programs(self) -> list[str]:
@@ -308,8 +308,8 @@ class _Resolver:
     def _changeable(self) -> Iterator[str]:
         """The paths among the arguments without programs of the user or the system; the others are only read."""
         for path in self._arguments():
-            place = programs_at(os.path.realpath(path), self._home, self._programs)
-            if place is None:
+            programs = programs_at(os.path.realpath(path), self._home, self._programs)
+            if programs is None:
                 yield path
                 inner = next((folder for folder in self._programs if is_inside(folder, os.path.realpath(path))), None)
                 if inner is not None:
@@ -318,7 +318,7 @@ class _Resolver:
                 continue
             self._only_readable.append(path)
             if os.access(path, os.W_OK):
-                reason = f"since {place} has programs or settings of others"
+                reason = f"since {programs} has programs or settings of others"
                 self.remarks.append(_opening(f"args: {path} stays closed for writing, {reason}", "write", path))
 
     def _usual(self) -> Iterator[str]:

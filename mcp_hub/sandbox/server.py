@@ -199,8 +199,8 @@ class SandboxedStart:
 
         def serve(listener: int) -> None:
             make = SocketConnector if learning is None else learning.connector
-            about = (sandbox.server, self.confinement, self._proxy, sandbox.refusals)
-            connector = make(listener, *about, thread=sandbox.care.names)
+            arguments = (sandbox.server, self.confinement, self._proxy, sandbox.refusals)
+            connector = make(listener, *arguments, thread=sandbox.care.names)
             tasks.start_soon(connector.run)
 
         if self._proxy is not None:

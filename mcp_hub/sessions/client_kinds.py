@@ -62,8 +62,8 @@ class ClientKinds:
         self._kinds.clear()
 
     def __call__(self, session: Session) -> ClientKind:
-        given, chosen = session.client_info.get("name"), session.caller.client
-        name = given[:_NAME] if isinstance(given, str) else None
+        client_name, chosen = session.client_info.get("name"), session.caller.client
+        name = client_name[:_NAME] if isinstance(client_name, str) else None
         rules, deadline = self._find(name, chosen), None
         if not declares(session.capabilities, session.era, TASKS):
             deadline = self._deadline(name, chosen, session.era is Era.MODERN or not session.caller.has_own_hub)

@@ -114,12 +114,12 @@ class ClientsSeen:
         name = _text(session.client_info.get("name"))
         key: object = session.id if is_lasting else (session.caller, name, session.version)
         client = self._clients.get(key)
-        now = self._now()
+        time = self._now()
         if client is None:
             self._meet(session.era)
             version = _text(session.client_info.get("version"))
             texts = hide(name), hide(version)
-            client = self._clients[key] = SeenClient(*texts, session.era, session.caller, kind, now, now)
+            client = self._clients[key] = SeenClient(*texts, session.era, session.caller, kind, time, time)
             client.session = ref(session) if is_lasting else None
             if len(self._clients) > _MOST:
                 self._clients.popitem(last=False)
@@ -127,7 +127,7 @@ class ClientsSeen:
             self._clients.move_to_end(key)
         if not session.caller.has_own_hub:
             session.offer.arrive(self._arrival(session.id if is_lasting or session.offer.apps is not None else key))
-        client.last, client.kind, client.mode = now, kind, session.offer.mode
+        client.last, client.kind, client.mode = time, kind, session.offer.mode
         session.offer.belong(client)
         return kind
 

@@ -166,9 +166,9 @@ class Sessions:
     Where there are more the principal who has too many, or else the one who has most, gives the one unused for longest.
     """
 
-    def __init__(self, most: int, each: int | None = None) -> None:
-        self._most = most
-        self._each = most if each is None else min(each, most)
+    def __init__(self, limit: int, each: int | None = None) -> None:
+        self._limit = limit
+        self._each = limit if each is None else min(each, limit)
         self._by_id: dict[str, _Entry] = {}
         self._lanes: dict[str, _Lane] = {}
         self._uses = 0
@@ -178,13 +178,13 @@ class Sessions:
 
     def add(self, session: Session) -> list[Session]:
         """Those that made room. Raises `Busy` if sessions are switched off (`most` 0)."""
-        if self._most < 1:
+        if self._limit < 1:
             raise Busy("no sessions allowed (hub.http.max_sessions)")
         gone = []
         principal = session.caller.principal
         while len(self._lanes.get(principal, ())) >= self._each:
             gone.append(self._drop(self._lanes[principal].least()))
-        while len(self._by_id) >= self._most:
+        while len(self._by_id) >= self._limit:
             fullest = max(self._lanes, key=lambda name: (len(self._lanes[name]), name == principal))
             gone.append(self._drop(self._lanes[fullest].least()))
         self._uses += 1

@@ -163,21 +163,21 @@ class SessionStore:
         for attempt in range(_ATTEMPTS):
             number = stored.number + 1
             row = SessionRow(session.id, session.caller.principal, stored.encoded(), stored.until)
-            kept = await self._store.put_session(row, stored.record if attempt < _ATTEMPTS - 1 else None)
-            if kept is None or kept == row:
-                stored.seen(kept if self._store.is_shared else None, number)
+            written = await self._store.put_session(row, stored.record if attempt < _ATTEMPTS - 1 else None)
+            if written is None or written == row:
+                stored.seen(written if self._store.is_shared else None, number)
                 return
-            self._store.news.changed(session.id, kept)
+            self._store.news.changed(session.id, written)
 
     def listen(
         self,
-        known: Callable[[str], StoredSession | None],
+        local: Callable[[str], StoredSession | None],
         changed: Callable[[StoredSession, ChangedElsewhere | None], None],
     ) -> None:
-        """Another process has changed a session that is `known` here, or ended it (None)."""
+        """Another process has changed a session that is `local` here, or ended it (None)."""
 
         def told(id_: str, record: SessionRow | None) -> None:
-            stored = known(id_)
+            stored = local(id_)
             if stored is None or (record is not None and record.principal != stored.session.caller.principal):
                 return
             if record is None:
@@ -189,7 +189,7 @@ class SessionStore:
             except ValueError as error:
                 log.warning("session_unreadable", session=id_, reason=str(error))
 
-        self._store.news.listen(lambda id_: known(id_) is not None, told)
+        self._store.news.listen(lambda id_: local(id_) is not None, told)
 
     async def find(self, id_: str, caller: Caller) -> StoredSession | None:
         """The session of that id if there is a record, and it is this caller's. Raises `StoreError`."""
@@ -203,8 +203,8 @@ class SessionStore:
             return None
         if body.profile != caller.profile or body.version not in eras.HANDSHAKE_VERSIONS:
             return None
-        about = body.version, body.capabilities, body.client_info, body.log_level
-        session = Session(id_, caller, Era.HANDSHAKE, *about, offer=ClientOffer(apps=dict.fromkeys(body.apps)))
+        declared = body.version, body.capabilities, body.client_info, body.log_level
+        session = Session(id_, caller, Era.HANDSHAKE, *declared, offer=ClientOffer(apps=dict.fromkeys(body.apps)))
         lapsed = dict.fromkeys(body.subscriptions)
         record = row if self._store.is_shared else None
         return StoredSession(

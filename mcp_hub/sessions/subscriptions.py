@@ -77,16 +77,16 @@ class SessionSubscriptions:
 
     def _release(self, session: Session, origin: Origin) -> None:
         """Nothing is left to be given back at a server that is not configured any more."""
-        server, own = origin
+        server, uri = origin
         if server in self._upstreams:
-            self._upstreams[server].unsubscribe(own, call_of(session))
+            self._upstreams[server].unsubscribe(uri, call_of(session))
 
     def updates(self, session: Session, origin: Origin, after: int) -> list[tuple[str, bytes]]:
         """The notices about a resource for this session since `Notices.noted` was `after`, as `Notices.notices`."""
         server, uri = origin
         upstream = self._upstreams.get(server)
-        place = None if upstream is None else upstream.apart(call_of(session))
-        return self._changes.notices((server if place is None else place.topic, uri), after)
+        connection = None if upstream is None else upstream.apart(call_of(session))
+        return self._changes.notices((server if connection is None else connection.topic, uri), after)
 
     def clear(self, session: Session) -> None:
         """Ends them all; there will be no more."""

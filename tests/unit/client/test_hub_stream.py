@@ -75,13 +75,13 @@ class Waits(Patience):
 
 
 def called(client: HubClient, patience: Patience | None = None, on_pause: OnPause = ignore) -> HubStream:
-    rest = client._rest
+    rest = client._api
     start = Start(rest.url("tools", "job", "call"), b'{"arguments":{}}', "key-1")
     return HubStream(rest, patience or Waits(), start, on_pause=on_pause)
 
 
 def resumed(client: HubClient, after: int = 0, patience: Patience | None = None) -> HubStream:
-    return HubStream(client._rest, patience or Waits(), None, STREAM, after)
+    return HubStream(client._api, patience or Waits(), None, STREAM, after)
 
 
 async def taken(stream: HubStream) -> list[tuple[int, CallEvent]]:

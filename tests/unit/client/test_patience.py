@@ -15,8 +15,8 @@ def test_pauses_grow_to_three_seconds() -> None:
 
 def test_wait_that_the_hub_asks_for_is_kept_if_there_is_time() -> None:
     patience = Patience(10, lambda: 0.5)
-    assert patience.pause(0, wanted=5) == 5
-    assert patience.pause(7, wanted=5) == 3
+    assert patience.pause(0, retry_after=5) == 5
+    assert patience.pause(7, retry_after=5) == 3
 
 
 @given(st.lists(st.tuples(CHANCES, st.floats(0, 5)), min_size=1, max_size=60), st.floats(0, 60))

@@ -131,7 +131,7 @@ def entries_below(folder: str) -> Iterator[os.DirEntry[str] | None]:
 
 
 def is_larger(folder: str, limit: int, entries_limit: int) -> bool:
-    """Whether the files of a folder take more than `limit` bytes on the disk, are too many entries, or is too deep."""
+    """Whether the files of a folder take more than `limit` bytes on the disk, or are too many or too deep."""
     if sys.platform == "win32":
         raise NotImplementedError
     total = 0

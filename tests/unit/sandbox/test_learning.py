@@ -249,7 +249,7 @@ def test_notes_and_proposals_are_bounded_and_masked(tmp_path: Path) -> None:
     proposed = proposal(learning, None)
     assert (len(proposed.read), len(proposed.left)) == (MOST, PATHS - MOST)
     shown = list(remarks(learning, proposed))
-    assert len(shown) < 80 and any("16 further uses were not noted" in text for text, _ in shown)
+    assert len(shown) < 80 and any("16 further uses could not be noted" in text for text, _ in shown)
     learn(["p4ssw0rd-in-a-path"])
     try:
         fresh = learned(home)

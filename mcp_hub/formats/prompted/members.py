@@ -54,10 +54,10 @@ class Members:
 def typed(text: str, allowed: set[str]) -> str:
     """A value that was written without quotes, as JSON: a string only where nothing else fits the schema."""
     try:
-        found = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         is_text = not allowed or "string" in allowed
         return json.dumps(text, ensure_ascii=False) if is_text else _PYTHON.get(text) or json.dumps(text)
-    if isinstance(found, str) or ("string" in allowed and not fits(found, allowed)):
+    if isinstance(value, str) or ("string" in allowed and not fits(value, allowed)):
         return json.dumps(text, ensure_ascii=False)
     return text.strip()

@@ -17,11 +17,11 @@ def signature(tool: Mapping[str, Any]) -> str:
     """`- name(a: string, b?: integer): description`, and a line for each parameter with a description."""
     schema = input_schema(tool)
     lines = [f"- {tool['name']}({', '.join(_Types(schema).members(schema, _MAX_DEPTH))})"]
-    if about := tool.get("description"):
-        lines[0] += f": {about}"
+    if description := tool.get("description"):
+        lines[0] += f": {description}"
     for name, member in properties(schema).items():
-        if isinstance(member, Mapping) and (about := member.get("description")):
-            lines.append(f"- - {name}: {about}")
+        if isinstance(member, Mapping) and (description := member.get("description")):
+            lines.append(f"- - {name}: {description}")
     return "\n".join(escaped_text(" ".join(line.split())) for line in lines)
 
 
@@ -30,19 +30,19 @@ class _Types:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._left = _MAX_SCHEMAS
+        self._budget = _MAX_SCHEMAS
 
     def members(self, schema: Mapping[str, Any], depth: int) -> list[str]:
         members: list[str] = []
         for name, member, is_required in parameters(schema):
-            if self._left < 0:
+            if self._budget < 0:
                 return [*members, "…"]
             members.append(f"{name}{'' if is_required else '?'}: {self._type(member, depth)}")
         return members
 
     def _type(self, schema: Any, depth: int) -> str:
-        self._left -= 1
-        if not isinstance(schema, Mapping) or depth < 0 or self._left < 0:
+        self._budget -= 1
+        if not isinstance(schema, Mapping) or depth < 0 or self._budget < 0:
             return "any"
         if isinstance(reference := schema.get("$ref"), str):
             return self._type(resolve(self._root, reference), depth - 1)
@@ -52,8 +52,8 @@ class _Types:
         members = next((schema[union] for union in _UNIONS if isinstance(schema.get(union), list)), None)
         if members is not None:
             return _joined(self._type(member, depth - 1) for member in members)
-        shown = _joined(self._named(name, schema, depth) for name in named_types(schema))
-        return shown + (f" = {json.dumps(schema['default'], ensure_ascii=False)}" if "default" in schema else "")
+        joined = _joined(self._named(name, schema, depth) for name in named_types(schema))
+        return joined + (f" = {json.dumps(schema['default'], ensure_ascii=False)}" if "default" in schema else "")
 
     def _named(self, name: str, schema: Mapping[str, Any], depth: int) -> str:
         if name == "array" and "items" in schema:

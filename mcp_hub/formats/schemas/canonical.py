@@ -53,8 +53,8 @@ class _Normaliser:
         dialect = root.get("$schema")
         self._root = root
         self._losses = losses
-        found = _DRAFT.search(dialect) if isinstance(dialect, str) else None
-        draft = found[1] if found else ""
+        version = _DRAFT.search(dialect) if isinstance(dialect, str) else None
+        draft = version[1] if version else ""
         self._ignored = _IGNORED.get(draft, frozenset())
         self._is_legacy = draft in tuple("3467")
         self._is_draft_4 = draft in ("3", "4")
@@ -64,13 +64,13 @@ class _Normaliser:
 
     def document(self) -> Node:
         """The whole schema; its `$defs` are those that something refers to."""
-        found = self._node(self._root, "", 0)
+        document = self._node(self._root, "", 0)
         while self._pending:
             name, target = self._pending.pop()
             self._definitions[name] = self._node(target, f"/$defs/{name}", 0)
         if self._definitions:
-            found["$defs"] = dict(sorted(self._definitions.items()))
-        return loosened(found) if any(loss.kind == "widened" for loss in self._losses) else found
+            document["$defs"] = dict(sorted(self._definitions.items()))
+        return loosened(document) if any(loss.kind == "widened" for loss in self._losses) else document
 
     def _node(self, schema: object, path: str, depth: int) -> Node:
         if schema is False:
@@ -101,7 +101,7 @@ class _Normaliser:
             self._items(node, source, path, depth)
         elif keyword in ONE:
             if keyword != "additionalItems":
-                node[keyword] = self._one(keyword, value, path, depth)
+                node[keyword] = self._keyword(keyword, value, path, depth)
         elif keyword in LISTS and isinstance(value, list) and value:
             parts = [self._node(part, f"{path}/{keyword}/{at}", below) for at, part in enumerate(value)]
             node[keyword] = [*node.get(keyword, ()), *parts]
@@ -109,7 +109,7 @@ class _Normaliser:
             named = {name: self._node(part, f"{path}/{name}", below) for name, part in value.items()}
             node[keyword] = {**node.get(keyword, {}), **named}
 
-    def _one(self, keyword: str, value: object, path: str, depth: int) -> Any:
+    def _keyword(self, keyword: str, value: object, path: str, depth: int) -> Any:
         if keyword in ("additionalProperties", "unevaluatedProperties") and isinstance(value, bool):
             return value
         return self._node(value, f"{path}/{keyword}", depth + 1)
@@ -125,9 +125,9 @@ class _Normaliser:
         return {key: value for key, value in schema.items() if key not in self._ignored}
 
     def _type(self, node: Node, source: Node, path: str, depth: int) -> None:
-        known = [name for name in named_types(source) if name in TYPES]
-        if known:
-            node["type"] = known[0] if len(known) == 1 else known
+        types = [name for name in named_types(source) if name in TYPES]
+        if types:
+            node["type"] = types[0] if len(types) == 1 else types
 
     def _reference(self, node: Node, source: Node, path: str, depth: int) -> None:
         pointer = source["$ref"]
@@ -141,8 +141,8 @@ class _Normaliser:
         node["$ref"] = f"#/$defs/{self._names[pointer]}"
 
     def _target(self, pointer: str) -> object:
-        here = resolve(self._root, pointer)
-        return here if isinstance(here, dict | bool) else None
+        target = resolve(self._root, pointer)
+        return target if isinstance(target, dict | bool) else None
 
     def _named(self, pointer: str) -> str:
         name = _ODD.sub("_", pointer.rpartition("/")[2]) if "/" in pointer else "root"

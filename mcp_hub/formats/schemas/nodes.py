@@ -38,29 +38,29 @@ def children(node: Node) -> list[Node]:
     """Its subschemas."""
     if NESTED.isdisjoint(node):
         return []
-    found: list[Node] = []
+    subschemas: list[Node] = []
     for keyword, value in node.items():
         if keyword in NESTED:
             if keyword in ONE:
-                found += (value,) if isinstance(value, dict) else ()
+                subschemas += (value,) if isinstance(value, dict) else ()
             else:
-                found += value.values() if isinstance(value, dict) else value
-    return found
+                subschemas += value.values() if isinstance(value, dict) else value
+    return subschemas
 
 
 def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node with each subschema changed, those of `$defs` included."""
-    found: Node = {}
+    copy: Node = {}
     for keyword, value in node.items():
         if keyword in ONE:
-            found[keyword] = change(value) if isinstance(value, dict) else value
+            copy[keyword] = change(value) if isinstance(value, dict) else value
         elif keyword in LISTS:
-            found[keyword] = [change(part) for part in value]
+            copy[keyword] = [change(part) for part in value]
         elif keyword in NAMED or keyword == "$defs":
-            found[keyword] = {name: change(part) for name, part in value.items()}
+            copy[keyword] = {name: change(part) for name, part in value.items()}
         else:
-            found[keyword] = value
-    return found
+            copy[keyword] = value
+    return copy
 
 
 _COUNTING: Final = frozenset(("not", "if", "then", "else", "oneOf", "maxContains"))
@@ -82,24 +82,24 @@ def loosened(node: Node) -> Node:
 
 def definition(root: Node, node: Node) -> Node:
     """The target of the reference of a canonical node."""
-    found: Node = root["$defs"][node["$ref"].removeprefix("#/$defs/")]
-    return found
+    target: Node = root["$defs"][node["$ref"].removeprefix("#/$defs/")]
+    return target
 
 
 def expanded(root: Node, nodes: list[Node]) -> list[Node]:
     """The nodes with all that they refer to and offer at the same place; each once."""
-    found: dict[int, Node] = {}
+    alternatives: dict[int, Node] = {}
     pending = list(nodes)
     while pending:
         node = pending.pop()
-        if id(node) not in found:
-            found[id(node)] = node
+        if id(node) not in alternatives:
+            alternatives[id(node)] = node
             pending += [definition(root, node)] if "$ref" in node else []
             for keyword in ("anyOf", "oneOf", "allOf"):
                 pending += node.get(keyword, ())
             pending += [part for key in ("if", "then", "else") if isinstance(part := node.get(key), dict)]
             pending += node.get("dependentSchemas", {}).values()
-    return list(found.values())
+    return list(alternatives.values())
 
 
 def cyclic(root: Node) -> frozenset[str]:
@@ -112,13 +112,13 @@ def cyclic(root: Node) -> frozenset[str]:
 
 
 def _references(node: Node) -> set[str]:
-    found, pending = set(), [node]
+    names, pending = set(), [node]
     while pending:
-        here = pending.pop()
-        pending += children(here)
-        if "$ref" in here:
-            found.add(here["$ref"])
-    return found
+        current = pending.pop()
+        pending += children(current)
+        if "$ref" in current:
+            names.add(current["$ref"])
+    return names
 
 
 def accepts_null(root: Node, node: Node, depth: int = 0) -> bool:

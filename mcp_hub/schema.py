@@ -75,16 +75,16 @@ def is_open(schema: object) -> bool:
 def resolve(root: object, reference: str) -> Any:
     """The target of a reference into `root`, as `#/$defs/Point` or `#`; None if there is none."""
     start, *steps = reference.split("/", _MAX_STEPS)
-    found: Any = root if start == "#" else None
+    target: Any = root if start == "#" else None
     for step in steps:
         key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict):
-            found = found.get(key)
-        elif isinstance(found, list) and key.isdecimal() and len(key) <= _MAX_DIGITS and int(key) < len(found):
-            found = found[int(key)]
+        if isinstance(target, dict):
+            target = target.get(key)
+        elif isinstance(target, list) and key.isdecimal() and len(key) <= _MAX_DIGITS and int(key) < len(target):
+            target = target[int(key)]
         else:
             return None
-    return found
+    return target
 
 
 def alternatives(schema: _Schema, root: object) -> list[Any] | None:
@@ -117,15 +117,15 @@ def allowed_types(schema: object, root: object) -> set[str]:
     for _ in range(_MAX_SCHEMAS):
         if not waiting:
             break
-        one = waiting.pop()
-        if not isinstance(one, dict):
+        member = waiting.pop()
+        if not isinstance(member, dict):
             continue
-        if (inner := alternatives(one, root)) is not None:
+        if (inner := alternatives(member, root)) is not None:
             waiting += inner
-        elif names := named_types(one):
+        elif names := named_types(member):
             allowed.update(names)
         else:
-            kinds = {type_name(value) for value in listed_values(one) or ()}
+            kinds = {type_name(value) for value in listed_values(member) or ()}
             allowed |= kinds | _NUMBERS if not kinds.isdisjoint(_NUMBERS) else kinds
     return allowed
 
@@ -172,10 +172,10 @@ def look_wrong(arguments: object, schema: object) -> bool:
 
 
 def _has_other_type(value: object, schema: object) -> bool:
-    known = {name for name in named_types(schema) if name in TYPES}
-    if not known.isdisjoint(_NUMBERS):
-        known |= _NUMBERS  # a server may take 1.0 for an integer
-    return bool(known) and type_name(value) not in known
+    types = {name for name in named_types(schema) if name in TYPES}
+    if not types.isdisjoint(_NUMBERS):
+        types |= _NUMBERS  # a server may take 1.0 for an integer
+    return bool(types) and type_name(value) not in types
 
 
 def _member(of: object, name: str) -> _Schema:

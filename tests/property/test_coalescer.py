@@ -298,4 +298,5 @@ def test_the_place_of_suppressed_messages_says_how_many_there_were(count: int) -
     notice = suppressed(count)
     assert notice.level == "warning"
     params = json.loads(bytes(notice.params))
-    assert params["level"] == "warning" and params["data"].startswith(f"{count} log messages suppressed")
+    messages = "1 log message" if count == 1 else f"{count} log messages"
+    assert params["level"] == "warning" and params["data"].startswith(f"{messages} suppressed")

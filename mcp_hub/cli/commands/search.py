@@ -207,7 +207,7 @@ def _print_costs(found: SearchReport, explain: bool) -> None:
 
 
 def explanation(hits: Sequence[Hit]) -> "Table":
-    """A row for each hit with the parts that add up to its score (`catalog.search.Hit`)."""
+    """A row for each hit with the parts that add up to its score (`catalog.search.ranker.Hit`)."""
     parts = tuple(hits[0].parts) if hits else ()
     made = tables.table("tool", "score", *parts, "also", right=("score", *parts))
     for hit in hits:

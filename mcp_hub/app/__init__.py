@@ -14,5 +14,8 @@ where the settings ask for it.
 
 Only this package and `cli` read `Settings`; every other part receives the two or three values that it needs.
 
+Sub-packages: `attached` (the background hub of clients over stdio), `dashboard` (what it shows and changes).
+`readiness` waits until the servers have settled.
+
 Not here: any behaviour of a call, and reading files (`config.load`).
 """

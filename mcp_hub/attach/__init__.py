@@ -15,5 +15,7 @@ them up when this one dies.
 It imports the standard library only, and little of that: a client's start costs a socket, not an interpreter full of
 imports. Imports inside functions are for what few starts need.
 
-Not here: the hub at the other end (`app.attached`, `fronts.attached`).
+`system` has the facts of the operating system: user, folders, locks on files.
+
+Not here: the hub at the other end (`app.attached`).
 """

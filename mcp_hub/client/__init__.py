@@ -13,6 +13,8 @@ without I/O.
 It imports `types`, `errors`, `events` and `protocol` only. Only `http` imports the HTTP library, which a hub in this
 process does without.
 
+`hub_feed` is the state of a hub as the dashboard has it: a snapshot, and the feed behind it.
+
 Not here: starting a hub, and showing anything (`cli`).
 """
 

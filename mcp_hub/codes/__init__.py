@@ -7,5 +7,7 @@ to the codes that the package uses.
 Held together by `tables.GROUPS`, the tables in the order of the page: `servers` has the codes of servers, `relayed`
 those of configurations, calls, HTTP and the output of models, `commands` those of commands. `tables.CODES` has all.
 
+`advice` is the form of a row and of a table.
+
 Not here: where a code is raised, and the sentence beside it.
 """

@@ -9,5 +9,8 @@ function, and a slow one that can be cancelled. `worker` is a program that execu
 
 Held together by nothing: each module stands alone and imports only what a user's own tools would import.
 
+`agent` puts a hub under an agent, `embedded` inside a web application, and `calls` makes calls from a script.
+`streaming_server` is an MCP server that streams, `tools` a module of plain functions.
+
 Not here: anything that the hub needs. Nothing imports this package; it is loaded by name.
 """

@@ -12,5 +12,9 @@ Held together by `events`, the vocabulary in which all streams of model output a
 
 A provider's SDK is never imported: all values are plain JSON, which the types of an SDK take and give.
 
+`arguments` reads the arguments of a call, `blocks` the content of a result; `groups` are namespaces, `search` is tool
+search, `connectors` are servers that a provider connects to itself; `errors` has the error. `prompted` is for models
+whose calls are text.
+
 Not here: requests to a provider, routes and commands that use these functions, and calls themselves.
 """

@@ -8,7 +8,8 @@ Held together by `mcp`, which answers MCP requests the same way on every transpo
 every HTTP request. `stdio`, `legacy_sse` and `in_process` have one connection per client; `limits` bounds one client,
 `following` reads durable streams.
 
-Sub-packages: `mcp`, `http`, `rest` (the API at `/v1`), `monitoring` (health, metrics).
+Sub-packages: `mcp`, `http`, `rest` (the API at `/v1`), `monitoring` (health, metrics), `dashboard` (a page and its
+API). `prefix` moves all paths below one.
 
 A front pulls events from the log of a call at the speed of its client. It holds no state of a call that another front
 would need.

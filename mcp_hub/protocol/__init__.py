@@ -10,7 +10,7 @@ tools, resources, templates and prompts. `sse` writes and reads event streams; `
 are what their names say.
 
 Sub-packages: `jsonrpc` (bytes to envelopes), `shape` (internal values to the form of an era), `definitions` (entries of
-lists as clients read them).
+lists as clients read them), `rest` (JSON of the REST API). `skills` reads entries of `skills/list`.
 
 Payloads stay encoded: arguments, definitions and results are bytes that the hub copies and does not parse.
 

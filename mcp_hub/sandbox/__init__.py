@@ -11,6 +11,8 @@ command. `connector` answers the `connect` calls of a server whose hosts are lim
 proxy of `network`. `seatbelt` writes the profile for macOS. `learning` notes what a server does without the rule of
 files, and `proposal` makes a rule of it.
 
+`server` is the sandbox of one server for all its starts; `rules` makes a `Confinement` of its rule.
+
 Not here: the keys of the configuration (`config.schema.defaults`) and the start of processes (`upstreams.process`). The
 hub itself is never confined.
 """

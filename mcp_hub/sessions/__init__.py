@@ -10,6 +10,8 @@ one as long as its request. `session.Sessions` is the bounded table of handshake
 maps a client to its kind, one object per kind; `subscriptions` pairs the subscriptions of sessions with references at
 upstreams.
 
+`clients_seen` lists the clients since the start, `stored` keeps handshake sessions that outlive the hub.
+
 Not here: sessions with upstream servers (`upstreams.peer`), tokens
 (`fronts.http.auth`), and the facts about clients (`config.schema.clients`).
 """

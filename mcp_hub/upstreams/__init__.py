@@ -8,7 +8,7 @@ it is not ready. Changes are noted in `Notices`.
 Held together by the protocol `mcp_hub.call.Upstream`, which every kind implements. A server is a `supervision`
 `ManagedUpstream`: it keeps one connection up (`process` or `remote`), speaks MCP over it (`peer`), and reads its lists
 (`lists`). `functions` runs Python functions in this process, `folders` reads skills, `executors` hands calls to
-workers, `auth` logs in to remote servers.
+workers, `auth` logs in to remote servers. `local_source` is common to sources without a connection.
 
 A failing upstream changes nothing for another: each has its own tasks, limits and turns.
 

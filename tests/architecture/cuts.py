@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeGuard
 
-from tests.architecture.source import Function, Offence, qualified, sources
+from tests.architecture.source import Function, Offence, sources
 
 _LEAST = 20
 """A cut at fewer characters looks at a head or a hash; the shortest text for people has this many."""
@@ -20,7 +20,12 @@ def cut_texts(root: Path) -> Iterator[Offence]:
     """A text is cut by a slice before it is masked, or on its way into an error, a log line or another text."""
     for source in sources(root):
         if not source.module.startswith(_WITHOUT_MASK):
-            functions = [(name, node) for name, node in qualified(source) if isinstance(node, Function)]
+            slices = [node.lineno for node in source.of(ast.Slice)]
+            functions = [
+                (name, node)
+                for name, node in source.qualified
+                if isinstance(node, Function) and any(node.lineno <= line <= (node.end_lineno or 0) for line in slices)
+            ]
             places = {place.lineno: (name, place) for name, node in functions for place in _cut_in(node)}
             for line, (name, place) in sorted(places.items()):
                 what = f"{ast.unparse(place)} cuts a text before it is masked: use hide_head"

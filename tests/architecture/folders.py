@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture.source import Offence, Source, qualified, sources
+from tests.architecture.source import Offence, Source, sources
 
 MAKER = ("mcp_hub/attach/folder.py", "make_folder")
 """The file and the function."""
@@ -16,7 +16,7 @@ _MODULES = {"os", "shutil", "posix", "nt"}
 def folders_made_elsewhere(root: Path) -> Iterator[Offence]:
     for source in sources(root):
         maker = {id(node) for node in _maker(source)}
-        for node in source.nodes:
+        for node in source.of(ast.Attribute, ast.ImportFrom, ast.Constant):
             name = "" if id(node) in maker else _name(node)
             if name:
                 line = getattr(node, "lineno", 0)
@@ -24,7 +24,7 @@ def folders_made_elsewhere(root: Path) -> Iterator[Offence]:
 
 
 def _maker(source: Source) -> Iterator[ast.AST]:
-    for name, node in qualified(source):
+    for name, node in source.qualified:
         if (source.shown, name) == MAKER:
             yield from ast.walk(node)
 

@@ -42,9 +42,10 @@ def imports(root: Path) -> tuple[Import, ...]:
     """Every import of the package."""
     found = []
     for source in sources(root):
-        lazy = {id(node) for function in source.functions for node in ast.walk(function)}
-        for node in source.nodes:
-            line, is_lazy = getattr(node, "lineno", 0), id(node) in lazy
+        functions = [(node.lineno, node.end_lineno or node.lineno) for node in source.functions]
+        for node in (*source.of(ast.Import), *source.of(ast.ImportFrom)):
+            line = node.lineno
+            is_lazy = any(first <= line <= last for first, last in functions)
             found += [Import(source.shown, line, source.module, name, is_lazy) for name in imported(node)]
     return tuple(found)
 

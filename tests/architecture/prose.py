@@ -9,7 +9,9 @@ from pathlib import Path
 from tests.architecture.source import Function, Offence, Source, sources
 
 PACKAGE_LINES = range(10, 21)
-_OPENING = re.compile(r"(What|Who|Whoever|How)\b")
+_OPENING = re.compile(r"(What|Who|Whoever|How|The same|As|Of|Those|Where|Whose|In its)\b")
+_NAME = re.compile(r"(?<=[`.])(\w+)(?=[`.])")
+_DOTTED = re.compile(r"`([a-z_]+(?:\.(?!(?:yaml|sock|json|md)`)\w+)+)`")
 _PAGE = re.compile(r"([\w./-]+\.md)\b(?:,?\s+§\s?(\d[\d.]*\d|\d))?(?:,\s+\"([^\"]+)\")?")
 PHRASES = {
     "is-no": (r"is\s+no(?!\s+(?:longer|more\s+than)\b)", '"is not a"'),
@@ -71,21 +73,52 @@ def package_docstrings(root: Path) -> Iterator[Offence]:
             yield Offence(source.shown, 1, "lines", what)
 
 
+def package_maps(root: Path) -> Iterator[Offence]:
+    """The docstring of a package names each of its modules and sub-packages in backticks, and none that is gone."""
+    by_module = {source.module: source for source in sources(root)}
+    for source in sources(root):
+        if source.is_package and source.module:  # that of the hub itself is the help of the library
+            text = ast.get_docstring(source.tree) or ""
+            names = set(_NAME.findall(text))
+            for name in sorted(_modules_in((root / source.shown).parent) - names):
+                yield Offence(source.shown, 1, name, f"the docstring does not name `{name}`")
+            for name in sorted(set(_DOTTED.findall(text))):
+                if not _names_something(name, source.module, by_module):
+                    yield Offence(source.shown, 1, name, f"the docstring names `{name}`, which does not exist")
+
+
+def _modules_in(folder: Path) -> set[str]:
+    files = {path.stem for path in folder.glob("*.py")}
+    return files - {"__init__", "__main__"} | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+def _names_something(name: str, package: str, by_module: dict[str, Source]) -> bool:
+    """Whether a dotted name that begins with a module, beside the others or of the hub, leads somewhere."""
+    name = name.removeprefix("mcp_hub.")
+    for path in (f"{package}.{name}", name):
+        if any(
+            f"{module}.".startswith(f"{path[: len(path) - len(name)]}{name.split('.')[0]}.") for module in by_module
+        ):
+            parts = path.split(".")
+            module = max((module for module in by_module if f"{path}.".startswith(f"{module}.")), key=len, default="")
+            body = by_module[module].text.partition('"""')[2].partition('"""')[2] if module else ""
+            return all(re.search(rf"\b{part}\b", body) for part in parts[module.count(".") + bool(module) :])
+    return True
+
+
 def docstring_openings(root: Path) -> Iterator[Offence]:
     """Docstrings of modules, classes and functions, and those below attributes."""
     for source in sources(root):
-        for node in source.nodes:
-            match node:
-                case ast.Expr(value=ast.Constant(value=str(text)), lineno=line):
-                    opening = _OPENING.match(text.strip())
-                    if opening:
-                        what = f"the docstring begins with {opening[1]}: say what the thing is"
-                        yield Offence(source.shown, line, opening[1], what)
+        for node in source.of(ast.Expr):
+            match node.value:
+                case ast.Constant(value=str(text)) if opening := _OPENING.match(text.strip()):
+                    what = f"the docstring begins with {opening[1]}: say what the thing is"
+                    yield Offence(source.shown, node.lineno, opening[1].replace(" ", "-"), what, room=source.room)
 
 
 def missing_pages(root: Path) -> Iterator[Offence]:
     for source in sources(root):
-        for cited in _PAGE.finditer(source.prose):
+        for cited in _PAGE.finditer(source.prose) if ".md" in source.text else ():
             page, section, heading = cited.groups()
             if not _is_there(root, page, section or heading):
                 what = f"cites {' '.join(cited[0].split())}, which is not in docs/"
@@ -119,7 +152,7 @@ def english(root: Path) -> Iterator[Offence]:
 def _texts(root: Path) -> list[tuple[str, str]]:
     pages = [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
     texts = [(page.relative_to(root).as_posix(), _FENCED.sub(_blank, _read(page))) for page in pages]
-    texts += [(source.shown, source.prose) for source in sources(root)]
+    texts += [(source.shown, source.prose) for source in sources(root) if _FOUND.search(source.text.replace("#", " "))]
     return [(shown, _CODE.sub(_blank, text)) for shown, text in texts]
 
 

@@ -1,25 +1,37 @@
 """The files that the rules look at, each read and parsed once, and the form in which an offence is reported."""
 
 import ast
+import gc
 import io
 import re
 import tokenize
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Node = TypeVar("Node", bound=ast.AST)
 
 
 class Offence(NamedTuple):
-    """One place that breaks a rule. `file` and `name` identify it in the allow-list, where `size` is added up."""
+    """One place that breaks a rule. `file` and `name` identify it in the allow-list, where `size` is added up.
+
+    `room`: the folder that has an entry in the list in place of the file.
+    """
 
     file: str
     line: int
     name: str
     what: str
     size: int = 1
+    room: str = ""
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """The file or room, and the name, of the allow-list."""
+        return self.room or self.file, self.name
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.what}"
@@ -44,15 +56,46 @@ class Source:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        return list(ast.walk(self.tree))
+        """All nodes with fields, the outer ones first; three times as fast as `ast.walk`."""
+        nodes: list[ast.AST] = [self.tree]
+        for node in nodes:
+            for value in vars(node).values():
+                if value.__class__ is list:
+                    nodes += [child for child in value if isinstance(child, ast.AST)]
+                elif isinstance(value, ast.AST) and value._fields:
+                    nodes.append(value)
+        return nodes
+
+    @cached_property
+    def _by_class(self) -> dict[type[ast.AST], list[ast.AST]]:
+        nodes: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in self.nodes:
+            nodes.setdefault(type(node), []).append(node)
+        return nodes
+
+    def of(self, *classes: type[Node]) -> Iterator[Node]:
+        """The nodes of exactly these classes."""
+        for class_ in classes:
+            yield from self._by_class.get(class_, [])  # type: ignore[misc]
 
     @property
     def functions(self) -> Iterator[Function]:
-        return (node for node in self.nodes if isinstance(node, Function))
+        yield from self.of(ast.FunctionDef)
+        yield from self.of(ast.AsyncFunctionDef)
 
     @property
     def classes(self) -> Iterator[ast.ClassDef]:
-        return (node for node in self.nodes if isinstance(node, ast.ClassDef))
+        return self.of(ast.ClassDef)
+
+    @property
+    def room(self) -> str:
+        """The folder of the hub that the file is below, such as `mcp_hub/calls`."""
+        return "/".join(self.shown.split("/")[: 2 if self.shown.count("/") > 1 else 1])
+
+    @cached_property
+    def qualified(self) -> list[tuple[str, ast.ClassDef | Function]]:
+        """Every class and function of the file with its name, that of a method with its class."""
+        return list(_inside(self.tree, ""))
 
     def line_of(self, offset: int) -> int:
         return self.text.count("\n", 0, offset) + 1
@@ -76,21 +119,34 @@ class Source:
 _PROSE = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Millions of nodes come and none of them goes: the garbage collector would take four fifths of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 @cache
 def sources(root: Path, folder: str = "mcp_hub") -> tuple[Source, ...]:
     """Every Python file below `folder`, in order of path."""
     return tuple(Source(root, path) for path in sorted((root / folder).rglob("*.py")))
 
 
-def qualified(source: Source) -> Iterator[tuple[str, ast.ClassDef | Function]]:
-    """Every class and function of a file with its name, that of a method with its class."""
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+"""Fields that hold statements, or what holds statements: only there are classes and functions defined."""
 
-    def inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef | Function]]:
-        for child in ast.iter_child_nodes(node):
+
+def _inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef | Function]]:
+    for block in _BLOCKS:
+        children = getattr(node, block, None)
+        for child in children if isinstance(children, list) else ():
             if isinstance(child, ast.ClassDef | Function):
                 yield prefix + child.name, child
-                yield from inside(child, f"{prefix}{child.name}.")
+                yield from _inside(child, f"{prefix}{child.name}.")
             else:
-                yield from inside(child, prefix)
-
-    return inside(source.tree, "")
+                yield from _inside(child, prefix)

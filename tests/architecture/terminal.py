@@ -32,14 +32,14 @@ def unescaped_output(root: Path) -> Iterator[Offence]:
     for source in sources(root):
         if source.shown in GATES or source.shown.startswith("mcp_hub/examples/"):
             continue
-        for node in source.nodes:
+        for node in source.of(ast.Attribute, ast.ImportFrom, ast.Call):
             if (what := _offence(source, node)) is not None:
                 yield Offence(source.shown, getattr(node, "lineno", 1), what.split("(")[0], f"{what} without visible()")
 
 
 def _offence(source: Source, node: ast.AST) -> str | None:
     match node:
-        case ast.Attribute() if (name := ast.unparse(node)) in STREAMS:
+        case ast.Attribute(attr="write" | "buffer") if (name := ast.unparse(node)) in STREAMS:
             return name
         case ast.ImportFrom(module="click", names=names):
             return next((f"click.{own.name}" for own in names if f"click.{own.name}" in SINKS), None)
@@ -49,7 +49,7 @@ def _offence(source: Source, node: ast.AST) -> str | None:
             return None if all(map(_is_escaped, node.args)) else ast.unparse(node)[:80]
         case ast.Call(func=ast.Attribute(attr="write"), args=[ast.Constant(value=1 | 2), *_]):
             return ast.unparse(node)[:80] if ast.unparse(node.func) == "os.write" else None
-        case ast.Call() if ast.unparse(node.func) in SINKS:
+        case ast.Call(func=ast.Name() | ast.Attribute(value=ast.Name())) if ast.unparse(node.func) in SINKS:
             texts = [*node.args, *(word.value for word in node.keywords if word.arg in _SHOWN)]
             return None if all(map(_is_escaped, texts)) else ast.unparse(node)[:80]
     return None

@@ -10,5 +10,7 @@ only, `greeting` decides about a hello, and `clients` serves those who are welco
 
 Only what is still this hub's own is removed: a socket by its inode, a record by its id.
 
+`sandboxes` reads the sandbox of a server from its settings.
+
 Not here: the other end, which imports nothing of the house (`attach`), and MCP itself (`fronts.stdio`).
 """

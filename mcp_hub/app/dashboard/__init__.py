@@ -13,5 +13,8 @@ for five minutes.
 
 `past_calls` shows the history of calls and makes its journal from the settings; commands use it without a hub, too.
 
+`installs` looks up the install state of clients, `logins` runs logins to remote servers, `seen` observes clients and
+calls.
+
 Not here: HTTP and tokens (`fronts.dashboard`), and restarts and reloads (`app.admin`).
 """

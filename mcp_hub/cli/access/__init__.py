@@ -9,5 +9,8 @@ Held together by `hub`: the client speaks HTTP to the hub at `--url`, or to the 
 about streams, `local_streams` reads the store without a hub. `waiting` waits for the servers of a hub that has just
 started. `following` shows a call to its end. `learning` runs one server without the rule of files of its sandbox.
 
+`background` sends requests to background hubs and ends them. `stored` asks the running hub about streams and past
+calls, or reads the store.
+
 Not here: the client itself (`mcp_hub.client`), output (`cli.render`), and the commands (`cli.commands`).
 """

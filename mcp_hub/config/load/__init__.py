@@ -10,5 +10,8 @@ the hub does not know, and `imported` brings their servers into the form of ours
 `foreign_sandbox`, `notations`); `interpolate` fills in `${…}`; `check` runs the schema and looks for names that refer
 to nothing; `secrets` finds values that are secret by their place, name or form.
 
-Not here: the meaning of the settings (`config.schema`) and watching the file for changes (`app.file_watch`).
+`foreign_windows` translates servers of clients on Windows for WSL, `overrides` adds `servers.overrides.yaml`, and
+`public` tells secret values from public ones.
+
+Not here: the meaning of the settings (`config.schema`) and watching the file for changes (`config.file_watch`).
 """

@@ -11,5 +11,7 @@ keys. `hub`, `servers`, `tools`, `filters`, `defaults`, `clients`, `oauth`, `iss
 
 A key whose change needs no restart is marked by `AtOnce` (`config.plan`).
 
+`overrides` is the schema of the files beside it. `json_schema` generates the JSON Schema for editors.
+
 Not here: lines and files (`config.load`), checks across sections, and any object that does work.
 """

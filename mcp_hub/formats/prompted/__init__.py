@@ -11,6 +11,10 @@ was split, and hostile text costs no more than other text. They hold back only w
 
 Only the text of the model is parsed. What comes from others goes into prompts through `escapes`, without tags.
 
+`parser` is fed the text; `json_calls`, `parameter_calls` and `pythonic_calls` read one form of calls each, `members`
+their arguments, `fences` code that holds no calls; `output` makes events of them. `section` describes tools, by
+`schemas` and `signatures`; `results` writes results.
+
 Not here: requests to models, running the calls, routes.
 """
 

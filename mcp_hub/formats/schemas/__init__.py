@@ -10,5 +10,7 @@ it an object without alternatives at the top, `strict` decides whether it can be
 
 A schema that is not strict is never narrower than the original: arguments that the tool takes stay valid.
 
+`emitters` has the subset of each provider, `renames` leads names of parameters back, `nodes` finds subschemas.
+
 Not here: the shape of a tool around its schema (`formats.tools`).
 """

@@ -9,6 +9,8 @@ provider has a subclass that reads its chunks; `choice.output_reader` makes the 
 
 A reader never raises for what a provider sends: a broken call is an error event, and a fault of its call.
 
+The readers: `anthropic`, `gemini` (with `partial_args`), `openai_chat`, `openai_responses`.
+
 Not here: HTTP and event streams as bytes (`protocol.sse` reads those), and models without tool calling
 (`formats.prompted`).
 """

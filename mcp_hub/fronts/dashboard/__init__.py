@@ -8,8 +8,8 @@ an operator reads and changes; and below `/api/v1` the REST API, so that the pag
 
 Held together by `ports.HubView`, `ports.HubOperator` and its `ports.HubEditor`, which `app.dashboard` implements.
 `access` decides who comes in: with the operator token of this start or a token of the hub, from a page of this very
-origin. `api` knows the routes and what each mode (`read`, `full`) may, `feed` sends news, `shell` the page and its
-modules.
+origin. `api` knows the routes and what each mode (`read`, `full`) may, `feed` sends news, `login` runs a login, `shell`
+the page and its modules.
 
 `static` is written by hand: ES modules without a build step, Preact and htm beside them in `vendor`. Everything that
 servers or clients wrote is shown as text.

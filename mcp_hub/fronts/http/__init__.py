@@ -12,5 +12,7 @@ message, `batches` an array of them. `response` writes whole and streamed respon
 follows one call with one. `resume` and `replay` bring a client back to a stream that it lost, in the same process or
 after a restart.
 
+`cors` answers web pages of other origins. Sub-package: `oauth` checks access tokens.
+
 Not here: the meaning of MCP requests (`fronts.mcp`) and the server socket (`cli.commands.serve`).
 """

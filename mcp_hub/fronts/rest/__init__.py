@@ -11,6 +11,8 @@ Held together by the table in `routes`: `api` dispatches by it and `openapi` gen
 the earlier call of a repeated request. `streams`, `follow` and `info` serve durable streams. `executors` is for workers
 that run tools themselves. `servers` restarts and reloads. `pages` has the pages for people, which need no token.
 
+`formats` serves lists and calls in the formats of providers, `history` calls that have ended.
+
 Not here: MCP, the shapes of bodies (`protocol.rest`), authentication (`fronts.http.auth`), and the rules about what a
 worker may post (`upstreams.executors.posts`).
 """

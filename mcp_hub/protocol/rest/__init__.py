@@ -1,8 +1,8 @@
 """The JSON shapes of the REST API, one vocabulary for the front, the client and the command line.
 
-In: nothing but types. Out: msgspec structs for bodies of requests and answers, by subject: `calls`, `lists`,
-`streams`, `executors`, `servers`, `tokens`, `problems`. The front encodes answers with them and reads requests, the
-client does the reverse, commands show them, and the OpenAPI document is made of them.
+In: nothing but types. Out: msgspec structs for bodies of requests and answers, by subject: `calls`, `lists`, `streams`,
+`executors`, `servers`, `tokens`, `history`, `overview`, `problems`. The front encodes answers with them and reads
+requests, the client does the reverse, commands show them, and the OpenAPI document is made of them.
 
 Members that may be anything stay encoded (`JsonObjectText`) and are spliced, so results and errors keep their bytes. A
 struct says what the JSON is and checks nothing beyond its types. An unknown member is refused in requests

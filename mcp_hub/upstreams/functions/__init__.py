@@ -12,5 +12,7 @@ pydantic.
 Async functions run on the event loop, plain ones in threads. They share the process with the hub: one that blocks the
 loop or writes to stdout disturbs everything, so a tool that needs isolation belongs into a child process.
 
+`source` looks for a registry in a file without importing it. `output` collects what a generator yields.
+
 Not here: restarts and supervision, which functions do not need.
 """

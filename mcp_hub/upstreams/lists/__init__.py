@@ -11,5 +11,7 @@ time, and when a list is old; `list_cache` keeps one file per server, replaced a
 
 Definitions are not parsed or judged here; they stay the bytes that the server sent.
 
+`list_union` joins the lists of a caller's connection with those of the server, by name.
+
 Not here: checks and names of definitions (`catalog`), and the connection (`upstreams.supervision`).
 """

@@ -9,5 +9,8 @@ pure table that decides every transition. `managed_upstream` extends it: it runs
 current connection. `scoped` multiplies it for `scope: session` and `scope: call`. `turns` lets sessions take turns at a
 server whose questions cannot be attributed. `liveness` checks a server that let a call time out.
 
+`connection` is the protocol of one connection. `divided` is a server with several of them, `both_eras` one whose
+connection follows the era of its first caller. `state_log` writes each change of state to the log.
+
 Not here: how a connection is made (`upstreams.process`, `upstreams.remote`) and the protocol (`upstreams.peer`).
 """

@@ -9,10 +9,11 @@ available, 130 interrupted.
 Held together by the table of commands below and by `setup`, which has the common options, loads the configuration,
 chooses the event loop and turns errors into exit codes. `serving`, `http_server`, `background` and `signals` are for a
 hub that serves, `lean` keeps its imports few; `arguments` reads the arguments of `mcp-hub call`, `completion` completes
-them. `trials` starts new servers once, in a sandbox, and counts the tokens of their tools.
+them. `trials` starts new servers once, in a sandbox, and counts the tokens of their tools. `top` is the screen of
+`mcp-hub top`.
 
 Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read), `questions` (of a tool, to
-the person at the terminal), `top` (the screen of `mcp-hub top`).
+the person at the terminal).
 
 Not here: files of clients and their servers (`onboarding`), and the work of a hub. Commands open one through `app`, and
 ask it, or a running one, through `client`.
@@ -64,11 +65,11 @@ _GROUPS: Final = {
         "search": ("search:search", "Search the tools as find_tools does, one hit on a line."),
         "tokens": ("tokens:tokens", "Show what the tools cost in a model's context."),
         "call": ("call:call", "Call the tool NAME and show its progress and result."),
-        "read": ("read:read", "Read the resource URI and print it."),
-        "prompt": ("read:prompt", "Get the prompt NAME and print its messages."),
+        "read": ("call:read", "Read the resource URI and print it."),
+        "prompt": ("call:prompt", "Get the prompt NAME and print its messages."),
         "streams": ("streams:streams", "List durable calls, newest first."),
         "history": ("running.history:history", "Show the calls that have ended, newest first."),
-        "resume": ("resume:resume", "Follow a call by its STREAM id."),
+        "resume": ("streams:resume", "Follow a call by its STREAM id."),
         "cancel": ("streams:cancel", "Cancel a call by its STREAM id."),
     },
     "Configuration": {
@@ -83,8 +84,8 @@ _GROUPS: Final = {
         "status": ("running.status:status", "Show the running hubs of the configuration."),
         "paths": ("running.paths:paths", "Show where the hub keeps its files."),
         "stop": ("running.status:stop", "Stop the background hub of the configuration."),
-        "open": ("browser.open:open_dashboard", "Open the dashboard of the running hub in a browser."),
-        "top": ("browser.top:top", "Watch a running hub on the terminal."),
+        "open": ("running.watch:open_dashboard", "Open the dashboard of the running hub in a browser."),
+        "top": ("running.watch:top", "Watch a running hub on the terminal."),
         "reload": ("reload:reload", "Reload the configuration of a running hub."),
         "restart": ("reload:restart", "Restart a SERVER of a running hub."),
         "service": ("running.service:service", "Start a hub over HTTP with your session."),

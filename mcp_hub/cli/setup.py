@@ -78,7 +78,7 @@ _output_option = click.option(
 
 def _made(folder: Path) -> Path:
     """The folder, which exists then. Exits with 2 if it cannot be made."""
-    from mcp_hub.cli.render.media import make_media_folder
+    from mcp_hub.cli.render.results import make_media_folder
 
     try:
         make_media_folder(folder)

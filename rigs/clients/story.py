@@ -23,7 +23,7 @@ from typing import Any
 import anyio
 from mcp import Client, MCPError, StdioServerParameters
 
-from mcp_hub.edit.reading import read_data
+from mcp_hub.edit.entries import read_data
 from rigs import report
 from rigs.attach.builds import VERSIONS, build
 from rigs.attach.place import GONE, Fault, environment, expect, processes_of

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mcp import Client, StdioServerParameters
 
-from mcp_hub.edit.reading import read_data
+from mcp_hub.edit.entries import read_data
 from rigs.attach.place import GONE, expect, processes_of
 from tests.upstreams.child import until
 from tests.upstreams.launch import argv

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.edit.entries import put, remove
-from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.entries import held_at, put, read_data, remove
 from mcp_hub.edit.splices import CannotEdit
 from tests.examples import examples
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from mcp_hub.cli.questions.dialog import url_lines
 from mcp_hub.cli.render import results
-from mcp_hub.cli.render.media import saved
 from mcp_hub.cli.render.output import json_output, say
 from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, PlainText, ResultJson, Show
-from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.render.results import saved, with_code
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_TOOL, EXIT_UNAVAILABLE, Output
 from mcp_hub.errors import (
     DeadlineExceeded,

@@ -4,8 +4,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 
 from mcp_hub.edit import json_text, toml_text, writing, yaml_text
-from mcp_hub.edit.entries import plain_data, put, remove
-from mcp_hub.edit.reading import form_of, held_at
+from mcp_hub.edit.entries import form_of, held_at, plain_data, put, remove
 from mcp_hub.edit.splices import CannotEdit, newline_of
 from mcp_hub.edit.writing import STEP, Manner, nested
 from mcp_hub.masking import MASK, hide

@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mcp_hub.config.load.foreign_limits import switched_off
-from mcp_hub.edit.entries import names_in, remove
-from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.entries import held_at, names_in, read_data, remove
 from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.changes.acts import FileChange

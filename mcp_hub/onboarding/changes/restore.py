@@ -19,14 +19,15 @@ from mcp_hub.edit.entries import (
     copy_all,
     copy_entry,
     entry_at,
+    held_at,
     line_of,
     names_in,
     place_of,
+    read_data,
     remove,
     remove_all,
     same_data,
 )
-from mcp_hub.edit.reading import held_at, read_data
 from mcp_hub.edit.splices import CannotEdit, merged
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import HUB

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.app.limits import state_dir
-from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import HUB
 from mcp_hub.onboarding.clients.find import client_files, clients_of, hub_files, is_present

@@ -1,11 +1,23 @@
-"""The entry of the hub in a client's file: templates with slots, and what fills them."""
+"""The entry of the hub in a client's file: templates with slots, and the command or URL that fills them.
 
-from collections.abc import Mapping
+The command is absolute, so that a desktop application finds it, and lasting. Some clients take it by a link, too.
+"""
+
+import base64
+import json
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Final
+from urllib.parse import quote, urlencode
 
 import msgspec
 
+from mcp_hub import __version__
 from mcp_hub.types import JsonObject
 
 HUB: Final = "mcp-hub"
@@ -65,3 +77,105 @@ def _filled(template: Mapping[str, object], values: Mapping[Slot, object]) -> Js
         else:
             done[key] = _filled(part, values) if isinstance(part, Mapping) else part
     return done
+
+
+_THROW_AWAY = ("archive-v0", "environments-v2", "builds-v0")
+"""Folders of uv's cache in which `uvx` runs a program."""
+
+
+class Installation(msgspec.Struct, frozen=True):
+    """Where this hub is installed: the folder of its programs, and its interpreter."""
+
+    scripts: Path
+    python: Path
+
+    @classmethod
+    def current(cls) -> "Installation":
+        """That of this process."""
+        return cls(Path(sysconfig.get_path("scripts")), Path(os.path.abspath(sys.executable)))
+
+
+class NoCommand(Exception):
+    """There is no command that will still work tomorrow; the message says why."""
+
+
+def hub_command(installation: Installation, env: Mapping[str, str], args: tuple[str, ...]) -> Command:
+    """The program of this installation with these arguments; `uvx` if it is in its cache. Raises `NoCommand`."""
+    if _is_throw_away(installation, env):
+        uvx = shutil.which("uvx", path=env.get("PATH"))
+        if uvx is None:
+            raise NoCommand(f"{installation.scripts} is in the cache of uvx, and uvx is not on the PATH")
+        return Command(os.path.abspath(uvx), (f"mcp-hub@{__version__}", *args))
+    for name in ("mcp-hub", "mcp-hub.exe"):
+        program = installation.scripts / name
+        if os.path.isfile(program) and os.access(program, os.X_OK):
+            return Command(str(program), args)
+    return Command(str(installation.python), ("-m", "mcp_hub", *args))
+
+
+def serve_args(config: Path, kind: str, profile: str | None = None) -> tuple[str, ...]:
+    """The arguments of the hub of a client: without `--config`, the hub would take a file of the client's project."""
+    narrow = () if profile is None else ("--profile", profile)
+    return ("serve", "--config", os.path.abspath(config), "--client", kind, *narrow)
+
+
+def _is_throw_away(installation: Installation, env: Mapping[str, str]) -> bool:
+    cache = env.get("UV_CACHE_DIR")
+    in_cache = cache is not None and installation.scripts.is_relative_to(os.path.abspath(cache))
+    return (
+        in_cache
+        or bool({"uv", ".uv-cache"} & set(installation.scripts.parts))
+        and any(part in _THROW_AWAY for part in installation.scripts.parts)
+    )
+
+
+def install_link(client: str, command: Command) -> str | None:
+    """The link of this client; None if it does not have such links."""
+    made = _LINKS.get(client)
+    return None if made is None else made(command)
+
+
+def _cursor(command: Command) -> str:
+    # https://cursor.com/docs/context/mcp/install-links
+    config = {"name": HUB, "config": _base64(_entry(command))}
+    return f"cursor://anysphere.cursor-deeplink/mcp/install?{urlencode(config)}"
+
+
+def _vscode(scheme: str) -> Callable[[Command], str]:
+    def link(command: Command) -> str:
+        return f"{scheme}:mcp/install?{quote(_json({'name': HUB, 'type': 'stdio', **_entry(command)}), safe='')}"
+
+    return link
+
+
+def _lm_studio(command: Command) -> str:
+    return f"lmstudio://add_mcp?{urlencode({'name': HUB, 'config': _base64(_entry(command))})}"
+
+
+def _goose(command: Command) -> str:
+    given = [("cmd", command.program), *(("arg", arg) for arg in command.args)]
+    about = [("id", HUB), ("name", HUB), ("description", "All MCP servers behind one"), ("timeout", "3600")]
+    return f"goose://extension?{urlencode([*given, *about], quote_via=quote)}"
+
+
+def _entry(command: Command) -> JsonObject:
+    return {"command": command.program, "args": list(command.args)}
+
+
+def _json(value: JsonObject) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _base64(value: JsonObject) -> str:
+    return base64.b64encode(_json(value).encode()).decode()
+
+
+_LINKS: Final[Mapping[str, Callable[[Command], str]]] = {
+    "cursor": _cursor,
+    "vscode": _vscode("vscode"),
+    "vscode-insiders": _vscode("vscode-insiders"),
+    "lm-studio": _lm_studio,
+    "goose": _goose,
+}
+LINKED: Final = tuple(_LINKS)
+"""The clients that have such links."""

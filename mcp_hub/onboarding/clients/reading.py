@@ -9,7 +9,7 @@ from mcp_hub.config.load.locate import (
     is_deep,
 )
 from mcp_hub.config.quantities import as_flag
-from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.onboarding.clients.entries import HUB
 from mcp_hub.onboarding.clients.model import Layout, Place

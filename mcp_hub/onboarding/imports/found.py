@@ -14,7 +14,7 @@ from mcp_hub.config.load.foreign_windows import Drives
 from mcp_hub.config.load.imported import Translator, ValuePlaces, is_whole
 from mcp_hub.config.load.locate import LocatedData, doubled_keys, half_findings, read_document
 from mcp_hub.config.load.texts import read_text_file
-from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OF_CLIENTS
 from mcp_hub.onboarding.changes.plan import KeyPath

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
-from mcp_hub.edit.reading import read_data
+from mcp_hub.edit.entries import read_data
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import Command, Endpoint, filled
 from mcp_hub.onboarding.clients.find import client_files, hub_files, is_present, project_files

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.edit.entries import put, remove
-from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.entries import held_at, put, read_data, remove
 from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.onboarding.changes.hub_entry import with_hub, without_hub
 from mcp_hub.onboarding.clients.entries import HUB, Command, filled

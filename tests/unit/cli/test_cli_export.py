@@ -12,7 +12,7 @@ from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.config.load.foreign_limits import limited
 from mcp_hub.config.load.foreign_server import flat, translated
-from mcp_hub.edit.reading import held_at, read_data
+from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.onboarding.clients.exported import exported
 from mcp_hub.onboarding.clients.table import CLIENTS
 

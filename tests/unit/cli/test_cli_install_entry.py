@@ -13,8 +13,7 @@ import yaml
 from mcp_hub.edit.entries import put
 from mcp_hub.onboarding.changes.written import lost_entries
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.command import LINKED, Installation, NoCommand, hub_command, install_link
-from mcp_hub.onboarding.clients.entries import Command
+from mcp_hub.onboarding.clients.entries import LINKED, Command, Installation, NoCommand, hub_command, install_link
 from tests.unit.cli.test_cli_install import CANARY, SERVERS, Home
 
 COMMAND = Command('/opt/é "x" & y/mcp-hub', ("serve", "--config", "/a b/s.yaml"))

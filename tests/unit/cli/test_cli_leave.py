@@ -17,7 +17,7 @@ from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.cli.commands.clients import leave as leave_command
 from mcp_hub.cli.commands.clients import uninstall as uninstall_command
 from mcp_hub.cli.commands.running import paths as paths_command
-from mcp_hub.edit.reading import read_data
+from mcp_hub.edit.entries import read_data
 from mcp_hub.onboarding.changes import acts
 from mcp_hub.onboarding.changes.plan import Step
 from mcp_hub.onboarding.changes.restore import FileState, state_of

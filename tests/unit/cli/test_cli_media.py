@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.cli.render.media import make_media_folder, saved
+from mcp_hub.cli.render.results import make_media_folder, saved
 
 PNG = b"\x89PNG\r\n"
 

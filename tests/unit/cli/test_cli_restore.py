@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from mcp_hub.edit import entries, json_text, spans, toml_text
-from mcp_hub.edit.entries import remove
-from mcp_hub.edit.reading import read_data
+from mcp_hub.edit.entries import read_data, remove
 from mcp_hub.onboarding.changes.plan import KeyPath, Source, plan_install, plan_move
 from mcp_hub.onboarding.changes.restore import FileState, composed, restored, state_of
 from mcp_hub.onboarding.clients.entries import Command

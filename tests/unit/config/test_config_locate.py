@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_hub.config.load.locate import read_document
-from mcp_hub.edit.reading import read_data
+from mcp_hub.edit.entries import read_data
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all
 

@@ -34,8 +34,15 @@ from mcp_hub.onboarding.changes.entry_options import PROFILE_PATH, EntryRules
 from mcp_hub.onboarding.changes.hub_entry import snippet
 from mcp_hub.onboarding.changes.plan import KeyPath, Moved, Moves, Source, Step, plan_install, plan_move
 from mcp_hub.onboarding.changes.written import ImportedServers, WrittenEntries
-from mcp_hub.onboarding.clients.command import LINKED, Installation, NoCommand, hub_command, install_link, serve_args
-from mcp_hub.onboarding.clients.entries import Command
+from mcp_hub.onboarding.clients.entries import (
+    LINKED,
+    Command,
+    Installation,
+    NoCommand,
+    hub_command,
+    install_link,
+    serve_args,
+)
 from mcp_hub.onboarding.clients.find import ClientFile, client_files, clients_of, hub_files
 from mcp_hub.onboarding.clients.model import Client
 from mcp_hub.onboarding.clients.places import Where

@@ -140,6 +140,29 @@ async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path
     assert [(loss.kind, loss.count) for loss in await store.losses()] == [("damaged", 10)]
 
 
+ODD_BATCHES = (
+    "'in_x', 0, 'abc', 1.0, 1", "'in_x', -1, 1.0, 2.0, 1", "'in_x', 1, -1e300, 1e300, 1", "x'00', 3, 1.0, 2.0, 1",
+    "'in_x', 2, 1.0, 2e9, 9223372036854775807", "'in_x', 4, 1.0, 9e999, 1", "'in_x', 5, 1.0, 2e9, -1",
+)  # fmt: skip
+ODD_LOSSES = ("'killed', -1e300, 'x', 1, ''", "'dropped', 'abc', 'x', 1, ''", "'dropped', 1.0, 'x', -1, ''")
+
+
+async def test_rows_that_no_hub_writes_are_left_out(tmp_path: Path) -> None:
+    store = await filled(tmp_path)
+    await store.close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        for row in ODD_BATCHES:
+            db.execute(f"INSERT INTO batches (hub, base, first, last, calls) VALUES ({row})")
+        for row in ODD_LOSSES:
+            db.execute(f"INSERT INTO losses (kind, at, hub, count, reason) VALUES ({row})")
+    db.close()
+    store = history_file(tmp_path, "in_b")
+    assert await numbers_in(store) == [*range(10)]
+    assert await within(store, HistoryLimits(calls=10), 1e9) == 1e9 - HistoryLimits().keep, "they count as no calls"
+    assert await store.losses() == []
+    await store.close()
+
+
 async def test_file_of_a_newer_hub_is_left_alone(tmp_path: Path) -> None:
     await (await filled(tmp_path)).close()
     with sqlite3.connect(tmp_path / FILE) as db:

@@ -19,7 +19,7 @@ from mcp_hub.errors import (
     UpstreamUnavailable,
 )
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.rest.problems import RestProblem
 from mcp_hub.protocol.shape.stream_errors import error_of
@@ -93,6 +93,6 @@ def _error_named(problem: RestProblem, status: int) -> HubError:
 def _rpc_message(body: bytes) -> str:
     """The message of a JSON-RPC error, as `HttpAuth` answers; empty without one."""
     message = envelope.decode(body)
-    if not isinstance(message, Envelope) or message.error is Unset:
+    if not isinstance(message, Envelope) or message.kind != "error":
         return ""
     return from_wire(message.error).message[:_REASON]

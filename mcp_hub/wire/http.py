@@ -17,7 +17,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc import envelope, rpc_errors
 from mcp_hub.protocol.jsonrpc.batches import in_body
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder
 from mcp_hub.protocol.jsonrpc.rpc_errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
 from mcp_hub.protocol.sse import EventParser
@@ -154,14 +154,14 @@ class HttpWire(RemoteWire):
         is_json = kind_of(response) == JSON
         body = await self._body(response) if (is_json or status in _ANSWERED) and status not in DENIED else b""
         message = self._take_several(body, pending) if body else None
-        if not is_json and (not isinstance(message, Envelope) or message.result is message.error is Unset):
+        if not is_json and not _has_outcome(message):
             message = None
         if self._may_be_lost(pending) and isinstance(message, Envelope) and status not in OVERLOADED:
-            if error_in(message) is not None or (status == 200 and message.result is message.error is Unset):
+            if error_in(message) is not None or (status == 200 and not _has_outcome(message)):
                 raise Refused(status, message)
         if status in OVERLOADED and (error := error_in(message)) is not None and error.raw is not None:
             raise refusal(self._server, response, error.message, error.raw)
-        if isinstance(message, Envelope) and message.method is Unset and (status in _ANSWERED or error_in(message)):
+        if isinstance(message, Envelope) and message.is_answer and (status in _ANSWERED or error_in(message)):
             if self._may_be_another(status, _code(message), pending):
                 raise Refused(status, message)
             self._begin(response, pending)
@@ -207,8 +207,7 @@ class HttpWire(RemoteWire):
 
     def _settle_whole(self, pending: Pending, message: Envelope) -> None:
         """The answer, unless it names another request; a refusal need not name any."""
-        id_ = envelope.usable_id(message.id)
-        if id_ is not None and envelope.id_key(id_) != pending.id:
+        if message.id_key not in (None, pending.id):
             self._settle_bad(pending, BadMessage(rpc_errors.INVALID_REQUEST, "the answer to another request"))
         elif self._is_settled(pending) and _code(message) == rpc_errors.UNSUPPORTED_VERSION:
             raise self._forget("the server no longer speaks the version that was settled on", "era_changed")
@@ -229,8 +228,7 @@ class HttpWire(RemoteWire):
 
     def _take_answer(self, message: Envelope, data: bytes, source: Pending | None) -> None:
         if source is not None and not source.is_settled and self._may_be_lost(source) and error_in(message) is not None:
-            id_ = envelope.usable_id(message.id)
-            if id_ is None or envelope.id_key(id_) == source.id:
+            if message.id_key in (None, source.id):
                 raise Refused(200, message)
         super()._take_answer(message, data, source)
 
@@ -377,6 +375,10 @@ def _longer(pause: float, silent: int) -> float:
     return max(pause, min(pause * 2.0 ** min(silent, _DOUBLINGS), _LONGEST))
 
 
+def _has_outcome(message: Envelope | BadMessage | None) -> bool:
+    return isinstance(message, Envelope) and message.kind in ("result", "error")
+
+
 def _code(message: Envelope | BadMessage | None) -> int | None:
     error = error_in(message)
     return None if error is None else error.code
@@ -393,7 +395,5 @@ def _names_session(refusal: Exception) -> bool:
         return False
     if refusal.status == 404:
         return _code(refusal.answer) != METHOD_NOT_FOUND
-    error = refusal.answer.error
-    if refusal.status != 400 or envelope.usable_id(refusal.answer.id) is not None or error is Unset:
-        return False
-    return b"session" in bytes(error).lower()
+    answer = refusal.answer
+    return refusal.status == 400 and answer.id_key is None and b"session" in bytes(answer.error).lower()

@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from mcp_hub.aio import Turn
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
@@ -28,6 +28,8 @@ _SLICE = 128
 _LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
 """Seconds for answers of a peer that closed its input: since the last it wrote, and in all."""
 _GRACE = 0.5  # seconds for the answer behind an error that may have been it
+_EMPTY = "neither a method nor a result"
+_ODD_ID = "the id is neither a string nor an integer"
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
@@ -247,34 +249,18 @@ class Pipe(Tapped, asyncio.Protocol):
             self._take_bad(bad, line.head, is_certain=is_answer(line.head, is_huge=True))
             return
         message = envelope.decode(line if self.tap is None else self._incoming(line))
-        if type(message) is Envelope:
-            if message.method is not Unset:
-                if message.id is Unset:
-                    self._handler.on_notification(message)
-                else:
-                    self._handler.on_request(message)
-            elif message.id is not Unset:
-                if not self._settles(message):
-                    self._take_answer(message, line)
-            else:
-                self._take_nameless(message, line, "neither a method nor an id")
-        else:
+        if type(message) is not Envelope:
             parts, rest = self._cut(line, cast(BadMessage, message))
             for part in parts:
                 self._take(part)
             if rest is not None:
                 self._take_bad(*rest)
-
-    def _settles(self, message: Envelope) -> bool:
-        """Whether it is the usual answer: whole, with a number for an id, to what somebody waits for."""
-        id_ = bytes(message.id)  # type: ignore[arg-type]  # the caller has seen that it is set
-        if not id_.isdigit() or len(id_) > 18 or (message.result is Unset and message.error is Unset):
-            return False
-        pending = self.requests.pending.pop(int(id_), None)
-        if pending is None:
-            return False
-        pending.settle(message)
-        return True
+        elif message.kind == "request":
+            self._handler.on_request(message)
+        elif message.kind == "notification":
+            self._handler.on_notification(message)
+        else:
+            self._take_answer(message, line)
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
         """The messages in a line that is not one message, and its bad rest. A client's line is bad as a whole."""
@@ -294,12 +280,14 @@ class Pipe(Tapped, asyncio.Protocol):
             self._handler.on_bad_line(*rest)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
-        key = envelope.answer_key(message.id)
+        key = message.id_key
         if key is None:
-            self._take_nameless(message, line, "the id is neither a string nor an integer")
+            reason = "neither a method nor an id" if message.id is ABSENT else _ODD_ID
+            self._take_nameless(message, line, reason)
             return
-        if message.result is Unset and message.error is Unset and message.jsonrpc is Unset:
-            self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor a result"), line)
+        is_empty = message.kind == "none"
+        if is_empty and message.jsonrpc is Unset:
+            self._take_bad(BadMessage(INVALID_REQUEST, _EMPTY), line)
             return
         pending = self.requests.pending.pop(key, None) if type(key) is int else None
         if pending is not None:
@@ -307,10 +295,14 @@ class Pipe(Tapped, asyncio.Protocol):
         elif type(key) is int and self.requests.take_late(key, message):
             self.counts["late"] += 1
             self._handler.on_late_answer(key)
-        elif message.result is Unset and message.error is Unset:
-            self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor a result"), line)
+        elif is_empty:
+            self._take_bad(BadMessage(INVALID_REQUEST, _EMPTY), line)
         else:
-            self.counts["stray"] += 1
+            self._take_stray(message, line)
+
+    def _take_stray(self, message: Envelope, line: bytes) -> None:
+        """An answer to nothing that is under way or was abandoned."""
+        self.counts["stray"] += 1
 
     def _take_nameless(self, message: Envelope, line: bytes, reason: str) -> None:
         """An answer without a usable id. An error may lack it: the peer could not read the request (JSON-RPC 2.0 §5).
@@ -319,7 +311,7 @@ class Pipe(Tapped, asyncio.Protocol):
         `context`, wait a moment for it.
         """
         bad = BadMessage(INVALID_REQUEST, reason)
-        sole = self.requests.sole() if message.error is not Unset else None
+        sole = self.requests.sole() if message.kind == "error" else None
         if sole is not None and sole.context is sole.doubtful is None:
             sole.doubt(placeholder(bad, line, sole.method))
             self._loop.call_later(_GRACE, self._settle_doubtful, sole)

@@ -21,7 +21,7 @@ from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.batches import several
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.protocol.jsonrpc.salvage import is_own_answer, salvage_id
@@ -327,18 +327,18 @@ class RemoteWire(Tapped, ABC):
                 self._take(part, source)
             if rest is not None:
                 self._take_bad(*rest, source)
-        elif message.method is Unset:
-            self._take_answer(message, data, source)
-        elif message.id is Unset:
+        elif message.kind == "request":
+            self._take_request(message, source)
+        elif message.kind == "notification":
             self._handler.on_notification(message, source)
         else:
-            self._take_request(message, source)
+            self._take_answer(message, data, source)
 
     def _take_request(self, message: Envelope, source: Pending | None) -> None:
         self._handler.on_request(message, source)
 
     def _take_answer(self, message: Envelope, data: bytes, source: Pending | None) -> None:
-        key = envelope.answer_key(message.id)
+        key = message.id_key
         if source is not None and key != source.id:
             self._take_odd_answer(message, data, source)
             return
@@ -356,16 +356,16 @@ class RemoteWire(Tapped, ABC):
 
     def _take_odd_answer(self, message: Envelope, data: bytes, source: Pending) -> None:
         """An answer without the id of the request on whose stream it came: an error may lack it, a result not."""
-        is_nameless = message.id in (Unset, _NULL)
+        is_nameless = message.id in (ABSENT, _NULL)
         if source.is_settled:
             self.counts["stray"] += 1
-        elif is_nameless and message.jsonrpc is not Unset and message.error not in (Unset, _NULL):
+        elif is_nameless and message.jsonrpc is not Unset and message.kind == "error" and message.error != _NULL:
             source.doubt(message)
             self._handler.on_bad_line(BadMessage(INVALID_REQUEST, _NEITHER), data, source)
         else:
             self.counts["bad"] += 1
             bad = BadMessage(INVALID_REQUEST, _NEITHER if is_nameless else _OTHERS)
-            if any(member is not Unset for member in (message.result, message.error, message.jsonrpc)):
+            if message.kind != "none" or message.jsonrpc is not Unset:
                 source.doubt(placeholder(bad, data, source.method))
             self._handler.on_bad_line(bad, data, source)
 

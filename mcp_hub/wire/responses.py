@@ -159,6 +159,6 @@ def is_overload(refusal: Exception) -> bool:
 
 def error_in(message: Envelope | BadMessage | None) -> RpcError | None:
     """The JSON-RPC error that a message is; what merely has an `error` (OAuth's, say) is none."""
-    if not isinstance(message, Envelope) or message.error is Unset or message.jsonrpc is Unset:
+    if not isinstance(message, Envelope) or message.kind != "error" or message.jsonrpc is Unset:
         return None
     return rpc_errors.from_wire(message.error)

@@ -95,11 +95,8 @@ class ServerPipe(Pipe):
             return
         super()._take_nameless(message, line, reason)
 
-    def _take_answer(self, message: Envelope, line: bytes) -> None:
-        strays = self.counts["stray"]
-        super()._take_answer(message, line)
-        if self.counts["stray"] == strays or message.id is Unset:
-            return
-        key = envelope.id_key(bytes(message.id))
+    def _take_stray(self, message: Envelope, line: bytes) -> None:
+        super()._take_stray(message, line)
+        key = message.id_key
         if not isinstance(key, int) or not self.requests.was_asked(key):
             self._handler.on_bad_line(BadMessage(INVALID_REQUEST, "an answer to an unknown request"), line)

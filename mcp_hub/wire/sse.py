@@ -12,7 +12,7 @@ import httpx2
 
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.jsonrpc.salvage import is_answer
 from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import RawJson
@@ -96,10 +96,7 @@ class SseWire(RemoteWire):
     def _take_whole(self, body: bytes, pending: Pending) -> None:
         """Some servers answer in the response to the POST; others say there that they have taken the request."""
         message = envelope.decode(envelope.one_line(body))
-        if not isinstance(message, Envelope) or (message.result is Unset and message.error is Unset):
-            return
-        id_ = envelope.usable_id(message.id)
-        if id_ is not None and envelope.id_key(id_) == pending.id and message.method is Unset:
+        if isinstance(message, Envelope) and message.kind in ("result", "error") and message.id_key == pending.id:
             self._take_answer(message, body, None)
 
 

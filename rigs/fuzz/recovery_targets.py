@@ -4,7 +4,7 @@ import json
 from random import Random
 
 from mcp_hub.protocol.jsonrpc.batches import several
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, decode
+from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset, decode
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_answer
 from rigs.fuzz.mutate import json_bytes, mutated_json
@@ -44,7 +44,7 @@ def check_several(data: bytes) -> None:
 
 def _is_whole(message: Envelope | BadMessage, text: str) -> bool:
     begins = text.startswith(('{"jsonrpc":', '{"result":', '{"id":'))
-    return isinstance(message, Envelope) and begins and message.jsonrpc == "2.0" and message.id is not Unset
+    return isinstance(message, Envelope) and begins and message.jsonrpc == "2.0" and message.id is not ABSENT
 
 
 def make_list(rng: Random) -> bytes:
@@ -66,7 +66,7 @@ def check_list(data: bytes) -> None:
         return
     assert bad.id in (b"7", None) and is_answer(line)
     result = placeholder(bad, line, "tools/list").result
-    assert result is not Unset, "a list was lost"
+    assert result is not ABSENT, "a list was lost"
     found = json.loads(bytes(result))["tools"]
     assert len(found) == len(elements)
     for one, element in zip(found, elements, strict=True):

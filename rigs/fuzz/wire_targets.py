@@ -15,6 +15,7 @@ from mcp_hub.protocol.jsonrpc import batches
 from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.protocol.jsonrpc.envelope import (
+    ABSENT,
     BadMessage,
     Envelope,
     Unset,
@@ -24,7 +25,6 @@ from mcp_hub.protocol.jsonrpc.envelope import (
     one_line,
     raw_object,
     result_frame,
-    usable_id,
 )
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder
@@ -202,7 +202,7 @@ def check_envelope(data: bytes) -> None:
         assert all(isinstance(decode(part), Envelope) for part in parts) and (parts or rest == (message, data))
         for method in ("tools/list", "tools/call"):
             stood = placeholder(message, data, method)
-            assert (stood.error is Unset) != isinstance(stood, Placeholder)
+            assert (stood.kind == "error") == isinstance(stood, Placeholder)
     else:
         _check_members(message, known)
     _check_batch(data)
@@ -212,16 +212,14 @@ def _check_members(message: Envelope, known: dict[str, Any] | None) -> None:
     for member in ("params", "result", "error"):
         raw = getattr(message, member)
         raw_object(raw)
-        if known is not None and raw is not Unset:
+        if known is not None and raw not in (ABSENT, Unset):
             assert json.loads(one_line(bytes(raw))) == known[member]
-    id_ = usable_id(message.id)
+    id_ = message.usable_id
     if id_ is None:
         return
-    key = id_key(id_)
-    assert isinstance(key, int | str)
-    answer = result_frame(id_, b"{}")
-    again = decode(answer[:-1])
-    assert isinstance(again, Envelope) and usable_id(again.id) == id_ and id_key(id_) == key
+    assert message.id_key == id_key(id_)
+    again = decode(result_frame(id_, b"{}")[:-1])
+    assert isinstance(again, Envelope) and (again.kind, again.usable_id, again.id_key) == ("result", id_, id_key(id_))
 
 
 def _check_batch(data: bytes) -> None:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, decode, id_key, raw_object, usable_id
+from mcp_hub.protocol.jsonrpc.envelope import ABSENT, BadMessage, Envelope, Unset, decode, id_key, raw_object
 from mcp_hub.protocol.jsonrpc.salvage import salvage_id
 
 PAIR_OR_LONE = ["\\ud83d", "\\ude00", "\\ud83d\\ude00", "\\\\ud83d", "\\n", "\\u0041", "é", "x"]
@@ -81,11 +81,11 @@ def test_any_damage_to_a_message_is_survived(line: bytes, data: st.DataObject) -
 @given(messages())
 def test_a_valid_message_decodes_to_what_json_says(line: bytes) -> None:
     message, expected = read(line), json.loads(line)
-    assert (message.method if message.method is not Unset else None) == expected.get("method")
+    assert (None if message.is_answer else message.method) == expected.get("method")
     for member in ("id", "params", "result", "error"):
         raw = getattr(message, member)
-        assert (raw is Unset) == (member not in expected)
-        if raw is not Unset:
+        assert (raw in (ABSENT, Unset)) == (member not in expected)
+        if member in expected:
             assert json.loads(encoded(raw)) == expected[member]
             assert encoded(raw) in line, "the bytes are the sender's own"
 
@@ -94,8 +94,8 @@ def test_a_valid_message_decodes_to_what_json_says(line: bytes) -> None:
 def test_an_answer_echoes_the_id_and_the_payload_verbatim(id_: int | str, result: dict[str, Any]) -> None:
     text, payload = json.dumps(id_).encode(), json.dumps(result).encode()
     message = read(b'{"jsonrpc":"2.0","id":%s,"method":"m"}' % text)
-    usable = usable_id(message.id)
-    assert usable == text
+    usable = message.usable_id
+    assert usable == text and message.id_key == id_key(text)
     answer = envelope.result_frame(usable, payload)
     assert answer.endswith(b"\n") and answer.count(b"\n") == 1
     assert json.loads(answer) == {"jsonrpc": "2.0", "id": id_, "result": result}
@@ -127,7 +127,8 @@ def test_texts_that_only_look_like_a_number_are_ids_of_their_own(a: str, b: str)
 
 @pytest.mark.parametrize("text", [b"1.0", b"1e2", b"null", b"true", b"[1]", b'{"a":1}'])
 def test_an_id_that_is_neither_string_nor_integer_is_unusable(text: bytes) -> None:
-    assert usable_id(read(b'{"jsonrpc":"2.0","id":%s,"method":"m"}' % text).id) is None
+    request = read(b'{"jsonrpc":"2.0","id":%s,"method":"m"}' % text)
+    assert request.usable_id is None and request.id_key is None
 
 
 @given(st.lists(st.sampled_from(PAIR_OR_LONE), max_size=8).map("".join))

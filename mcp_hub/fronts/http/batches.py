@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import respond
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, error_frame, id_key, usable_id
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, error_frame, id_key
 
 Handle = Callable[[HttpRequest], Awaitable[None]]
 """Responds to one message. Raises `RpcError`."""
@@ -56,7 +56,7 @@ def _key(message: Envelope | BadMessage) -> _Key | None:
     if isinstance(message, BadMessage):
         id_ = message.id
     else:
-        id_ = usable_id(message.id) if message.method is not Unset else None
+        id_ = None if message.is_answer else message.usable_id
     return None if id_ is None else (id_key(id_), id_.startswith(b'"'))
 
 
@@ -75,4 +75,4 @@ async def _answer(request: HttpRequest, part: _Part, handle: Handle) -> None:
         request.check()
         await handle(request)
     except RpcError as error:
-        part.body = error_frame(usable_id(request.message.id), error.encoded())
+        part.body = error_frame(request.message.usable_id, error.encoded())

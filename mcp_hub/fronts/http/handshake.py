@@ -110,15 +110,15 @@ class HandshakeHttp:
             await self._cancelled(client, request)
         elif request.message.method == ROOTS_CHANGED:
             client.session.offer.change_roots()
-        elif request.message.method is Unset:
+        elif request.message.is_answer:
             if not client.asking.take(request.message) and self._hub.durable.is_shared:
                 await self._pass_on(client, request.message)
             await self._resumption.pass_on(client)
         await request.accepted()
 
     async def _answer(self, client: ClientCalls, request: HttpRequest) -> None:
-        id_ = request.id()
-        key = id_key(id_)
+        id_, key = request.id(), request.message.id_key
+        assert key is not None  # as it can be answered
         if client.is_taken(key):
             raise ErrorResponse(400, None, "a request with this id is still being answered", id_=id_)
         changed = partial(self._changed, client.stored, request) if request.message.method in _CHANGING else None

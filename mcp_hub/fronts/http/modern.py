@@ -15,7 +15,7 @@ from mcp_hub.fronts.http.request import HttpRequest, answer_call
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.headers import NAMED_BY, check_arguments, check_request, check_version, repeated
-from mcp_hub.protocol.jsonrpc.envelope import Unset, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
@@ -66,12 +66,12 @@ class ModernHttp:
         self._sessions = ModernSessions()
 
     async def post(self, request: HttpRequest) -> None:
-        if request.message.method is Unset:
+        if request.message.is_answer:
             raise RpcError("a client of this protocol version sends no responses", code=INVALID_REQUEST)
         headers = {
             name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in request.headers.items()
         }
-        if request.message.id is Unset:
+        if request.message.kind == "notification":
             # the era has no client notifications over HTTP; they are acknowledged and dropped
             check_version(headers["mcp-protocol-version"])
             await request.accepted()
@@ -95,7 +95,7 @@ class ModernHttp:
         twice = (
             repeated(name.decode("latin-1") for name, _ in request.scope["headers"]) if is_folded else frozenset[str]()
         )
-        method = str(request.message.method)
+        method = request.message.method
         body = _outline(request, method)
         check_request(method, body, headers, twice)
         params = request.params()

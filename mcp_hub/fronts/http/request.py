@@ -12,7 +12,7 @@ from mcp_hub.fronts.mcp.responder import ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
 from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notifications import ListenFilter
@@ -32,20 +32,19 @@ class HttpRequest(HttpExchange, frozen=True):
 
     @property
     def is_request(self) -> bool:
-        return self.message.method is not Unset and self.message.id is not Unset
+        return self.message.kind == "request"
 
     def check(self) -> None:
         """Raises `RpcError` -32600 for what is neither a request, a notification nor a response of JSON-RPC 2.0."""
         message = self.message
-        has_answer = message.result is not Unset or message.error is not Unset
-        if message.method is Unset and (message.id is Unset or not has_answer):
+        if message.is_answer and (message.id is ABSENT or message.kind == "none"):
             raise RpcError("invalid request: neither a method nor an answer", code=INVALID_REQUEST)
         if message.jsonrpc != "2.0":
             raise RpcError('invalid request: jsonrpc must be "2.0"', code=INVALID_REQUEST)
 
     def id(self) -> bytes:
         """The request's id. Raises `RpcError` -32600 for an id that cannot be answered."""
-        id_ = envelope.usable_id(self.message.id)
+        id_ = self.message.usable_id
         if id_ is None:
             raise RpcError("invalid request: the id must be a string or an integer", code=INVALID_REQUEST)
         return id_
@@ -81,7 +80,7 @@ async def begin(
 
     `changed` stores what such a request has changed, before the response.
     """
-    reply = binding.handle(session, str(request.message.method), *params)
+    reply = binding.handle(session, request.message.method, *params)
     if isinstance(reply, Listen):
         await _listen(binding.streams, request, session, id_, reply.wanted)
         return None

@@ -15,7 +15,7 @@ from mcp_hub.errors import MethodNotFound, RpcError, UnknownStream
 from mcp_hub.events import InputRequired
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
-from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, notification_frame, request_frame
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, notification_frame, request_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
 from mcp_hub.protocol.shape import questions
 from mcp_hub.sessions.session import Session
@@ -83,7 +83,7 @@ class ClientRequests:
 
     def take(self, message: Envelope) -> bool:
         """An answer that did not come over the wire of the requests themselves; whether it was waited for here."""
-        key = None if message.id is Unset else id_key(bytes(message.id))
+        key = message.id_key
         pending = self._requests.pending.pop(key, None) if isinstance(key, int) else None
         if pending is not None:
             pending.settle(message)
@@ -175,7 +175,6 @@ async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) 
 
     Raises `StoreError`.
     """
-    id_ = None if message.id is Unset else id_key(bytes(message.id))
     caller = session.caller
     for row in await hub.durable.newest(caller.principal, _MOST_SEARCHED, caller.profile):
         if row.session != session.id or row.status != "input_required":
@@ -183,7 +182,7 @@ async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) 
         try:
             stream = await hub.stream(caller.principal, row.id, caller.profile)
             for key, question in (await stream.questions()).items():
-                if _request_id(row.id, key) == id_:
+                if _request_id(row.id, key) == message.id_key:
                     await stream.answer(key, _outcome(message, question.method))
                     return
         except UnknownStream:  # it has expired meanwhile
@@ -202,8 +201,8 @@ def _cancelled(pending: Pending) -> bytes:
 
 def _outcome(message: Envelope, method: str) -> RawJson | RpcError:
     """The client's result as sent, or the error that it gave in its place."""
-    if message.error is not Unset:
+    if message.kind == "error":
         return from_wire(message.error, "client")
-    if message.result is Unset or bytes(memoryview(message.result)[:1]) != b"{":
+    if bytes(memoryview(message.result)[:1]) != b"{":
         return RpcError(f"the client answered {method} with something that is not a result")
     return msgspec.Raw(bytes(message.result))

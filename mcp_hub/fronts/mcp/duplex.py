@@ -143,12 +143,12 @@ class Duplex:
     # -- requests (WireHandler) -----------------------------------------------------------------------------------
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
-        known = envelope.request_id(message.id)
-        if known is None or message.jsonrpc != "2.0":
-            what = "the id must be a string or an integer" if known is None else 'jsonrpc must be "2.0"'
-            self._refuse_broken(known and known[0], RpcError(f"invalid request: {what}", code=INVALID_REQUEST))
+        key = message.id_key
+        if key is None or message.jsonrpc != "2.0":
+            problem = "the id must be a string or an integer" if key is None else 'jsonrpc must be "2.0"'
+            self._refuse_broken(message.usable_id, RpcError(f"invalid request: {problem}", code=INVALID_REQUEST))
             return
-        id_, key = known
+        id_ = bytes(message.id)
         if (earlier := self._open.get(key)) is not None:
             shown = hide_head(id_, 100)
             log.warning("request_id_reused", id=shown, method=message.method)
@@ -157,7 +157,7 @@ class Duplex:
             return  # spelled alike, an error would settle the first request of this id
         try:
             self._admit(message)
-            self._serve(key, id_, str(message.method), message)
+            self._serve(key, id_, message)
         except RpcError as error:
             self._refuse(id_, error)
         except Exception:
@@ -174,8 +174,8 @@ class Duplex:
             what = f"{limits.open_requests} requests of this client are not answered yet"
             raise Busy.at(what, "hub.limits.open_requests", limits.open_requests)
 
-    def _serve(self, key: int | str, id_: bytes, method: str, message: Envelope) -> None:
-        params, meta = take_params(message.params)
+    def _serve(self, key: int | str, id_: bytes, message: Envelope) -> None:
+        method, (params, meta) = message.method, take_params(message.params)
         if method == "initialize" and self._session is None:
             self._bond.meet(Era.HANDSHAKE)
             self._session, result = self._binding.initialize(self._caller, params)
@@ -298,12 +298,12 @@ class Duplex:
         """Takes a message of any kind, over a wire that does not match answers to its requests by itself."""
         if isinstance(message, BadMessage):
             self._refuse_broken(message.id, RpcError(message.reason, code=message.code))
-        elif message.method is Unset:
-            self._asking.take(message)
-        elif message.id is Unset:
+        elif message.kind == "request":
+            self.on_request(message)
+        elif message.kind == "notification":
             self.on_notification(message)
         else:
-            self.on_request(message)
+            self._asking.take(message)
 
     def on_late_answer(self, id_: int) -> None:
         """An answer to a question that was withdrawn."""

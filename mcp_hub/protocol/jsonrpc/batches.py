@@ -6,7 +6,7 @@ JSON-RPC 2.0 §6.
 
 import re
 from itertools import chain, islice
-from typing import Final, TypeGuard
+from typing import Final
 
 import msgspec
 
@@ -15,8 +15,6 @@ from mcp_hub.protocol.jsonrpc.envelope import (
     MESSAGE,
     BadMessage,
     Envelope,
-    Unset,
-    answer_key,
     begins_with_stray_text,
     decode,
 )
@@ -77,14 +75,10 @@ def in_body(text: bytes, bad: BadMessage, id_: int) -> tuple[Envelope | BadMessa
     if not found or rest is not None:
         return bad, []
     messages = [*map(decode, found)]
-    answers = [(index, each.id) for index, each in enumerate(messages) if _is_answer(each)]
-    own = [(index, raw) for index, raw in answers if answer_key(raw) == id_]
+    answers = [(at, each.id_key) for at, each in enumerate(messages) if isinstance(each, Envelope) and each.is_answer]
+    own = [(index, key) for index, key in answers if key == id_]
     place = [len(found) - 1, *(index for index, _ in (*answers, *own))][-1]
     return messages[place], found[:place] + found[place + 1 :]
-
-
-def _is_answer(message: Envelope | BadMessage) -> TypeGuard[Envelope]:
-    return isinstance(message, Envelope) and message.method is Unset
 
 
 def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:

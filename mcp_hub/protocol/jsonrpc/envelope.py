@@ -7,7 +7,7 @@ refuse either; anything else that is not the protocol becomes a `BadMessage`. So
 import json
 import re
 from itertools import islice
-from typing import TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -17,18 +17,54 @@ from mcp_hub.protocol.jsonrpc.salvage import salvage_id
 from mcp_hub.types import RawJson, RawObject
 
 Unset = msgspec.UNSET
+ABSENT: Final = msgspec.Raw(b"")
+"""An id, result or error that a message does not have."""
+_NO_METHOD: Final = "(none)"  # compared by identity: a peer may send this text
 _T = TypeVar("_T")
 
+MessageKind = Literal["request", "notification", "result", "error", "none"]
+"""The kinds of messages. An error of `null` beside a result is a result; "none" has neither, nor a method."""
 
-class Envelope(msgspec.Struct):
-    """One message. `id`, `params`, `result` and `error` are encoded; a member that is absent is `Unset`."""
 
-    id: msgspec.Raw | msgspec.UnsetType = Unset
-    method: str | msgspec.UnsetType = Unset
+class _Decoded:
+    """The attributes of a message that are not members of its JSON: `decode` sets them, once."""
+
+    __slots__ = ("id_key", "kind")
+    kind: MessageKind
+    id_key: int | str | None
+
+
+class Envelope(_Decoded, msgspec.Struct, gc=False):
+    """One message.
+
+    `id`, `params`, `result` and `error` are encoded. An absent id, result or error is `ABSENT`, absent params and
+    version are `Unset`; `method` counts only for a request or notification. `id_key` is the key by which a request and
+    its answer match; None for an id that cannot be answered, or no id.
+    """
+
+    id: msgspec.Raw = ABSENT
+    method: str = _NO_METHOD
     params: msgspec.Raw | msgspec.UnsetType = Unset
-    result: msgspec.Raw | msgspec.UnsetType = Unset
-    error: msgspec.Raw | msgspec.UnsetType = Unset
+    result: msgspec.Raw = ABSENT
+    error: msgspec.Raw = ABSENT
     jsonrpc: str | msgspec.UnsetType = Unset
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is neither a request nor a notification."""
+        return self.kind not in ("request", "notification")
+
+    @property
+    def usable_id(self) -> bytes | None:
+        """The id, to be echoed verbatim; None if it is neither a string nor an integer: it cannot be answered."""
+        text = bytes(self.id)
+        return text if text[:1] == b'"' or text.lstrip(b"-").isdigit() else None
+
+    def with_params(self, params: msgspec.Raw) -> "Envelope":
+        """This message with other params."""
+        message = msgspec.structs.replace(self, params=params)
+        message.kind, message.id_key = self.kind, self.id_key
+        return message
 
 
 class _Answer(msgspec.Struct):
@@ -36,8 +72,8 @@ class _Answer(msgspec.Struct):
 
     method: None
     id: msgspec.Raw
-    result: msgspec.Raw | msgspec.UnsetType = Unset
-    error: msgspec.Raw | msgspec.UnsetType = Unset
+    result: msgspec.Raw = ABSENT
+    error: msgspec.Raw = ABSENT
     jsonrpc: str | msgspec.UnsetType = Unset
 
 
@@ -51,6 +87,7 @@ class BadMessage(msgspec.Struct, frozen=True):
 
 _decode = msgspec.json.Decoder(Envelope).decode
 _decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_id = msgspec.json.Decoder(int | str).decode
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _SURROGATES = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -59,6 +96,9 @@ _SURROGATES = re.compile(
 _MAX_REPAIRED = 1 << 20
 """Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
 _LONGEST_NUMBER = 32
+_LONG_ID = 10**19
+"""Integers from here on are matched as text."""
+_NULL = msgspec.Raw(b"null")
 _SAFE = 1 << 53
 """Integers up to here are floats without loss."""
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
@@ -88,18 +128,50 @@ def decode(line: bytes) -> Envelope | BadMessage:
     if not line.isascii():
         line = _valid_utf8(line)
     try:
-        return _decode(line)
-    except msgspec.ValidationError as exc:
+        message = _decode(line)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        second = _second_try(line, problem)
+        if isinstance(second, BadMessage):
+            return second
+        message = second
+    id_ = message.id
+    if message.method is not _NO_METHOD:
+        message.kind = "notification" if id_ is ABSENT else "request"
+    elif message.error is ABSENT:
+        message.kind = "none" if message.result is ABSENT else "result"
+    else:
+        message.kind = "error" if message.result is ABSENT or message.error != _NULL else "result"
+    if id_ is ABSENT:
+        message.id_key = None
+        return message
+    try:
+        key = _decode_id(id_)
+    except msgspec.DecodeError:
+        key = None
+    message.id_key = key if type(key) is int and -_LONG_ID < key < _LONG_ID else _unusual_key(message)
+    return message
+
+
+def _unusual_key(message: Envelope) -> int | str | None:
+    """The key of an id that is not a short integer; an answer may have `7.0` for `7`."""
+    id_ = message.usable_id
+    if id_ is not None:
+        return id_key(id_)
+    return number_key(bytes(message.id)) if message.is_answer else None
+
+
+def _second_try(line: bytes, problem: Exception) -> Envelope | BadMessage:
+    """The message of a line that cannot be decoded as it is."""
+    if isinstance(problem, msgspec.ValidationError):
         if (answer := _without_method(line)) is not None:
             return answer
         if not _OBJECTS.match(line) and (message := _after_stray_text(line)) is not None:
             return message
-        reason = _ARRAY if line.lstrip().startswith(b"[") else str(exc)
+        reason = _ARRAY if line.lstrip().startswith(b"[") else str(problem)
         return _bad(INVALID_REQUEST, f"not a JSON-RPC message: {reason}", line)
-    except msgspec.DecodeError as exc:
-        return _decode_repaired(line, str(exc))
-    except RecursionError:
-        return BadMessage(PARSE_ERROR, "JSON nested too deep", salvage_id(line))
+    if isinstance(problem, msgspec.DecodeError):
+        return _decode_repaired(line, str(problem))
+    return BadMessage(PARSE_ERROR, "JSON nested too deep", salvage_id(line))
 
 
 def _without_method(line: bytes) -> Envelope | None:
@@ -108,8 +180,8 @@ def _without_method(line: bytes) -> Envelope | None:
         found = _decode_answer(line)
     except (msgspec.DecodeError, RecursionError):
         return None
-    is_answer = found.result is not Unset or found.error is not Unset
-    return Envelope(found.id, Unset, Unset, found.result, found.error, found.jsonrpc) if is_answer else None
+    is_answer = found.result is not ABSENT or found.error is not ABSENT
+    return Envelope(found.id, _NO_METHOD, Unset, found.result, found.error, found.jsonrpc) if is_answer else None
 
 
 def _decode_repaired(line: bytes, reason: str) -> Envelope | BadMessage:
@@ -174,7 +246,7 @@ def _message_of(text: bytes) -> Envelope | None:
         found = _decode(text)
     except (msgspec.DecodeError, RecursionError):
         return None
-    is_message = found.jsonrpc == "2.0" and (found.id is not Unset or found.method is not Unset)
+    is_message = found.jsonrpc == "2.0" and (found.id is not ABSENT or found.method is not _NO_METHOD)
     return found if is_message else None
 
 
@@ -184,23 +256,6 @@ def _valid_utf8(line: bytes) -> bytes:
         return line
     except UnicodeDecodeError:
         return line.decode("utf-8", "replace").encode()
-
-
-def usable_id(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
-    """The id's bytes if it is a string or an integer; a request with any other id cannot be answered."""
-    text = b"" if raw is Unset else bytes(raw)
-    return text if text[:1] == b'"' or text.lstrip(b"-").isdigit() else None
-
-
-def request_id(raw: msgspec.Raw | msgspec.UnsetType) -> tuple[bytes, int | str] | None:
-    """The id of a request, to be echoed verbatim, and its correlation key; None if it cannot be answered."""
-    if raw is not Unset:
-        text = bytes(raw)
-        if text.isdigit() and len(text) < 19:
-            return text, int(text)
-        if usable_id(raw) is not None:
-            return text, id_key(text)
-    return None
 
 
 def id_key(text: bytes) -> int | str:
@@ -224,14 +279,6 @@ def number_key(text: bytes) -> int | None:
         return key
     number = read_as(text, float) if text[:1] != b'"' and len(text) < _LONGEST_NUMBER else None
     return int(number) if number is not None and number.is_integer() and abs(number) <= _SAFE else None
-
-
-def answer_key(raw: msgspec.Raw | msgspec.UnsetType) -> int | str | None:
-    """The correlation key of an answer's id, which may be `7.0` for `7`; None where it cannot be a request's."""
-    if raw is Unset:
-        return None
-    text = usable_id(raw)
-    return number_key(bytes(raw)) if text is None else id_key(text)
 
 
 def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:

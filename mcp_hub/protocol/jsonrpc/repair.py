@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, decode, without_lone_surrogates
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, decode, without_lone_surrogates
 from mcp_hub.protocol.jsonrpc.salvage import flat
 from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
 
@@ -36,6 +36,9 @@ _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 class Placeholder(Envelope):
     """The hub's own error. Being one is the mark: whatever a server writes is decoded as a plain `Envelope`."""
 
+    def __post_init__(self) -> None:
+        self.kind, self.id_key = "error", None
+
 
 class _Lost(Exception):
     """The boundaries of the elements are unclear."""
@@ -52,7 +55,7 @@ def placeholder(bad: BadMessage, line: bytes, method: str) -> Envelope:
         message = decode(repaired)
         if isinstance(message, BadMessage) and len(repaired) <= _MAX_REPAIRED:
             message = decode(_with_numbers(repaired))
-        if isinstance(message, Envelope) and message.result is not Unset and message.error is Unset:
+        if isinstance(message, Envelope) and message.kind == "result":
             return message
     error = {"code": bad.code, "message": bad.reason}
     return Placeholder(error=msgspec.Raw(msgspec.json.encode(error)))

@@ -147,7 +147,7 @@ class Callers:
         if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
             return found
         if source is None:
-            return self._sole_asker(is_question=message.id is not Unset)
+            return self._sole_asker(is_question=message.kind == "request")
         return context(source) if source.context is not None else None
 
     def logged(self, id_: int, event: Log) -> None:

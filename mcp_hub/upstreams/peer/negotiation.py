@@ -17,7 +17,7 @@ from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc import rpc_errors
-from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, notification_frame, object_bytes, read_as
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, notification_frame, object_bytes, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.era_cache import KnownEras
 from mcp_hub.upstreams.peer.peer import Peer
@@ -236,7 +236,7 @@ async def _probed(peer: Peer, terms: Terms) -> PeerInfo | None:
 
 def _learn_late(terms: Terms, answer: Envelope) -> None:
     """The answer to a probe that was given up: the next start knows."""
-    if answer.result is not Unset and (result := read_as(answer.result, _Discovery)) is not None:
+    if answer.kind == "result" and (result := read_as(answer.result, _Discovery)) is not None:
         if set(result.supportedVersions) & set(eras.MODERN_VERSIONS):
             terms.learn(Era.MODERN, True)
 

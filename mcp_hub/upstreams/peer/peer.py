@@ -135,12 +135,12 @@ class Peer(WireHandler):
         return message
 
     def _result(self, message: Envelope) -> RawJson:
-        if message.error is not Unset and (message.result is Unset or bytes(message.error) != b"null"):
+        if message.kind == "error":
             if type(message) is Placeholder:
                 reason = msgspec.json.decode(message.error)["message"]
                 raise self._unreadable(f"an answer that cannot be read: {reason}")
             raise rpc_errors.from_wire(message.error)
-        if message.result is Unset or bytes(memoryview(message.result)[:1]) != b"{":
+        if not begins(message.result, b"{"):
             raise self._unreadable("a result that is not an object")
         return message.result
 
@@ -204,7 +204,7 @@ class Peer(WireHandler):
     def result(self, call: Call, pending: Pending) -> Completed | None:
         """The result of a call that was begun, if it is certainly the end of it."""
         message, era = pending.answer, self.info.era
-        if message is None or message.error is not Unset or message.result is Unset:
+        if message is None or message.kind != "result":
             return None
         if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
             return None
@@ -294,7 +294,7 @@ class Peer(WireHandler):
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
         """A question of the server, or its ping."""
         self.said += 1
-        id_ = envelope.usable_id(message.id)
+        id_ = message.usable_id
         if id_ is None:
             self._take_nameless(message, source)
         if id_ is None or self.wire.is_congested:
@@ -308,7 +308,7 @@ class Peer(WireHandler):
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
         """A request without a usable id, which cannot be answered: the call that it belongs to may wait forever."""
-        refusal = self.strays.nameless(str(message.method))
+        refusal = self.strays.nameless(message.method)
         if refusal is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
         if message.method in QUESTIONS:
@@ -330,9 +330,9 @@ class Peer(WireHandler):
                 params = repaired_notice(_FINISHED, message.params)
                 self._observer.on_message(session, envelope.notification_frame(_FINISHED, params))
         elif method in _CHANGED:
-            self.list_changes.announce(_CHANGED[str(method)])
+            self.list_changes.announce(_CHANGED[method])
         if method in _ON_LISTEN and self._observer is not None:
-            self._observer.on_notice(str(method), raw_object(message.params) or {})
+            self._observer.on_notice(method, raw_object(message.params) or {})
 
     def _progress(self, message: Envelope) -> None:
         params = raw_object(message.params)
@@ -358,10 +358,10 @@ class Peer(WireHandler):
     def _log_message(self, message: Envelope, source: Pending | None) -> None:
         if message.params is Unset or not (sent := raw_object(message.params)):
             return
-        params = repaired_params(str(message.method), sent)
+        params = repaired_params(message.method, sent)
         read = message.params if params is sent else msgspec.Raw(envelope.object_bytes(params))
         level = envelope.read_as(params["level"], str) if "level" in params else None
-        if level is None or self.callers.log(level, msgspec.structs.replace(message, params=read), source):
+        if level is None or self.callers.log(level, message.with_params(read), source):
             return
         session = self.callers.late_listener(level) if source is None else None
         if session is not None and self._observer is not None:

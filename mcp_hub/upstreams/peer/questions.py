@@ -80,9 +80,9 @@ class UnclearQuestions:
         False if that is of no use: every call in flight may be waiting for an answer, or it may be another principal's.
         """
         now = anyio.current_time()
-        key, calls = id_key(envelope.usable_id(message.id) or b""), self._calls(now)
+        key, calls = message.id_key, self._calls(now)
         is_question = message.method in questions.QUESTIONS and key not in self._held
-        if not is_question or len(self._held) + 1 >= min(len(calls), MOST_QUESTIONS):
+        if key is None or not is_question or len(self._held) + 1 >= min(len(calls), MOST_QUESTIONS):
             return False
         principals = {call.principal for call in calls}
         if len(principals) > 1:
@@ -147,18 +147,17 @@ class OpenRequests:
             self._noted(asker[0], message.params)
         elif asker is None and may_wait and self._unclear.hold(message, self._take_held):
             return
-        id_ = envelope.usable_id(message.id)
-        if id_ is None:
+        id_, key = message.usable_id, message.id_key
+        if id_ is None or key is None:
             return
-        method = str(message.method)
+        method = message.method
         params = message.params if isinstance(message.params, msgspec.Raw) else msgspec.Raw(b"{}")
         params = params if raw_object(params) is not None else msgspec.Raw(b"{}")
-        reason = self._refusal(id_, method, params, asker)
+        reason = self._refusal(key, method, params, asker)
         if reason is not None or asker is None:
             self._send(envelope.error_frame(id_, (reason or _nobody(method)).encoded()))
             return
         call, channel = asker
-        key = id_key(id_)
         self._open[key] = channel, ""
 
         def answered(outcome: RawJson | RpcError) -> None:
@@ -177,12 +176,12 @@ class OpenRequests:
     def _take_held(self, message: Envelope, asker: Asker | None) -> None:
         self.take(message, asker, may_wait=asker is not None)
 
-    def _refusal(self, id_: bytes, method: str, params: RawJson, asker: Asker | None) -> RpcError | None:
+    def _refusal(self, key: int | str, method: str, params: RawJson, asker: Asker | None) -> RpcError | None:
         if method not in questions.QUESTIONS:
             return MethodNotFound(f"This client does not support the method {hide_head(method, 100)}.")
         if asker is None or asker[0].method not in PARKABLE:
             return _nobody(method)
-        if id_key(id_) in self._open:
+        if key in self._open:
             return RpcError("A request with this id is still being answered.", code=INVALID_REQUEST)
         if len(self._open) >= MOST_QUESTIONS:
             return RpcError(f"{MOST_QUESTIONS} requests of this server are already open.")

@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub import __version__, aio
 from mcp_hub.call import Call
 from mcp_hub.protocol.capabilities import WITH_APPS, WITHOUT_APPS, HubCapabilities
-from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.jsonrpc.envelope import ABSENT, Envelope
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawObject
 
@@ -23,7 +23,7 @@ MOST_FAILURES: Final = 5
 """Requests in a row without an answer of their own after which a server does not count as ready."""
 _DOUBT: Final = 3
 """Those after which it is asked whether it lives."""
-_NAMELESS: Final = (Unset, msgspec.Raw(b"null"))
+_NAMELESS: Final = (ABSENT, msgspec.Raw(b"null"))
 """Ids of an error that names no request."""
 CONNECTION_LOST: Final = Cause("connection_lost", "the connection was lost")
 
@@ -91,7 +91,7 @@ class SignsOfLife:
 
     def take(self, message: Envelope, call: Call | None = None) -> None:
         """Something came in place of the answer to a request, that of `call` if it is one's: mostly that answer."""
-        if type(message) is Placeholder or (message.error is not Unset and message.id in _NAMELESS):
+        if type(message) is Placeholder or (message.kind == "error" and message.id in _NAMELESS):
             self.last = None  # whose it was is not certain
             self.failed(Cause("unreadable_answer", "it sent an answer that is not one to the request"))
         else:

@@ -59,7 +59,7 @@ def test_a_value_that_is_not_json_puts_its_definition_aside() -> None:
         TOOL % b"a"
     )
     page = placeholder(BadMessage(-32700, "malformed"), line, "tools/list").result
-    raws = [json.dumps(one).encode() for one in json.loads(bytes(page))["tools"]]  # type: ignore[arg-type]  # it is set
+    raws = [json.dumps(one).encode() for one in json.loads(bytes(page))["tools"]]
     found, (unfit,) = parse(Kind.TOOL, raws, "s")
     assert [one.key for one in found] == ["a"]
     assert (unfit.key, unfit.reason) == ("b", "holds NaN or Infinity, which JSON does not have")

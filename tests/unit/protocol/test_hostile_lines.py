@@ -99,3 +99,37 @@ def test_a_long_line_that_is_broken_is_given_up_at_once(escape: bytes) -> None:
 def test_a_line_of_another_framing_is_refused_with_the_framing_that_is_right(line: bytes) -> None:
     message = decode(line)
     assert isinstance(message, BadMessage) and "each message is one line of JSON, not" in message.reason
+
+
+KINDS = {
+    b'{"id":7,"method":"m"}': ("request", 7),
+    b'{"id":"7","method":"m","result":{}}': ("request", 7),
+    b'{"id":"007","method":""}': ("request", "007"),
+    b'{"id":"a\\u0041","method":"(none)"}': ("request", "a\\u0041"),
+    b'{"id":-7,"method":"m"}': ("request", -7),
+    b'{"id":7.0,"method":"m"}': ("request", None),
+    b'{"id":null,"method":"m"}': ("request", None),
+    b'{"id":[[]],"method":"m"}': ("request", None),
+    b'{"id":9999999999999999999,"method":"m"}': ("request", 9999999999999999999),
+    b'{"id":99999999999999999999,"method":"m"}': ("request", "99999999999999999999"),
+    b'{"method":"m"}': ("notification", None),
+    b'{"id":7,"result":{}}': ("result", 7),
+    b'{"id":7.0,"result":null}': ("result", 7),
+    b'{"id":7e0,"method":null,"result":{}}': ("result", 7),
+    b'{"id":7.5,"result":{}}': ("result", None),
+    b'{"result":{},"error":null}': ("result", None),
+    b'{"id":7,"result":{},"error":{}}': ("error", 7),
+    b'{"id":7,"error":null}': ("error", 7),
+    b'{"id":null,"error":{}}': ("error", None),
+    b'{"id":7,"params":{}}': ("none", 7),
+    b'{"kind":"request","id_key":3}': ("none", None),
+    b'text {"jsonrpc":"2.0","id":7,"result":"\\ud800"}': ("result", 7),
+}
+
+
+@pytest.mark.parametrize("line", KINDS)
+def test_a_message_knows_its_kind_and_the_key_of_its_id(line: bytes) -> None:
+    message = decode(line)
+    assert isinstance(message, Envelope)
+    assert (message.kind, message.id_key) == KINDS[line]
+    assert message.is_answer == (message.kind not in ("request", "notification"))

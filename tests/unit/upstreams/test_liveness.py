@@ -3,15 +3,13 @@
 from collections.abc import Callable
 
 import anyio
-import msgspec
 import pytest
 
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.calls.virtual_time import virtual
 from tests.unit.upstreams.function_calls import Recorder, request
-from tests.unit.upstreams.toy_servers import Kept, up
+from tests.unit.upstreams.toy_servers import Kept, envelope, up
 
 READY, BACKING_OFF = UpstreamState.READY, UpstreamState.BACKING_OFF
 
@@ -53,8 +51,8 @@ async def test_a_server_that_answers_anything_at_all_lives(method: str) -> None:
 
 
 SIGNS: dict[str, Callable[[Peer], None]] = {
-    "notification": lambda peer: peer.on_notification(Envelope(method="notifications/message")),
-    "request": lambda peer: peer.on_request(Envelope(method="ping", id=msgspec.Raw(b"1"))),
+    "notification": lambda peer: peer.on_notification(envelope(method="notifications/message")),
+    "request": lambda peer: peer.on_request(envelope(method="ping", id=1)),
     "late answer": lambda peer: peer.on_late_answer(1),
 }
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import anyio
 import anyio.abc
-import msgspec
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, decode
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import PeerInfo
@@ -25,7 +24,14 @@ from tests.unit.upstreams.function_calls import Recorder, request
 
 OFFERS: JsonObject = {"tools": {}, "logging": {}, "resources": {"subscribe": True}}
 
-_NO_PAGE = msgspec.Raw(b'{"code": -32602, "message": "unknown cursor"}')
+_NO_PAGE = {"code": -32602, "message": "unknown cursor"}
+
+
+def envelope(**members: object) -> Envelope:
+    """The message that has these members."""
+    message = decode(json.dumps(members).encode())
+    assert isinstance(message, Envelope)
+    return message
 
 
 @dataclass
@@ -149,27 +155,27 @@ class ToyWire:
             "resources/list": {"resources": [{"uri": "toy://r", "name": "r"}]},
             "resources/templates/list": {"resourceTemplates": []},
         }
-        result = json.dumps(results.get(method, {"content": []})).encode()
+        result = results.get(method, {"content": []})
         if self._toys.asks and context is not None and self._peer.info.era is Era.MODERN:
             said = f"Cannot send '{self._toys.question}': this transport context has no back-channel for requests."
-            pending.settle(Envelope(error=msgspec.Raw(json.dumps({"code": -32600, "message": said}).encode())))
+            pending.settle(envelope(error={"code": -32600, "message": said}))
             self.requests.pending.pop(pending.id)
             return pending
         delay = self._toys.slow.get(method, self._toys.calls if method == "tools/call" else 0.0)
         is_next_page = method == "tools/list" and not callable(params) and b"cursor" in bytes(params)
-        answer = Envelope(error=_NO_PAGE) if is_next_page else Envelope(result=msgspec.Raw(result))
+        outcome: JsonObject = {"error": _NO_PAGE} if is_next_page else {"result": result}
+        answer = envelope(**outcome)
         asyncio.get_running_loop().call_later(delay, self._answered, pending, answer)
         return pending
 
     def _acknowledge(self, id_: int, params: JsonObject) -> None:
         about = {"_meta": {"io.modelcontextprotocol/subscriptionId": id_}, "notifications": params["notifications"]}
         method = "notifications/subscriptions/acknowledged"
-        self._peer.on_notification(Envelope(method=method, params=msgspec.Raw(json.dumps(about).encode())))
+        self._peer.on_notification(envelope(method=method, params=about))
 
     def updates(self, uri: str) -> None:
         """One of its resources was updated."""
-        params = msgspec.Raw(json.dumps({"uri": uri}).encode())
-        self._peer.on_notification(Envelope(method="notifications/resources/updated", params=params))
+        self._peer.on_notification(envelope(method="notifications/resources/updated", params={"uri": uri}))
 
     def _answered(self, pending: Pending, answer: Envelope) -> None:
         if not self._toys.frozen and self.requests.pending.pop(pending.id, None) is not None:

@@ -167,7 +167,7 @@ async def test_a_message_over_the_limit_is_skipped_and_ends_only_the_request_tha
         await old.say(method="n", params={"t": "x" * LIMIT})
         await old.say(id=first.id, result={"t": "x" * LIMIT})
         answer = await answered(wire, first)
-        assert f"message over the limit of {LIMIT} bytes" in bytes(answer.error).decode()  # type: ignore[arg-type]  # set
+        assert f"message over the limit of {LIMIT} bytes" in bytes(answer.error).decode()
         assert not second.future.done()
         await old.say(id=second.id, result={"n": 2})
         assert await result(wire, second) == {"n": 2}

@@ -36,7 +36,7 @@ async def test_a_json_answer_comes_as_its_bytes() -> None:
         await reply.json(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (request.message["id"], raw))
 
     async with wired(script) as talk:
-        assert bytes((await talk.ask()).result) == raw  # type: ignore[arg-type]  # set
+        assert bytes((await talk.ask()).result) == raw
 
 
 async def test_what_a_stream_brings_before_the_answer_comes_in_order_with_its_request_and_nothing_after() -> None:
@@ -54,7 +54,7 @@ async def test_what_a_stream_brings_before_the_answer_comes_in_order_with_its_re
     async with wired(script) as talk:
         pending = talk.wire.request("tools/call", b"{}")
         answer = await talk.answer(pending)
-        assert bytes(answer.result) == b'{"done": true}'  # type: ignore[arg-type]  # set
+        assert bytes(answer.result) == b'{"done": true}'
         values = [json.loads(bytes(note.params))["progress"] for note in talk.told.notifications]  # type: ignore[arg-type]
         assert values == list(range(50))
         assert set(talk.told.sources) == {pending} and talk.told.bad == []
@@ -85,7 +85,7 @@ async def test_an_answer_arrives_however_slowly_it_trickles() -> None:
             await stream.raw(bytes([byte]))
 
     async with wired(script) as talk:
-        assert json.loads(bytes((await talk.ask()).result)) == {"text": "ü" * 20}  # type: ignore[arg-type]  # set
+        assert json.loads(bytes((await talk.ask()).result)) == {"text": "ü" * 20}
 
 
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"n":1}}'
@@ -110,7 +110,7 @@ LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
 )
 async def test_answer_counts_in_whatever_form_it_comes(status: int, body: bytes, kind: str | None, before: int) -> None:
     async with wired(says(status, body, kind)) as talk:
-        assert bytes((await talk.ask()).result) == b'{"n":1}'  # type: ignore[arg-type]  # set
+        assert bytes((await talk.ask()).result) == b'{"n":1}'
         assert len(talk.told.sources) == before
 
 
@@ -130,7 +130,7 @@ async def test_half_an_event_is_no_answer() -> None:
 @pytest.mark.parametrize(("status", "code"), [(400, -32602), (404, -32602), (500, -32602), (400, 0)])
 async def test_a_json_rpc_error_is_the_answer_whatever_the_status(status: int, code: int) -> None:
     async with wired(refuses(code, "no", 1, status), Era.MODERN) as talk:
-        assert json.loads(bytes((await talk.ask()).error))["code"] == code  # type: ignore[arg-type]  # set
+        assert json.loads(bytes((await talk.ask()).error))["code"] == code
 
 
 async def test_session_id_counts_whatever_stands_behind_the_answer_in_its_body() -> None:
@@ -141,7 +141,7 @@ async def test_session_id_counts_whatever_stands_behind_the_answer_in_its_body()
 
 async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted() -> None:
     async with wired(refuses(-32600, "no")) as talk:
-        assert b"-32600" in bytes((await talk.ask()).error)  # type: ignore[arg-type]  # set
+        assert b"-32600" in bytes((await talk.ask()).error)
 
 
 # -- headers
@@ -282,7 +282,7 @@ async def test_many_requests_share_a_bounded_number_of_connections() -> None:
         pendings = [talk.wire.request("tools/call", b'{"n":%d}' % number) for number in range(AT_ONCE + 72)]
         with anyio.fail_after(WAIT):
             answers = [await talk.answer(pending) for pending in pendings]
-        values = [json.loads(bytes(answer.result))["n"] for answer in answers]  # type: ignore[arg-type]  # set
+        values = [json.loads(bytes(answer.result))["n"] for answer in answers]
         assert values == list(range(AT_ONCE + 72))
         assert talk.server.connections == talk.server.most == AT_ONCE
 

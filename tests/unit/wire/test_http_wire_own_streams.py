@@ -73,7 +73,7 @@ async def test_a_broken_answer_ends_the_request_of_its_stream_at_once_and_no_oth
         assert isinstance(await talk.ask(), Placeholder)
         assert list(talk.wire.requests.pending.values()) == [slow] and doubts(talk.told) == []
         script.slow_may_end.set()
-        assert bytes((await talk.answer(slow)).result) == b'{"slow": 1}'  # type: ignore[arg-type]  # set
+        assert bytes((await talk.answer(slow)).result) == b'{"slow": 1}'
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ async def test_if_a_stream_ends_without_an_answer_what_may_have_been_one_was_it(
 async def test_the_answer_behind_noise_is_the_answer(event: str) -> None:
     async with wired(OneBad(event, answers=True)) as talk:
         slow: Pending = talk.wire.request("tools/call", b"{}")
-        assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
+        assert bytes((await talk.ask()).result) == b"{}"
         assert len(talk.told.bad) == talk.wire.counts["bad"] == 1
         assert doubts(talk.told) == [] and not slow.future.done()
 
@@ -100,7 +100,7 @@ async def test_an_error_that_names_no_request_answers_that_of_its_stream(id_: st
     event = '{"jsonrpc":"2.0",' + id_ + '"error":{"code":-32603,"message":"inner"}}'
     async with wired(OneBad(event, ends=True)) as talk:
         talk.wire.request("tools/call", b"{}")
-        assert b"inner" in bytes((await talk.ask()).error)  # type: ignore[arg-type]  # set
+        assert b"inner" in bytes((await talk.ask()).error)
 
 
 @pytest.mark.parametrize("code", [-32700, -32600, -32601, -32603, 1])
@@ -109,7 +109,7 @@ async def test_the_answer_behind_an_error_that_names_no_request_is_the_answer(id
     event = '{"jsonrpc":"2.0",' + id_ + f'"error":{{"code":{code},"message":"inner"}}}}'
     async with wired(OneBad(event, answers=True)) as talk:
         slow = talk.wire.request("tools/call", b"{}")
-        assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
+        assert bytes((await talk.ask()).result) == b"{}"
         assert doubts(talk.told) == [] and not slow.future.done()
 
 

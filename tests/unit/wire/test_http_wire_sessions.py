@@ -33,7 +33,7 @@ async def test_a_request_of_an_unknown_session_was_not_processed_and_ends_it(scr
 @pytest.mark.parametrize("script", [not_found, bad_session])
 async def test_without_a_session_nothing_can_be_lost(script: Script) -> None:
     async with wired(script) as talk:
-        assert (await talk.ask()).error
+        assert (await talk.ask()).kind == "error"
         assert not talk.wire.is_forgotten
 
 
@@ -41,7 +41,7 @@ async def test_without_a_session_nothing_can_be_lost(script: Script) -> None:
 async def test_a_bad_request_of_another_kind_is_an_answer(id_: int | None, message: str) -> None:
     async with wired(with_session(refuses(-32000, message, id_))) as talk:
         await talk.begin()
-        assert (await talk.ask()).error
+        assert (await talk.ask()).kind == "error"
         assert not talk.wire.is_forgotten
 
 
@@ -84,7 +84,7 @@ async def test_a_modern_server_that_drops_the_version_has_forgotten_the_hub() ->
 
 async def test_a_modern_probe_that_is_refused_by_version_is_answered() -> None:
     async with wired(refuses(-32022, "no", 1), Era.MODERN) as talk:
-        assert (await talk.ask("server/discover")).error
+        assert (await talk.ask("server/discover")).kind == "error"
         assert not talk.wire.is_forgotten
 
 
@@ -109,7 +109,7 @@ async def test_requests_that_wait_for_the_era_leave_the_network_to_the_probe(
             await talk.wire.settled()
         for request in sent:
             if is_modern and answer is not bare_not_found:
-                assert (await talk.answer(request)).error
+                assert (await talk.answer(request)).kind == "error"
             else:
                 with pytest.raises(HttpRefused if is_modern else NotSent):
                     await talk.answer(request)

@@ -28,8 +28,7 @@ async def answer(pipe: Pipe, pending: Pending) -> Any:
     with anyio.fail_after(WAIT):
         message = await pipe.answer(pending, cancellation)
     assert isinstance(message, Envelope)
-    payload = message.result if isinstance(message.result, msgspec.Raw) else message.error
-    assert isinstance(payload, msgspec.Raw)
+    payload = message.result if message.kind == "result" else message.error
     return json.loads(bytes(payload))
 
 

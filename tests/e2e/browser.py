@@ -101,7 +101,7 @@ PALE = """(() => {
 """Borders with a contrast below 3 to what is around them (WCAG 1.4.11)."""
 CUT = """(() => {
     const open = [...document.querySelectorAll('details.panel[open]')].filter((one) => one.clientHeight < 80);
-    return [...document.querySelectorAll('.tr > *')].filter((one) => one.scrollHeight > one.clientHeight + 2)
+    return [...document.querySelectorAll('.tr > *')].filter((one) => one.scrollHeight > one.clientHeight + 1)
         .concat(open).map((one) => `${one.tagName} ${one.className} ${one.innerText.slice(0, 40)}`);
 })()"""
 """Cells that are lower than what is in them, and opened panels that show nothing."""

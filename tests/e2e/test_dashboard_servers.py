@@ -126,10 +126,11 @@ async def test_long_words_neither_are_cut_nor_make_a_screen_scroll(page: Page, h
     async with RestClient(hub) as rest:
         failed = await rest.started("a_error", {"code": -32000, "message": f"No such ticket: {WORD}"})
         asks = await rest.started("a_ask_form", {"nonce": "n", "message": WORD, "schema": {"properties": ASKS}})
-        for scheme, width in (("light", 1280), ("dark", 390)):
+        for scheme, width in (("light", 1280), ("light", 760), ("dark", 390)):
             await wide(page, scheme, width)
             for place, text in (
-                (f"#/server/{NAME}", "The server is disabled."), ("#/server/far", "silence of a call 30 min, a whole"),
+                ("#/tools", "a_add_prompt"), (f"#/server/{NAME}", "The server is disabled."),
+                ("#/server/far", "silence of a call 30 min, a whole"),
                 ("#/profiles", NAME), ("#/clients", "On the machine of the hub"), (f"#/stream/{failed}", "Arguments"),
                 (f"#/stream/{asks}", "the tool asks"), ("#/calls?state=input_required", WORD[:20]),
                 ("#/overview", "Running now"),

@@ -70,17 +70,17 @@ function App() {
   const route = useRoute();
   useEffect(() => { run(); }, []);
   const [parent, title, Screen] = member(INNER, route.screen) ?? [route.screen, ...(member(SCREENS, route.screen) ?? ['Not found', Missing])];
-  useEffect(() => { document.title = `${route.name || title} · mcp-hub`; }, [title, route.name]);
+  useEffect(() => { document.title = `${plain(route.name || title)} · mcp-hub`; }, [title, route.name]);
   if (store.phase === 'login') return html`<${Login} problem=${store.problem} />`;
   if (!store.hub) return html`<p class="first" role="status">${store.problem || 'Loading…'}</p>`;
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>Skip to the content</a>
     <div class="frame"><${Side} current=${parent} place=${`${route.screen}/${route.name}`} store=${store} />
     <div class="main">
-      ${store.online ? null : html`<div class="note bad" role="status">Not connected: what you see may be old. ${store.problem} The page tries again.</div>`}
+      ${store.online ? null : html`<div class="note bad" role="status">Not connected: what you see may be old. ${plain(store.problem)} The page tries again.</div>`}
       ${store.outdated ? html`<div class="note" role="status">The hub is another version now. Reload the page.</div>` : null}
       <main id="main" tabindex="-1" class="main"><${Screen} key=${`${route.screen}/${route.name}`} ...${route} /></main>
     </div></div>
-    <div aria-live="polite">${store.toast ? html`<div class="toast">${store.toast}</div>` : null}</div>`;
+    <div aria-live="polite">${store.toast ? html`<div class="toast">${plain(store.toast)}</div>` : null}</div>`;
 }
 
 const Missing = () => html`<div class="screen"><p class="empty">There is no such screen. <a href=${link('overview')}>Overview</a></p></div>`;

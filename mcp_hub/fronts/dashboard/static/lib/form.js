@@ -59,7 +59,7 @@ export function SchemaForm({ schema, action, onSubmit, busy, extra, id, allowsEm
     ${properties.map(([name, own]) => html`<${Field} key=${name} id=${`${id}-${name}`} ...${{ name, own, required: required.includes(name), value: values[name], onChange: (value) => set((old) => ({ ...old, [name]: value })) }} />`)}
     ${schema?.additionalProperties && !properties.length ? html`<div class="field"><label for="${id}-json">Arguments as JSON</label><textarea id="${id}-json" rows="4" value=${whole} onInput=${(event) => setWhole(event.target.value)}></textarea></div>` : null}
     ${properties.length || schema?.additionalProperties ? null : html`<p class="dim">${none}</p>`}
-    ${problem ? html`<p role="alert">${problem}</p>` : null}
+    ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <div class="head"><button class="go" disabled=${busy}>${action}</button>${extra}</div></form>`;
 }
 

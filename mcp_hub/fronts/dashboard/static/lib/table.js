@@ -1,7 +1,8 @@
-// A table of any length: only the rows that can be seen, and a few more, are in the document. On a phone each row is a card.
+// A table of any length: only the rows that can be seen, and a few more, are in the document. On a phone each row is a card,
+// and so it is wherever the columns do not fit.
 import { html, useEffect, useLayoutEffect, useMedia, useRef, useState } from './ui.js';
 
-const ROW = 34, LINE = 24, EDGE = 21, MORE = 12;
+const ROW = 34, LINE = 24, EDGE = 21, MORE = 12, GAP = 18, LEAST = 50;
 const PHONE = '(max-width: 720px)';
 
 // columns: {key, title, width, right, sort, cell, card}; `card` is title, whole (a line of its own), line (one without a
@@ -9,19 +10,22 @@ const PHONE = '(max-width: 720px)';
 // Each row has one link, which takes the focus: j, k and Enter.
 // `usual` names the order without a `sort`.
 export function Table({ rows, columns, rowKey, label, empty, sort, onSort, usual, className = '' }) {
-  const body = useRef(null);
-  const [view, setView] = useState({ top: 0, height: 600 });
+  const outer = useRef(null), body = useRef(null);
+  const [view, setView] = useState({ top: 0, height: 600, width: Infinity });
   const wanted = useRef(-1);
-  const isCards = useMedia(PHONE);
+  const isCards = useMedia(PHONE) || view.width < needed(columns);
   const cells = isCards ? columns.filter((column) => column.card !== 'none') : columns;
   const row = isCards ? EDGE + LINE * lines(cells) : ROW;
   const measure = () => {
     const at = body.current;
-    if (at) setView((old) => (old.top === at.scrollTop && old.height === at.clientHeight ? old : { top: at.scrollTop, height: at.clientHeight }));
+    if (at) setView((old) => (old.top === at.scrollTop && old.height === at.clientHeight && old.width === outer.current.clientWidth ? old
+      : { top: at.scrollTop, height: at.clientHeight, width: outer.current.clientWidth }));
   };
+  useLayoutEffect(measure, []);
   useEffect(() => {
     const observer = new ResizeObserver(measure);
     observer.observe(body.current);
+    observer.observe(outer.current);
     return () => observer.disconnect();
   }, []);
   const first = Math.max(0, Math.floor(view.top / row) - MORE);
@@ -50,7 +54,7 @@ export function Table({ rows, columns, rowKey, label, empty, sort, onSort, usual
     return () => document.removeEventListener('keydown', move);
   }, [rows, row]);
   const style = { '--cols': columns.map((column) => column.width).join(' '), '--row': `${row}px` };
-  return html`<div class="table ${isCards ? 'cards' : ''} ${className}" style=${style}>
+  return html`<div class="table ${isCards ? 'cards' : ''} ${className}" style=${style} ref=${outer}>
     ${isCards ? html`<${Sorts} ...${{ label, columns, sort, onSort, usual }} />` : null}
     <div class="table inner" role="table" aria-label=${label} aria-rowcount=${rows.length + 1}>
     ${isCards ? null : html`<div role="rowgroup"><div class="thead" role="row" aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.key} ...${{ column, sort, onSort, usual }} />`)}</div></div>`}
@@ -74,6 +78,9 @@ function reveal({ target }) {
   const cell = target.closest('[role=cell]');
   if (cell && !cell.querySelector('[title]')) cell.title = cell.scrollWidth > cell.clientWidth ? cell.innerText : '';
 }
+
+// Pixels that the columns need side by side.
+const needed = (columns) => columns.reduce((sum, { width }) => sum + (Number(/([1-9]\d*)px/.exec(width)?.[1]) || LEAST) + GAP, GAP);
 
 // The lines of a card: two cells share one.
 function lines(cells) {

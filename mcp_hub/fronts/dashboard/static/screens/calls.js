@@ -11,7 +11,7 @@ const TIMES = [['60', 'last minute'], ['300', 'last 5 minutes'], ['3600', 'last 
 const serverOf = (call) => call.server || 'hub';
 
 const COLUMNS = [
-  { key: 'at', title: 'Started', width: '104px', cell: (call) => html`<span class="num dim">${clock(call.at)}</span>` },
+  { key: 'at', title: 'Started', width: '114px', cell: (call) => html`<span class="num dim">${clock(call.at)}</span>` },
   { key: 'status', title: 'State', width: '104px', cell: (call) => html`<${CallBadge} status=${call.status} />` },
   { key: 'name', title: 'Call', width: 'minmax(150px, 1.4fr)', card: 'title', cell: (call) => html`<a href=${link('stream', call.id)}>${plain(call.name)}</a>` },
   { key: 'server', title: 'Server', width: 'minmax(70px, .6fr)', cell: (call) => plain(serverOf(call)) },

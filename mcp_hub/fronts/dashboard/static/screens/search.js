@@ -25,7 +25,7 @@ export function Search({ query }) {
   const parts = [...new Set((found?.hits ?? []).flatMap((hit) => Object.keys(hit.parts).filter((name) => hit.parts[name] > 0)))];
   return html`<div class="screen"><div class="head"><h1>Search</h1><${Docs} page="search.md" /><span class="dim">what find_tools answers to a model</span></div>
     <div class="filters"><${Filter} label="What is the tool needed for?" value=${q} onInput=${(text) => refine({ q: text })} /></div>
-    ${problem ? html`<p role="alert">${problem}</p>` : null}
+    ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <div class="two">
       <${Panel} title=${found ? plural(found.hits.length, 'hit') : 'Hits'} end=${found?.weak ? html`<span class="badge warn">no good match</span>` : null}>
         ${found?.hits.length ? html`<ul class="list">${found.hits.map((hit) => html`<li key=${hit.name}>
@@ -48,7 +48,7 @@ function Listed({ kind, version }) {
   useEffect(() => { get('clients').then((answer) => setKnown(answer.kinds), () => {}); }, []);
   const kinds = known.includes(kind) ? known : [...known, kind];
   return html`<${Panel} title="What a client is listed" end=${html`<select aria-label="Kind of client" value=${kind} onChange=${(event) => refine({ client: event.target.value })}>${kinds.map((name) => html`<option value=${name}>${name}</option>`)}</select>`}>
-    <div class="body">${problem ? html`<p role="alert">${problem}</p>` : null}${found && !problem ? html`
+    <div class="body">${problem ? html`<p role="alert">${plain(problem)}</p>` : null}${found && !problem ? html`
       <p>In mode <strong>${found.current.mode}</strong>: ${plural(found.current.listed, 'tool')}, ${plural(found.current.tokens, 'token')}${found.defers ? ', which the client keeps from its model until they are asked for' : ''}.
         The budget is ${plural(found.budget, 'token')}${found.max_tools ? `, and the client takes ${plural(found.max_tools, 'tool')}` : ''}.</p>
       <dl class="facts">${found.modes.map((mode) => html`<dt>${mode.expose}${mode.mode === mode.expose ? '' : ` → ${mode.mode}`}</dt><dd class="num">${plural(mode.listed, 'tool')}, ${plural(mode.tokens, 'token')}</dd>`)}</dl>

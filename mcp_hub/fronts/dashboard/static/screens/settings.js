@@ -26,7 +26,7 @@ export function Settings({ query }) {
   return html`<div class="screen fixed"><div class="head"><h1>Settings</h1><${Docs} page="configuration.md" /><span class="dim">hub ${store.hub.version}</span>
       <div class="end">${operates() ? html`<${Confirm} onConfirm=${reload} sure="Reload it now" said="The configuration was read again.">Reload the configuration<//>` : null}</div></div>
     ${found ? html`<div class="small dim"><code>${plain(found.file)}</code>${found.overrides ? html` with <code>${plain(found.overrides)}</code>` : null}. Read only: change the file; the hub notices.</div>` : null}
-    ${problem ? html`<p role="alert">${problem}</p>` : null}
+    ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <div class="filters"><${Filter} label="Filter settings" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="From" value=${query.origin} options=${ORIGINS} onChange=${(origin) => refine({ origin })} /><span class="dim num">${plural(rows.length, 'key')}</span></div>
     <section class="panel grow"><${Table} label="Settings" className="grow" rows=${rows} rowKey=${(one) => one.path} columns=${COLUMNS} empty=${found ? 'No key fits.' : problem ? 'Not loaded.' : 'Loading…'} /></section>

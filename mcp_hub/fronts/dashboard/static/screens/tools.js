@@ -20,8 +20,8 @@ function columns(chosen, toggle) {
     { key: 'name', title: 'Tool', width: 'minmax(170px, 1.7fr)', sort: true, card: 'title', cell: (tool) => html`<a href=${link('tool', tool.name)}>${plain(tool.name)}</a>${tool.pinned ? html` <span class="tag ok">pinned</span>` : null}` },
     { key: 'server', title: 'Server', width: 'minmax(94px, .6fr)', sort: true, cell: (tool) => plain(tool.server) },
     { key: 'tokens', title: 'Tokens', width: '70px', right: true, sort: true, cell: (tool) => count(tool.tokens) },
-    { key: 'last', title: 'Last used', width: '98px', right: true, sort: true, cell: (tool) => (tool.last ? ago(Math.max(hubNow() - tool.last, 0)) : '–') },
-    { key: 'hints', title: 'Hints', width: '172px', card: 'whole', cell: (tool) => hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span> `) },
+    { key: 'last', title: 'Last used', width: '90px', right: true, sort: true, cell: (tool) => (tool.last ? ago(Math.max(hubNow() - tool.last, 0)) : '–') },
+    { key: 'hints', title: 'Hints', width: 'minmax(110px, 172px)', card: 'whole', cell: (tool) => hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span> `) },
     { key: 'about', title: 'Description', width: 'minmax(0, 2fr)', card: 'whole', cell: (tool) => tool.definition.description && html`<span class="dim">${plain(String(tool.definition.description).slice(0, 300))}</span>` },
   ];
   return operates() ? [box, ...others] : others;
@@ -50,7 +50,7 @@ export function Tools({ query }) {
   const servers = [...new Set(all.map((tool) => tool.server))].map((name) => [name, plain(name)]);
   const total = rows.reduce((sum, tool) => sum + tool.tokens, 0);
   return html`<div class="screen fixed"><div class="head"><h1>Tools</h1><${Docs} page="profiles.md" /><span class="dim num">${tools ? `${plural(rows.length, 'tool')}, ${plural(total, 'token')}` : ''}</span></div>
-    ${problem ? html`<p role="alert">${problem}</p>` : null}
+    ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <${Changed} isOpen=${query.show === 'changed'} onDone=${reload} />
     <${Hidden} overrides=${overrides} onDone=${reload} />
     <div class="filters"><${Filter} label="Filter tools" value=${query.q} onInput=${(q) => refine({ q })} />

@@ -18,7 +18,7 @@ from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
 from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, ErrorResponse, HttpExchange, StreamedResponse, respond
+from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpError, HttpExchange, HttpResponse, respond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.fronts.mcp.message_queue import MessageQueue
@@ -85,10 +85,10 @@ class LegacySse:
             await respond(http.send, 405, headers=[(b"allow", b"GET")])
             return
         if not accepts(http.headers)[1]:
-            raise ErrorResponse(406, "not_acceptable", "Accept must name text/event-stream")
+            raise HttpError(406, "not_acceptable", "Accept must name text/event-stream")
         self._admit(caller.principal)
         id_ = new_session_id()
-        response = StreamedResponse(http.receive, http.send, stalled=self._stalled)
+        response = HttpResponse(http.receive, http.send, stalled=self._stalled)
         stream = EventStream(Duplex(self._hub, self._binding, caller, _refuse_modern), response)
         self._streams[id_] = caller, stream
         self._by_principal[caller.principal] += 1
@@ -118,7 +118,7 @@ class LegacySse:
         named = parse_qs(http.scope["query_string"].decode("latin-1")).get(_ID)
         if named is None:
             said = f"{_ID} is required: POST to the URI that GET /sse sends first"
-            raise ErrorResponse(400, "session_required", said)
+            raise HttpError(400, "session_required", said)
         owner, stream = self._streams.get(named[-1], (None, None))
         if stream is None or owner != http.caller:
             raise _unknown()
@@ -139,8 +139,8 @@ class LegacySse:
         await respond(http.send, 202)
 
 
-def _unknown() -> ErrorResponse:
-    return ErrorResponse(404, "unknown_session", "session not found")
+def _unknown() -> HttpError:
+    return HttpError(404, "unknown_session", "session not found")
 
 
 class EventStream:
@@ -149,7 +149,7 @@ class EventStream:
     While the client does not read, no more is taken from the logs of its calls.
     """
 
-    def __init__(self, duplex: Duplex, response: StreamedResponse) -> None:
+    def __init__(self, duplex: Duplex, response: HttpResponse) -> None:
         self.duplex = duplex
         self.queue = MessageQueue(duplex)
         self._response = response

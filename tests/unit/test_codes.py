@@ -31,7 +31,7 @@ PLACE: Final = {
         ("PostRefused", "FreshNeeded", "FormatRefused", "CallFault", "OutputError", "FileRefused", "Repair"), 0
     ),
     **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "Diagnosis", "_about", "warn", "retire", "refuse"), 1),
-    "ErrorResponse": 1,
+    "HttpError": 1,
     "_refusal": 2,
 }
 """Which argument of a call is a code."""

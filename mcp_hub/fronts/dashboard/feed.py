@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mcp_hub.fronts.dashboard.ports import HubView
-from mcp_hub.fronts.http.response import KEEP_ALIVE, StreamedResponse
+from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
@@ -84,7 +84,7 @@ class Feed:
         self._stamp: object = None
         self._rounds = 0
 
-    async def send(self, response: StreamedResponse) -> None:
+    async def send(self, response: HttpResponse) -> None:
         """Sends batches until the client leaves; ends with `reset` if the cursor is not known any more."""
         await response.start()
         silent = 0.0

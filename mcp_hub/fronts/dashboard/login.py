@@ -7,7 +7,7 @@ import anyio
 import msgspec
 
 from mcp_hub.fronts.dashboard.ports import Login
-from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, StreamedResponse
+from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpResponse
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.overview import LoginEnded, LoginNews
 
@@ -15,7 +15,7 @@ MOST_LOGINS: Final = 8
 """Logins that wait at once."""
 
 
-async def send_login(login: Login, response: StreamedResponse) -> None:
+async def send_login(login: Login, response: HttpResponse) -> None:
     """Runs the login and sends its news; a client that leaves ends it."""
     give, take = anyio.create_memory_object_stream[LoginNews](2)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from mcp_hub.fronts.http.response import ClientGone, ErrorResponse, Headers, HttpExchange, Receive
+from mcp_hub.fronts.http.response import ClientGone, Headers, HttpError, HttpExchange, Receive
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.protocol.jsonrpc.rpc_errors import PARSE_ERROR
@@ -65,27 +65,27 @@ def is_compressed(encoding: str) -> bool:
 
 
 async def read_text(http: HttpExchange, max_body: int) -> bytes:
-    """The body of a POST, on one line. Raises `ErrorResponse` 415 and 413, `ClientGone`."""
+    """The body of a POST, on one line. Raises `HttpError` 415 and 413, `ClientGone`."""
     headers = http.headers
     if media_type(headers) != b"application/json":
-        raise ErrorResponse(415, "unsupported_media_type", "Content-Type must be application/json")
+        raise HttpError(415, "unsupported_media_type", "Content-Type must be application/json")
     if b"content-encoding" in headers and is_compressed(headers[b"content-encoding"].decode("latin-1")):
-        raise ErrorResponse(415, "unsupported_media_type", COMPRESSED)
+        raise HttpError(415, "unsupported_media_type", COMPRESSED)
     declared = headers.get(b"content-length", b"0")
     body = await read_body(http.receive, max_body) if len(declared) < _HUGE and int(declared) <= max_body else None
     if body is None:
         if b"expect" not in headers:  # else it waits for permission to send
             await discard(http.receive)
         said = f"body over the limit of {max_body} bytes"
-        raise ErrorResponse(413, "body_too_large", said, headers=[(b"connection", b"close")])
+        raise HttpError(413, "body_too_large", said, headers=[(b"connection", b"close")])
     return body
 
 
 def understood(text: bytes) -> Envelope:
-    """The message that a body is. Raises `ErrorResponse` 400."""
+    """The message that a body is. Raises `HttpError` 400."""
     message = envelope.decode(text) if text else BadMessage(PARSE_ERROR, "empty body")
     if isinstance(message, BadMessage):
-        raise ErrorResponse(400, None, message.reason, message.code, id_=message.id)
+        raise HttpError(400, None, message.reason, message.code, id_=message.id)
     return message
 
 

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from mcp_hub.aio import Bell, Beside
-from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, StreamedResponse
+from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, HttpResponse
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.protocol import cursors, sse
@@ -67,8 +67,8 @@ class QuickWait:
         return quick.answer() if self._responder is None else None
 
 
-class HttpResponse:
-    """Follows one responder, which rings `bell`, to its end or until `stop`.
+class CallWriter:
+    """Writes what one call says to a response: follows `responder`, which rings `bell`, to its end or until `stop`.
 
     A client that cannot stream gets the answer alone. `on_stream` makes an event stream that can be resumed, from the
     first commit of the call's stream on: then it is awaited, what it returns goes first, and every message carries its
@@ -84,7 +84,7 @@ class HttpResponse:
         self,
         responder: CallResponder,
         bell: Bell,
-        response: StreamedResponse,
+        response: HttpResponse,
         *,
         can_stream: bool,
         on_stream: Callable[[], Awaitable[bytes]] | None = None,

@@ -25,7 +25,7 @@ from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.http import cors
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, TooFast
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified, repeated
-from mcp_hub.fronts.http.response import ClientGone, ErrorResponse, Headers, HttpExchange, Receive, Scope, Send, respond
+from mcp_hub.fronts.http.response import ClientGone, Headers, HttpError, HttpExchange, Receive, Scope, Send, respond
 from mcp_hub.protocol.jsonrpc.envelope import error_frame
 from mcp_hub.protocol.jsonrpc.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
@@ -212,8 +212,8 @@ class Endpoints:
             return
         serve, profile = self._found(mount, scope)
         if serve is None:
-            await fail(
-                send, ErrorResponse(404, "not_found", "There is nothing at this path. The MCP endpoint is /mcp.")
+            await respond_error(
+                send, HttpError(404, "not_found", "There is nothing at this path. The MCP endpoint is /mcp.")
             )
             return
         caller = await self._identified(guarded, headers, profile)
@@ -229,7 +229,7 @@ class Endpoints:
             if mount is not None:
                 await mount.failed(error)(scope, receive, send)
             else:
-                await fail(send, error)
+                await respond_error(send, error)
 
     def _mount_of(self, path: str) -> Mount | None:
         mounts = (self._mount, self._guarded)
@@ -310,11 +310,11 @@ class Endpoints:
         return self._auth.narrowed(caller, profile)
 
 
-async def fail(send: Send, error: RpcError) -> None:
-    """An error of the hub over HTTP, as MCP clients read it."""
+async def respond_error(send: Send, error: RpcError) -> None:
+    """The response for an error of the hub, as MCP clients read it."""
     status, headers = HTTP_STATUS.get(error.code, 400), None
     body = error_frame(None, error.encoded())
-    if isinstance(error, ErrorResponse):
+    if isinstance(error, HttpError):
         status, body, headers = error.status, error.body, error.headers
     elif isinstance(error, Busy):
         status, headers = 429 if isinstance(error, TooFast) else 503, [(b"retry-after", b"%d" % error.retry_after)]

@@ -19,7 +19,7 @@ from mcp_hub.fronts.http.batches import answer_batch
 from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.request import HttpRequest, begin
-from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, Receive, Send, StreamedResponse, respond, stream
+from mcp_hub.fronts.http.response import HttpError, HttpExchange, HttpResponse, Receive, Send, respond, stream
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption, not_now
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding
@@ -120,7 +120,7 @@ class HandshakeHttp:
         id_, key = request.id(), request.message.id_key
         assert key is not None  # as it can be answered
         if client.is_taken(key):
-            raise ErrorResponse(400, None, "a request with this id is still being answered", id_=id_)
+            raise HttpError(400, None, "a request with this id is still being answered", id_=id_)
         changed = partial(self._changed, client.stored, request) if request.message.method in _CHANGING else None
         offer = client.session.offer
         known = len(offer.apps or ())
@@ -139,7 +139,7 @@ class HandshakeHttp:
             await self._resumption.answer(client, request, id_, key, params[1].token, running)
 
     async def _pass_on(self, client: ClientCalls, answer: Envelope) -> None:
-        """Raises `ErrorResponse` 503: another hub may have asked."""
+        """Raises `HttpError` 503: another hub may have asked."""
         try:
             await answered_elsewhere(self._hub, client.session, answer)
         except StoreError as error:
@@ -171,11 +171,11 @@ class HandshakeHttp:
         return client
 
     async def _client(self, http: HttpExchange) -> ClientCalls:
-        """Whose session the request names. Raises `ErrorResponse`: 400 unnamed, 404 unknown or foreign, 503."""
+        """Whose session the request names. Raises `HttpError`: 400 unnamed, 404 unknown or foreign, 503."""
         named = http.headers.get(_SESSION)
         if named is None:
             said = "Mcp-Session-Id header is required. Send initialize first."
-            raise ErrorResponse(400, "session_required", said)
+            raise HttpError(400, "session_required", said)
         id_ = named.decode("latin-1").strip(" \t")
         session = self._sessions.find(id_, http.caller)
         if session is not None:
@@ -187,7 +187,7 @@ class HandshakeHttp:
         except (Busy, StoreError) as error:
             raise not_now(error) from None
         if client is None:
-            raise ErrorResponse(404, "unknown_session", "session not found")
+            raise HttpError(404, "unknown_session", "session not found")
         return client
 
     async def _accepted_again(self, id_: str, caller: Caller) -> ClientCalls | None:
@@ -243,10 +243,10 @@ class HandshakeHttp:
         With `Last-Event-ID`, the rest of a request's stream.
         """
         if not accepts(http.headers)[1]:
-            raise ErrorResponse(406, "not_acceptable", "Accept must name text/event-stream")
+            raise HttpError(406, "not_acceptable", "Accept must name text/event-stream")
         client = await self._client(http)
         if (named := http.headers.get(b"last-event-id")) is not None:
-            response = StreamedResponse(http.receive, http.send)
+            response = HttpResponse(http.receive, http.send)
             await self._resumption.resume(client, named.decode("latin-1"), response)
         else:
             await self._listen(client, http.receive, http.send)

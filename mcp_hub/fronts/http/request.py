@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Self
 
 from mcp_hub.errors import RpcError, StoreUnavailable
-from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse, QuickWait
-from mcp_hub.fronts.http.response import ErrorResponse, Fields, HttpExchange, StreamedResponse, respond, stream
+from mcp_hub.fronts.http.call_response import CallWriter, Housekeeper, QuickWait
+from mcp_hub.fronts.http.response import Fields, HttpError, HttpExchange, HttpResponse, respond, stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import ResponderState
@@ -61,7 +61,7 @@ class HttpRequest(HttpExchange, frozen=True):
         """An error answer: with the status of its code in the modern era, 200 in the handshake era."""
         status = HTTP_STATUS.get(error.code, 200) if era is Era.MODERN else 200
         headers: Fields | None = None
-        if isinstance(error, ErrorResponse):
+        if isinstance(error, HttpError):
             status = error.status
         elif isinstance(error, StoreUnavailable):  # a balancer, and a client, may try another replica
             status, headers = 503, [(b"retry-after", b"%d" % error.retry_after)]
@@ -118,10 +118,10 @@ async def answer_call(
 async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
     """Responds to a modern request with all that its call says; whether the call continues without the client."""
     responder = quick.follow()
-    response = StreamedResponse(request.receive, request.send)
+    response = HttpResponse(request.receive, request.send)
     is_complete = False
     try:
-        is_complete = await HttpResponse(responder, quick.bell, response, can_stream=request.takes_sse).run()
+        is_complete = await CallWriter(responder, quick.bell, response, can_stream=request.takes_sse).run()
     finally:
         responder.close()
     return responder.state is ResponderState.PENDING or (responder.detached and is_complete)
@@ -133,7 +133,7 @@ async def _listen(
     """A stream until the client closes it or the hub stops."""
     if not request.takes_sse:
         said = "the answer is a stream: Accept must name text/event-stream"
-        raise ErrorResponse(406, "not_acceptable", said)
+        raise HttpError(406, "not_acceptable", said)
     listening = streams.open(session, id_, wanted)
     try:
         await stream(listening, request.receive, request.send, listening.scope, listening.completed())

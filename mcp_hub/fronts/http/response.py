@@ -1,4 +1,7 @@
-"""HTTP responses: a whole one, or one that is sent in parts to a client that may be slow, stop reading or leave."""
+"""HTTP responses and errors: `respond` sends a whole response, an `HttpResponse` parts, an `HttpError` becomes one.
+
+The client of a response in parts may be slow, stop reading or leave.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
@@ -49,8 +52,8 @@ class HttpExchange(msgspec.Struct, frozen=True):
     send: Send
 
 
-class ErrorResponse(RpcError):
-    """An error answer with a status of its own; `id_` is that of the request, `UNSET` for an answer without one."""
+class HttpError(RpcError):
+    """An error with an HTTP status, which ends a request; `id_` is the request's, `UNSET` for a body without one."""
 
     def __init__(
         self, status: int, symbol: str | None, said: str, code: int = INVALID_REQUEST, *,
@@ -110,8 +113,8 @@ class ClientGone(Exception):
     """The client has left, or takes nothing of what it is sent."""
 
 
-class StreamedResponse:
-    """A response that is sent in parts: an event stream, unless its `headers` say otherwise.
+class HttpResponse:
+    """The response to one request, in parts: an event stream, unless its `headers` say otherwise; or whole after all.
 
     A client that takes nothing of a part for `stalled` seconds (60) counts as gone.
     """
@@ -205,7 +208,7 @@ async def stream(source: NewsSource, receive: Receive, send: Send, scope: anyio.
 
     Nothing is pulled while the client does not read.
     """
-    response = StreamedResponse(receive, send)
+    response = HttpResponse(receive, send)
     with scope, suppress(ClientGone):
         await response.start()
         with Beside(response.watch):
@@ -214,7 +217,7 @@ async def stream(source: NewsSource, receive: Receive, send: Send, scope: anyio.
         await response.end(sse.message(last) if last else b"")
 
 
-async def _pump(source: NewsSource, response: StreamedResponse) -> None:
+async def _pump(source: NewsSource, response: HttpResponse) -> None:
     while True:
         body = b""
         with anyio.move_on_after(KEEP_ALIVE):

@@ -25,10 +25,10 @@ from mcp_hub import aio
 from mcp_hub.aio import Bell
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
-from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse, QuickWait
+from mcp_hub.fronts.http.call_response import CallWriter, Housekeeper, QuickWait
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_stored
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse, respond
+from mcp_hub.fronts.http.response import HttpError, HttpResponse, respond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, nobody
@@ -92,7 +92,7 @@ class ClientStream(msgspec.Struct, eq=False):
     client: ClientCalls
     key: int | str
     responder: CallResponder
-    http_response: HttpResponse | None
+    http_response: CallWriter | None
     since: float = 0.0
     after: int = 0
     is_known: bool = False
@@ -162,16 +162,16 @@ class Resumption:
 
     async def _follow(self, line: ClientStream, quick: QuickWait, request: HttpRequest) -> None:
         """Responds with all that the call of a POST says."""
-        http_response = line.http_response = HttpResponse(
+        http_response = line.http_response = CallWriter(
             line.responder,
             quick.bell,
-            StreamedResponse(request.receive, request.send),
+            HttpResponse(request.receive, request.send),
             can_stream=request.takes_sse,
             on_stream=lambda: self._opened(line),
         )
         await self._run(line, http_response)
 
-    async def _run(self, line: ClientStream, http_response: HttpResponse) -> None:
+    async def _run(self, line: ClientStream, http_response: CallWriter) -> None:
         try:
             await http_response.run()
         finally:
@@ -179,16 +179,16 @@ class Resumption:
 
     # -- coming back ----------------------------------------------------------------------------------------------
 
-    async def resume(self, client: ClientCalls, named: str, response: StreamedResponse) -> None:
-        """Answers a GET of this client with that `Last-Event-ID`. Raises `ErrorResponse`."""
+    async def resume(self, client: ClientCalls, named: str, response: HttpResponse) -> None:
+        """Answers a GET of this client with that `Last-Event-ID`. Raises `HttpError`."""
         try:
             cursor = Cursor.parse(named)
             stream = await self._named(client, cursor)
             line, http_response = await self._attached(client, stream, cursor, response)
         except (ValueError, InvalidParams):
-            raise ErrorResponse(400, "unknown_event", "unknown event id", id_=Unset) from None
+            raise HttpError(400, "unknown_event", "unknown event id", id_=Unset) from None
         except EventsGone as gone:
-            raise ErrorResponse(410, gone.symbol, "events after this one are no longer kept", id_=Unset) from None
+            raise HttpError(410, gone.symbol, "events after this one are no longer kept", id_=Unset) from None
         except (Busy, StoreError) as error:
             raise not_now(error) from None
         await self._run(line, http_response)
@@ -214,8 +214,8 @@ class Resumption:
         return await self._hub.stream(caller.principal, stream, caller.profile)
 
     async def _attached(
-        self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, response: StreamedResponse
-    ) -> tuple[ClientStream, HttpResponse]:
+        self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, response: HttpResponse
+    ) -> tuple[ClientStream, CallWriter]:
         """A connection that takes the stream over; the older one is closed first.
 
         Raises `UnknownStream`, `EventsGone`, `Busy`, `StoreError`.
@@ -265,11 +265,11 @@ class Resumption:
             line.responder = await self._responder(client, await self._open(client, line.id))
             line.client = client
 
-    async def _connect(self, line: ClientStream, after: int, response: StreamedResponse) -> HttpResponse:
+    async def _connect(self, line: ClientStream, after: int, response: HttpResponse) -> CallWriter:
         stream = await self._open(line.client, line.id)
         bell = Bell()
         line.responder.follow(bell.ring, stream.follow(bell.ring, after))
-        http_response = HttpResponse(
+        http_response = CallWriter(
             line.responder, bell, response, can_stream=True, on_stream=lambda: self._opened(line), is_resumed=True
         )
         line.http_response, line.after = http_response, after
@@ -384,10 +384,10 @@ class Resumption:
         client.asking.close()
 
 
-def not_now(error: Busy | StoreError) -> ErrorResponse:
+def not_now(error: Busy | StoreError) -> HttpError:
     """The reason is short-lived: the client may come back soon."""
     said = error.public if isinstance(error, StoreError) else str(error)
-    return ErrorResponse(503, Busy.symbol, said, Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])
+    return HttpError(503, Busy.symbol, said, Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])
 
 
 def _can_poll(line: ClientStream) -> bool:

@@ -15,7 +15,7 @@ from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
 from mcp_hub.fronts.http.modern import ModernHttp
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, as_events, respond
+from mcp_hub.fronts.http.response import HttpError, HttpExchange, as_events, respond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras
@@ -87,7 +87,7 @@ class StreamableHttp:
         takes_json, takes_sse = accepts(http.headers)
         if not takes_json:
             if not takes_sse:
-                raise ErrorResponse(406, "not_acceptable", "Accept must name application/json or text/event-stream")
+                raise HttpError(406, "not_acceptable", "Accept must name application/json or text/event-stream")
             http = replace(http, send=as_events(http.send))
         text = await read_text(http, self._max_body)
         if not is_modern and is_array(text):

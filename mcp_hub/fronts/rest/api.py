@@ -117,11 +117,11 @@ class RestApi:
         except ClientGone:
             pass
         except HubError as error:
-            await sent.fail(scope, receive, problem_for(error))
+            await sent.respond(scope, receive, problem_for(error))
         except Exception:
             log.exception("rest_request_crashed", method=scope["method"], path=scope["path"])
             problem = Problem(500, "internal_error", "Internal error of the hub. Its log has the details.")
-            await sent.fail(scope, receive, problem)
+            await sent.respond(scope, receive, problem)
 
     async def _describe(self, request: RestRequest) -> Response:
         return Response(self._document, media_type=JSON)
@@ -237,7 +237,7 @@ class _Sent:
             self._is_complete = not message.get("more_body", False)
         await self._send(message)
 
-    async def fail(self, scope: Scope, receive: Receive, problem: Problem) -> None:
+    async def respond(self, scope: Scope, receive: Receive, problem: Problem) -> None:
         """Says what is wrong, if that can be said yet; else what was begun just ends."""
         if not self._is_started:
             await refusal(problem)(scope, receive, self)

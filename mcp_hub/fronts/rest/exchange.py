@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mcp_hub.fronts.http.body import COMPRESSED, discard, is_compressed, media_ranges, read_body, takes
-from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, Receive, Scope, Send, StreamedResponse, until_disconnect
+from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, HttpResponse, Receive, Scope, Send, until_disconnect
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.masking import hide_head
@@ -147,9 +147,9 @@ class RestRequest(Request):
         """Says when the client has left."""
         return until_disconnect(self.receive, left)
 
-    def streamed(self, headers: Fields = SSE_HEADERS) -> StreamedResponse:
+    def streamed(self, headers: Fields = SSE_HEADERS) -> HttpResponse:
         """The response to be sent in parts."""
-        return StreamedResponse(self.receive, self._out, headers)
+        return HttpResponse(self.receive, self._out, headers)
 
 
 def _unsupported() -> Problem:

@@ -136,21 +136,21 @@ class RestExecutors:
     ) -> None:
         """Writes what is offered until it is refused, or somebody else asks."""
         scope = self._followed[executor] = anyio.CancelScope()
-        writer = request.streamed()
+        response = request.streamed()
         problem: HubError = Problem(409, "replaced", "another connection fetches the calls of this executor")
         try:
             with scope:
-                await writer.start()
-                await writer.write(_events(first))
+                await response.start()
+                await response.write(_events(first))
                 while True:
-                    await writer.write(_events(await offers(KEEP_ALIVE)) or sse.COMMENT)
+                    await response.write(_events(await offers(KEEP_ALIVE)) or sse.COMMENT)
         except HubError as error:
             problem = error
         finally:
             if self._followed.get(executor) is scope:
                 del self._followed[executor]
         with anyio.move_on_after(_GOODBYE if scope.cancel_called else None):
-            await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(problem).encoded())
+            await response.end(b"event: problem\ndata: %b\n\n" % problem_for(problem).encoded())
 
     async def post(self, request: RestRequest) -> Response:
         executors = self._executors(request.caller)

@@ -12,7 +12,7 @@ import msgspec
 from mcp_hub.aio import Beside, call_later
 from mcp_hub.errors import HubError
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, StreamedResponse
+from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, HttpResponse
 from mcp_hub.fronts.rest.exchange import RestRequest
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.protocol import sse
@@ -68,21 +68,21 @@ def kind_of(line: bytes) -> bytes:
     return line[start : line.index(b'"', start)]
 
 
-async def send_sse(following: Following, writer: StreamedResponse, lines: Sequence[bytes] = ()) -> None:
+async def send_sse(following: Following, response: HttpResponse, lines: Sequence[bytes] = ()) -> None:
     """Events from `lines`, which were taken last, to the end of the stream. Raises `ClientGone`."""
-    await writer.start()
+    await response.start()
     is_silent = False
     try:
         while not following.closed:
             if lines or is_silent:
-                await writer.write(_events(following, lines) or sse.COMMENT)
+                await response.write(_events(following, lines) or sse.COMMENT)
             lines = await following.lines(_BATCH, KEEP_ALIVE)
             is_silent = not lines
     except HubError as error:
-        await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(error).encoded())
+        await response.end(b"event: problem\ndata: %b\n\n" % problem_for(error).encoded())
         return
     closed = msgspec.json.encode({"cursor": following.cursor, "status": following.status})
-    await writer.end(_events(following, lines) + b"event: closed\ndata: %b\n\n" % closed)
+    await response.end(_events(following, lines) + b"event: closed\ndata: %b\n\n" % closed)
 
 
 def _events(following: Following, lines: Sequence[bytes]) -> bytes:
@@ -92,13 +92,13 @@ def _events(following: Following, lines: Sequence[bytes]) -> bytes:
     return b"".join(b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, kind_of(line), line) for seq, line in numbered)
 
 
-async def send_ndjson(following: Following, writer: StreamedResponse) -> None:
+async def send_ndjson(following: Following, response: HttpResponse) -> None:
     """One event a line to the end of the stream; it is complete if the last one is the ending. Raises `ClientGone`."""
-    await writer.start()
+    await response.start()
     try:
         while not following.closed:
             lines = await following.lines(_BATCH, KEEP_ALIVE)
-            await writer.write(b"".join(b"%b\n" % line for line in lines))
+            await response.write(b"".join(b"%b\n" % line for line in lines))
     except HubError:
         pass  # the client sees that the ending is missing, and learns the reason when it asks for it
-    await writer.end()
+    await response.end()

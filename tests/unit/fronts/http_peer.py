@@ -21,9 +21,9 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
 from mcp_hub.fronts.http.call_response import Housekeeper
-from mcp_hub.fronts.http.endpoints import fail
+from mcp_hub.fronts.http.endpoints import respond_error
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse
+from mcp_hub.fronts.http.response import HttpError, HttpResponse
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
@@ -211,9 +211,9 @@ class World:
 
         async def resume(peer: Connection) -> None:
             try:
-                await self.resumption.resume(client, last, StreamedResponse(peer.receive, peer.send))
-            except ErrorResponse as error:
-                await fail(peer.send, error)
+                await self.resumption.resume(client, last, HttpResponse(peer.receive, peer.send))
+            except HttpError as error:
+                await respond_error(peer.send, error)
 
         return self.open(resume)
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.fronts.http.call_response import HttpResponse
+from mcp_hub.fronts.http.call_response import CallWriter
 from mcp_hub.fronts.mcp.responder import CallResponder
 from tests.unit.fronts.rest_peer import RestPeer
 from tests.upstreams.messages import modern
@@ -28,7 +28,7 @@ def uncollected() -> Iterator[None]:
 
 
 def left() -> int:
-    return sum(isinstance(each, CallRecord | HttpResponse | CallResponder) for each in gc.get_objects())
+    return sum(isinstance(each, CallRecord | CallWriter | CallResponder) for each in gc.get_objects())
 
 
 def message(method: str, params: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from mcp_hub.errors import HubError
 from mcp_hub.formats.records import McpResult, ModelCall
 from mcp_hub.formats.results import error_result
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.http.response import KEEP_ALIVE, StreamedResponse
+from mcp_hub.fronts.http.response import KEEP_ALIVE, HttpResponse
 from mcp_hub.fronts.rest.follow import kind_of
 from mcp_hub.fronts.rest.info import outcome
 from mcp_hub.fronts.rest.problem import Problem, problem_for
@@ -143,21 +143,21 @@ class FollowedCalls:
         messages = self._write(ended, results)
         return CallsAnswer(messages, [one.state() for one in self._calls])
 
-    async def send(self, writer: StreamedResponse, lines: Iterable[tuple[FollowedCall, list[bytes]]] = ()) -> None:
+    async def send(self, response: HttpResponse, lines: Iterable[tuple[FollowedCall, list[bytes]]] = ()) -> None:
         """Events from `lines`, which were taken last, to the end of all streams. Raises `ClientGone`."""
-        await writer.start()
+        await response.start()
         said = {one for one in self._calls if not one.is_followed and one.problem is not None}
         refused = b"".join(_problem(one) for one in self._calls if one in said)
         events = refused + _events(lines)
         while not self.is_over:
-            await writer.write(events or sse.COMMENT)
+            await response.write(events or sse.COMMENT)
             events = _events(await self.lines(KEEP_ALIVE))
             for one in self._calls:
                 if one.problem is not None and one not in said:
                     said.add(one)
                     events += _problem(one)
         answer = await self.answer()
-        await writer.end(events + b"event: closed\ndata: %b\n\n" % msgspec.json.encode(answer))
+        await response.end(events + b"event: closed\ndata: %b\n\n" % msgspec.json.encode(answer))
 
 
 def _events(lines: Iterable[tuple[FollowedCall, list[bytes]]]) -> bytes:

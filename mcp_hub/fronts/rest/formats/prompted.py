@@ -18,7 +18,7 @@ from mcp_hub.formats.events import ModelEvent, OutputError, ToolCallEnd, ToolCal
 from mcp_hub.formats.prompted import FORMATS, PromptedParser, PromptFormat, result_text, tool_section
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import CallFault, McpResult, ModelCall
-from mcp_hub.fronts.http.response import ClientGone, StreamedResponse
+from mcp_hub.fronts.http.response import ClientGone, HttpResponse
 from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing, Stopping
@@ -77,17 +77,17 @@ class PromptedTools:
             raise Problem(400, "idempotency_unsupported", _NO_KEY)
         parser = PromptedParser(format, await self._tools(session, chosen), _ID, is_thinking=is_thinking)
         made = _Output(self._calls, CallsRequest(session, Format.MCP, chosen) if makes_calls else None, format)
-        writer = request.streamed() if forms[0] == EVENT_STREAM else None
+        response = request.streamed() if forms[0] == EVENT_STREAM else None
         try:
             async for piece in _pieces(request):
-                await _take(made, parser.feed(piece), writer)
-            await _take(made, parser.close(), writer)
+                await _take(made, parser.feed(piece), response)
+            await _take(made, parser.close(), response)
             followed = FollowedCalls(made.calls, made.messages)
         except BaseException:
             made.let_go()
             raise
         try:
-            return await self._closing.connected(request, _ended(made, followed, writer, wait))
+            return await self._closing.connected(request, _ended(made, followed, response, wait))
         except Stopping:  # the calls have their streams
             raise Accepted(made.answer(await followed.answer())) from None
         finally:
@@ -154,22 +154,20 @@ class _Output:
                 call.stream.let_go()
 
 
-async def _take(made: _Output, events: Sequence[ModelEvent], writer: StreamedResponse | None) -> None:
+async def _take(made: _Output, events: Sequence[ModelEvent], response: HttpResponse | None) -> None:
     encoded = [as_json(event) for event in events]
-    if writer is None:
+    if response is None:
         made.events += encoded
     elif encoded:
-        await writer.write(b"".join(b"event: output\ndata: %b\n\n" % msgspec.json.encode(one) for one in encoded))
+        await response.write(b"".join(b"event: output\ndata: %b\n\n" % msgspec.json.encode(one) for one in encoded))
     for event in events:
         await made.take(event)
 
 
-async def _ended(
-    made: _Output, followed: FollowedCalls, writer: StreamedResponse | None, wait: float
-) -> Response | None:
+async def _ended(made: _Output, followed: FollowedCalls, response: HttpResponse | None, wait: float) -> Response | None:
     """None for events, which have been sent. Raises `Accepted` if not all calls are done in time."""
-    if writer is not None:
-        await followed.send(writer)
+    if response is not None:
+        await followed.send(response)
         return None
     until = anyio.current_time() + wait
     while not followed.is_over and (left := until - anyio.current_time()) > 0:

@@ -46,8 +46,8 @@ class WatchedFile:
 
     async def changed(self) -> FileStamp | None:
         """Waits until the file is another one and is no longer being written; its stamp then."""
-        known = self.stamp
-        while (seen := await self.look()) == known:  # noqa: ASYNC110 - a file sets no event
+        read_stamp = self.stamp
+        while (seen := await self.look()) == read_stamp:  # noqa: ASYNC110 - a file sets no event
             await anyio.sleep(_LOOK)
         with anyio.move_on_after(_LATEST):
             while True:

@@ -57,12 +57,12 @@ class Findings(msgspec.Struct):
     def warn(self, path: DataPath, code: str, message: str, *, is_failure: bool = False) -> None:
         self.warnings.append(Finding(path, code, message, is_failure=is_failure))
 
-    def read_at(self, key: str, place: DataPath) -> None:
-        """Notes that the file has the section `key` at `place`; errors that are there already get its path."""
-        self.written[key] = place
-        size = len(place)
+    def read_at(self, key: str, path: DataPath) -> None:
+        """Notes that the file has the section `key` at `path`; errors that are there already get its path."""
+        self.written[key] = path
+        size = len(path)
         self.errors = [
-            msgspec.structs.replace(error, path=(key, *error.path[size:])) if error.path[:size] == place else error
+            msgspec.structs.replace(error, path=(key, *error.path[size:])) if error.path[:size] == path else error
             for error in self.errors
         ]
 
@@ -74,15 +74,18 @@ class Findings(msgspec.Struct):
 
     def located(self, findings: Iterable[Finding]) -> tuple[ConfigFinding, ...]:
         """Each with its place, once, in the order of the file."""
-        found = [self._located(finding) for finding in findings]
-        found.sort(key=lambda finding: finding.line or 0)
-        return tuple(dict.fromkeys(found))
+        located = [self._located(finding) for finding in findings]
+        located.sort(key=lambda finding: finding.line or 0)
+        return tuple(dict.fromkeys(located))
 
     def failures(self) -> dict[str, tuple[ConfigFinding, ...]]:
         """The warnings that say why servers have failed, by server."""
         fatal = [finding for finding in self.warnings if finding.is_failure]
         names = dict.fromkeys(str(finding.path[1]) for finding in fatal)
-        return {name: self.located(one for one in fatal if one.path[1] == name) for name in names}
+        return {
+            name: self.located(fatal_finding for fatal_finding in fatal if fatal_finding.path[1] == name)
+            for name in names
+        }
 
     def failure(self) -> ConfigError:
         """The error that carries all findings so far."""
@@ -102,9 +105,9 @@ class Findings(msgspec.Struct):
         return (*self.written.get(path[0], path[:1]), *path[1:]) if path else path
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, words: Iterable[str]) -> str:
     """`. Did you mean "…"?` if a known word is similar, else an empty text."""
-    close = difflib.get_close_matches(word[:64], list(known), n=1, cutoff=_CLOSE)
+    close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=_CLOSE)
     return f". Did you mean {quoted(close[0])}?" if close else ""
 
 

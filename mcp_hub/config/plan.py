@@ -39,7 +39,7 @@ def plan(old: Settings, new: Settings) -> Plan:
     restarted = tuple(name for name in common if _connection(old, name) != _connection(new, name))
     adjusted = tuple(name for name in common if name not in restarted and _rules(old, name) != _rules(new, name))
     paths = _differences(old, new)
-    profiles = [name for name, own in new.profiles.items() if old.profiles.get(name) != own]
+    profiles = [name for name, profile in new.profiles.items() if old.profiles.get(name) != profile]
     profiles += [name for name in old.profiles if name not in new.profiles]
     at_once = [".".join(path) for path in paths if _is_at_once(path)]
     return Plan(
@@ -80,11 +80,11 @@ def _differences(old: Settings, new: Settings) -> list[Path]:
     return [path for path, value in after.items() if not _same(before[path], value)]
 
 
-def _same(one: object, other: object) -> bool:
+def _same(first: object, second: object) -> bool:
     """Also of mappings the order: entries of `hub.clients` go by it."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return list(one.items()) == list(other.items())
-    return one == other
+    if isinstance(first, dict) and isinstance(second, dict):
+        return list(first.items()) == list(second.items())
+    return first == second
 
 
 @cache
@@ -102,13 +102,13 @@ def _is_at_once(path: Path) -> bool:
 
 def _connection(settings: Settings, name: str) -> list[object]:
     """All that the server's process or connection depends on. A scope that is left out is `shared`."""
-    own, general = settings.servers[name], settings.effective(name)
+    server, general = settings.servers[name], settings.effective(name)
     keys = [key for key in ServerSettings.model_fields if not holds_at_once(ServerSettings, key)]
-    values = {key: getattr(general if key in Defaults.model_fields else own, key) for key in keys}
-    values["scope"] = own.scope or "shared"
-    if own.command is None:
+    values = {key: getattr(general if key in Defaults.model_fields else server, key) for key in keys}
+    values["scope"] = server.scope or "shared"
+    if server.command is None:
         del values["sandbox"]
-    return [*values.values(), own.command_texts, settings.failure(name)]
+    return [*values.values(), server.command_texts, settings.failure(name)]
 
 
 def _rules(settings: Settings, name: str) -> tuple[list[object], object]:
@@ -118,6 +118,6 @@ def _rules(settings: Settings, name: str) -> tuple[list[object], object]:
 
 
 def _with(section: Section, path: Path, value: object) -> Section:
-    key, *rest = path
-    inner = _with(getattr(section, key), tuple(rest), value) if rest else value
+    key, *keys = path
+    inner = _with(getattr(section, key), tuple(keys), value) if keys else value
     return section.model_copy(update={key: inner})

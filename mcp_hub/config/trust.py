@@ -39,7 +39,7 @@ STATE_FOLDERS: Final = (
 
 
 def problem_of_config(
-    found: os.stat_result,
+    status: os.stat_result,
     env: Mapping[str, str],
     user: int | None = None,
     power: str = "have the hub run any command",
@@ -55,20 +55,20 @@ def problem_of_config(
     if env.get(OVERRIDE) == "1":
         return None
     if user is None:
-        said = None if path is None else _problem_on_windows("write", path, f", who could {power}")
-        return None if said is None else f"{said}, or set {OVERRIDE}=1 if you trust them"
-    if found.st_uid not in (user, 0):
+        problem = None if path is None else _problem_on_windows("write", path, f", who could {power}")
+        return None if problem is None else f"{problem}, or set {OVERRIDE}=1 if you trust them"
+    if status.st_uid not in (user, 0):
         return (
-            f"belongs to user {_name(found.st_uid)}, who could {power} as {_name(user)}. "
+            f"belongs to user {_name(status.st_uid)}, who could {power} as {_name(user)}. "
             f"Change its owner (chown), or set {OVERRIDE}=1 if you trust everybody who can write it"
         )
-    writers = _others(found, stat.S_IWGRP, stat.S_IWOTH)
+    writers = _who_else(status, stat.S_IWGRP, stat.S_IWOTH)
     if writers is not None:
         return f"can be written by {writers}, who could {power}. {fix}, or set {OVERRIDE}=1 if you trust them"
     return None
 
 
-def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
+def problem_of_commands(status: os.stat_result, path: Path) -> str | None:
     """The reason why no `${cmd:…}` of this configuration is run, and how to fix it; None if nothing forbids it.
 
     On Windows None, too, where the hub runs no programs.
@@ -80,10 +80,10 @@ def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
     user = effective_user()
     if user is None:
         return None
-    if found.st_uid not in (user, 0):
+    if status.st_uid not in (user, 0):
         fix = f"chown {_word(_name(user))} {_word(path)}"
-        return f"the file belongs to user {_name(found.st_uid)} (to change that: {fix}), so no command in it is run"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"the file belongs to user {_name(status.st_uid)} (to change that: {fix}), so no command in it is run"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         fix = f"chmod go-w {_word(path)}"
         return f"others than its owner can write the file (to change that: {fix}), so no command in it is run"
     for folder in _folders_to(path):
@@ -91,7 +91,7 @@ def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
             around = folder.stat()
         except OSError:
             continue
-        is_open = _others(around, stat.S_IWGRP, stat.S_IWOTH) is not None and not around.st_mode & stat.S_ISVTX
+        is_open = _who_else(around, stat.S_IWGRP, stat.S_IWOTH) is not None and not around.st_mode & stat.S_ISVTX
         if is_open or around.st_uid not in (user, 0):
             fix = f"chmod go-w {_word(folder)}" if is_open else f"chown {_word(_name(user))} {_word(folder)}"
             return f"others can replace what is in {folder} (to change that: {fix}), so no command of the file is run"
@@ -100,13 +100,13 @@ def problem_of_commands(found: os.stat_result, path: Path) -> str | None:
 
 def _problem_on_windows(right: Right, path: Path | str, power: str) -> str | None:
     """The users with this right to a file or folder, beside its owner and administrators, and how they lose it."""
-    others = others_who_may(right, path)
-    if not others:
+    accounts = others_who_may(right, path)
+    if not accounts:
         return None
     verb = "read" if right == "read" else "written"
     inherited = "(OI)(CI)F" if os.path.isdir(path) else "F"
     fix = f'icacls "{path}" /inheritance:r /grant:r "%USERNAME%:{inherited}"'
-    return f"can be {verb} by {', '.join(others)}{power}. Run {fix}"
+    return f"can be {verb} by {', '.join(accounts)}{power}. Run {fix}"
 
 
 def _folders_to(path: Path) -> list[Path]:
@@ -134,8 +134,10 @@ def _word(text: object) -> str:
 
 def check_state(homes: Iterable[Path], env: Mapping[str, str]) -> None:
     """Refuses folders for the hub's files that others may write: raises `ConfigError` with each."""
-    if found := untrusted_state(homes, env):
-        raise ConfigError(*(ConfigFinding("state_untrusted", said, str(folder)) for folder, said in found.items()))
+    if untrusted := untrusted_state(homes, env):
+        raise ConfigError(
+            *(ConfigFinding("state_untrusted", reason, str(folder)) for folder, reason in untrusted.items())
+        )
 
 
 def untrusted_state(homes: Iterable[Path], env: Mapping[str, str]) -> dict[Path, str]:
@@ -148,23 +150,23 @@ def _untrusted(folders: Iterable[Path], env: Mapping[str, str]) -> Iterator[tupl
     power = "read and replace what the hub remembers, logins and approvals among it"
     for folder in folders:
         try:
-            found = folder.stat()
+            status = folder.stat()
         except OSError:
             continue
         fix = f"Run mcp-hub doctor --fix, or chmod go-w {folder}"
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             continue
-        if (problem := problem_of_config(found, env, power=power, fix=fix, path=folder)) is not None:
+        if (problem := problem_of_config(status, env, power=power, fix=fix, path=folder)) is not None:
             yield folder, problem
 
 
-def is_of_project(found: os.stat_result, folder: str) -> bool:
+def is_of_project(status: os.stat_result, folder: str) -> bool:
     """Whether a file belongs to the user, root or the owner of the folder; not to others who may write there (/tmp)."""
     user = effective_user()
-    if user is None or found.st_uid in (user, 0):
+    if user is None or status.st_uid in (user, 0):
         return True
     try:
-        return found.st_uid == os.stat(folder).st_uid
+        return status.st_uid == os.stat(folder).st_uid
     except OSError:
         return False
 
@@ -178,36 +180,36 @@ def close_folder(folder: Path) -> bool:
     return True
 
 
-def problem_of_secret(found: os.stat_result, path: Path | str | None = None) -> str | None:
+def problem_of_secret(status: os.stat_result, path: Path | str | None = None) -> str | None:
     """The reason why a file is a bad place for a secret: others can read it; None if they cannot.
 
     On Windows the access list of the file at `path` counts.
     """
     if effective_user() is None:
         return None if path is None else _problem_on_windows("read", path, "")
-    readers = _others(found, stat.S_IRGRP, stat.S_IROTH)
+    readers = _who_else(status, stat.S_IRGRP, stat.S_IROTH)
     return None if readers is None else f"can be read by {readers}. Run chmod go-rwx on it."
 
 
-def _others(found: os.stat_result, of_group: int, of_all: int) -> str | None:
-    if found.st_mode & of_all:
+def _who_else(status: os.stat_result, of_group: int, of_all: int) -> str | None:
+    if status.st_mode & of_all:
         return "everybody on this machine"
-    if found.st_mode & of_group and not _is_private_group(found):
+    if status.st_mode & of_group and not _is_private_group(status):
         return "its group"
     return None
 
 
-def _is_private_group(found: os.stat_result) -> bool:
+def _is_private_group(status: os.stat_result) -> bool:
     """Whether the group has its owner as its only member: many systems make such a group for each user."""
     if sys.platform == "win32":
         raise NotImplementedError
     import grp
 
-    owner = account(found.st_uid)
-    if owner is None or owner[3] != found.st_gid:
+    owner = account(status.st_uid)
+    if owner is None or owner[3] != status.st_gid:
         return False
     try:
-        group = grp.getgrgid(found.st_gid)
+        group = grp.getgrgid(status.st_gid)
     except KeyError:
         return False
     return owner[0] == group.gr_name and set(group.gr_mem) <= {owner[0]}

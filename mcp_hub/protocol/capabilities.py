@@ -68,15 +68,15 @@ def missing(required: Mapping[str, object], declared: Mapping[str, object]) -> s
 
     Elicitation without a mode is of forms (2025-11-25, client/elicitation "Capabilities").
     """
-    for name, wanted in required.items():
-        if wanted is None:
+    for name, required_value in required.items():
+        if required_value is None:
             continue
         has = declared.get(name)
         if not isinstance(has, dict):
             return name
         if name == "elicitation" and "url" not in has:
             has = {"form": {}, **has}
-        parts: JsonObject = wanted if isinstance(wanted, dict) else {}
+        parts: JsonObject = required_value if isinstance(required_value, dict) else {}
         for part, value in parts.items():
             if value is not None and has.get(part) in (None, False):
                 return f"{name}.{part}"
@@ -85,10 +85,14 @@ def missing(required: Mapping[str, object], declared: Mapping[str, object]) -> s
 
 def relayed(declared: JsonObject) -> JsonObject:
     """The capabilities of a caller that hold for a modern upstream too; of oversized ones, those that MCP names."""
-    kept = {name: value for name, value in declared.items() if name not in _ONE_HOP}
-    if len(msgspec.json.encode(kept)) <= MAX_RELAYED:
-        return kept
-    return {name: _known(kept[name], parts) for name, parts in SUPERSET.items() if isinstance(kept.get(name), dict)}
+    passed_on = {name: value for name, value in declared.items() if name not in _ONE_HOP}
+    if len(msgspec.json.encode(passed_on)) <= MAX_RELAYED:
+        return passed_on
+    return {
+        name: _understood(passed_on[name], parts)
+        for name, parts in SUPERSET.items()
+        if isinstance(passed_on.get(name), dict)
+    }
 
 
 def to_modern(declared: JsonObject, hub: HubCapabilities = WITH_APPS) -> JsonObject:
@@ -96,5 +100,5 @@ def to_modern(declared: JsonObject, hub: HubCapabilities = WITH_APPS) -> JsonObj
     return {**relayed(declared), **hub.own}
 
 
-def _known(value: JsonObject, parts: JsonObject) -> JsonObject:
+def _understood(value: JsonObject, parts: JsonObject) -> JsonObject:
     return {part: {} for part in parts if isinstance(value.get(part), dict)}

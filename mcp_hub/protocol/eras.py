@@ -60,8 +60,8 @@ def negotiate(requested: object) -> str:
 
 def is_at_least(version: str, minimum: str) -> bool:
     """Whether a known version is `minimum` or newer; an unknown one is not."""
-    known = HANDSHAKE_VERSIONS + MODERN_VERSIONS
-    return version in known and known.index(version) >= known.index(minimum)
+    versions = HANDSHAKE_VERSIONS + MODERN_VERSIONS
+    return version in versions and versions.index(version) >= versions.index(minimum)
 
 
 def unsupported_version(requested: str) -> JsonObject:
@@ -81,6 +81,6 @@ def log_level(level: object) -> str:
     return next((name for opening, name in _OPENINGS.items() if word.startswith(opening)), "info")
 
 
-def level_admits(wanted: str, level: str) -> bool:
+def level_admits(threshold: str, level: str) -> bool:
     """Whether a message of `level` passes; one whose level is not known is never held back."""
-    return level not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
+    return level not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(threshold)

@@ -24,9 +24,9 @@ def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
     if era is Era.HANDSHAKE and extension not in (STREAMS, APPS):  # the hub serves the others in the modern era only
         return False
     places = ("extensions", "experimental") if era is Era.HANDSHAKE and extension == STREAMS else ("extensions",)
-    offers = (capabilities.get(place) for place in places)
-    settings = [found.get(extension) for found in offers if isinstance(found, dict)]
-    return any(isinstance(own, dict) and (extension != APPS or _shows_apps(own)) for own in settings)
+    offers = (capabilities.get(section) for section in places)
+    settings = [offer.get(extension) for offer in offers if isinstance(offer, dict)]
+    return any(isinstance(setting, dict) and (extension != APPS or _shows_apps(setting)) for setting in settings)
 
 
 def _shows_apps(settings: JsonObject) -> bool:
@@ -47,9 +47,9 @@ def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJ
     mark = msgspec.json.encode({"stream": stream, "cursor": str(cursor), "status": status})
     text = bytes(result)
     if b'"_meta"' not in text:
-        rest = text.lstrip()[1:].lstrip()
-        comma = b"" if rest.startswith(b"}") else b","
-        return b'{"_meta":{"%b":%b}%b' % (STREAMS.encode(), mark, comma) + rest
+        tail = text.lstrip()[1:].lstrip()
+        comma = b"" if tail.startswith(b"}") else b","
+        return b'{"_meta":{"%b":%b}%b' % (STREAMS.encode(), mark, comma) + tail
     members = raw_object(result)
     meta = raw_object(members.get("_meta", msgspec.UNSET)) if members is not None else None
     if members is None or meta is None:

@@ -68,11 +68,11 @@ class Mirrors:
     """Which arguments of a server's tools travel in headers besides the body, as of its last list."""
 
     def __init__(self) -> None:
-        self._wanted: dict[str, dict[str, Path]] = {}
+        self._paths: dict[str, dict[str, Path]] = {}
 
     def learn(self, definitions: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
         """The tools of a list that may be used, and for each other one why not."""
-        self._wanted = {}
+        self._paths = {}
         usable, refused = [], []
         for raw in definitions:
             try:
@@ -87,17 +87,17 @@ class Mirrors:
         name = _decoded(members.get("name"))
         if isinstance(name, str):  # a tool without a name is refused elsewhere
             try:
-                self._wanted[name] = param_headers(_decoded(members.get("inputSchema")))
+                self._paths[name] = param_headers(_decoded(members.get("inputSchema")))
             except ValueError as exc:
                 raise ValueError(f"{hide_head(name, 100)} is left out: {exc}") from None
 
     def headers(self, params: RawObject) -> dict[str, str] | None:
         """The headers that the arguments of this `tools/call` add; one without a value, or with null, is left out."""
-        wanted = self._wanted.get(str(_decoded(params.get("name")))) if self._wanted else None
-        if not wanted:
+        paths = self._paths.get(str(_decoded(params.get("name")))) if self._paths else None
+        if not paths:
             return None
         arguments = _decoded(params.get("arguments"))
-        values = {name: rendered(value_at(arguments, path)) for name, path in wanted.items()}
+        values = {name: rendered(value_at(arguments, path)) for name, path in paths.items()}
         return {name: header_value(value) for name, value in values.items() if value is not None}
 
 
@@ -111,7 +111,7 @@ def _decoded(raw: RawJson | None) -> object:
 
 def param_headers(schema: object) -> dict[str, Path]:
     """The headers that arguments travel in, each with its parameter. Raises `ValueError` for forbidden annotations."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path, node in annotated(schema):
         token, kind = node[_ANNOTATION], node.get("type")
         if not path:
@@ -122,22 +122,22 @@ def param_headers(schema: object) -> dict[str, Path]:
         if kind not in _TYPES:
             raise ValueError(f"{where}: {_ANNOTATION} is for strings, integers and booleans only")
         name = f"mcp-param-{token.lower()}"
-        if name in found:
+        if name in paths:
             raise ValueError(f"{where}: {_ANNOTATION} {token} is used twice")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def annotated(schema: object) -> Iterator[tuple[Path | None, dict[str, object]]]:
     """Every annotated schema with its path; None off the chain of `properties`."""
-    rest: list[tuple[Path | None, object]] = [((), schema)]
-    while rest:
-        path, node = rest.pop()
+    pending: list[tuple[Path | None, object]] = [((), schema)]
+    while pending:
+        path, node = pending.pop()
         if isinstance(node, dict):
             if _ANNOTATION in node:
                 yield path, node
             for keyword, value in node.items():
-                rest += _inside(path, keyword, value)
+                pending += _inside(path, keyword, value)
 
 
 def _inside(path: Path | None, keyword: str, value: object) -> list[tuple[Path | None, object]]:
@@ -178,12 +178,12 @@ def repeated(names: Iterable[str]) -> frozenset[str]:
 
 def header_text(value: str | None) -> str | None:
     """The value of a header, decoded from its Base64 form if it has that; None if it is missing or broken."""
-    found = _BASE64.fullmatch(value) if value is not None else None
-    if found is None:
+    encoded = _BASE64.fullmatch(value) if value is not None else None
+    if encoded is None:
         return value
     try:
-        text = base64.b64decode(found[1])
-        return text.decode() if base64.b64encode(text).decode() == found[1] else None
+        text = base64.b64decode(encoded[1])
+        return text.decode() if base64.b64encode(text).decode() == encoded[1] else None
     except ValueError:
         return None
 
@@ -193,8 +193,8 @@ def check_version(version: object) -> None:
     if not isinstance(version, str):
         raise RpcError(f"params._meta {VERSION} is not a string", code=INVALID_PARAMS)
     if version not in MODERN_VERSIONS:
-        said = f"protocol version {hide_head(version, 100)} is not supported"
-        raise RpcError(said, code=UNSUPPORTED_VERSION, data=unsupported_version(version))
+        message = f"protocol version {hide_head(version, 100)} is not supported"
+        raise RpcError(message, code=UNSUPPORTED_VERSION, data=unsupported_version(version))
 
 
 def check_request(method: str, params: JsonObject, headers: Mapping[str, str], twice: Collection[str] = ()) -> None:
@@ -224,11 +224,11 @@ def check_request(method: str, params: JsonObject, headers: Mapping[str, str], t
 def check_arguments(schema: object, arguments: object, headers: Mapping[str, str], twice: Collection[str] = ()) -> None:
     """Checks the headers that repeat arguments of a `tools/call`. Raises `RpcError`."""
     try:
-        wanted = param_headers(schema)
+        paths = param_headers(schema)
     except ValueError:  # clients leave the tool out
         return
     types = {path: node.get("type") for path, node in annotated(schema)}
-    for name, path in wanted.items():
+    for name, path in paths.items():
         header, value, where = headers.get(name), value_at(arguments, path), ".".join(path)
         if name in twice:
             raise _mismatch(f"{name} header appears more than once")
@@ -241,15 +241,15 @@ def check_arguments(schema: object, arguments: object, headers: Mapping[str, str
 
 def _agrees(kind: object, value: Any, text: str, header: str) -> bool:
     """Whole numbers as numbers, anything else as text."""
-    said = header_text(header)
+    header_value = header_text(header)
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if said is not None and kind == "integer" and is_whole and not isinstance(value, bool):
-        if number := _DECIMAL.fullmatch(said):
+    if header_value is not None and kind == "integer" and is_whole and not isinstance(value, bool):
+        if number := _DECIMAL.fullmatch(header_value):
             try:
                 return int(number[1]) == int(value)
             except ValueError:  # thousands of digits
                 return False
-    return said == text
+    return header_value == text
 
 
 def _mismatch(message: str) -> RpcError:

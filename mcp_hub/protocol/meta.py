@@ -77,12 +77,12 @@ def take_meta(params: RawObject) -> RequestMeta:
     raw = params.pop("_meta", None)
     if raw is None:
         return _EMPTY
-    rest = raw_object(raw)
-    if rest is None:
+    members = raw_object(raw)
+    if members is None:
         if is_absent(raw):
             return _EMPTY
         raise InvalidParams("params._meta must be an object")
-    pop = rest.pop
+    pop = members.pop
     token = pop(PROGRESS_TOKEN, None)
     version, client, capabilities, log_level = envelope = (
         pop(VERSION, None), pop(CLIENT_INFO, None), pop(CAPABILITIES, None), pop(LOG_LEVEL, None),
@@ -92,7 +92,7 @@ def take_meta(params: RawObject) -> RequestMeta:
     text = None if token is None or token == _NULL else bytes(token)
     if text is not None and _TOKEN.fullmatch(text) is None:
         raise InvalidParams("params._meta.progressToken must be a string or an integer")
-    return RequestMeta(text, version, client, capabilities, log_level, rest)
+    return RequestMeta(text, version, client, capabilities, log_level, members)
 
 
 def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:

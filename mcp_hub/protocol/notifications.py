@@ -58,6 +58,6 @@ def covering(uri: str) -> Iterator[str]:
     """
     yield uri
     if len(uri) <= _LONGEST:
-        for found in _PART_BEGINS.finditer(uri):
-            yield uri[: found.start()]
-            yield uri[: found.end()]
+        for beginning in _PART_BEGINS.finditer(uri):
+            yield uri[: beginning.start()]
+            yield uri[: beginning.end()]

@@ -23,17 +23,17 @@ class ProgressGuard:
     server has sent one.
     """
 
-    __slots__ = ("_last", "_message", "_own", "_total", "dropped", "has_messages")
+    __slots__ = ("_last", "_message", "_server_value", "_total", "dropped", "has_messages")
 
-    def __init__(self, left: Progressed | None = None) -> None:
+    def __init__(self, last: Progressed | None = None) -> None:
         self._last: float | None = None
-        self._own: float | None = None
+        self._server_value: float | None = None
         self._total: float | None = None
         self._message: msgspec.Raw | None = None
         self.dropped = 0
         self.has_messages = False
-        if left is not None:
-            self._remember(left)
+        if last is not None:
+            self._remember(last)
 
     def admit(self, event: Progressed) -> Progressed | None:
         """The server's event itself if its value is above the last one, else one a hair larger; None if unusable.
@@ -46,15 +46,15 @@ class ProgressGuard:
         if not _is_number(value) or abs(value) > CEILING:
             self.dropped += 1
             return None
-        own: float | msgspec.UnsetType = msgspec.UNSET
+        server_value: float | msgspec.UnsetType = msgspec.UNSET
         if self._last is not None and value <= self._last:
-            own, value = value, _above(self._last)
+            server_value, value = value, _above(self._last)
             if value > CEILING:
                 self.dropped += 1
                 return None
         total = event.total if _is_number(event.total) else None
-        if own is not msgspec.UNSET or total != event.total:
-            event = replace(event, progress=value, total=total, own=own)
+        if server_value is not msgspec.UNSET or total != event.total:
+            event = replace(event, progress=value, total=total, own=server_value)
         self._remember(event)
         return event
 
@@ -71,12 +71,12 @@ class ProgressGuard:
             self._message = message
         self._last = value
         total = self._total if self._total is not None and value < self._total else None
-        rest = None if self._message is None else {"message": self._message}
-        return Progressed(value, total, rest, own=self._own, is_hubs=True)
+        members = None if self._message is None else {"message": self._message}
+        return Progressed(value, total, members, own=self._server_value, is_hubs=True)
 
     def _remember(self, event: Progressed) -> None:
         self._last = event.progress
-        self._own = event.progress if event.own is msgspec.UNSET else event.own
+        self._server_value = event.progress if event.own is msgspec.UNSET else event.own
         if event.total is not None:
             self._total = event.total
         if event.rest and "message" in event.rest:

@@ -69,7 +69,7 @@ class SkillEntry(msgspec.Struct, frozen=True):
         return None if isinstance(self.resources, str) else self._problem_of_files(self.resources)
 
     def _problem_of_files(self, files: list[SkillFile]) -> str | None:
-        uris, folder = {own.uri for own in files}, f"{root_of(self.uri)}/"
+        uris, folder = {file.uri for file in files}, f"{root_of(self.uri)}/"
         if self.uri not in uris:
             return f"resources lacks the {MAIN} itself"
         if len(uris) < len(files):
@@ -78,7 +78,7 @@ class SkillEntry(msgspec.Struct, frozen=True):
             return "resources lists a file outside of the folder of the skill"
         if len(files) > MOST_FILES:
             return f"it has {len(files)} files; at most {MOST_FILES} are allowed"
-        size = sum(own.size for own in files)
+        size = sum(file.size for file in files)
         return f"it has {size} bytes; at most {MOST_BYTES} are allowed" if size > MOST_BYTES else None
 
 
@@ -102,12 +102,12 @@ def mime_type(name: str) -> str | None:
 
 def children(files: Iterable[str], folder: str) -> list[JsonObject]:
     """The direct children of a folder as `resources/directory/read` lists them; none if no file is in it."""
-    found: dict[str, bool] = {}
+    names: dict[str, bool] = {}
     for uri in files:
         if uri.startswith(f"{folder}/"):
             name, slash, _ = uri[len(folder) + 1 :].partition("/")
-            found[name] = bool(slash)
-    return [_child(f"{folder}/{name}", unquote(name), is_folder) for name, is_folder in found.items()]
+            names[name] = bool(slash)
+    return [_child(f"{folder}/{name}", unquote(name), is_folder) for name, is_folder in names.items()]
 
 
 def _child(uri: str, name: str, is_folder: bool) -> JsonObject:

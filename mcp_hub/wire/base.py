@@ -167,8 +167,8 @@ class Requests:
     def sole(self) -> Pending | None:
         """The only request whose answer somebody waits for now."""
         awaited = (pending for pending in self.pending.values() if pending.method not in _NOT_AWAITED)
-        found = list(islice(awaited, 2))
-        return found[0] if len(found) == 1 else None
+        first_two = list(islice(awaited, 2))
+        return first_two[0] if len(first_two) == 1 else None
 
     def when_late(self, pending: Pending, take: LateAnswer) -> None:
         """From now on `take` gets the answer to this request, which was abandoned."""

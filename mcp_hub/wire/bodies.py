@@ -60,13 +60,13 @@ class Inflater:
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """The output for `chunk`, lazily: the caller may stop at any piece. Raises `BadEncoding`."""
-        rest = chunk
-        while rest and not self._zlib.eof:
+        data = chunk
+        while data and not self._zlib.eof:
             try:
-                piece = self._zlib.decompress(rest, _PIECE)
+                piece = self._zlib.decompress(data, _PIECE)
             except zlib.error as exc:
                 raise BadEncoding(f"the body is not {self._encoding}: {exc}") from None
-            rest = self._zlib.unconsumed_tail
+            data = self._zlib.unconsumed_tail
             if piece:
                 yield piece
 

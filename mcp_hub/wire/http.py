@@ -179,8 +179,8 @@ class HttpWire(RemoteWire):
         text = envelope.one_line(self._incoming(body))
         message = envelope.decode(text)
         if isinstance(message, BadMessage):
-            message, others = in_body(text, message, pending.id)
-            for data in others:
+            message, messages = in_body(text, message, pending.id)
+            for data in messages:
                 self._take(data, pending)
         return message
 
@@ -295,25 +295,25 @@ class HttpWire(RemoteWire):
 
     # -- streams of the handshake era -------------------------------------------------------------------------------
 
-    def _stream(self, place: bytes | None) -> AbstractAsyncContextManager[httpx2.Response]:
+    def _stream(self, last_id: bytes | None) -> AbstractAsyncContextManager[httpx2.Response]:
         """A stream of the session: one that broke off, from this place on, or what belongs to no request."""
         headers = {name.encode(): value.encode() for name, value in self._headers().items()}
         headers[b"accept"] = EVENT_STREAM.encode()
-        if place is not None:
-            headers[b"last-event-id"] = place
+        if last_id is not None:
+            headers[b"last-event-id"] = last_id
         return self._http.stream("GET", self._url, headers=headers)
 
     async def _resume(self, pending: Pending, parser: EventParser, why: str) -> None:
         """Follows the stream of a request from where it broke off, if that has an id (SEP-1699), or `UpstreamLost`."""
         pause, silent = _pause(parser, _PAUSE), 0
         while not pending.is_settled:
-            place = parser.last_id
-            if place is None or silent == _RESUMES or self._speaks()[0] is Era.MODERN:
+            last_id = parser.last_id
+            if last_id is None or silent == _RESUMES or self._speaks()[0] is Era.MODERN:
                 raise self._lost(why)
             await anyio.sleep(pause * 2**silent)
-            parser = EventParser(self._limit, place)
+            parser = EventParser(self._limit, last_id)
             try:
-                async with self._stream(place) as response:
+                async with self._stream(last_id) as response:
                     if not is_stream(response):
                         status = response.status_code
                         if status not in _AWAY or silent + 1 == _RESUMES:
@@ -323,7 +323,7 @@ class HttpWire(RemoteWire):
             except httpx2.TransportError as exc:
                 why = f"broke off the connection: {reason_of(exc)}"
             pause = _pause(parser, pause)
-            silent = 0 if parser.last_id != place else silent + 1
+            silent = 0 if parser.last_id != last_id else silent + 1
 
     async def listen(self) -> None:
         """Takes what belongs to no request from now on, where the server offers a stream for it.
@@ -336,11 +336,11 @@ class HttpWire(RemoteWire):
             await answered.wait()
 
     async def _listen(self, answered: anyio.Event) -> None:
-        place, pause, silent, was_open = None, _PAUSE, 0, False
+        last_id, pause, silent, was_open = None, _PAUSE, 0, False
         while self.can_send:
-            parser, began, status = EventParser(self._limit, place), anyio.current_time(), 0
+            parser, began, status = EventParser(self._limit, last_id), anyio.current_time(), 0
             try:
-                async with self._stream(place) as response:
+                async with self._stream(last_id) as response:
                     answered.set()
                     if is_stream(response):
                         if was_open:
@@ -360,8 +360,8 @@ class HttpWire(RemoteWire):
                 return
             pause = _pause(parser, pause)
             lived = anyio.current_time() - began >= _LONGEST
-            silent = 0 if lived or parser.last_id != place else silent + 1
-            place = parser.last_id
+            silent = 0 if lived or parser.last_id != last_id else silent + 1
+            last_id = parser.last_id
             await anyio.sleep(_longer(pause, silent))
 
 

@@ -203,10 +203,10 @@ def _add(context: ssl.SSLContext, file: str) -> str | None:
 
 def _stamp(file: str | None) -> object:
     try:
-        found = os.stat(file) if file is not None else None
+        status = os.stat(file) if file is not None else None
     except (OSError, ValueError):
         return None
-    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+    return None if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 async def wrong_name(url: str) -> str | None:
@@ -254,8 +254,8 @@ def proxy(url: str) -> str | None:
     address = _of_environment(url)[1]
     if address is None or "://" not in address:
         return address and f"http://{address}"
-    scheme, _, place = address.partition("://")
-    return f"socks5://{place}" if scheme.lower() == "socks" else address
+    scheme, _, netloc = address.partition("://")
+    return f"socks5://{netloc}" if scheme.lower() == "socks" else address
 
 
 def bad_proxy(url: str, problem: Exception) -> str:

@@ -61,14 +61,14 @@ def refusal(
     `answer` is a JSON-RPC error that came with a status which says more.
     """
     status = response.status_code
-    said = f"HTTP {status} {response.reason_phrase}".rstrip()
+    message = f"HTTP {status} {response.reason_phrase}".rstrip()
     if 300 <= status < 400:
         location = hide_head(hide(response.headers.get("location", "")).partition("?")[0], _LOCATION)
-        said += f", a redirect to {location!r}, which is not followed: put its target into the url"
+        message += f", a redirect to {location!r}, which is not followed: put its target into the url"
     elif 200 <= status < 300:
-        said += f" and {_content_type(response) or 'nothing'} in place of a message"
+        message += f" and {_content_type(response) or 'nothing'} in place of a message"
     after = _retry_after(response) if status in OVERLOADED else None
-    return HttpRefused(server, status, said if why is None else f"{said}: {why}", after, answer)
+    return HttpRefused(server, status, message if why is None else f"{message}: {why}", after, answer)
 
 
 def _retry_after(response: httpx2.Response) -> int | None:
@@ -130,24 +130,24 @@ def code_of(exc: BaseException) -> str:
 
 def reason_of(exc: BaseException) -> str:
     """The operating system's text for a failed connection, else the text of the error."""
-    for found in _causes(exc):
-        if isinstance(found, ssl.SSLCertVerificationError) and found.verify_message:
-            return f"its certificate cannot be verified: {found.verify_message.rstrip('.')}"
-        if isinstance(found, OSError) and found.strerror:
-            if found.errno and found.strerror.startswith("Connect call failed"):  # asyncio's words, with an address
-                return os.strerror(found.errno)
-            return found.strerror
+    for cause in _causes(exc):
+        if isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_message:
+            return f"its certificate cannot be verified: {cause.verify_message.rstrip('.')}"
+        if isinstance(cause, OSError) and cause.strerror:
+            if cause.errno and cause.strerror.startswith("Connect call failed"):  # asyncio's words, with an address
+                return os.strerror(cause.errno)
+            return cause.strerror
     return str(exc) or ("no answer in time" if isinstance(exc, httpx2.TimeoutException) else type(exc).__name__)
 
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:
     """The error and what it came from; of several at once the first."""
-    found: BaseException | None = exc
-    while found is not None:
-        if isinstance(found, BaseExceptionGroup):
-            found = found.exceptions[0]
-        yield found
-        found = found.__cause__ or found.__context__
+    cause: BaseException | None = exc
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def is_overload(refusal: Exception) -> bool:

@@ -61,13 +61,13 @@ class ServerPipe(Pipe):
     @property
     def unfinished(self) -> str | None:
         """The form of a message that has come without the line break that ends it; None if there is none."""
-        rest = self._framer.rest
+        remainder = self._framer.rest
         if self._gathered is not None and self._gathered.lines:
-            rest = b" ".join([*self._gathered.lines, rest])
-        is_message = rest and isinstance(envelope.decode(rest.split(b"\r")[0].rstrip(b"\0")), Envelope)
+            remainder = b" ".join([*self._gathered.lines, remainder])
+        is_message = remainder and isinstance(envelope.decode(remainder.split(b"\r")[0].rstrip(b"\0")), Envelope)
         if not is_message:
             return None
-        end = " but a carriage return" if b"\r" in rest else " but a NUL character" if b"\0" in rest else ""
+        end = " but a carriage return" if b"\r" in remainder else " but a NUL character" if b"\0" in remainder else ""
         return f"messages with no line break{end} behind them"
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:

@@ -70,13 +70,13 @@ class SseWire(RemoteWire):
         """The address that the server named. Raises `StartFailed` for one elsewhere: credentials would go there."""
         try:
             home = httpx2.URL(self._url)
-            found = home.join(data.decode("utf-8", "replace").strip())
+            url = home.join(data.decode("utf-8", "replace").strip())
         except httpx2.InvalidURL as exc:
             raise StartFailed("no_endpoint", f"the server named an endpoint that is not a URL: {exc}") from None
-        if (found.scheme, found.host, found.port, found.userinfo) != (home.scheme, home.host, home.port, b""):
-            said = f"the server wants messages sent to {origin(str(found))}, which is not where its stream is: refused"
-            raise StartFailed("endpoint_elsewhere", said)
-        return str(found)
+        if (url.scheme, url.host, url.port, url.userinfo) != (home.scheme, home.host, home.port, b""):
+            message = f"the server wants messages sent to {origin(str(url))}, which is not where its stream is: refused"
+            raise StartFailed("endpoint_elsewhere", message)
+        return str(url)
 
     async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
         """Ends soon after the answer, which comes on the stream: a response to the POST may never end."""

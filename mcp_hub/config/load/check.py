@@ -54,13 +54,13 @@ def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Se
     With `partly` servers with errors have failed (`Settings.failure`), and their errors are warnings, if that is all
     that is wrong and other servers are right.
     """
-    known = {finding.path for finding in report.errors}
+    reported = {finding.path for finding in report.errors}
     settings = None
     try:
         settings = Settings.model_validate(tree)
     except ValidationError as invalid:
-        found = map(finding_of, invalid.errors(include_url=False, include_input=False))
-        report.errors.extend(finding for finding in found if finding.path not in known)
+        problems = map(finding_of, invalid.errors(include_url=False, include_input=False))
+        report.errors.extend(finding for finding in problems if finding.path not in reported)
     if settings is not None and not report.errors:
         return settings
     causes = _causes(tree, report) if partly else None
@@ -81,8 +81,8 @@ def _causes(tree: JsonObject, report: Findings) -> dict[str, Cause] | None:
     for error in report.errors:
         if error.path[:1] != ("servers",) or str(error.path[1:2][0] if error.path[1:] else "") not in servers:
             return None
-        place = f"{path_text(error.path[2:])}: " if error.path[2:] else ""
-        causes.setdefault(str(error.path[1]), Cause(error.code, f"{place}{error.message.rstrip('.')}."))
+        location = f"{path_text(error.path[2:])}: " if error.path[2:] else ""
+        causes.setdefault(str(error.path[1]), Cause(error.code, f"{location}{error.message.rstrip('.')}."))
         report.warn(error.path, error.code, f"{error.message} (the server has failed)", is_failure=True)
     if causes.keys() >= servers.keys():
         return None
@@ -140,14 +140,14 @@ def finding_of(error: ErrorDetails, root: type[BaseModel] = Settings) -> Finding
     if error["type"] == "list_type" and path[-1] == "args":
         return Finding(path, "wrong_type", 'expected a list, such as ["-l", "-a"]')
     if error["type"] == "string_type" and path[-1] == "command":
-        said = "expected the program alone. Put its arguments into args: {command: npx, args: [-y, some-server]}"
-        return Finding(path, "wrong_type", said)
+        advice = "expected the program alone. Put its arguments into args: {command: npx, args: [-y, some-server]}"
+        return Finding(path, "wrong_type", advice)
     if error["type"] not in _VERDICTS:
         return Finding(path, "invalid_value", error["msg"].lower())
-    code, said = _VERDICTS[error["type"]]
+    code, advice = _VERDICTS[error["type"]]
     if error["type"] == "literal_error":
         context = {"expected": context["expected"].replace("'", '"')}
-    return Finding(path, context.get("code", code), said.format(**context))
+    return Finding(path, context.get("code", code), advice.format(**context))
 
 
 def _known_keys(root: type[BaseModel], path: DataPath) -> Iterator[str]:
@@ -175,35 +175,35 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Fi
                 report.error(path, "unknown_server", f"unknown server {quoted(server)}{nearest(server, servers)}")
     hub = _mapping(tree.get("hub"))
     unresolved = {finding.path for finding in report.errors}
-    for place, profile in _profiles_of(hub):
-        if isinstance(profile, str) and profile not in profiles and place not in unresolved:
-            shown = "" if place in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
-            report.error(place, "unknown_profile", f"unknown profile{shown}")
+    for at_path, profile in _profiles_of(hub):
+        if isinstance(profile, str) and profile not in profiles and at_path not in unresolved:
+            profile_text = "" if at_path in changed else f" {quoted(profile)}{nearest(profile, profiles)}"
+            report.error(at_path, "unknown_profile", f"unknown profile{profile_text}")
     _check_tokens(_list(hub.get("tokens")), report)
     _check_names(servers, hub.get("max_name_length", HubSettings.model_fields["max_name_length"].default), report)
 
 
 def _check_names(servers: Mapping[str, object], longest: object, report: Findings) -> None:
     """Warns of tools' names that are longer than they can be, or that two tools are given."""
-    given: dict[str, str] = {}
-    for server, own in servers.items():
-        renamed, per_tool = _mapping(_mapping(own).get("rename")), _mapping(_mapping(own).get("per_tool"))
+    new_names: dict[str, str] = {}
+    for server, entry in servers.items():
+        renamed, per_tool = _mapping(_mapping(entry).get("rename")), _mapping(_mapping(entry).get("per_tool"))
         names: dict[DataPath, object] = {("rename", key): name for key, name in renamed.items()}
         for key, tool in per_tool.items():
             names["per_tool", key, "name"] = _mapping(tool).get("name")
             if _mapping(tool).get("name") is not None and key in renamed.values():
-                said = "rename gives this name to a tool. Write the new name there: a tool is renamed once."
-                report.warn(("servers", server, "per_tool", key, "name"), "duplicate_name", said)
+                advice = "rename gives this name to a tool. Write the new name there: a tool is renamed once."
+                report.warn(("servers", server, "per_tool", key, "name"), "duplicate_name", advice)
         for path, name in names.items():
             if not isinstance(name, str):
                 continue
-            if given.setdefault(name, server) != server:
-                said = f"a tool of server {quoted(given[name])} is given the same name. Change one of them."
-                report.warn(("servers", server, *path), "duplicate_name", said)
+            if new_names.setdefault(name, server) != server:
+                advice = f"a tool of server {quoted(new_names[name])} is given the same name. Change one of them."
+                report.warn(("servers", server, *path), "duplicate_name", advice)
             if isinstance(longest, int) and len(name) > longest:
-                said = f"is longer than hub.max_name_length ({longest}), so that clients get another name"
-                said += ". Shorten it, or raise that limit (64 at most)."
-                report.warn(("servers", server, *path), "name_too_long", said)
+                advice = f"is longer than hub.max_name_length ({longest}), so that clients get another name"
+                advice += ". Shorten it, or raise that limit (64 at most)."
+                report.warn(("servers", server, *path), "name_too_long", advice)
 
 
 def _check_tokens(tokens: list[object], report: Findings) -> None:
@@ -221,10 +221,10 @@ def _profiles_of(hub: Mapping[str, object]) -> Iterator[tuple[DataPath, object]]
     for index, token in enumerate(_list(hub.get("tokens"))):
         yield ("hub", "tokens", index, "profile"), _mapping(token).get("profile")
     for index, issuer in enumerate(_list(_mapping(_mapping(hub.get("http")).get("oauth")).get("issuers"))):
-        place: DataPath = ("hub", "http", "oauth", "issuers", index)
-        yield (*place, "profile"), _mapping(issuer).get("profile")
+        path: DataPath = ("hub", "http", "oauth", "issuers", index)
+        yield (*path, "profile"), _mapping(issuer).get("profile")
         for scope, profile in _mapping(_mapping(issuer).get("scope_profiles")).items():
-            yield (*place, "scope_profiles", scope), profile
+            yield (*path, "scope_profiles", scope), profile
 
 
 def _mapping(value: object) -> Mapping[str, object]:

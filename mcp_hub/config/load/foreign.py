@@ -182,7 +182,7 @@ def _is_outside_projects(path: Path, folder: Path, env: Mapping[str, str]) -> bo
     places = [Path(env[name]) for name in _USERS_FOLDERS if env.get(name)]
     if folder != path.parent or path.name == ".mcp.json" and path.parent.parent not in homes:
         return path.parent in places
-    if any(path.is_relative_to(place) for place in places):
+    if any(path.is_relative_to(outer) for outer in places):
         return True
     for above, each in product(homes, {path, _real(path)}):
         parts = each.relative_to(above).parts if each.is_relative_to(above) else ()
@@ -204,10 +204,10 @@ def place_of_servers(data: Mapping[str, object], *, is_yaml: bool) -> DataPath:
         return ("mcpServers",)
     if is_yaml:
         return ("extensions",) if _is_goose(data) else ("servers",)
-    for place in _HOLDERS if "hub" not in data else ():
-        held = at(data, place)
-        if isinstance(held, list) or isinstance(held, dict) and (len(place) == 1 or not _is_server(held)):
-            return place
+    for path in _HOLDERS if "hub" not in data else ():
+        section = at(data, path)
+        if isinstance(section, list) or isinstance(section, dict) and (len(path) == 1 or not _is_server(section)):
+            return path
     is_bare = not Settings.model_fields.keys() & data.keys() and any(map(_is_server, data.values()))
     return () if is_bare else ("servers",)
 
@@ -229,24 +229,24 @@ def _is_goose(data: Mapping[str, object]) -> bool:
     return not is_ours and isinstance(extensions, dict) and any(map(_is_server, extensions.values()))
 
 
-def sections(data: JsonObject, place: DataPath, report: Findings) -> JsonObject:
-    """The top level under the names of `Settings`, with the servers at `place` under `servers`."""
-    if place == ("servers",):
+def sections(data: JsonObject, path: DataPath, report: Findings) -> JsonObject:
+    """The top level under the names of `Settings`, with the servers at `path` under `servers`."""
+    if path == ("servers",):
         return {key: value for key, value in data.items() if key != "$schema"}
-    servers = at(data, place)
-    tree = {key: value for key, value in data.items() if place and key not in ("$schema", place[0])}
-    report.read_at("servers", place)
+    servers = at(data, path)
+    tree = {key: value for key, value in data.items() if path and key not in ("$schema", path[0])}
+    report.read_at("servers", path)
     if not tree.get("servers", True):
         del tree["servers"]  # it is empty
     if "servers" in tree:
-        report.error(place, "conflicting_keys", 'means the same as "servers". Keep one of them.')
+        report.error(path, "conflicting_keys", 'means the same as "servers". Keep one of them.')
         report.written.clear()
         return tree
     if isinstance(servers, list):  # each with its name
         for name in doubled_names(servers):
             report.error(("servers", name), "duplicate_key", DOUBLED)
         servers = {str(server.get("name")): _without_name(server) for server in servers if isinstance(server, dict)}
-    elif not place:
+    elif not path:
         servers = {key: value for key, value in data.items() if key != "$schema"}
     if isinstance(servers, dict):
         servers = {name: server for name, server in servers.items() if not is_built_in(server)}
@@ -277,27 +277,27 @@ def is_hub(server: object) -> bool:
 def without_foreign_sections(tree: JsonObject, report: Findings) -> JsonObject:
     """`tree` without sections that are not the hub's, and without those that the hub cannot read: each is a warning."""
     report.excuse(lambda error: error.code == "duplicate_key" and error.path[:1] != ("servers",))
-    known = own_keys(tree, (), {*Settings.model_fields, "mcpServers"}, report)
-    for key in [key for key in known if key != "servers"]:
+    own_sections = own_keys(tree, (), {*Settings.model_fields, "mcpServers"}, report)
+    for key in [key for key in own_sections if key != "servers"]:
         try:
-            Settings.model_validate({key: known[key]})
+            Settings.model_validate({key: own_sections[key]})
         except ValidationError:
             report.warn((key,), "ignored_key", "ignored: the hub has another meaning for this key")
-            del known[key]
-    return known
+            del own_sections[key]
+    return own_sections
 
 
-def own_keys(section: JsonObject, path: DataPath, known: Collection[str], report: Findings) -> JsonObject:
-    """The section without keys that are not `known`; each of the others is a warning."""
+def own_keys(section: JsonObject, path: DataPath, keys: Collection[str], report: Findings) -> JsonObject:
+    """The section without keys that are not `keys`; each of the others is a warning."""
     for key in section:
-        if key in known:
+        if key in keys:
             continue
-        about, guess = _OF_OTHERS.get(key) or _advice(key), nearest(key, known)
-        if about is None and guess:
+        reason, guess = _OF_OTHERS.get(key) or _advice(key), nearest(key, keys)
+        if reason is None and guess:
             report.slips.append(Finding((*path, key), "unknown_key", f"unknown key {quoted(key)}{guess}"))
-        said = f"ignored: {about}" if about else f"ignored: the hub does not have this key{guess}"
-        report.warn((*path, key), "ignored_key", said)
-    return {key: value for key, value in section.items() if key in known}
+        message = f"ignored: {reason}" if reason else f"ignored: the hub does not have this key{guess}"
+        report.warn((*path, key), "ignored_key", message)
+    return {key: value for key, value in section.items() if key in keys}
 
 
 def _advice(key: str) -> str | None:
@@ -308,14 +308,14 @@ def _advice(key: str) -> str | None:
 
 def inputs_of(data: JsonObject) -> Iterator[JsonObject]:
     """The entries of `inputs`, which say what VS Code asks for."""
-    for place in _INPUTS:
-        listed = at(data, place)
+    for path in _INPUTS:
+        listed = at(data, path)
         yield from (entry for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else ()
 
 
-def at(data: object, place: DataPath) -> object:
+def at(data: object, path: DataPath) -> object:
     """The value at a path of plain data; None if there is nothing."""
-    for key in place:
+    for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data
 

@@ -46,20 +46,20 @@ def is_list_of_tools(key: str) -> bool:
 
 def limited(entry: JsonObject, client: str, note: Note) -> JsonObject:
     """The server with its limits in our keys: filters, and `enabled: false` if it is off or a limit is not clear."""
-    done = dict(entry)
+    translated = dict(entry)
     for key in ("tools", "prompts", "resources"):
-        if key in done:
-            _limit(done, key, _filters(done.pop(key), client), note)
-    if client == "goose" and done.get("available_tools") == []:  # all of them
-        del done["available_tools"]
-    for key in [*done]:
-        if (place := _list_of(key)) is not None:
-            kind, target = place
-            names, present = done.pop(key), done.pop(kind, {})
-            _limit(done, kind, _filtered(present, target, names), note, key)
-    if not _is_on(done, note):
-        done["enabled"] = False
-    return done
+        if key in translated:
+            _limit(translated, key, _filters(translated.pop(key), client), note)
+    if client == "goose" and translated.get("available_tools") == []:  # all of them
+        del translated["available_tools"]
+    for key in [*translated]:
+        if (key_of_list := _list_of(key)) is not None:
+            kind, target = key_of_list
+            names, present = translated.pop(key), translated.pop(kind, {})
+            _limit(translated, kind, _filtered(present, target, names), note, key)
+    if not _is_on(translated, note):
+        translated["enabled"] = False
+    return translated
 
 
 def _list_of(key: str) -> tuple[str, str] | None:
@@ -176,7 +176,7 @@ def _takes_sandbox(entry: JsonObject, note: Note) -> bool:
         return True
     unclear = [key for key, flag in switches.items() if flag is None]
     lists = {key: readable_sandbox(box) for key, box in rules.items()}
-    unclear += [key for key, found in lists.items() if found is None] or [*lists][1:]
+    unclear += [key for key, paths in lists.items() if paths is None] or [*lists][1:]
     for key in unclear:
         note(key, UNREADABLE)
     entry["sandbox"] = next(iter(lists.values()), {})
@@ -196,15 +196,15 @@ def switched_off(data: Mapping[str, object], servers: Iterable[str]) -> dict[str
         return {}
     beside = rules if isinstance(rules, dict) else {}
     off: dict[str, str] = {}
-    for allows, excludes, said in (
+    for allows, excludes, setting in (
         (beside.get("allowed"), beside.get("excluded"), "mcp.allowed"),
         (data.get("allowMCPServers"), data.get("excludeMCPServers"), "allowMCPServers"),
     ):
         if any(rule is not None and not isinstance(rule, list) for rule in (allows, excludes)):
-            other = "mcp.excluded" if "." in said else "excludeMCPServers"
-            return dict.fromkeys(names, f"{said} or {other} cannot be read")
+            counterpart = "mcp.excluded" if "." in setting else "excludeMCPServers"
+            return dict.fromkeys(names, f"{setting} or {counterpart} cannot be read")
         if isinstance(allows, list) and allows:
-            off |= {name: f"it is not among {said} there" for name in names if name not in allows}
+            off |= {name: f"it is not among {setting} there" for name in names if name not in allows}
         if isinstance(excludes, list):
             off |= {name: "it is excluded there" for name in names if name in excludes}
     return off
@@ -244,8 +244,8 @@ def _beside(data: Mapping[str, object], name: str, client: str) -> JsonObject:
             return {"enabled": False}
         if "*" in tools or f"@{name}" in tools:
             return {}
-        own = [tool.removeprefix(f"@{name}/") for tool in tools if str(tool).startswith(f"@{name}/")]
-        return {"allowedTools": own} if own else {"enabled": False}
+        names = [tool.removeprefix(f"@{name}/") for tool in tools if str(tool).startswith(f"@{name}/")]
+        return {"allowedTools": names} if names else {"enabled": False}
     return {}
 
 
@@ -266,10 +266,10 @@ def _ruled(rules: Iterable[tuple[object, object]], prefix: str) -> JsonObject:
 
 def _behind(glob: str, prefix: str) -> set[str]:
     """The globs of the texts that the glob matches behind the prefix."""
-    left = {re.sub(r"\*+", "*", glob)}
+    patterns = {re.sub(r"\*+", "*", glob)}
     for char in prefix:
-        left = {after for part in left for after in _after(part, char)}
-    return left
+        patterns = {after for part in patterns for after in _after(part, char)}
+    return patterns
 
 
 def _after(glob: str, char: str) -> Iterator[str]:

@@ -119,7 +119,7 @@ class SandboxedEntry(msgspec.Struct, frozen=True):
         forms = _forms(path)
         for folder in (*written, *self.opened()):
             for form in forms:
-                if any(is_in(form, other) or is_in(other, form) for other in _forms(folder)):
+                if any(is_in(form, spelling) or is_in(spelling, form) for spelling in _forms(folder)):
                     return folder
         roots = (self.home, *_OF_DATA)
         is_data = all(any(is_in(form, root) and form != root for root in roots) for form in forms)
@@ -142,8 +142,8 @@ def sandbox_rule(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note
     written = _writable(lists, entry, note)
     for text in lists.get("filesystem.denyRead", ()):
         if (opened := entry.why_open(entry.closed_at(text), written)) is not None:
-            said = f"{text} cannot be left out of {opened}, which the hub's sandbox opens, so the server is disabled"
-            note("sandbox.filesystem.denyRead", said)
+            message = f"{text} cannot be left out of {opened}, which the hub's sandbox opens, so the server is disabled"
+            note("sandbox.filesystem.denyRead", message)
             return None
     key, texts = "sandbox.network.deniedDomains", lists.get("network.deniedDomains", ())
     try:
@@ -168,17 +168,17 @@ def _writable(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note: N
         forms = _forms(path)
         inner = next((folder for folder in denied if any(is_in(folder, form) for form in forms)), None)
         if any(char in text for char in "*?["):
-            said = f"{text} is left out: the hub takes no globs. Add a folder to write of sandbox"
+            message = f"{text} is left out: the hub takes no globs. Add a folder to write of sandbox"
         elif path == os.sep or is_in(entry.home, path):
-            said = f"{text} is left out: it contains the home folder. Add folders to write of sandbox"
+            message = f"{text} is left out: it contains the home folder. Add folders to write of sandbox"
         elif any(is_in(form, outer) for form in forms for outer in denied):
             continue
         elif inner is not None:
-            said = f"{path} is left out: denyWrite closes {inner} in it, which the hub cannot leave out"
+            message = f"{path} is left out: denyWrite closes {inner} in it, which the hub cannot leave out"
         else:
             written[path] = None
             continue
-        note("sandbox.filesystem.allowWrite", said)
+        note("sandbox.filesystem.allowWrite", message)
     return [*written]
 
 
@@ -193,8 +193,8 @@ def _hosts(names: Iterable[str], denied: Sequence[HostRule], note: Note) -> list
         if any(_covers(rule.host, host) for rule in denied):
             continue
         if inner := next((rule.host for rule in denied if _covers(host, rule.host)), None):
-            said = f"{name} is left out: deniedDomains closes {inner} in it, which the hub cannot leave out"
-            note("sandbox.network.allowedDomains", said)
+            message = f"{name} is left out: deniedDomains closes {inner} in it, which the hub cannot leave out"
+            note("sandbox.network.allowedDomains", message)
             continue
         hosts[name] = None
     return [*hosts]

@@ -268,9 +268,11 @@ def _take_key(entry: JsonObject) -> None:
         return
     del entry["apiKey"]
     kind = theirs.get("authorization_type")
-    own = theirs.get("custom_header") if kind == "custom" else None
+    custom_name = theirs.get("custom_header") if kind == "custom" else None
     header = (
-        {own: key} if isinstance(own, str) else {"Authorization": f"{'Basic' if kind == 'basic' else 'Bearer'} {key}"}
+        {custom_name: key}
+        if isinstance(custom_name, str)
+        else {"Authorization": f"{'Basic' if kind == 'basic' else 'Bearer'} {key}"}
     )
     entry["headers"] = {**header, **_mapping(entry.get("headers"))}
 
@@ -297,8 +299,8 @@ def _refer(entry: JsonObject) -> None:
         entry["headers"] = {**_mapping(entry.get("headers")), **{key: f"${{{name}}}" for key, name in names.items()}}
         del entry["env_http_headers"]
     if isinstance(passed := entry.get("env_vars"), list):
-        here = [item for item in passed if not isinstance(item, dict) or item.get("source", "local") == "local"]
-        listed = [item.get("name") if isinstance(item, dict) else item for item in here]
+        variables = [item for item in passed if not isinstance(item, dict) or item.get("source", "local") == "local"]
+        listed = [item.get("name") if isinstance(item, dict) else item for item in variables]
         if names := [name for name in listed if is_name(name) and name not in _mapping(entry.get("env"))]:
             entry["pass_env"] = names
         del entry["env_vars"]

@@ -113,15 +113,15 @@ def program_name(word: str) -> str:
     return next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
 
 
-def linux_server(entry: JsonObject, drives: Drives, note: Note, left: Note) -> JsonObject:
-    """The server as Linux starts it. `note` gets each path that has another name here, with its key; `left` each
+def linux_server(entry: JsonObject, drives: Drives, note: Note, refuse: Note) -> JsonObject:
+    """The server as Linux starts it. `note` gets each path that has another name here, with its key; `refuse` each
     variable that is left out, because it says where Windows has things.
 
     Raises: Unresolved for a program, path or variable that only Windows has.
     """
     if drives.is_clients and isinstance(variables := entry.get("env"), dict):
         for name in [name for name in variables if name.lower() in _SYSTEM]:
-            left(f"env.{name}", "left out: it says where Windows has something")
+            refuse(f"env.{name}", "left out: it says where Windows has something")
         entry = {**entry, "env": {name: value for name, value in variables.items() if name.lower() not in _SYSTEM}}
     _check_variables(entry, drives)
     if not isinstance(command := entry.get("command"), str) or not command:
@@ -130,15 +130,15 @@ def linux_server(entry: JsonObject, drives: Drives, note: Note, left: Note) -> J
     words = [command, *(args if isinstance(args, list) else ())]
     if not all(isinstance(word, str) for word in words):
         return entry
-    done = dict(entry)
+    server = dict(entry)
     if (inside := words_in_wsl(words)) is not None:
-        return _of_wsl(done, *inside, drives)
+        return _of_wsl(server, *inside, drives)
     program, *values = _program(words, drives)
-    done["command"] = program
-    if values or "args" in done:
-        done["args"] = values
-    placed: JsonObject = {key: _all_placed(done[key], key, drives, note) for key in _WITH_PATHS if key in done}
-    return {**done, **placed}
+    server["command"] = program
+    if values or "args" in server:
+        server["args"] = values
+    placed: JsonObject = {key: _all_placed(server[key], key, drives, note) for key in _WITH_PATHS if key in server}
+    return {**server, **placed}
 
 
 def _all_placed(value: object, key: str, drives: Drives, note: Note) -> object:
@@ -169,8 +169,8 @@ def _check_variables(entry: JsonObject, drives: Drives) -> None:
 
 def of_windows(written: str) -> Unresolved:
     """The reason why a server with this variable stays with its client."""
-    said = "is a variable of Windows, which is not filled in from Linux. Write its value into the client's file"
-    return Unresolved("windows_variable", f"{written} {said}")
+    reason = "is a variable of Windows, which is not filled in from Linux. Write its value into the client's file"
+    return Unresolved("windows_variable", f"{written} {reason}")
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -217,47 +217,47 @@ def _behind_cmd(words: Sequence[str]) -> list[str]:
 
 def _program_of_windows(word: str, runner: str = "") -> Unresolved:
     """The reason why a server with this program stays; `runner`: the name of one that Linux has, too."""
-    said = "is a program of Windows, and the hub starts programs of Linux. It stays with its client"
+    reason = "is a program of Windows, and the hub starts programs of Linux. It stays with its client"
     advice = f". To start it by that of Linux: mcp-hub add NAME -- {runner} …" if runner else ""
-    return Unresolved("windows_program", f"{word} {said}{advice}")
+    return Unresolved("windows_program", f"{word} {reason}{advice}")
 
 
 def _of_wsl(entry: JsonObject, options: Mapping[str, str], words: list[str], drives: Drives) -> JsonObject:
     """A server that `wsl.exe` starts in this Linux, by its program. Raises `Unresolved` for another one."""
-    other = options.get("--distribution", drives.distribution)
+    distribution = options.get("--distribution", drives.distribution)
     folder = options.get("--cd", "")
     is_shell = options.get("mode", "") not in ("-e", "--exec")
     odd = [name for name in options if name not in ("mode", "--distribution", "--user", "--cd", "~")]
-    if other.lower() != drives.distribution.lower() or odd or "--user" in options:
+    if distribution.lower() != drives.distribution.lower() or odd or "--user" in options:
         raise Unresolved("windows_program", "wsl.exe starts it in another distribution or for another user. It stays")
     if not words or is_shell and any(map(_READ_BY_SHELL.search, words)):
         raise Unresolved("windows_program", "wsl.exe hands it to a shell as a script. It stays with its client")
-    place = linux_path(folder, drives.root, drives.distribution) or folder
-    placed: JsonObject = {"cwd": place} if place and place != "~" else {}
+    path = linux_path(folder, drives.root, drives.distribution) or folder
+    placed: JsonObject = {"cwd": path} if path and path != "~" else {}
     if crossing := _crossing(entry.get("env")):
         placed["env"] = crossing
-    kept = {key: value for key, value in entry.items() if key not in ("env", "cwd", "envFile")}
-    return {**kept, "command": words[0], "args": words[1:], **placed}
+    remaining = {key: value for key, value in entry.items() if key not in ("env", "cwd", "envFile")}
+    return {**remaining, "command": words[0], "args": words[1:], **placed}
 
 
 def _crossing(variables: object) -> JsonObject:
     """The variables that reach Linux: those that WSLENV of the entry names, and no path among them."""
-    held = variables if isinstance(variables, dict) else {}
-    names = [part for part in str(held.get("WSLENV", "")).split(":") if part.partition("/")[2] in ("", "u")]
-    return {name: held[name] for part in names if (name := part.partition("/")[0]) in held}
+    env = variables if isinstance(variables, dict) else {}
+    names = [part for part in str(env.get("WSLENV", "")).split(":") if part.partition("/")[2] in ("", "u")]
+    return {name: env[name] for part in names if (name := part.partition("/")[0]) in env}
 
 
 def _placed(text: str, key: str, drives: Drives, note: Note) -> str:
     """A text with the path that it is, or that stands behind `=`, by its name here. Raises `Unresolved`."""
     match = _VALUE.fullmatch(text)
     before, value = (match["before"], match["value"]) if match is not None else ("", text)
-    if (place := linux_path(value, drives.root, drives.distribution)) is not None and not _ANY_PATH.search(value[2:]):
-        note(key, f"{value} becomes {place}")
-        return before.replace("file:///", "file://") + place
+    if (path := linux_path(value, drives.root, drives.distribution)) is not None and not _ANY_PATH.search(value[2:]):
+        note(key, f"{value} becomes {path}")
+        return before.replace("file:///", "file://") + path
     mount = _MOUNT.fullmatch(text)  # of `docker run --mount`
     if mount is not None and not _ANY_PATH.search(mount["after"]):
         return f"{mount['before']}{_placed(mount['path'], key, drives, note)}{mount['after']}"
     if _SHARE.match(value) or _ANY_PATH.search(text):
-        said = "has a path of Windows that Linux does not have, or not alone. It stays with its client"
-        raise Unresolved("windows_path", f"{key} {said}")
+        reason = "has a path of Windows that Linux does not have, or not alone. It stays with its client"
+        raise Unresolved("windows_path", f"{key} {reason}")
     return text

@@ -88,7 +88,7 @@ class Translator(msgspec.Struct, frozen=True):
 
     def servers(self, servers: JsonObject) -> JsonObject:
         """The servers by name, as they would be written in our file."""
-        done: JsonObject = {}
+        translated: JsonObject = {}
         for name, server in narrowed(self.data, servers, self.origin.client).items():
             path: DataPath = ("servers", name)
             if not isinstance(server, dict):
@@ -100,8 +100,8 @@ class Translator(msgspec.Struct, frozen=True):
             except Unresolved as problem:
                 self.report.error(path, problem.code, str(problem))
             if len(self.report.errors) == before:
-                done[name] = entry
-        return done
+                translated[name] = entry
+        return translated
 
     def _server(self, name: str, server: JsonObject, path: DataPath) -> JsonObject:
         theirs = flat(server)
@@ -109,13 +109,13 @@ class Translator(msgspec.Struct, frozen=True):
             self.report.warn((*path, key), "misplaced_key", _NOT_TAKEN)
             del theirs[key]
         entry = translated(theirs, self.origin.client, partial(self._note, path, "ignored_key"))
-        known = {*ServerSettings.model_fields, *READ_AS_OTHERS_WRITE[ServerSettings]}
+        keys = {*ServerSettings.model_fields, *READ_AS_OTHERS_WRITE[ServerSettings]}
         if isinstance(entry.get("envFile"), str) and "command" in entry:
-            known.add("envFile")
-        entry = own_keys(entry, path, known, self.report)
+            keys.add("envFile")
+        entry = own_keys(entry, path, keys, self.report)
         if self.drives is not None:
-            renamed, left = (partial(self._note, path, code) for code in ("windows_path", "windows_variable"))
-            entry = linux_server(entry, self.drives, renamed, left)
+            renamed, note_variable = (partial(self._note, path, code) for code in ("windows_path", "windows_variable"))
+            entry = linux_server(entry, self.drives, renamed, note_variable)
         entry = self._notation(name, entry, path).server(entry)
         has_folder = bool(entry.get("cwd"))
         self._place(entry)
@@ -126,8 +126,8 @@ class Translator(msgspec.Struct, frozen=True):
         entry = self._without_refused(entry, path)
         return dict(sorted(entry.items(), key=lambda item: _ORDER.get(item[0], len(_ORDER))))
 
-    def _note(self, path: DataPath, code: str, key: str, said: str) -> None:
-        self.report.warn((*path, *key.split(".", 1)) if key else path, code, said)
+    def _note(self, path: DataPath, code: str, key: str, message: str) -> None:
+        self.report.warn((*path, *key.split(".", 1)) if key else path, code, message)
 
     def _notation(self, name: str, entry: JsonObject, path: DataPath) -> Notation:
         variables = entry.get("env")
@@ -138,7 +138,7 @@ class Translator(msgspec.Struct, frozen=True):
             names=_names(self.origin, {} if is_elsewhere else self.env),
             variables=variables if isinstance(variables, dict) else {},
             files=None if self.is_confined and not self.origin.is_users else self.origin.file.parent,
-            ask=lambda wanted: self.places.ask(self._inputs().get(wanted, Input(wanted))),
+            ask=lambda input_name: self.places.ask(self._inputs().get(input_name, Input(input_name))),
             keep=partial(self.places.keep, name),
             note=partial(self._note, path, "invalid_placeholder"),
             is_elsewhere=is_elsewhere,
@@ -149,8 +149,10 @@ class Translator(msgspec.Struct, frozen=True):
         for entry in inputs_of(self.data):
             id_, default, text = entry.get("id"), entry.get("default"), entry.get("description")
             if isinstance(id_, str):
-                known = str(default) if isinstance(default, str | int | float) else None
-                inputs[id_] = Input(id_, text if isinstance(text, str) else "", known, entry.get("password") is True)
+                default_text = str(default) if isinstance(default, str | int | float) else None
+                inputs[id_] = Input(
+                    id_, text if isinstance(text, str) else "", default_text, entry.get("password") is True
+                )
         return inputs
 
     def _place(self, entry: JsonObject) -> None:
@@ -173,8 +175,8 @@ class Translator(msgspec.Struct, frozen=True):
     def _limit(self, entry: JsonObject, lists: JsonObject, has_folder: bool, path: DataPath) -> None:
         """Gives the server the rule for a sandbox of VS Code, or disables it. `has_folder`: the entry has a `cwd`."""
 
-        def note(key: str, said: str) -> None:
-            self.report.warn((*path, *key.split(".")), "sandbox_narrowed", said)
+        def note(key: str, message: str) -> None:
+            self.report.warn((*path, *key.split(".")), "sandbox_narrowed", message)
 
         values: dict[str, list[str]] = {}
         for key, texts in lists.items():
@@ -207,17 +209,17 @@ class Translator(msgspec.Struct, frozen=True):
         base = self.origin.base
         text = entry.pop("envFile")
         try:
-            place = resolve(text, self.env, base).text
-            if self.is_confined and not self._is_inside(base / expand_home(place, self.env)):
-                said = f"a file of a project has no files outside of {base}: set the variables (left out)"
-                self.report.warn((*path, "envFile"), "file_unreadable", said)
+            env_file = resolve(text, self.env, base).text
+            if self.is_confined and not self._is_inside(base / expand_home(env_file, self.env)):
+                message = f"a file of a project has no files outside of {base}: set the variables (left out)"
+                self.report.warn((*path, "envFile"), "file_unreadable", message)
                 return
-            variables, warnings = variables_of(place, self.env, base)
+            variables, warnings = variables_of(env_file, self.env, base)
         except Unresolved as problem:
             self.report.error((*path, "envFile"), problem.code, str(problem))
             return
-        for code, said in warnings:
-            self.report.warn((*path, "envFile"), code, said)
+        for code, message in warnings:
+            self.report.warn((*path, "envFile"), code, message)
         present = entry.get("env") or {}
         if isinstance(present, dict):
             values = {key: self.places.keep(name, key, value) for key, value in variables.items()}
@@ -237,18 +239,18 @@ class Translator(msgspec.Struct, frozen=True):
 
         They are judged with the values from outside, as far as there are any.
         """
-        done = dict(entry)
-        for key, said in refused_keys({key: self._value(value, key) for key, value in entry.items()}):
+        allowed = dict(entry)
+        for key, reason in refused_keys({key: self._value(value, key) for key, value in entry.items()}):
             if key in _LIMITS:
-                done["enabled"] = False
-                said = f"{said}. It limits the server, so the server is disabled"
-            self.report.warn((*path, *key.split(".", 1)), "ignored_key", f"ignored: {said}")
+                allowed["enabled"] = False
+                reason = f"{reason}. It limits the server, so the server is disabled"
+            self.report.warn((*path, *key.split(".", 1)), "ignored_key", f"ignored: {reason}")
             section, _, name = key.partition(".")
             if name:
-                done[section] = {item: value for item, value in done[section].items() if item != name}
+                allowed[section] = {item: value for item, value in allowed[section].items() if item != name}
             else:
-                done.pop(key, None)
-        return done
+                allowed.pop(key, None)
+        return allowed
 
     def _value(self, tree: object, key: str) -> object:
         """A value with what variables have; None for one that is not known now. No file is read for it."""
@@ -309,17 +311,19 @@ def in_our_form(
     places = values_in_place(interpolation.env, learn)
     origin = origin_of(file, data, interpolation.env)
     translator = Translator(origin, data, interpolation.env, places, report, is_confined=not is_named)
-    done = translator.servers({name: server for name, server in servers.items() if is_whole(name, report)})
-    off = {name: "it is this hub" for name in done if is_hub(servers[name])} | switched_off(data, done)
+    translated = translator.servers({name: server for name, server in servers.items() if is_whole(name, report)})
+    off = {name: "it is this hub" for name in translated if is_hub(servers[name])} | switched_off(data, translated)
     for name, reason in off.items():
-        done[name]["enabled"] = False
+        translated[name]["enabled"] = False
         report.warn(("servers", name), "ignored_key", f"{reason}, so the server is disabled")
-    sources = {name: (*sources_of(done.get(name)), *_file_of_variables(server)) for name, server in servers.items()}
+    sources = {
+        name: (*sources_of(translated.get(name)), *_file_of_variables(server)) for name, server in servers.items()
+    }
     for name, taken in sources.items() if not is_named else ():
         if taken:
-            said = f"nobody has named this file, so the server does not get {', '.join(taken)}. Name it by --config"
-            report.errors.insert(0, Finding(("servers", name), "file_not_named", said))
-    return {**tree, "servers": {name: done.get(name, STAND_IN) for name in servers}}, sources
+            message = f"nobody has named this file, so the server does not get {', '.join(taken)}. Name it by --config"
+            report.errors.insert(0, Finding(("servers", name), "file_not_named", message))
+    return {**tree, "servers": {name: translated.get(name, STAND_IN) for name in servers}}, sources
 
 
 def is_whole(name: str, report: Findings) -> bool:
@@ -333,8 +337,8 @@ def values_in_place(env: Mapping[str, str], learn: Callable[[str, str, str], Non
     `learn` is called with a server and the name and value of each variable of an `envFile`.
     """
 
-    def ask(wanted: Input) -> str:
-        name, default = variable_of_input(wanted.id), wanted.default
+    def ask(input_: Input) -> str:
+        name, default = variable_of_input(input_.id), input_.default
         return f"${{{name}}}" if name in env or default is None else escaped(default)
 
     def keep(server: str, name: str, value: str) -> str:

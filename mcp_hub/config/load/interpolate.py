@@ -168,13 +168,13 @@ def resolve(
 def parsed_command(reference: str) -> CommandLookup:
     """The program and its arguments in `cmd:PROGRAM ARG…`, split as a shell does (`shlex`). Raises: Unresolved."""
     if "${" in reference:
-        said = '"${" inside "${cmd:…}" is not supported, and there is no shell. Run a script that has it'
-        raise Unresolved("invalid_placeholder", said)
+        message = '"${" inside "${cmd:…}" is not supported, and there is no shell. Run a script that has it'
+        raise Unresolved("invalid_placeholder", message)
     try:
         argv = shlex.split(reference.removeprefix(_COMMAND))
     except ValueError as problem:
-        said = f'the command of ${{cmd:…}} cannot be split: {str(problem).lower()}. It ends at the first "}}"'
-        raise Unresolved("invalid_placeholder", f"{said}, also within quotes") from None
+        message = f'the command of ${{cmd:…}} cannot be split: {str(problem).lower()}. It ends at the first "}}"'
+        raise Unresolved("invalid_placeholder", f"{message}, also within quotes") from None
     if not argv or not argv[0] or "\0" in reference:
         raise Unresolved("invalid_placeholder", "expected ${cmd:PROGRAM ARG…}")
     return CommandLookup(tuple(argv))
@@ -227,8 +227,8 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if reference.startswith("keyring:"):
         return _entry(reference.removeprefix("keyring:"))
     if reference.startswith("input:"):
-        said = f"the hub does not ask for values, as VS Code does for ${{{reference}}}. Write ${{VAR}} instead."
-        raise Unresolved("invalid_placeholder", said)
+        message = f"the hub does not ask for values, as VS Code does for ${{{reference}}}. Write ${{VAR}} instead."
+        raise Unresolved("invalid_placeholder", message)
     if reference in OF_CLIENTS:
         raise Unresolved("invalid_placeholder", f"${{{reference}}} belongs into cwd, args or env of a server")
     name, has_default, default = reference.removeprefix("env:").partition(":-")
@@ -259,16 +259,16 @@ def _entry(text: str) -> Resolved:
     try:
         keyring: Any = importlib.import_module("keyring")
     except ImportError:
-        said = f"no keyring is installed. Install it with: {with_extra('keyring')}"
-        raise Unresolved("keyring_unavailable", said) from None
+        message = f"no keyring is installed. Install it with: {with_extra('keyring')}"
+        raise Unresolved("keyring_unavailable", message) from None
     try:
-        found = keyring.get_password(service, name)
+        password = keyring.get_password(service, name)
     except Exception as problem:  # each system's keyring has errors of its own
         raise Unresolved("keyring_unavailable", f"the keyring cannot be read: {type(problem).__name__}") from None
-    if not isinstance(found, str):
-        said = f"the keyring has no {service}/{name}. Store it with: {keyring_command(service, name)}"
-        raise Unresolved("keyring_unavailable", said)
-    return _secret(found)
+    if not isinstance(password, str):
+        message = f"the keyring has no {service}/{name}. Store it with: {keyring_command(service, name)}"
+        raise Unresolved("keyring_unavailable", message)
+    return _secret(password)
 
 
 def variable_of_input(name: str) -> str:

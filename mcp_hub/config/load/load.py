@@ -98,12 +98,12 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
         except Unresolved as problem:
             raise ConfigError(ConfigFinding(problem.code, str(problem), named)) from None
     places = [*(cwd / name for name in _NAMES if explicit != USERS_FILE), usual_place()]
-    for place in places:
-        if os.path.isfile(place):
-            return place
-    searched = ", ".join(str(place) for place in places)
-    said = f"no configuration found (searched: {searched}). Create one with: mcp-hub init"
-    raise ConfigError(ConfigFinding("config_not_found", said))
+    for path in places:
+        if os.path.isfile(path):
+            return path
+    searched = ", ".join(str(path) for path in places)
+    message = f"no configuration found (searched: {searched}). Create one with: mcp-hub init"
+    raise ConfigError(ConfigFinding("config_not_found", message))
 
 
 def is_named(explicit: str | None, path: Path, cwd: Path, env: Mapping[str, str]) -> bool:
@@ -145,23 +145,23 @@ def read(
 def commands_refused(path: Path, state: os.stat_result, *, is_named: bool) -> Cause | None:
     """Why no `${cmd:…}` of this file is run; None if they are. `state` is that of the file."""
     if not is_named and path.absolute() != usual_place():
-        said = "nobody has named this file, so no command in it is run. Name it by --config"
-        return Cause("command_refused", said)
+        message = "nobody has named this file, so no command in it is run. Name it by --config"
+        return Cause("command_refused", message)
     problem = problem_of_commands(state, path)
     return None if problem is None else Cause("command_refused", problem)
 
 
-def _with_overrides(loaded: Loaded, place: Path, env: Mapping[str, str]) -> Loaded:
+def _with_overrides(loaded: Loaded, path: Path, env: Mapping[str, str]) -> Loaded:
     """The settings with the file beside them laid over. Raises `ConfigError`."""
-    found, stamp = read_overrides(place, env)
-    if found is None:
+    overrides, stamp = read_overrides(path, env)
+    if overrides is None:
         return loaded
-    report = Findings(str(place))
-    settings = overlaid(loaded.settings, found, report)
+    report = Findings(str(path))
+    settings = overlaid(loaded.settings, overrides, report)
     if report.errors:
         raise report.failure()
     warnings = (*loaded.warnings, *report.located(report.warnings))
-    return replace(loaded, settings=settings, warnings=warnings, overrides=found, overrides_stamp=stamp)
+    return replace(loaded, settings=settings, warnings=warnings, overrides=overrides, overrides_stamp=stamp)
 
 
 def parse(
@@ -200,17 +200,17 @@ def parse(
     report.warnings += interpolation.warnings
     outside = interpolation.secrets | _passed_secrets(settings, env)
     secrets = frozenset(outside | secret_texts(settings, outside))
-    notes, warnings = (report.located(found) for found in (_notes(settings, interpolation.secret_at), report.warnings))
+    notes, warnings = report.located(_notes(settings, interpolation.secret_at)), report.located(report.warnings)
     needs_name = not is_named and (is_theirs or interpolation.refused)
-    own = (settings, Path(name), secrets, warnings, None, notes, None, None, sources, is_named, needs_name)
-    return Loaded(*own, report.failures())
+    values = (settings, Path(name), secrets, warnings, None, notes, None, None, sources, is_named, needs_name)
+    return Loaded(*values, report.failures())
 
 
 def _with_commands(settings: Settings, failed: Mapping[str, Cause], interpolation: Interpolation) -> Settings:
     """The settings in which the `failed` servers cannot start, with the commands of the others."""
     settings = settings.failing(failed)
-    texts = {name: own for name, own in interpolation.commands.items() if settings.failure(name) is None}
-    servers = {name: own.with_commands(texts.get(name, {})) for name, own in settings.servers.items()}
+    texts = {name: command for name, command in interpolation.commands.items() if settings.failure(name) is None}
+    servers = {name: server.with_commands(texts.get(name, {})) for name, server in settings.servers.items()}
     return settings.model_copy(update={"servers": servers}) if texts else settings
 
 
@@ -223,8 +223,8 @@ def _passed_secrets(settings: Settings, env: Mapping[str, str]) -> set[str]:
 def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None:
     """Checks valid settings against each other and the environment. Raises `ConfigError`."""
     if settings.hub.telemetry.lacks_place(env):
-        said = f"there is no endpoint to send to. Set endpoint, or {PLACES[0]} in the environment"
-        report.error(("hub", "telemetry", "enabled"), "missing_key", said)
+        message = f"there is no endpoint to send to. Set endpoint, or {PLACES[0]} in the environment"
+        report.error(("hub", "telemetry", "enabled"), "missing_key", message)
         raise report.failure()
     if not settings.servers:
         report.warn(
@@ -233,42 +233,42 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
     for server in settings.servers:
         _check_server(settings, server, report)
     if settings.hub.store.is_cleartext:
-        said = "others on the network can read redis:// and its password. Use rediss:// or a private network."
-        report.warn(("hub", "store", "url"), "cleartext_url", said)
-    budgets: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
-    for path, budget in {("hub",): settings.hub.budget, **budgets}.items():
+        message = "others on the network can read redis:// and its password. Use rediss:// or a private network."
+        report.warn(("hub", "store", "url"), "cleartext_url", message)
+    budgets = {("profiles", name): profile.budget for name, profile in settings.profiles.items()}
+    for path, budget in ((("hub",), settings.hub.budget), *budgets.items()):
         if budget is not None and budget < _OWN_TOOLS:
-            said = f"less than the {_OWN_TOOLS} tokens of find_tools, read_tool, run_tool and read_result"
-            said += '. To list no other tools, write "expose: search".'
-            report.warn((*path, "budget"), "budget_too_small", said)
+            message = f"less than the {_OWN_TOOLS} tokens of find_tools, read_tool, run_tool and read_result"
+            message += '. To list no other tools, write "expose: search".'
+            report.warn((*path, "budget"), "budget_too_small", message)
 
 
 def _check_server(settings: Settings, server: str, report: Findings) -> None:
     entry, general = settings.servers[server], settings.effective(server)
     if entry.url is not None and entry.enabled and is_cleartext(entry.url):
-        said = "others on the network can read http://. Use https://."
-        report.warn(("servers", server, "url"), "cleartext_url", said)
+        message = "others on the network can read http://. Use https://."
+        report.warn(("servers", server, "url"), "cleartext_url", message)
     for index in code_in(entry.command or "", entry.args):
         if clients_in(entry.args[index]):
-            said = "a folder's name can hold code. Set a variable by env, and use that in the code."
-            report.warn(("servers", server, "args", index), "client_in_code", said)
+            message = "a folder's name can hold code. Set a variable by env, and use that in the code."
+            report.warn(("servers", server, "args", index), "client_in_code", message)
     if general.hints == "approved" and general.approval == "off":
-        said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
-        report.warn(("servers", server, "hints" if entry.hints else "approval"), "conflicting_keys", said)
+        message = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
+        report.warn(("servers", server, "hints" if entry.hints else "approval"), "conflicting_keys", message)
 
 
 def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Finding]:
     """Advice about settings that are valid."""
-    places = {place for place in secret_at if place[0] == "servers" and place[2:3] == ("args",)}
+    places = {path for path in secret_at if path[0] == "servers" and path[2:3] == ("args",)}
     for name, server in settings.servers.items():
         places |= {("servers", name, "args", index) for index in secret_arguments(server.args)}
-    for place in sorted(places):
-        said = "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
-        yield Finding(place, "secret_in_arguments", said)
-    for index, own in enumerate(settings.hub.tokens):
-        if len(own.token.get_secret_value()) < _GUESSED:
-            said = f"is shorter than {_GUESSED} characters, which can be guessed"
-            yield Finding(("hub", "tokens", index, "token"), "guessable_token", said)
+    for path in sorted(places):
+        message = "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
+        yield Finding(path, "secret_in_arguments", message)
+    for index, token in enumerate(settings.hub.tokens):
+        if len(token.token.get_secret_value()) < _GUESSED:
+            message = f"is shorter than {_GUESSED} characters, which can be guessed"
+            yield Finding(("hub", "tokens", index, "token"), "guessable_token", message)
 
 
 def _sections(document: LocatedData, report: Findings) -> JsonObject:
@@ -277,8 +277,8 @@ def _sections(document: LocatedData, report: Findings) -> JsonObject:
     if data is None:
         raise ConfigError(ConfigFinding("config_empty", f"the file is empty. Begin with: {_STARTER}", report.name))
     if not isinstance(data, dict):
-        said = f"expected a mapping at the top. Begin with: {_STARTER}"
-        raise ConfigError(ConfigFinding("wrong_type", said, report.name, 1))
+        message = f"expected a mapping at the top. Begin with: {_STARTER}"
+        raise ConfigError(ConfigFinding("wrong_type", message, report.name, 1))
     return sections(data, place_of_servers(data, is_yaml=document.is_yaml), report)
 
 

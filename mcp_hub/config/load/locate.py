@@ -53,8 +53,8 @@ def read_document(text: str, name: str) -> LocatedData:
     """Parse `text` as the suffix of `name` says, or by its first character. Raises: ConfigError on bad syntax."""
     text = text.removeprefix("\ufeff")
     if len(text) > _LARGEST_WITH_LINES and not is_json(text, name):
-        said = f"larger than {_LARGEST_WITH_LINES} characters"
-        raise ConfigError(ConfigFinding("config_too_large", said, name))
+        message = f"larger than {_LARGEST_WITH_LINES} characters"
+        raise ConfigError(ConfigFinding("config_too_large", message, name))
     if _suffix(name) == "toml":
         return _read_toml(text, name)
     if is_json(text, name):
@@ -95,8 +95,8 @@ def doubled_keys(data: object, path: DataPath = ()) -> Iterator[DataPath]:
 
 def line_of_half(text: bytes) -> int | None:
     """The 1-based line of the first escape in JSON that is half of a character (a lone surrogate)."""
-    place = next((escape.start(1) for escape in _SURROGATES.finditer(text) if escape[1]), None)
-    return None if place is None else text.count(b"\n", 0, place) + 1
+    position = next((escape.start(1) for escape in _SURROGATES.finditer(text) if escape[1]), None)
+    return None if position is None else text.count(b"\n", 0, position) + 1
 
 
 def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFinding | None:
@@ -117,8 +117,8 @@ def half_findings(tree: object, path: DataPath, text: str) -> list[Finding]:
     line = line_of_half(text[start:].encode("utf-8", "replace"))
     if line is not None:
         line += text.count("\n", 0, start)
-    said = "holds half of a character (a lone surrogate)"
-    return [Finding(each, "invalid_text", said, line if each == paths[0] else None) for each in paths]
+    message = "holds half of a character (a lone surrogate)"
+    return [Finding(each, "invalid_text", message, line if each == paths[0] else None) for each in paths]
 
 
 def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
@@ -162,14 +162,14 @@ def _read_json(text: str, name: str) -> LocatedData:
     except ValueError as error:
         if finding := long_number(error, text, "invalid_json", name):
             raise ConfigError(finding) from None
-        found = re.match(r"<string>:(\d+) (.*) at column (\d+)", str(error), re.DOTALL)
-        said = f"not valid JSON: {on_one_line(found[2] if found else getattr(error, 'msg', str(error)))}"
-        place = (int(found[1]), int(found[3])) if found else _place_of(error)
-        raise ConfigError(ConfigFinding("invalid_json", said, name, *place)) from None
+        match = re.match(r"<string>:(\d+) (.*) at column (\d+)", str(error), re.DOTALL)
+        message = f"not valid JSON: {on_one_line(match[2] if match else getattr(error, 'msg', str(error)))}"
+        position = (int(match[1]), int(match[3])) if match else _place_of(error)
+        raise ConfigError(ConfigFinding("invalid_json", message, name, *position)) from None
     if is_deep(data):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
-    said = "duplicate key. Remove one of them."
-    findings = located.findings or tuple(Finding(path, "duplicate_key", said) for path in doubled_keys(data))
+    message = "duplicate key. Remove one of them."
+    findings = located.findings or tuple(Finding(path, "duplicate_key", message) for path in doubled_keys(data))
     return LocatedData(data, located.lines, findings, is_yaml=False)
 
 
@@ -183,9 +183,9 @@ def _read_toml(text: str, name: str) -> LocatedData:
     except (ValueError, RecursionError) as error:
         if finding := long_number(error, text, "invalid_toml", name):
             raise ConfigError(finding) from None
-        place = (error.line, error.column) if isinstance(error, TomlError) else (None, None)
-        said = f"not valid TOML: {on_one_line(str(error))}. Correct the line."
-        raise ConfigError(ConfigFinding("invalid_toml", said, name, *place)) from None
+        position = (error.line, error.column) if isinstance(error, TomlError) else (None, None)
+        message = f"not valid TOML: {on_one_line(str(error))}. Correct the line."
+        raise ConfigError(ConfigFinding("invalid_toml", message, name, *position)) from None
     if is_deep(data):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
     return LocatedData(data, lines, findings, is_yaml=False)
@@ -208,10 +208,10 @@ def plain_json(text: str) -> str:
     return _LAST_COMMA.sub(_blanked, without_json_comments(text))
 
 
-def is_deep(data: object, left: int = _DEEPEST) -> bool:
+def is_deep(data: object, levels: int = _DEEPEST) -> bool:
     """Whether plain data is nested deeper than a configuration may be."""
     children = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return left < 0 or any(is_deep(child, left - 1) for child in children)
+    return levels < 0 or any(is_deep(child, levels - 1) for child in children)
 
 
 def _blanked(token: re.Match[str]) -> str:
@@ -224,8 +224,8 @@ def _yaml_problem(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         problem = re.sub(r" '[^'<]{2,}'", "", error.problem or error.context or "syntax error")
-        said = f"not valid YAML: {_yaml_fix(text, on_one_line(problem), mark)}"
-        return ConfigFinding("invalid_yaml", said, name, mark.line + 1, mark.column + 1)
+        message = f"not valid YAML: {_yaml_fix(text, on_one_line(problem), mark)}"
+        return ConfigFinding("invalid_yaml", message, name, mark.line + 1, mark.column + 1)
     return ConfigFinding("invalid_yaml", "not valid YAML: the text holds a control character. Remove it.", name)
 
 
@@ -285,15 +285,15 @@ class _Builder:
         pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in self._merged(node):
             pairs[_key_text(key)] = (key, value)
-        own: dict[str, yaml.Node] = {}
+        nodes: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if key.tag == f"{_TAG}merge":
                 continue
             text = _key_text(key)
-            if text in own:
-                message = f"duplicate key (first on line {_line(own[text])}). Remove one of them."
+            if text in nodes:
+                message = f"duplicate key (first on line {_line(nodes[text])}). Remove one of them."
                 self.duplicates[id(key)] = Finding((*path, text), "duplicate_key", message, _line(key))
-            own.setdefault(text, key)
+            nodes.setdefault(text, key)
             pairs[text] = (key, value)
         data: dict[str, object] = {}
         for text, (key, value) in pairs.items():

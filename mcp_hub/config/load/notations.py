@@ -102,17 +102,17 @@ class Notation(msgspec.Struct, frozen=True):
         Raises: Unresolved for a value that only the client can have.
         """
         script = script_of(entry)
-        done = {key: value if key == "args" else self._value(value, key) for key, value in entry.items()}
+        expanded = {key: value if key == "args" else self._value(value, key) for key, value in entry.items()}
         if isinstance(args := entry.get("args"), list):
             texts = [arg if isinstance(arg, str) else None for arg in args]
-            done["args"] = [
+            expanded["args"] = [
                 args[index] if text is None else escaped(text) if index == script else self.text(text, "args")
                 for index, text in enumerate(texts)
             ]
             if script is not None and (passed := self._names_in(str(args[script]))):
                 present = entry.get("pass_env")
-                done["pass_env"] = list(dict.fromkeys([*(present if isinstance(present, list) else ()), *passed]))
-        return done
+                expanded["pass_env"] = list(dict.fromkeys([*(present if isinstance(present, list) else ()), *passed]))
+        return expanded
 
     def _names_in(self, script: str) -> list[str]:
         """The variables of the environment that a text for a shell names: the shell fills them in itself."""
@@ -139,7 +139,7 @@ class Notation(msgspec.Struct, frozen=True):
         return joined(self._variable(match["shell"] or match["percent"], match[0], key, expands=True))
 
     def _without(self, name: str) -> "Notation":
-        variables = {other: value for other, value in self.variables.items() if other != name}
+        variables = {key: value for key, value in self.variables.items() if key != name}
         return msgspec.structs.replace(self, variables=variables, depth=self.depth + 1)
 
     def text(self, text: str, key: str) -> str:

@@ -38,47 +38,47 @@ def overrides_of(config: Path) -> Path:
     return config.with_name(f"{config.stem}.overrides.yaml")
 
 
-def read_overrides(place: Path, env: Mapping[str, str]) -> tuple[OverrideSettings, FileStamp] | tuple[None, None]:
+def read_overrides(path: Path, env: Mapping[str, str]) -> tuple[OverrideSettings, FileStamp] | tuple[None, None]:
     """The overrides and the version of their file; None without a file. Raises `ConfigError` with every finding."""
     try:
-        content, state = read_bytes(place, LARGEST, create="The dashboard writes it.")
+        content, state = read_bytes(path, LARGEST, create="The dashboard writes it.")
     except ConfigError as error:
         if error.code == "config_not_found":
             return None, None
         raise
-    if (problem := problem_of_config(state, env, path=place)) is not None:
-        raise ConfigError(ConfigFinding("config_untrusted", problem, str(place)))
-    return parse_overrides(content.decode("utf-8", "replace"), str(place)), FileStamp.of(state)
+    if (problem := problem_of_config(state, env, path=path)) is not None:
+        raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
+    return parse_overrides(content.decode("utf-8", "replace"), str(path)), FileStamp.of(state)
 
 
 def parse_overrides(text: str, name: str) -> OverrideSettings:
     """The overrides in a text. Raises `ConfigError`."""
-    found = _validated(OverrideSettings, text, name)
-    if (count := sum(len(own.per_tool) for own in found.servers.values())) > MOST_TOOLS:
+    overrides = _validated(OverrideSettings, text, name)
+    if (count := sum(len(server.per_tool) for server in overrides.servers.values())) > MOST_TOOLS:
         raise ConfigError(ConfigFinding("config_too_large", f"{count} tools, at most {MOST_TOOLS}", name))
-    return found
+    return overrides
 
 
 def read_overlay(project: Path) -> OverlaySettings | None:
     """The overlay of a project; None without one. Nothing in it is looked up. Raises `ConfigError`."""
-    place = project / OVERLAY
+    path = project / OVERLAY
     try:
-        text, found = read_text_file(place, LARGEST_OVERLAY, create="It is the project's.")
+        text, stamp = read_text_file(path, LARGEST_OVERLAY, create="It is the project's.")
     except ConfigError as error:
         if error.code == "config_not_found":
             return None
         raise
-    if not is_of_project(found, str(project)):
-        said = "belongs to another user, and the folder does not. Remove it, or change its owner (chown)"
-        raise ConfigError(ConfigFinding("config_untrusted", said, str(place)))
-    return _validated(OverlaySettings, text, str(place))
+    if not is_of_project(stamp, str(project)):
+        message = "belongs to another user, and the folder does not. Remove it, or change its owner (chown)"
+        raise ConfigError(ConfigFinding("config_untrusted", message, str(path)))
+    return _validated(OverlaySettings, text, str(path))
 
 
 def _validated(kind: type[_Kind], text: str, name: str) -> _Kind:
     document = read_document(text, name)
     report = Findings(name, document.lines, errors=list(document.findings))
     try:
-        found = kind.model_validate({} if document.data is None else document.data)
+        settings = kind.model_validate({} if document.data is None else document.data)
     except ValidationError as invalid:
         report.errors.extend(
             finding_of(error, kind) for error in invalid.errors(include_url=False, include_input=False)
@@ -86,19 +86,22 @@ def _validated(kind: type[_Kind], text: str, name: str) -> _Kind:
         raise report.failure() from None
     if report.errors:
         raise report.failure()
-    return found
+    return settings
 
 
 def overlaid(settings: Settings, overrides: OverrideSettings, report: Findings) -> Settings:
     """The settings with the overrides of their servers; what does not fit is in `report`."""
     servers = dict(settings.servers)
-    for name, own in overrides.servers.items():
+    for name, override in overrides.servers.items():
         if name not in servers:
             report.warn(("servers", name), "unknown_server", f"there is no server {quoted(name)} any more")
             continue
-        servers[name] = _server(servers[name], own.per_tool)
-        given = [*servers[name].rename.values(), *(one.name for one in servers[name].per_tool.values() if one.name)]
-        if twice := next((text for text, count in Counter(given).items() if count > 1), None):
+        servers[name] = _server(servers[name], override.per_tool)
+        new_names = [
+            *servers[name].rename.values(),
+            *(tool.name for tool in servers[name].per_tool.values() if tool.name),
+        ]
+        if twice := next((text for text, count in Counter(new_names).items() if count > 1), None):
             report.error(("servers", name), "duplicate_name", f"two tools are given the name {quoted(twice)}")
     return settings.model_copy(update={"servers": servers})
 
@@ -106,11 +109,13 @@ def overlaid(settings: Settings, overrides: OverrideSettings, report: Findings) 
 def _server(server: ServerSettings, tools: Mapping[str, OverriddenTool]) -> ServerSettings:
     """Each tool keeps what the entry that decided so far says of other keys."""
     per_tool = {}
-    for tool, own in tools.items():
+    for tool, override in tools.items():
         pattern = first_match(tool, server.per_tool)
         base = ToolSettings() if pattern is None else server.per_tool[pattern]
-        changes = {key: value for key, value in own if value is not None}
+        changes = {key: value for key, value in override if value is not None}
         per_tool[tool] = base.model_copy(update=changes)
     rename = {tool: name for tool, name in server.rename.items() if tool not in tools or tools[tool].name is None}
-    others = {pattern: own for pattern, own in server.per_tool.items() if pattern not in per_tool}
-    return server.model_copy(update={"per_tool": {**per_tool, **others}, "rename": rename})
+    unchanged = {
+        pattern: tool_settings for pattern, tool_settings in server.per_tool.items() if pattern not in per_tool
+    }
+    return server.model_copy(update={"per_tool": {**per_tool, **unchanged}, "rename": rename})

@@ -58,45 +58,45 @@ def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[st
     """
     hub, servers = settings.hub, settings.servers.values()
     issuers = [] if hub.http.oauth is None else hub.http.oauth.issuers
-    found = {token.token.get_secret_value() for token in hub.tokens}
-    found |= {issuer.shared_key.get_secret_value() for issuer in issuers if issuer.shared_key is not None}
-    found |= hub.store.secrets()
+    texts = {token.token.get_secret_value() for token in hub.tokens}
+    texts |= {issuer.shared_key.get_secret_value() for issuer in issuers if issuer.shared_key is not None}
+    texts |= hub.store.secrets()
     for name, value in hub.telemetry.headers.items():
-        found.update(_value(name, value.get_secret_value()))
+        texts.update(_value(name, value.get_secret_value()))
     for server in servers:
-        found |= secrets_of_server(server)
+        texts |= secrets_of_server(server)
     for url in (*(issuer.jwks_url for issuer in issuers), *from_outside):
-        found.update(_parts(url or ""))
-    return found - {""}
+        texts.update(_parts(url or ""))
+    return texts - {""}
 
 
 def secrets_of_server(server: ServerSettings) -> set[str]:
     """The secrets of a server. In one that is off, `${…}` may stand for values that it does not have: names only."""
     literal = _REFERENCE if not server.enabled else _NOTHING
-    found = server.oauth.secrets() if server.oauth else set()
-    found |= {literal.sub("", server.bearer.get_secret_value())} if server.bearer else set()
+    secrets = server.oauth.secrets() if server.oauth else set()
+    secrets |= {literal.sub("", server.bearer.get_secret_value())} if server.bearer else set()
     for texts in secret_arguments([literal.sub("", arg) for arg in server.args]).values():
-        found |= texts
+        secrets |= texts
     sent = [(name, value.get_secret_value()) for name, value in server.headers.items()]
     for name, value in (*sent, *server.env.items()):
-        found.update(_value(name, literal.sub("", value)))
-    return (found | set(_parts(literal.sub("", server.url or "")))) - {COMMAND_OUTPUT}
+        secrets.update(_value(name, literal.sub("", value)))
+    return (secrets | set(_parts(literal.sub("", server.url or "")))) - {COMMAND_OUTPUT}
 
 
 def secret_arguments(args: list[str]) -> dict[int, set[str]]:
     """The secrets in arguments of a command: `--token X`, `KEY=X`, credentials in URLs, and what looks like a token."""
-    found = {index: {*_parts(text), *random_texts(text)} for index, text in enumerate(args)}
+    secrets = {index: {*_parts(text), *random_texts(text)} for index, text in enumerate(args)}
     has_user = False
     for index, text in enumerate(args):
         flag = args[index - 1] if index else ""
         if joined := _ASSIGNED.fullmatch(text):
-            found[index].update(_of_flag(*joined.groups(), has_user=has_user))
+            secrets[index].update(_of_flag(*joined.groups(), has_user=has_user))
         elif joined := _ATTACHED.fullmatch(text):
-            found[index].update(_of_flag(*joined.groups(), has_user=has_user))
+            secrets[index].update(_of_flag(*joined.groups(), has_user=has_user))
         if flag.startswith("-") and "=" not in flag and not _OPTION.fullmatch(text):
-            found[index].update(_of_flag(flag, text, has_user=has_user))
+            secrets[index].update(_of_flag(flag, text, has_user=has_user))
         has_user = has_user or _USER_FLAG.match(text) is not None
-    return {index: texts for index, texts in found.items() if texts}
+    return {index: texts for index, texts in secrets.items() if texts}
 
 
 def _of_flag(flag: str, text: str, *, has_user: bool) -> Iterator[str]:

@@ -69,8 +69,8 @@ def read_bytes(path: Path, largest: int, *, create: str = "") -> tuple[bytes, st
             raise ConfigError(
                 ConfigFinding("config_not_found", f"the file does not exist. {create}", str(path))
             ) from None
-        said = f"cannot be read: {problem.strerror or problem}"
-        raise ConfigError(ConfigFinding("config_unreadable", said, str(path))) from None
+        message = f"cannot be read: {problem.strerror or problem}"
+        raise ConfigError(ConfigFinding("config_unreadable", message, str(path))) from None
 
 
 def decoded(content: bytes, name: str) -> str:
@@ -155,7 +155,7 @@ class TomlData(NamedTuple):
 
 def toml_data(text: str) -> TomlData:
     """The data of TOML text. Raises `TomlError`; `ValueError` for a number that is too long; `RecursionError`."""
-    lines, most = text.split("\n"), min(_MOST, _WORK // max(1, len(text)))
+    lines, limit = text.split("\n"), min(_MOST, _WORK // max(1, len(text)))
     findings: list[Finding] = []
     first: TomlError | None = None
     while True:
@@ -165,15 +165,15 @@ def toml_data(text: str) -> TomlData:
         except tomllib.TOMLDecodeError as error:
             problem = _problem(error)
         first = first or problem
-        double = _blanked(lines, problem) if _TWICE.search(str(problem)) and len(findings) < most else None
+        double = _blanked(lines, problem) if _TWICE.search(str(problem)) and len(findings) < limit else None
         if double is None:
             raise first
         findings.append(double)
 
 
 def _problem(error: tomllib.TOMLDecodeError) -> TomlError:
-    place = _PLACE.search(str(error))
-    line, column = (int(place[1]), int(place[2])) if place and place[1] else (None, None)
+    position = _PLACE.search(str(error))
+    line, column = (int(position[1]), int(position[2])) if position and position[1] else (None, None)
     return TomlError(_PLACE.sub("", str(error)), line, column)
 
 

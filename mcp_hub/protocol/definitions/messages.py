@@ -112,7 +112,7 @@ def _listed(raw: Raw, item: Callable[[Raw], list[Raw]]) -> Raw:
     if items is None and bytes(memoryview(raw)[:1]) not in (b"{", b'"'):
         return raw
     listed = [
-        own for each in ([raw] if items is None else items) for own in ([] if bytes(each) == NULL else item(each))
+        value for each in ([raw] if items is None else items) for value in ([] if bytes(each) == NULL else item(each))
     ]
     is_same = items is not None and len(items) == len(listed) and all(map(Raw.__eq__, items, listed))
     return raw if is_same else encoded(listed)
@@ -143,7 +143,7 @@ def _block(raw: Raw, *, is_inner: bool = False) -> Raw:
     if fields is None:
         return _text_block(raw) if read_as(raw, str) is not None else raw
     if bytes(fields.get("type", MISSING)) == NULL and read_as(fields.get("text", MISSING), str) is not None:
-        fields = {"type": Raw(b'"text"'), **{name: own for name, own in fields.items() if name != "type"}}
+        fields = {"type": Raw(b'"text"'), **{name: value for name, value in fields.items() if name != "type"}}
     kind = read_as(fields.get("type", MISSING), str)
     if is_inner and kind == "tool_result":
         return raw
@@ -168,8 +168,8 @@ def _media(fields: RawObject) -> RawObject:
         next((kind for start, kind in _MEDIA.items() if data[uri.end() if uri else 0 :].startswith(start)), None),
     )
     changed = dict(fields)
-    if (found := next(filter(None, kinds), None)) is not None:
-        changed["mimeType"] = encoded(found)
+    if (media_kind := next(filter(None, kinds), None)) is not None:
+        changed["mimeType"] = encoded(media_kind)
     if not is_base64(fields["data"]):
         changed["data"] = _base64(fields["data"])
     return changed

@@ -68,7 +68,7 @@ def _is_flag(value: Any) -> bool:
 
 def _is_type(value: Any) -> bool:
     types = value if isinstance(value, list) else [value] if value != "" else []
-    return all(isinstance(own, str) and own in _TYPES for own in types)
+    return all(isinstance(name, str) and name in _TYPES for name in types)
 
 
 _SIZES: Final = ("Length", "Items", "Properties")
@@ -198,12 +198,12 @@ def _children(node: _Node) -> Iterator[_Node]:
             yield _Node(inner, f"{path}/{name}", base)
     for name in (*_BRANCHES, "items"):
         if isinstance(inner := members.get(name), list):
-            yield from (
-                _Node(own, f"{path}/{name}/{at}", base) for at, own in enumerate(inner) if isinstance(own, dict)
-            )
+            listed = enumerate(inner)
+            yield from (_Node(part, f"{path}/{name}/{at}", base) for at, part in listed if isinstance(part, dict))
     for name in _BY_NAME:
         if isinstance(inner := members.get(name), dict):
-            yield from (_Node(own, f"{path}/{name}/{key}", base) for key, own in inner.items() if isinstance(own, dict))
+            named = inner.items()
+            yield from (_Node(part, f"{path}/{name}/{key}", base) for key, part in named if isinstance(part, dict))
 
 
 def _problem(node: _Node) -> str | None:

@@ -95,7 +95,7 @@ def _value(raw: Raw, shape: Shape, path: str, dropped: Dropped) -> Raw | None:
         readable = readable_members(fields, shape.members, f"{path}.", dropped)
         changed = raw if readable is fields else encoded(readable)
     elif shape.items is not None and (items := read_as(raw, list[Raw])) is not None:
-        read = [_value(item, shape.items, f"{path}[{place}]", dropped) for place, item in enumerate(items)]
+        read = [_value(item, shape.items, f"{path}[{index}]", dropped) for index, item in enumerate(items)]
         listed = [item for item in read if item is not None]
         is_same = len(items) == len(listed) and all(a is b for a, b in zip(items, listed, strict=True))
         changed = raw if is_same else encoded(listed)
@@ -139,7 +139,7 @@ def _input(raw: Raw) -> Raw:
     changed = _schema(fields)
     types = read_as(changed.get("type", LIST), list[str])
     if types is not None and (not types or "object" in types):
-        changed = {"type": _TYPE_OBJECT, **{name: own for name, own in changed.items() if name != "type"}}
+        changed = {"type": _TYPE_OBJECT, **{name: value for name, value in changed.items() if name != "type"}}
     return raw if changed is fields else encoded(changed) if len(changed) > 1 else _ANY_OBJECT
 
 
@@ -163,8 +163,8 @@ def _properties(raw: Raw) -> Raw:
     fields = raw_object(raw)
     if fields is None:
         return raw
-    changed = {name: _PROPERTIES.get(bytes(own).translate(None, b" \t\r\n"), own) for name, own in fields.items()}
-    return raw if all(changed[name] is own for name, own in fields.items()) else encoded(changed)
+    changed = {name: _PROPERTIES.get(bytes(value).translate(None, b" \t\r\n"), value) for name, value in fields.items()}
+    return raw if all(changed[name] is value for name, value in fields.items()) else encoded(changed)
 
 
 def encoded(value: object) -> Raw:

@@ -152,12 +152,12 @@ def moment(text: str, now: float) -> float:
     if _UNIX.fullmatch(text):
         return float(text)
     try:
-        found = datetime.fromisoformat(text)
+        date = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        date = None
+    if date is None or date.tzinfo is None:
         raise ValueError("write an age such as 15m, 1h or 7d, Unix seconds, or a time such as 2026-11-28T20:00:00Z")
-    return found.timestamp()
+    return date.timestamp()
 
 
 def cursor(ended: float, number: int, hub: str) -> str:
@@ -167,7 +167,7 @@ def cursor(ended: float, number: int, hub: str) -> str:
 
 def place_of(cursor_text: str) -> tuple[float, int, str]:
     """The place of a cursor. Raises `ValueError`."""
-    found = _CURSOR.fullmatch(cursor_text)
-    if found is None:
+    matched = _CURSOR.fullmatch(cursor_text)
+    if matched is None:
         raise ValueError("is not a cursor of this history")
-    return float(found[1]), int(found[2]), found[3]
+    return float(matched[1]), int(matched[2]), matched[3]

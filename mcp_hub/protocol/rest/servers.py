@@ -185,7 +185,7 @@ class ServerList(Struct, omit_defaults=True):
 
     def without_output(self) -> "ServerList":
         """The list for callers that do not operate the hub."""
-        return replace(self, servers=[own.without_output() for own in self.servers])
+        return replace(self, servers=[server.without_output() for server in self.servers])
 
 
 class LastReload(Struct):

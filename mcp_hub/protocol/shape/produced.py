@@ -77,8 +77,8 @@ def produced(kind: str, members: RawObject) -> Produced:
     data = {name: bytes(value) for name, value in members.items()}
     match msgspec.json.decode(text, type=PRODUCED[kind]):
         case _Progress(progress, total):
-            rest = {name: msgspec.Raw(value) for name, value in data.items() if name not in _NOT_REST}
-            return Progressed(progress, total, rest or None)
+            other_members = {name: msgspec.Raw(value) for name, value in data.items() if name not in _NOT_REST}
+            return Progressed(progress, total, other_members or None)
         case _Delta(_, index, channel):
             return Delta(data["content"], index, channel)
         case _Log(level):
@@ -110,13 +110,15 @@ def of_server(meta: RawJson) -> list[Produced] | None:
     part = read_as(members[STREAMS], _Part) if members is not None and STREAMS in members else None
     if part is None:
         return None
-    found: list[Produced] = []
+    events_of_server: list[Produced] = []
     for event in part.events:
         if event.type in _OF_SERVERS:
             try:
                 data = {name: msgspec.Raw(one_line(bytes(value))) for name, value in event.data.items()}
                 is_log = event.type == "log"
-                found.append(produced(event.type, repaired_params("notifications/message", data) if is_log else data))
+                events_of_server.append(
+                    produced(event.type, repaired_params("notifications/message", data) if is_log else data)
+                )
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-    return found
+    return events_of_server

@@ -84,14 +84,14 @@ def for_version(method: str, params: RawJson, version: str, elicitation_id: str)
     members = raw_object(params)
     if members is None:
         return params
-    kept = {name: value for name, value in repaired_params(method, members).items() if name != "task"}
-    meta = raw_object(kept.get("_meta", msgspec.UNSET)) or {}
+    members_kept = {name: value for name, value in repaired_params(method, members).items() if name != "task"}
+    meta = raw_object(members_kept.get("_meta", msgspec.UNSET)) or {}
     if any(name in meta for name in _ONE_HOP):
         meta = {name: value for name, value in meta.items() if name not in _ONE_HOP}
-        kept["_meta"] = msgspec.Raw(object_bytes(meta))
+        members_kept["_meta"] = msgspec.Raw(object_bytes(meta))
     if method == ELICIT:
-        kept = _elicitation_for(kept, version, elicitation_id)
-    return params if kept == members else object_bytes(kept)
+        members_kept = _elicitation_for(members_kept, version, elicitation_id)
+    return params if members_kept == members else object_bytes(members_kept)
 
 
 def _elicitation_for(members: RawObject, version: str, elicitation_id: str) -> RawObject:
@@ -131,7 +131,9 @@ def input_required_result(questions: Mapping[str, Question], request_state: str 
 
 def input_members(questions: Mapping[str, Question]) -> JsonObject:
     """`InputRequests`, with params in the modern shape."""
-    return {key: {"method": asked, "params": msgspec.Raw(bytes(params))} for key, (asked, params) in questions.items()}
+    return {
+        key: {"method": method, "params": msgspec.Raw(bytes(params))} for key, (method, params) in questions.items()
+    }
 
 
 def may_ask(result: RawJson) -> bool:
@@ -144,8 +146,8 @@ def input_requests(result: RawJson) -> InputRequiredResult | None:
     members = raw_object(result) or {}
     if bytes(members.get("resultType", b"")) != b'"input_required"':
         return None
-    found = members.get("inputRequests", _NULL)
-    raws = raw_object(found) if found != _NULL else {}
+    requests = members.get("inputRequests", _NULL)
+    raws = raw_object(requests) if requests != _NULL else {}
     if raws is None:
         raise RpcError("the server asked for input in a way that cannot be read: inputRequests is not an object")
     if len(raws) > MAX_QUESTIONS:
@@ -189,11 +191,11 @@ def take_retry(params: RawObject) -> tuple[RawObject | None, str | None]:
         state = _state(params)
     except ValueError as problem:
         raise InvalidParams(f"params.{problem}") from None
-    found = params.pop("inputResponses", _NULL)
+    answers = params.pop("inputResponses", _NULL)
     params.pop("requestState", None)
-    if found == _NULL:
+    if answers == _NULL:
         return None, state
-    responses = raw_object(found)
+    responses = raw_object(answers)
     if responses is None:
         raise InvalidParams("params.inputResponses must be an object")
     for key, response in responses.items():

@@ -48,16 +48,18 @@ def is_complete(result: RawJson) -> bool:
     return bytes(memoryview(result)[-len(TAIL) :]) == TAIL or begins(result, HEAD)
 
 
-def call_result(method: str, done: Completed, era: Era, *, shared: bool = False) -> tuple[RawJson | memoryview, ...]:
+def call_result(
+    method: str, completed: Completed, era: Era, *, shared: bool = False
+) -> tuple[RawJson | memoryview, ...]:
     """The result of a call for a caller of `era`, in parts that are to be joined: a large one is copied once only.
 
     `shared`: no profile, token or session influenced it; only then may caches of several users keep it. Raises
     `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
     """
     if era is HANDSHAKE:
-        is_plain = done.era is HANDSHAKE and _FOREIGN.search(done.result) is None
-        return (done.result,) if is_plain else _down(method, done)
-    return _up(method, done.result) if done.era is HANDSHAKE else _modern(method, done.result, shared)
+        is_plain = completed.era is HANDSHAKE and _FOREIGN.search(completed.result) is None
+        return (completed.result,) if is_plain else _down(method, completed)
+    return _up(method, completed.result) if completed.era is HANDSHAKE else _modern(method, completed.result, shared)
 
 
 def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memoryview, ...]:
@@ -68,12 +70,12 @@ def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memor
     if members is None:
         return (result,)
     _refuse_extension(members, (_ASKS,) if method in _MAY_ASK else ())
-    kept = {"resultType": _COMPLETE, **members} if "resultType" not in members else members
-    if kept["resultType"] == _ASKS:
-        kept = _without(members, tuple(_UNCACHEABLE))
+    with_type = {"resultType": _COMPLETE, **members} if "resultType" not in members else members
+    if with_type["resultType"] == _ASKS:
+        with_type = _without(members, tuple(_UNCACHEABLE))
     elif method in _CACHEABLE:
-        kept = {**kept, **_cache_hints(members, shared)}
-    return (result,) if kept == members else (object_bytes(kept),)
+        with_type = {**with_type, **_cache_hints(members, shared)}
+    return (result,) if with_type == members else (object_bytes(with_type),)
 
 
 def _cache_hints(members: RawObject, shared: bool) -> RawObject:
@@ -98,30 +100,30 @@ def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
     return (object_bytes({"resultType": _COMPLETE, **extra, **_without(members, ("resultType", *extra))}),)
 
 
-def _down(method: str, done: Completed) -> tuple[RawJson | memoryview, ...]:
+def _down(method: str, completed: Completed) -> tuple[RawJson | memoryview, ...]:
     """For a handshake caller: nothing of the modern era, and no error where the upstream is of the old one too."""
-    if ends(done.result, TAIL):
-        rest = memoryview(done.result)[: -len(TAIL)]
-        if _UNSURE.search(rest) is None:
-            return (rest, b"}")
-    elif begins(done.result, HEAD):
-        rest = memoryview(done.result)[len(HEAD) :]
-        if _UNSURE.search(rest) is None:
-            return (b"{", rest)
-    members = raw_object(done.result)
+    if ends(completed.result, TAIL):
+        head = memoryview(completed.result)[: -len(TAIL)]
+        if _UNSURE.search(head) is None:
+            return (head, b"}")
+    elif begins(completed.result, HEAD):
+        head = memoryview(completed.result)[len(HEAD) :]
+        if _UNSURE.search(head) is None:
+            return (b"{", head)
+    members = raw_object(completed.result)
     if members is None:
-        return (done.result,)
-    if done.era is MODERN:  # to one of the handshake era it is a member like any other
+        return (completed.result,)
+    if completed.era is MODERN:  # to one of the handshake era it is a member like any other
         _refuse_extension(members, ())
     foreign = ["resultType", *(_UNCACHEABLE if method in _CACHEABLE else ())]
     structured = members.get("structuredContent")
-    if done.era is MODERN and structured is not None and not begins(structured, b"{"):
+    if completed.era is MODERN and structured is not None and not begins(structured, b"{"):
         foreign.append("structuredContent")  # before 2026-07-28 it is an object; the text content says the same
     foreign = [name for name in foreign if name in members]
     if not foreign:
-        return (done.result,)
-    if foreign == ["resultType"] and begins(done.result, HEAD):
-        return (b"{", memoryview(done.result)[len(HEAD) :])
+        return (completed.result,)
+    if foreign == ["resultType"] and begins(completed.result, HEAD):
+        return (b"{", memoryview(completed.result)[len(HEAD) :])
     return (object_bytes(_without(members, tuple(foreign))),)
 
 
@@ -129,10 +131,10 @@ def _refuse_extension(members: RawObject, allowed: tuple[msgspec.Raw, ...]) -> N
     """A result of a type that this caller did not agree to would be misread. Raises `RpcError`."""
     kind = members.get("resultType", _COMPLETE)
     if kind != _COMPLETE and kind not in allowed:
-        said = "asked for input that this client cannot be asked for"
+        reason = "asked for input that this client cannot be asked for"
         if kind != _ASKS:
-            said = f"returned result type {hide_head(bytes(kind), 60)}, which this client did not negotiate"
-        raise RpcError(f"the server {said}", data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}})
+            reason = f"returned result type {hide_head(bytes(kind), 60)}, which this client did not negotiate"
+        raise RpcError(f"the server {reason}", data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}})
 
 
 def _without(members: RawObject, names: tuple[str, ...]) -> RawObject:

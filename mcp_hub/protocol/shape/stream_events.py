@@ -185,16 +185,16 @@ _flag = msgspec.json.Decoder(bool).decode
 _era = msgspec.json.Decoder(Era).decode
 
 
-def _progress(rest: RawObject) -> events.Progressed:
-    value = _number(rest.pop("progress"))
-    total = _number(rest.pop("total")) if "total" in rest else None
-    skipped, noted = _taken_notes(rest) if "_meta" in rest else (0, _NOT_NOTED)
-    return events.Progressed(value, total, rest or None, skipped, noted.server, noted.by is not None)
+def _progress(members: RawObject) -> events.Progressed:
+    value = _number(members.pop("progress"))
+    total = _number(members.pop("total")) if "total" in members else None
+    skipped, noted = _taken_notes(members) if "_meta" in members else (0, _NOT_NOTED)
+    return events.Progressed(value, total, members or None, skipped, noted.server, noted.by is not None)
 
 
-def _taken_notes(rest: RawObject) -> "tuple[int, _Own]":
-    """Takes what the hub has noted out of `_meta`, and a `_meta` of nothing else out of `rest`."""
-    meta = raw_object(rest["_meta"]) or {}
+def _taken_notes(members: RawObject) -> "tuple[int, _Own]":
+    """Takes what the hub has noted out of `_meta`, and a `_meta` of nothing else out of `members`."""
+    meta = raw_object(members["_meta"]) or {}
     count, raw = meta.get(COALESCED), meta.get(_OWN)
     skipped = int(bytes(count)) if count is not None and _COUNT.fullmatch(count) else 0
     noted = read_as(raw, _Own) if raw is not None else None
@@ -203,9 +203,9 @@ def _taken_notes(rest: RawObject) -> "tuple[int, _Own]":
     if noted is not None:
         del meta[_OWN]
     if skipped or noted is not None:
-        del rest["_meta"]
+        del members["_meta"]
         if meta:
-            rest["_meta"] = msgspec.Raw(object_bytes(meta))
+            members["_meta"] = msgspec.Raw(object_bytes(meta))
     return skipped, noted or _NOT_NOTED
 
 

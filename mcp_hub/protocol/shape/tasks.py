@@ -74,15 +74,15 @@ def with_error(task: TaskState, error: RpcError) -> JsonObject:
     return {**failed.members, "error": msgspec.Raw(bytes(error.encoded()))}
 
 
-def with_requests(task: TaskState, wanted: Mapping[str, Question]) -> JsonObject:
+def with_requests(task: TaskState, questions: Mapping[str, Question]) -> JsonObject:
     """`InputRequiredTask`; params are in the modern shape."""
-    return {**task.members, "inputRequests": input_members(wanted)}
+    return {**task.members, "inputRequests": input_members(questions)}
 
 
 def missing_tasks() -> RpcError:
     """The answer to a client that asks for what takes the extension, which it did not declare."""
-    wanted: JsonObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-    return RpcError(f"missing required client capability: {TASKS}", code=MISSING_CAPABILITY, data=wanted)
+    data: JsonObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+    return RpcError(f"missing required client capability: {TASKS}", code=MISSING_CAPABILITY, data=data)
 
 
 class _Named(msgspec.Struct):

@@ -113,15 +113,15 @@ def program_name(word: str) -> str:
     return next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
 
 
-def linux_server(entry: JsonObject, drives: Drives, note: Note, refuse: Note) -> JsonObject:
-    """The server as Linux starts it. `note` gets each path that has another name here, with its key; `refuse` each
+def linux_server(entry: JsonObject, drives: Drives, note: Note, note_omitted: Note) -> JsonObject:
+    """The server as Linux starts it. `note` gets each path that has another name here, with its key; `note_omitted` each
     variable that is left out, because it says where Windows has things.
 
     Raises: Unresolved for a program, path or variable that only Windows has.
     """
     if drives.is_clients and isinstance(variables := entry.get("env"), dict):
         for name in [name for name in variables if name.lower() in _SYSTEM]:
-            refuse(f"env.{name}", "left out: it says where Windows has something")
+            note_omitted(f"env.{name}", "left out: it says where Windows has something")
         entry = {**entry, "env": {name: value for name, value in variables.items() if name.lower() not in _SYSTEM}}
     _check_variables(entry, drives)
     if not isinstance(command := entry.get("command"), str) or not command:

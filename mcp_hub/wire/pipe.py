@@ -250,11 +250,11 @@ class Pipe(Tapped, asyncio.Protocol):
             return
         message = envelope.decode(line if self.tap is None else self._incoming(line))
         if type(message) is not Envelope:
-            parts, rest = self._cut(line, cast(BadMessage, message))
+            parts, remainder = self._cut(line, cast(BadMessage, message))
             for part in parts:
                 self._take(part)
-            if rest is not None:
-                self._take_bad(*rest)
+            if remainder is not None:
+                self._take_bad(*remainder)
         elif message.kind == "request":
             self._handler.on_request(message)
         elif message.kind == "notification":
@@ -269,15 +269,15 @@ class Pipe(Tapped, asyncio.Protocol):
     def _take_rest(self, line: bytes) -> None:
         """Takes the rest without a line break. Half a message settles nothing: the reason follows with the end."""
         message = envelope.decode(line)
-        parts, rest = self._cut(line, message) if isinstance(message, BadMessage) else ([line], None)
+        parts, remainder = self._cut(line, message) if isinstance(message, BadMessage) else ([line], None)
         if self._backlog:
             self._backlog += parts
         else:
             for part in parts:
                 self._take(part)
-        if rest is not None and not self.is_closed:
+        if remainder is not None and not self.is_closed:
             self.counts["bad"] += 1
-            self._handler.on_bad_line(*rest)
+            self._handler.on_bad_line(*remainder)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
         key = message.id_key

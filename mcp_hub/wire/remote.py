@@ -243,17 +243,17 @@ class RemoteWire(Tapped, ABC):
         why = await self._explain(response) if self._explain is not None and response.status_code in DENIED else None
         return refusal(self._server, response, why)
 
-    def _lost(self, what: str, **about: object) -> UpstreamLost:
+    def _lost(self, reason: str, **about: object) -> UpstreamLost:
         data: JsonObject = {"upstream": {"server": self._server, **about}, "outcome": "unknown"}
-        return UpstreamLost(f'server "{self._server}" {what}', data=data)
+        return UpstreamLost(f'server "{self._server}" {reason}', data=data)
 
     def _unreachable(self, exc: Exception, pending: Pending | None = None) -> None:
         """No connection could be made. With nothing else under way, the server counts as gone."""
         reason = f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
         if pending is not None and len(self.requests.pending) > 1:
-            said = f'server "{self._server}": {reason}. The request was not sent.'
-            about = {"upstream": {"server": self._server, "code": code_of(exc)}}
-            self._fail(pending, UpstreamUnavailable(said, data=about))
+            message = f'server "{self._server}": {reason}. The request was not sent.'
+            data = {"upstream": {"server": self._server, "code": code_of(exc)}}
+            self._fail(pending, UpstreamUnavailable(message, data=data))
             return
         if pending is not None:
             self._fail(pending, NotSent(reason))
@@ -322,11 +322,11 @@ class RemoteWire(Tapped, ABC):
         line = envelope.one_line(self._incoming(data))
         message = envelope.decode(line)
         if isinstance(message, BadMessage):
-            parts, rest = several(line, message)
+            parts, remainder = several(line, message)
             for part in parts:
                 self._take(part, source)
-            if rest is not None:
-                self._take_bad(*rest, source)
+            if remainder is not None:
+                self._take_bad(*remainder, source)
         elif message.kind == "request":
             self._take_request(message, source)
         elif message.kind == "notification":

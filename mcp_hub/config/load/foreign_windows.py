@@ -114,8 +114,8 @@ def program_name(word: str) -> str:
 
 
 def linux_server(entry: JsonObject, drives: Drives, note: Note, note_omitted: Note) -> JsonObject:
-    """The server as Linux starts it. `note` gets each path that has another name here, with its key; `note_omitted` each
-    variable that is left out, because it says where Windows has things.
+    """The server as Linux starts it. `note` gets each path that has another name here, with its key;
+    `note_omitted` each variable that is left out, because it says where Windows has things.
 
     Raises: Unresolved for a program, path or variable that only Windows has.
     """

@@ -140,10 +140,10 @@ class Requests:
         self._late: dict[int, LateAnswer | None] = {}
         self.pending: dict[int, Pending] = {}
 
-    def expect(self, method: str, context: object = None, wanted: int | None = None) -> Pending:
-        """Registers a request that the caller is about to send under the id it is given: `wanted`, if that is free."""
-        if wanted is not None and wanted not in self.pending and wanted not in self._late:
-            id_ = wanted
+    def expect(self, method: str, context: object = None, number: int | None = None) -> Pending:
+        """Registers a request that the caller is about to send under the id it is given: `number`, if that is free."""
+        if number is not None and number not in self.pending and number not in self._late:
+            id_ = number
         else:
             id_ = self._next_id
             self._next_id = id_ + 1

@@ -346,11 +346,11 @@ class Pipe(Tapped, asyncio.Protocol):
 
     def _listen_on(self, until: float, before: int) -> None:
         """Closes a pipe whose peer owes nothing or has written nothing since so much was read; else looks again."""
-        now, reason = self._loop.time(), "the peer closed its input"
-        if not self.requests.pending or self.bytes_read == before or now >= until:
+        time, reason = self._loop.time(), "the peer closed its input"
+        if not self.requests.pending or self.bytes_read == before or time >= until:
             self._loop.call_soon(self.close, reason, "closed_input")
         else:
-            self._loop.call_later(min(_LAST_ANSWERS, until - now), self._listen_on, until, self.bytes_read)
+            self._loop.call_later(min(_LAST_ANSWERS, until - time), self._listen_on, until, self.bytes_read)
 
     def _congest(self, congested: bool) -> None:
         self.is_congested = congested

@@ -243,8 +243,8 @@ class RemoteWire(Tapped, ABC):
         why = await self._explain(response) if self._explain is not None and response.status_code in DENIED else None
         return refusal(self._server, response, why)
 
-    def _lost(self, reason: str, **about: object) -> UpstreamLost:
-        data: JsonObject = {"upstream": {"server": self._server, **about}, "outcome": "unknown"}
+    def _lost(self, reason: str, **members: object) -> UpstreamLost:
+        data: JsonObject = {"upstream": {"server": self._server, **members}, "outcome": "unknown"}
         return UpstreamLost(f'server "{self._server}" {reason}', data=data)
 
     def _unreachable(self, exc: Exception, pending: Pending | None = None) -> None:

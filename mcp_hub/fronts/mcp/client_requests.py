@@ -54,7 +54,7 @@ class ClientRequests:
         pending = self._open.get(place)
         if pending is None:
             wanted = None if self._has_wire else _request_id(*place)
-            pending = self._open[place] = self._requests.expect(question.method, wanted=wanted)
+            pending = self._open[place] = self._requests.expect(question.method, number=wanted)
             late = call.open_questions[question.key].late
             pending.then(lambda: self._answered(call, question.key, pending, late))
         params = questions.for_version(question.method, question.params, version, new_session_id())

@@ -31,6 +31,20 @@ _LINES: Final = 5000
 """Lines of one stream."""
 
 _Cells = Sequence[Text]
+_STYLES: Final = {
+    **dict.fromkeys(("ready", "completed"), "green"),
+    **dict.fromkeys(("starting", "draining", "working"), "blue"),
+    **dict.fromkeys(("backing_off", "input_required"), "yellow"),
+    **dict.fromkeys(("failed", "incompatible", "tool_error"), "red"),
+}
+_SHOWN: Final = {"input_required": "asks", "working": "running", "completed": "done"}
+_TEXT: Final = 160
+"""Characters of a cell."""
+_LINE: Final = 2000
+"""Characters of an event."""
+SERVER_COLUMNS: Final = ("server", "state", "tools", "restarts", "why")
+CALL_COLUMNS: Final = ("started", "state", "took", "call", "message", "server", "client")
+"""The first five fit into 80 columns, if the name of the call is not very long."""
 
 
 class _Views(ContentSwitcher):
@@ -203,23 +217,6 @@ def _fill(table: DataTable[Text], rows: Iterable[tuple[str, _Cells]]) -> None:
         table.add_row(*cells, key=key)
     if chosen in wanted and at > 0:
         table.move_cursor(row=table.get_row_index(chosen), animate=False)
-
-
-_STYLES: Final = {
-    **dict.fromkeys(("ready", "completed"), "green"),
-    **dict.fromkeys(("starting", "draining", "working"), "blue"),
-    **dict.fromkeys(("backing_off", "input_required"), "yellow"),
-    **dict.fromkeys(("failed", "incompatible", "tool_error"), "red"),
-}
-_SHOWN: Final = {"input_required": "asks", "working": "running", "completed": "done"}
-_TEXT: Final = 160
-"""Characters of a cell."""
-_LINE: Final = 2000
-"""Characters of an event."""
-
-SERVER_COLUMNS: Final = ("server", "state", "tools", "restarts", "why")
-CALL_COLUMNS: Final = ("started", "state", "took", "call", "message", "server", "client")
-"""The first five fit into 80 columns, if the name of the call is not very long."""
 
 
 def server_row(own: ServerInfo) -> list[Text]:

@@ -63,6 +63,8 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("wsl", "ssh", "kubectl", "systemd-run", "flatpak"), "outside of what a sandbox of the hub limits"),
 }
 """Programs that start the server elsewhere than among their own processes."""
+WAIT: Final = 60.0
+"""Seconds for the servers to start: some are downloaded first."""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -281,10 +283,6 @@ def _closed_value(server: str, variable: str, value: str, resolved: ResolvedRule
         yield f"{said} Make the folder {place}, and set {variable} to {file}. {resolved.advice('write', place)}"
     else:
         yield f"{said} {resolved.advice('write', folder)}"
-
-
-WAIT: Final = 60.0
-"""Seconds for the servers to start: some are downloaded first."""
 
 
 class MeasuredCosts(msgspec.Struct, frozen=True):

@@ -1,19 +1,25 @@
-"""One file of another program, replaced at once: its link is followed, its mode kept, and nobody's change is lost."""
+"""One file of the hub or of another program, replaced at once.
+
+Its link is followed, its mode kept, and nobody's change is lost.
+"""
 
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, EBUSY, EPERM
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.attach.system import BYTES
-from mcp_hub.files import FileTooLarge, read_file
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN, FileTooLarge, read_file
 from mcp_hub.stores.locks import lock_file, remove, take
 
 BACKUP: Final = ".mcp-hub-backup"
@@ -22,6 +28,8 @@ LARGEST: Final = 64 << 20
 """Bytes of the largest file that is edited: Claude Code keeps its history beside its servers."""
 _PATIENCE: Final = 5.0
 _STEP: Final = 0.01
+_ATTEMPTS: Final = 2
+"""A file that somebody changes while it is edited is edited once more."""
 
 
 class FileRefused(Exception):
@@ -204,3 +212,39 @@ def _flush_folder(folder: Path) -> None:
                 os.fsync(file)
             finally:
                 os.close(file)
+
+
+class FileEdit(msgspec.Struct, frozen=True):
+    """One file that was written: its bytes before, None for a new one, and after. Both may be secret."""
+
+    path: Path
+    before: bytes | None
+    after: bytes
+
+
+def edit_file(path: Path, change: Callable[[bytes | None], bytes], state: Path) -> FileEdit | None:
+    """Writes what `change` makes of the bytes, None for a file that is not there. None if nothing changes.
+
+    `state` is the folder with the locks. A new file is for nobody else's eyes. Raises `ConfigError`, and whatever
+    `change` raises; then nothing has changed.
+    """
+    try:
+        target = target_of(path)
+        make_folder(target.parent)
+        with locked(target, state / "clients" / "locks"):
+            for _ in range(_ATTEMPTS):
+                before = content_of(target, LARGEST_OWN)
+                after = change(before)
+                if after == before:
+                    return None
+                try:
+                    replace(target, before, after)
+                except Changed:
+                    continue
+                return FileEdit(target, before, after)
+    except FileRefused as refused:
+        raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
+    except OSError as problem:
+        said = f"cannot be written: {problem.strerror}. Check its folder and permissions."
+        raise ConfigError(ConfigFinding("output_unwritable", said, str(path))) from None
+    raise ConfigError(ConfigFinding("file_busy", "another program changes the file. Try again.", str(path)))

@@ -32,9 +32,9 @@ from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.onboarding.changes.entry_options import other_linux
 from mcp_hub.onboarding.changes.plan import entry_in
 from mcp_hub.onboarding.changes.written import ImportedServers, WrittenEntries, WrittenEntry, lost_entries
-from mcp_hub.onboarding.clients.find import hub_files
 from mcp_hub.onboarding.clients.model import Client
 from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.reading import hub_files
 from mcp_hub.onboarding.clients.table import WINDOWS_CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused
 from mcp_hub.onboarding.servers_file.servers_file import EditRefused, PutKey, ServersFile
@@ -46,6 +46,13 @@ from mcp_hub.upstreams.process import commands
 _DESKTOP_PATH: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
 """The PATH that an application started from a desktop has at least, and on macOS at most."""
 _OTHERS: Final = 0o022
+_PATH: Final = re.compile(r"(?:/|[A-Za-z]:[\\/])[^\\/\0]+[\\/][^\0]+")
+"""An absolute path of two names at least: `/mcp` is the path of a URL most often."""
+_FILE: Final = re.compile(r"\$\{file:([^}]+)\}")
+_CONTAINERS: Final = frozenset(("docker", "podman", "nerdctl"))
+_VOLUMES: Final = frozenset(("-v", "--volume", "--mount"))
+_SKIPPED: Final = frozenset(("url", "headers", "description", "name", "tools", "enabled", "disabled"))
+"""Keys whose values are not paths of this machine."""
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -214,15 +221,6 @@ def _install(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> Non
         raise ConfigError(
             ConfigFinding("client_entry_lost", f"it was not put back. Run mcp-hub install {entry.client}.")
         )
-
-
-_PATH: Final = re.compile(r"(?:/|[A-Za-z]:[\\/])[^\\/\0]+[\\/][^\0]+")
-"""An absolute path of two names at least: `/mcp` is the path of a URL most often."""
-_FILE: Final = re.compile(r"\$\{file:([^}]+)\}")
-_CONTAINERS: Final = frozenset(("docker", "podman", "nerdctl"))
-_VOLUMES: Final = frozenset(("-v", "--volume", "--mount"))
-_SKIPPED: Final = frozenset(("url", "headers", "description", "name", "tools", "enabled", "disabled"))
-"""Keys whose values are not paths of this machine."""
 
 
 def missing_parts(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:

@@ -35,6 +35,12 @@ from mcp_hub.types import JsonObject, RawJson, RawObject, plural
 
 _HEAD: Final = ("type", "seq")
 """Members of a line that are not the server's."""
+_LISTINGS: Final = {"Unknown tool: ": "mcp-hub tools", "Unknown stream: ": "mcp-hub streams"}
+_TYPES: Final = {
+    **{"audio/wav": ".wav", "audio/ogg": ".ogg", "audio/webm": ".webm", "audio/mp4": ".m4a", "audio/flac": ".flac"},
+    **{"image/webp": ".webp", "image/avif": ".avif", "application/gzip": ".gz"},
+}
+"""MIME types that the table of Python may lack."""
 
 
 class ShownResult(msgspec.Struct, frozen=True):
@@ -143,9 +149,6 @@ def _summary(kind: str, named: JsonObject, data: object) -> str:
     if isinstance(data, str):  # base64: four characters for three bytes
         said.append(plural(len(data) * 3 // 4 - data[-2:].count("="), "byte"))
     return f"[{' '.join([kind, *said])}]"
-
-
-_LISTINGS: Final = {"Unknown tool: ": "mcp-hub tools", "Unknown stream: ": "mcp-hub streams"}
 
 
 def with_code(error: RpcError, message: str | None = None) -> str:
@@ -275,13 +278,6 @@ def error_line(error: RpcError, seq: int = 0) -> bytes:
 def _line(kind: str, seq: int, members: Mapping[str, object]) -> bytes:
     number = {"seq": seq} if seq else {}
     return object_bytes({"type": kind, **number, **members}) + b"\n"
-
-
-_TYPES: Final = {
-    **{"audio/wav": ".wav", "audio/ogg": ".ogg", "audio/webm": ".webm", "audio/mp4": ".m4a", "audio/flac": ".flac"},
-    **{"image/webp": ".webp", "image/avif": ".avif", "application/gzip": ".gz"},
-}
-"""MIME types that the table of Python may lack."""
 
 
 def make_media_folder(folder: Path) -> None:

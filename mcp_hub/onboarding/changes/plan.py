@@ -20,9 +20,8 @@ from mcp_hub.onboarding.changes.restore import EntryPath, FileState, Restored, n
 from mcp_hub.onboarding.changes.written import ImportedServer
 from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.entries import HUB, Command, Endpoint, filled
-from mcp_hub.onboarding.clients.find import ClientFile
 from mcp_hub.onboarding.clients.model import Client, Layout
-from mcp_hub.onboarding.clients.reading import is_disabled, layout_of, servers_of
+from mcp_hub.onboarding.clients.reading import ClientFile, is_disabled, layout_of, servers_of
 from mcp_hub.onboarding.clients.wsl import WindowsSide, through_wsl
 from mcp_hub.onboarding.files import FileRefused, content_of, target_of
 from mcp_hub.types import JsonObject

@@ -13,10 +13,9 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import HUB
-from mcp_hub.onboarding.clients.find import client_files, clients_of, hub_files, is_present
 from mcp_hub.onboarding.clients.model import Client, Place
 from mcp_hub.onboarding.clients.places import Where
-from mcp_hub.onboarding.clients.reading import layout_of
+from mcp_hub.onboarding.clients.reading import client_files, clients_of, hub_files, is_present, layout_of
 from mcp_hub.onboarding.clients.table import WINDOWS_CLIENTS, find_client
 from mcp_hub.onboarding.files import FileRefused, content_of, target_of
 from mcp_hub.protocol.rest.overview import ClientInstall, InstallState
@@ -29,6 +28,7 @@ _MOST: Final = 2000
 """Imported servers that are remembered, the last ones."""
 _MOST_CONFIGS: Final = 200
 """Configurations that are remembered, the last ones."""
+_STATES: Final[Mapping[bool | None, InstallState]] = {True: "installed", False: "missing", None: "unreadable"}
 
 
 class WrittenEntry(msgspec.Struct, frozen=True):
@@ -173,9 +173,6 @@ def _without(entries: list[WrittenEntry], path: str) -> list[WrittenEntry]:
 
 def _encoded(entries: list[WrittenEntry]) -> bytes:
     return msgspec.json.encode(entries)
-
-
-_STATES: Final[Mapping[bool | None, InstallState]] = {True: "installed", False: "missing", None: "unreadable"}
 
 
 def client_installs(env: Mapping[str, str]) -> list[ClientInstall]:

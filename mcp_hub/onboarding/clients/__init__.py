@@ -5,7 +5,7 @@ In: an operating system, a home folder and an environment (`Where`), and the tex
 Out: paths, servers as a client has them, and the entry of the hub.
 
 Held together by `table`: one row of data for each client, in the form of `model`. `places` turns the rows into paths,
-`find` looks which of the files are there, `reading` reads the servers of a file. `entries` fills in the entry to write,
+`reading` looks which of the files are there, and reads the servers of one. `entries` fills in the entry to write,
 with the command that starts the hub; `exported` writes a server of ours as a client has it. `programs` looks whether
 a client runs, and runs its own command. `wsl` finds the clients on the Windows around this Linux.
 

@@ -23,6 +23,8 @@ from mcp_hub.types import JsonObject
 HUB: Final = "mcp-hub"
 """The name of the hub's entry in every client."""
 TOKEN_VARIABLE: Final = "HUB_TOKEN"
+_THROW_AWAY = ("archive-v0", "environments-v2", "builds-v0")
+"""Folders of uv's cache in which `uvx` runs a program."""
 
 
 class Slot(Enum):
@@ -77,10 +79,6 @@ def _filled(template: Mapping[str, object], values: Mapping[Slot, object]) -> Js
         else:
             done[key] = _filled(part, values) if isinstance(part, Mapping) else part
     return done
-
-
-_THROW_AWAY = ("archive-v0", "environments-v2", "builds-v0")
-"""Folders of uv's cache in which `uvx` runs a program."""
 
 
 class Installation(msgspec.Struct, frozen=True):

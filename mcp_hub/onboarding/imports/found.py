@@ -18,10 +18,19 @@ from mcp_hub.edit.entries import held_at, read_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OF_CLIENTS
 from mcp_hub.onboarding.changes.plan import KeyPath
-from mcp_hub.onboarding.clients.find import ClientFile, client_files, clients_of, drives_of
 from mcp_hub.onboarding.clients.model import Client, Place
 from mcp_hub.onboarding.clients.places import Where
-from mcp_hub.onboarding.clients.reading import check_texts, is_disabled, is_hub, layout_of, servers_of
+from mcp_hub.onboarding.clients.reading import (
+    ClientFile,
+    check_texts,
+    client_files,
+    clients_of,
+    drives_of,
+    is_disabled,
+    is_hub,
+    layout_of,
+    servers_of,
+)
 from mcp_hub.onboarding.clients.table import CLIENTS
 from mcp_hub.types import JsonObject
 

@@ -5,7 +5,7 @@ In: a server under its name, in the keys of `servers.yaml`, or the name of one t
 Out: the file with this one change, or `ConfigError` and a file as it was.
 
 Held together by `servers_file`, which finds the file, edits its text by `edit`, and checks the result before it
-is written. `atomic` writes it: all or nothing, through links, with its rights, one writer at a time. `kept_secrets`
+is written by `onboarding.files`: all or nothing, through links, with its rights, one writer at a time. `kept_secrets`
 puts secrets where a configuration may refer to them. `proposals` has the edits of the dashboard, and those that wait
 for a person; `risks` says which changes those are.
 

@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from mcp_hub.app.limits import state_dir
 from mcp_hub.config.load.interpolate import escaped, is_keyring_closed
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secrets_of_url
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.extras import keyring_command, with_extra
 from mcp_hub.files import LARGEST_OWN, read_file
 from mcp_hub.masking import learn
-from mcp_hub.onboarding.servers_file.atomic import edit_file
+from mcp_hub.onboarding.files import edit_file
 from mcp_hub.types import JsonObject
 
 FOLDER: Final = "secrets"
@@ -114,7 +115,7 @@ class KeptSecrets:
         """Writes the values. Raises `ConfigError`."""
         self.store_in_keyring()
         for path, content in self.files().items():
-            edit_file(path, partial(_content, content), env)
+            edit_file(path, partial(_content, content), state_dir(env))
 
     def files(self) -> dict[Path, bytes]:
         """The files of the values, as they are to be; none if those are kept in the keyring."""

@@ -27,7 +27,7 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import MASK, hide, visible
 from mcp_hub.onboarding.changes.written import ImportedServers
 from mcp_hub.onboarding.clients.table import CLIENTS
-from mcp_hub.onboarding.servers_file.atomic import FileEdit, edit_file
+from mcp_hub.onboarding.files import FileEdit, edit_file
 from mcp_hub.onboarding.servers_file.kept_secrets import KeptSecrets, without_secrets
 from mcp_hub.onboarding.servers_file.risks import neutralized, reasons_to_ask, references, refused_url
 from mcp_hub.onboarding.servers_file.servers_file import (
@@ -137,13 +137,13 @@ class PageEditor:
     """An `app.dashboard` `ServerEditor` of the configuration at `path`."""
 
     def __init__(self, path: Path, env: Mapping[str, str]) -> None:
-        self._file = ServersFile(path, env)
+        self._file, self._state = ServersFile(path, env), state_dir(env)
         self._proposals = proposals_of(self._file)
         self._disabled_here: dict[str, str] = {}
 
     def origin(self, server: str) -> str:
         """The title of the client that the server was imported from; empty for none."""
-        client = ImportedServers(state_dir(self._file.env)).client_of(str(self._file.path.absolute()), server)
+        client = ImportedServers(self._state).client_of(str(self._file.path.absolute()), server)
         return CLIENTS[client].title if client in CLIENTS else client
 
     def text(self, server: str) -> tuple[str, str]:
@@ -207,7 +207,7 @@ class PageEditor:
 
         def undo() -> None:
             """Brings the bytes back, unless somebody has changed the file since."""
-            edit_file(edit.path, lambda now: (edit.before or b"") if now == edit.after else now or b"", self._file.env)
+            edit_file(edit.path, lambda now: edit.before or b"" if now == edit.after else now or b"", self._state)
 
         return Edited(EditDone("now"), undo)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.app.limits import state_dir
 from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
 from mcp_hub.config.load.load import Loaded, commands_refused, find_config, load, parse, usual_place
@@ -21,7 +22,7 @@ from mcp_hub.edit.splices import CannotEdit
 from mcp_hub.edit.writing import STEP, Manner, nested
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
-from mcp_hub.onboarding.servers_file.atomic import FileEdit, edit_file
+from mcp_hub.onboarding.files import FileEdit, edit_file
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.types import JsonObject
 
@@ -150,7 +151,7 @@ class ServersFile(msgspec.Struct, frozen=True):
         Raises `EditRefused` where the text does not allow a change, and a finding for a server that the hub would not
         take.
         """
-        return edit_file(self.path, lambda before: self.changed(before, changes), self.env)
+        return edit_file(self.path, lambda before: self.changed(before, changes), state_dir(self.env))
 
     def changed_text(self, changes: Sequence[Change]) -> tuple[str, str]:
         """The text before and after; nothing is written."""

@@ -11,10 +11,16 @@ from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
 from mcp_hub.edit.entries import read_data
 from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import Command, Endpoint, filled
-from mcp_hub.onboarding.clients.find import client_files, hub_files, is_present, project_files
 from mcp_hub.onboarding.clients.model import Client
 from mcp_hub.onboarding.clients.places import SYSTEMS, System, Where
-from mcp_hub.onboarding.clients.reading import layout_of, read_servers
+from mcp_hub.onboarding.clients.reading import (
+    client_files,
+    hub_files,
+    is_present,
+    layout_of,
+    project_files,
+    read_servers,
+)
 from mcp_hub.onboarding.clients.table import CLIENTS, find_client
 
 WRITTEN = [client for client in CLIENTS.values() if client.is_written]

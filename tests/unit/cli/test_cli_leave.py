@@ -22,7 +22,7 @@ from mcp_hub.onboarding.changes import acts
 from mcp_hub.onboarding.changes.plan import Step
 from mcp_hub.onboarding.changes.restore import FileState, state_of
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.find import ClientFile
+from mcp_hub.onboarding.clients.reading import ClientFile
 from mcp_hub.onboarding.clients.table import CLIENTS as CLIENTS_TABLE
 from tests.unit.cli.homes import FILES, Moved, make_home
 

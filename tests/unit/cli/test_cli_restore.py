@@ -14,7 +14,7 @@ from mcp_hub.edit.entries import read_data, remove
 from mcp_hub.onboarding.changes.plan import KeyPath, Source, plan_install, plan_move
 from mcp_hub.onboarding.changes.restore import FileState, composed, restored, state_of
 from mcp_hub.onboarding.clients.entries import Command
-from mcp_hub.onboarding.clients.find import ClientFile
+from mcp_hub.onboarding.clients.reading import ClientFile
 from mcp_hub.onboarding.clients.table import CLIENTS
 
 FORMS: Final[dict[str, tuple[Callable[[Any], str], Any]]] = {

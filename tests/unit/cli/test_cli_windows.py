@@ -14,8 +14,8 @@ from anyio import fail_after
 from mcp_hub.cli.commands.clients import import_dialog
 from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.onboarding.clients import programs
-from mcp_hub.onboarding.clients.find import hub_files
 from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.reading import hub_files
 from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
 from mcp_hub.onboarding.clients.wsl import Machine
 from mcp_hub.upstreams.process import commands

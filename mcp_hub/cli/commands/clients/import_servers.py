@@ -30,9 +30,9 @@ from mcp_hub.config.load.interpolate import closed_keyring
 from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide
-from mcp_hub.onboarding.clients.find import clients_of, is_present
 from mcp_hub.onboarding.clients.model import Client
 from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.reading import clients_of, is_present
 from mcp_hub.onboarding.clients.table import CLIENTS, find_client
 from mcp_hub.onboarding.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.onboarding.imports.plan import ImportPlan, planned

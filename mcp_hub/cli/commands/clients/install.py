@@ -43,9 +43,9 @@ from mcp_hub.onboarding.clients.entries import (
     install_link,
     serve_args,
 )
-from mcp_hub.onboarding.clients.find import ClientFile, client_files, clients_of, hub_files
 from mcp_hub.onboarding.clients.model import Client
 from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.reading import ClientFile, client_files, clients_of, hub_files
 from mcp_hub.onboarding.clients.wsl import through_wsl
 from mcp_hub.onboarding.files import FileRefused
 from mcp_hub.onboarding.imports.found import FoundServer, of_files

@@ -31,8 +31,8 @@ from mcp_hub.masking import hide, visible
 from mcp_hub.onboarding.changes.acts import Acts
 from mcp_hub.onboarding.changes.plan import Step
 from mcp_hub.onboarding.changes.written import WrittenEntries
-from mcp_hub.onboarding.clients.find import client_files, clients_of
 from mcp_hub.onboarding.clients.places import Where
+from mcp_hub.onboarding.clients.reading import client_files, clients_of
 from mcp_hub.onboarding.files import BACKUP, FileRefused
 from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile

@@ -41,13 +41,13 @@ function Side({ current, place, store }) {
     open(false);
     button.current.focus();
   };
-  return html`<div class="side" onKeyDown=${close}>
+  return html`<header class="side" onKeyDown=${close}>
     <div class="brand"><img src="dashboard/icon.svg" alt="" /><span>${plain(store.hub.name)}</span></div>
     <button type="button" class="menu" ref=${button} aria-expanded=${String(isOpen)} aria-controls="nav" onClick=${() => open(!isOpen)}>Menu${counts.overview ? html`<span class="count alert">${counts.overview}<span class="hidden"> need you</span></span>` : null}</button>
     <nav id="nav" aria-label="Screens" class=${isOpen ? 'open' : ''} onClick=${leave}>${shown.map(([key, [title]]) => html`
       <a key=${key} href=${link(key)} aria-current=${key === current ? 'page' : undefined}>${title}
         ${counts[key] ? html`<span class="count ${key === 'overview' ? 'alert' : ''}">${counts[key]}<span class="hidden"> ${key === 'overview' ? 'need you' : 'running'}</span></span>` : null}</a>`)}</nav>
-    <div class="foot"><${Status} store=${store} /></div></div>`;
+    <div class="foot"><${Status} store=${store} /></div></header>`;
 }
 
 function Status({ store }) {
@@ -83,7 +83,7 @@ function App() {
     <div aria-live="polite">${store.toast ? html`<div class="toast">${plain(store.toast)}</div>` : null}</div>`;
 }
 
-const Missing = () => html`<div class="screen"><p class="empty">There is no such screen. <a href=${link('overview')}>Overview</a></p></div>`;
+const Missing = () => html`<div class="screen"><h1>Not found</h1><p class="empty">There is no such screen. <a href=${link('overview')}>Overview</a></p></div>`;
 
 document.addEventListener('keydown', (event) => {
   if (event.key !== '/' || event.ctrlKey || event.metaKey || event.target.closest('input, textarea, select')) return;

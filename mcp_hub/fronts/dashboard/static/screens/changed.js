@@ -22,7 +22,7 @@ function Waiting({ one, onDone }) {
     await loadApprovals();
     set(false);
   };
-  return html`<article class="body raw"><div class="head"><h3>${plain(one.server)}: ${plain(one.tool)}</h3><span class="dim small">${plain(one.text)}${one.held ? ', held back' : ''}</span>
+  return html`<article class="body raw"><div class="head"><h2>${plain(one.server)}: ${plain(one.tool)}</h2><span class="dim small">${plain(one.text)}${one.held ? ', held back' : ''}</span>
     ${operates() ? html`<div class="end"><button type="button" class="go" disabled=${busy || !one.digest} onClick=${() => judge('approve', `${one.tool} is approved.`)}>Approve</button>
       ${one.subject ? null : html`<button type="button" class="bad" disabled=${busy} onClick=${() => judge('reject', `${one.tool} is hidden.`)}>Reject and hide</button>`}</div>` : null}</div>
     ${one.flags?.length ? html`<div class="small"><span class="badge bad">suspicious</span>${one.flags.map((flag) => html`<p>${plain(flag)}</p>`)}</div>` : null}

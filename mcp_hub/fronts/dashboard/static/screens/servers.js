@@ -72,7 +72,7 @@ export async function change(server, action) {
 function Waiting({ proposals, isOpen }) {
   if (!proposals.length) return null;
   return html`<details class="panel" open=${isOpen}><summary class="body"><span class="badge warn">${plural(proposals.length, 'edit')} waiting for you on a terminal</span></summary>
-    ${proposals.map((one) => html`<article class="body raw" key=${one.server}><div class="head"><h3>${plain(one.server)}</h3><span class="dim small">${one.new ? 'new' : 'changed'}: ${(one.reasons ?? []).map(plain).join('; ')}</span>
+    ${proposals.map((one) => html`<article class="body raw" key=${one.server}><div class="head"><h2>${plain(one.server)}</h2><span class="dim small">${one.new ? 'new' : 'changed'}: ${(one.reasons ?? []).map(plain).join('; ')}</span>
       ${operates() ? html`<div class="end"><button type="button" class="bad" aria-label=${`Withdraw the edit of ${plain(one.server)}`} onClick=${() => attempt(() => change(one.server, 'withdraw'), 'The edit is withdrawn.')}>Withdraw</button></div>` : null}</div>
       <${Diff} lines=${one.diff} label=${`Difference of ${plain(one.server)}`} /><${Command}>${one.command}<//></article>`)}</details>`;
 }

@@ -23,8 +23,8 @@ def put(text: str, file: str, path: Sequence[str], value: object, manner: Manner
 
     The suffix of `file`, its name, says the format. Mappings on the way are made. Raises `CannotEdit`.
     """
-    held = held_at(plain_data(text, file), tuple(path))
-    if held is not None and same_data(held, value, ""):
+    present = held_at(plain_data(text, file), tuple(path))
+    if present is not None and same_data(present, value, ""):
         return text
     return put_all(text, file, path[:-1], {path[-1]: value}, manner)
 
@@ -35,12 +35,12 @@ def put_all(text: str, file: str, above: Sequence[str], members: Mapping[str, ob
     The text is read twice, however many they are. Raises `CannotEdit`.
     """
     form = form_of(file)
-    wanted, holder = _opened(plain_data(text, file), above)
+    expected, holder = _opened(plain_data(text, file), above)
     if not isinstance(holder, dict):
         raise CannotEdit(f"{above[-1]!r} is not a mapping")
     holder.update({name: _as_read(value) if form == "yaml" else value for name, value in members.items()})
     change = {"json": json_text.put, "toml": toml_text.put, "yaml": yaml_text.put}[form]
-    return _proven(text, file, lambda plain: change(plain, above, members, manner), wanted)
+    return _proven(text, file, lambda plain: change(plain, above, members, manner), expected)
 
 
 def remove(text: str, file: str, path: Sequence[str | int], manner: Manner = Manner.CLIENT) -> str:
@@ -48,7 +48,7 @@ def remove(text: str, file: str, path: Sequence[str | int], manner: Manner = Man
 
     Raises `CannotEdit`, and `KeyError` if it is not there.
     """
-    wanted, holder = _opened(plain_data(text, file), path[:-1])
+    expected, holder = _opened(plain_data(text, file), path[:-1])
     del holder[path[-1]]
     names = [key for key in path if isinstance(key, str)]
     form = form_of(file)
@@ -60,7 +60,7 @@ def remove(text: str, file: str, path: Sequence[str | int], manner: Manner = Man
             return yaml_text.remove(plain, path, manner)
         return (json_text.remove if form == "json" else toml_text.remove)(plain, names)
 
-    return _proven(text, file, change, wanted)
+    return _proven(text, file, change, expected)
 
 
 def copy_entry(text: str, file: str, path: Sequence[str], source: str) -> str:
@@ -105,15 +105,15 @@ def copy_all(text: str, file: str, paths: Sequence[Sequence[str]], source: str) 
             after = last if last is None or not is_list else present[last]
             edits.append(yaml_text.copy(plain, path, plain_source, (*above, index) if is_list else path, after))
         behind.append((-1 if last is None else present[last], entry_at(old, path)))
-    wanted, at = _opened(before, above[:-1])
+    expected, at = _opened(before, above[:-1])
     if is_list:
         items = list(holder) if isinstance(holder, list) else []
         ranked = [*((index, 0, item) for index, item in enumerate(items)), *((at, 1, item) for at, item in behind)]
-        at[above[-1]] = [item for _, _, item in sorted(ranked, key=lambda one: one[:2])]
+        at[above[-1]] = [item for _, _, item in sorted(ranked, key=lambda item: item[:2])]
     else:
         fresh = {name: entry_at(old, (*above, name)) for name in names if name in chosen}
         at[above[-1]] = {**(holder if isinstance(holder, dict) else {}), **fresh}
-    return _proven(text, file, lambda _: joined(edits), wanted)
+    return _proven(text, file, lambda _: joined(edits), expected)
 
 
 def remove_all(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
@@ -123,7 +123,7 @@ def remove_all(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
     """
     above = tuple(paths[0][:-1])
     chosen, plain, form = {path[-1] for path in paths}, text.removeprefix(_MARK), form_of(file)
-    wanted, at = _opened(plain_data(text, file), above[:-1])
+    expected, at = _opened(plain_data(text, file), above[:-1])
     holder, names = at[above[-1]], names_in(at[above[-1]])
     if isinstance(holder, list):
         at[above[-1]] = [item for name, item in zip(names, holder, strict=True) if name not in chosen]
@@ -134,15 +134,15 @@ def remove_all(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
     if not at[above[-1]] or form != "yaml" and isinstance(holder, list):
         raise CannotEdit("nothing would be left")
     edits: list[list[Splice]] = []
-    for place in places:
-        keys = [key for key in place if isinstance(key, str)]
+    for entry_path in places:
+        keys = [key for key in entry_path if isinstance(key, str)]
         if form == "yaml":
-            edits.append(yaml_text.remove(plain, place, Manner.CLIENT))
+            edits.append(yaml_text.remove(plain, entry_path, Manner.CLIENT))
         elif form == "toml":
             edits.append(toml_text.remove(plain, keys))
         else:
             edits.append(json_text.remove(plain, keys, chosen))
-    return _proven(text, file, lambda _: joined(edits), wanted)
+    return _proven(text, file, lambda _: joined(edits), expected)
 
 
 def entry_at(data: object, path: Sequence[str]) -> Any:
@@ -207,19 +207,19 @@ def _as_read(data: object) -> object:
     return yaml.safe_load(data) if isinstance(data, Word) else data
 
 
-def _proven(text: str, file: str, change: Callable[[str], list[Splice]], wanted: object) -> str:
+def _proven(text: str, file: str, change: Callable[[str], list[Splice]], expected: object) -> str:
     """The changed text, whose data is what was wanted and nothing else."""
     mark = _MARK if text.startswith(_MARK) else ""
     plain = text.removeprefix(_MARK)
-    done = spliced(plain, change(plain))
+    edited = spliced(plain, change(plain))
     try:
-        is_right = same_data(read_data(done, file), wanted, file)
-        done.encode()
+        is_right = same_data(read_data(edited, file), expected, file)
+        edited.encode()
     except (ConfigError, UnicodeEncodeError):
         is_right = False
     if not is_right:
         raise CannotEdit("the entry is written in a way that cannot be edited safely")
-    return mark + done
+    return mark + edited
 
 
 def _shape(data: object, file: str) -> str:
@@ -281,12 +281,12 @@ def read_data(text: str, name: str) -> object:
     except RecursionError:
         raise ConfigError(ConfigFinding("too_deep", "nested too deep. Make it flatter.", name)) from None
     except json.JSONDecodeError as error:
-        said = f"not valid JSON: {error.msg}. Correct the line."
-        raise ConfigError(ConfigFinding("invalid_json", said, name, error.lineno, error.colno)) from None
+        message = f"not valid JSON: {error.msg}. Correct the line."
+        raise ConfigError(ConfigFinding("invalid_json", message, name, error.lineno, error.colno)) from None
     except ValueError as error:
-        said = "not valid JSON. Correct it."
+        message = "not valid JSON. Correct it."
         raise ConfigError(
-            long_number(error, blank, "invalid_json", name) or ConfigFinding("invalid_json", said, name)
+            long_number(error, blank, "invalid_json", name) or ConfigFinding("invalid_json", message, name)
         ) from None
 
 

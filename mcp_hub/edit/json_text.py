@@ -71,16 +71,16 @@ def _writer(text: str, name: str, value: object, is_on_one_line: bool) -> Callab
     return lambda indent: f"{head}: {_rendered(value, text, indent, is_on_one_line)}"
 
 
-def remove(text: str, path: Sequence[str], others: Collection[str] = ()) -> list[Splice]:
+def remove(text: str, path: Sequence[str], also_removed: Collection[str] = ()) -> list[Splice]:
     """Removes the member at the path, which exists. Raises `CannotEdit`.
 
-    `others` are members of the same object that go, too, by splices of their own.
+    `also_removed` are members of the same object that go, too, by splices of their own.
     """
     at = _above(text, path)
-    names = [name for name in _members(at) if name == path[-1] or name not in others]
+    names = [name for name in _members(at) if name == path[-1] or name not in also_removed]
     members = [_members(at)[name] for name in names]
-    place = names.index(path[-1])
-    gone = members[place]
+    number = names.index(path[-1])
+    gone = members[number]
     if len(members) == 1 and _is_alone(text, at, gone):
         return [Splice(at.start, at.end, "{}")]
     start, end = gone.start, gone.value.end
@@ -89,11 +89,11 @@ def remove(text: str, path: Sequence[str], others: Collection[str] = ()) -> list
         end += 1
     elif gone.comma is not None:
         splices.append(Splice(gone.comma, gone.comma + 1))
-    elif place and (comma := members[place - 1].comma) is not None:
+    elif number and (comma := members[number - 1].comma) is not None:
         splices.append(Splice(comma, comma + 1))
-    if place + 1 < len(members):
+    if number + 1 < len(members):
         return [*splices, _with_line(text, start, end)]
-    before = members[place - 1] if place else None
+    before = members[number - 1] if number else None
     behind = at.start + 1 if before is None else before.value.end if before.comma is None else before.comma + 1
     return [*splices, Splice(_end_of_blanks(text, behind, start, end), end)]
 
@@ -124,15 +124,15 @@ def copy(text: str, path: Sequence[str], source: str, after: str | None) -> list
     before = blank if flat else newline_of(text) + inner
     if sibling is None:
         return [Splice(at.start + 1, at.start + 1, f"{entry},{blank}")] if flat else [
-            Splice(place, place, f"{before}{entry},") for place in [_end_of_line(text, at.start + 1)]
+            Splice(index, index, f"{before}{entry},") for index in [_end_of_line(text, at.start + 1)]
         ]  # fmt: skip
     if sibling.comma is not None:
-        place = _end_of_line(text, sibling.comma + 1)
-        return [Splice(place, place, f"{before}{entry},")]
-    place = _end_of_line(text, sibling.value.end)
-    if place == sibling.value.end:
-        return [Splice(place, place, f",{before}{entry}")]
-    return [Splice(sibling.value.end, sibling.value.end, ","), Splice(place, place, before + entry)]
+        index = _end_of_line(text, sibling.comma + 1)
+        return [Splice(index, index, f"{before}{entry},")]
+    index = _end_of_line(text, sibling.value.end)
+    if index == sibling.value.end:
+        return [Splice(index, index, f",{before}{entry}")]
+    return [Splice(sibling.value.end, sibling.value.end, ","), Splice(index, index, before + entry)]
 
 
 def line_of(text: str, path: Sequence[str]) -> int:
@@ -159,10 +159,10 @@ def _member(text: str, path: Sequence[str]) -> Member:
     return members[path[-1]]
 
 
-def _end_of_line(text: str, place: int) -> int:
+def _end_of_line(text: str, index: int) -> int:
     """The end of the line of a place if only comments follow there, else the place."""
-    found = _TAIL.match(text, place)
-    return found.end() if found is not None else place
+    tail = _TAIL.match(text, index)
+    return tail.end() if tail is not None else index
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
@@ -177,71 +177,71 @@ def _scanned(text: str, path: tuple[str, ...]) -> Span | None:
     return root
 
 
-def _value(text: str, place: int, depth: int, path: Sequence[str]) -> Span:
+def _value(text: str, index: int, depth: int, path: Sequence[str]) -> Span:
     if depth > _DEEPEST:
         raise CannotEdit(f"it is nested deeper than {_DEEPEST} levels")
-    if not path and text.startswith(("{", "["), place):
+    if not path and text.startswith(("{", "["), index):
         try:  # a file of a client may have megabytes beside its servers
-            return Span(place, _DECODER.raw_decode(text, place)[1])
+            return Span(index, _DECODER.raw_decode(text, index)[1])
         except (ValueError, RecursionError):
             pass  # it has comments, or is not JSON
-    if text.startswith("{", place):
-        return _object(text, place, depth, path)
-    if text.startswith("[", place):
-        return _array(text, place, depth)
-    found = _STRING.match(text, place) or _SCALAR.match(text, place)
-    if found is None:
-        raise _not_understood(text, place)
-    return Span(place, found.end())
+    if text.startswith("{", index):
+        return _object(text, index, depth, path)
+    if text.startswith("[", index):
+        return _array(text, index, depth)
+    token = _STRING.match(text, index) or _SCALAR.match(text, index)
+    if token is None:
+        raise _not_understood(text, index)
+    return Span(index, token.end())
 
 
 def _object(text: str, start: int, depth: int, path: Sequence[str]) -> Span:
     members: dict[str, Member] = {}
-    place = _skipped(text, start + 1)
-    while not text.startswith("}", place):
-        name = _STRING.match(text, place)
-        colon = _skipped(text, name.end()) if name else place
+    index = _skipped(text, start + 1)
+    while not text.startswith("}", index):
+        name = _STRING.match(text, index)
+        colon = _skipped(text, name.end()) if name else index
         if name is None or not text.startswith(":", colon):
-            raise _not_understood(text, place)
+            raise _not_understood(text, index)
         key = json.loads(name[0], strict=False)
         inner = path[1:] if path and key == path[0] else ()
-        member = Member(place, _value(text, _skipped(text, colon + 1), depth + 1, inner))
+        member = Member(index, _value(text, _skipped(text, colon + 1), depth + 1, inner))
         if key in members:
             raise CannotEdit(
-                f"line {_line(text, place)} has a name for the second time: {hide_head(json.dumps(key), 80)}"
+                f"line {_line(text, index)} has a name for the second time: {hide_head(json.dumps(key), 80)}"
             )
         members[key] = member
-        place = _skipped(text, member.value.end)
-        if text.startswith(",", place):
-            member.comma = place
-            place = _skipped(text, place + 1)
-        elif not text.startswith("}", place):
-            raise _not_understood(text, place)
-    return Span(start, place + 1, members)
+        index = _skipped(text, member.value.end)
+        if text.startswith(",", index):
+            member.comma = index
+            index = _skipped(text, index + 1)
+        elif not text.startswith("}", index):
+            raise _not_understood(text, index)
+    return Span(start, index + 1, members)
 
 
 def _array(text: str, start: int, depth: int) -> Span:
-    place = _skipped(text, start + 1)
-    while not text.startswith("]", place):
-        place = _skipped(text, _value(text, place, depth + 1, ()).end)
-        if text.startswith(",", place):
-            place = _skipped(text, place + 1)
-        elif not text.startswith("]", place):
-            raise _not_understood(text, place)
-    return Span(start, place + 1)
+    index = _skipped(text, start + 1)
+    while not text.startswith("]", index):
+        index = _skipped(text, _value(text, index, depth + 1, ()).end)
+        if text.startswith(",", index):
+            index = _skipped(text, index + 1)
+        elif not text.startswith("]", index):
+            raise _not_understood(text, index)
+    return Span(start, index + 1)
 
 
-def _skipped(text: str, place: int) -> int:
-    found = _BLANK.match(text, place)
-    return found.end() if found else place
+def _skipped(text: str, index: int) -> int:
+    blank = _BLANK.match(text, index)
+    return blank.end() if blank else index
 
 
-def _not_understood(text: str, place: int) -> CannotEdit:
-    return CannotEdit(f"line {_line(text, place)} is not JSON")
+def _not_understood(text: str, index: int) -> CannotEdit:
+    return CannotEdit(f"line {_line(text, index)} is not JSON")
 
 
-def _line(text: str, place: int) -> int:
-    return text.count("\n", 0, place) + 1
+def _line(text: str, index: int) -> int:
+    return text.count("\n", 0, index) + 1
 
 
 def _members(span: Span) -> dict[str, Member]:
@@ -276,15 +276,15 @@ def _inserted(text: str, at: Span, flat: bool, entries: Sequence[Callable[[str],
     written = f",{before}".join(entry(inner) for entry in entries)
     last = members[-1] if members else None
     end_of_last = at.start + 1 if last is None else last.value.end if last.comma is None else last.comma + 1
-    place = end_of_last + len(text[end_of_last : at.end - 1].rstrip())  # behind comments
+    index = end_of_last + len(text[end_of_last : at.end - 1].rstrip())  # behind comments
     if last is None:
-        end = "" if flat or "\n" in text[place : at.end] else newline + outer
-        return [Splice(place, place, (written if flat else before + written) + end)]
+        end = "" if flat or "\n" in text[index : at.end] else newline + outer
+        return [Splice(index, index, (written if flat else before + written) + end)]
     if last.comma is not None:
-        return [Splice(place, place, f"{before}{written},")]
-    if place == end_of_last:
-        return [Splice(place, place, f",{before}{written}")]
-    return [Splice(end_of_last, end_of_last, ","), Splice(place, place, before + written)]
+        return [Splice(index, index, f"{before}{written},")]
+    if index == end_of_last:
+        return [Splice(index, index, f",{before}{written}")]
+    return [Splice(end_of_last, end_of_last, ","), Splice(index, index, before + written)]
 
 
 def _is_flat(text: str, at: Span, is_hubs: bool = False) -> bool:
@@ -293,9 +293,9 @@ def _is_flat(text: str, at: Span, is_hubs: bool = False) -> bool:
     return "\n" not in part and (is_hubs or len(part) > len("{}"))
 
 
-def _indent_at(text: str, place: int) -> str:
-    start = line_start(text, place)
-    return text[start : start + len(text[start:place]) - len(text[start:place].lstrip(" \t"))]
+def _indent_at(text: str, index: int) -> str:
+    start = line_start(text, index)
+    return text[start : start + len(text[start:index]) - len(text[start:index].lstrip(" \t"))]
 
 
 def _rendered(value: object, text: str, indent: str, is_on_one_line: bool) -> str:
@@ -307,13 +307,13 @@ def _rendered(value: object, text: str, indent: str, is_on_one_line: bool) -> st
 def rendered(value: JsonObject, step: str) -> list[str]:
     """The lines of an object: a member on each, lists on one line."""
     lines = []
-    for name, one in value.items():
+    for name, member in value.items():
         head = f"{step}{json.dumps(name, ensure_ascii=False)}: "
-        if isinstance(one, dict) and one:
-            first, *rest = rendered(one, step)
-            lines += [head + first, *(step + line for line in rest)]
+        if isinstance(member, dict) and member:
+            first, *more = rendered(member, step)
+            lines += [head + first, *(step + line for line in more)]
         else:
-            lines.append(head + json.dumps(one, ensure_ascii=False))
+            lines.append(head + json.dumps(member, ensure_ascii=False))
         lines[-1] += ","
     return ["{", *lines[:-1], lines[-1][:-1], "}"] if lines else ["{}"]
 
@@ -337,7 +337,7 @@ def _end_of_blanks(text: str, behind: int, start: int, end: int) -> int:
 
     The line end of a comment that nothing else would end belongs to the comment.
     """
-    place = behind + len(text[behind:start].rstrip())
+    index = behind + len(text[behind:start].rstrip())
     last = (_COMMENT.findall(text, behind, start) or [""])[-1]
     is_open = last.startswith("//") and "\n" not in text[end : len(text) - len(text[end:].lstrip())]
-    return text.index("\n", place) + 1 if is_open else place
+    return text.index("\n", index) + 1 if is_open else index

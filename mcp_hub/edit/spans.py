@@ -106,12 +106,12 @@ def end(text: str, node: yaml.Node) -> int:
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return end(text, last[1] if isinstance(last, tuple) else last)
-    found = _index(node.end_mark)
+    index = _index(node.end_mark)
     if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
         header = _COMMENT.sub("", text[start(node) : text.find("\n", start(node))])
         if "+" not in header:  # otherwise blank lines are part of the value
-            found = len(text[:found].rstrip(" \r\n"))
-    return found
+            index = len(text[:index].rstrip(" \r\n"))
+    return index
 
 
 def indent(text: str, index: int) -> str | None:
@@ -122,7 +122,7 @@ def indent(text: str, index: int) -> str | None:
 
 def without_comments(gap: str) -> str:
     """The text between two values of a list or mapping, with its comments as blanks."""
-    return _COMMENT.sub(lambda found: " " * len(found[0]), gap)
+    return _COMMENT.sub(lambda comment: " " * len(comment[0]), gap)
 
 
 def _index(mark: yaml.Mark | None) -> int:

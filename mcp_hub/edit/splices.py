@@ -31,8 +31,8 @@ class Splice(msgspec.Struct, frozen=True, order=True):
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
     """The text with all of them, which must not overlap, done."""
-    for one in sorted(splices, reverse=True):
-        text = text[: one.start] + one.text + text[one.end :]
+    for splice in sorted(splices, reverse=True):
+        text = text[: splice.start] + splice.text + text[splice.end :]
     return text
 
 
@@ -40,18 +40,18 @@ def joined(edits: Iterable[Sequence[Splice]]) -> list[Splice]:
     """Several edits of one text as one: insertions at one place in their order, and removals that may overlap."""
     inserted: dict[int, str] = {}
     gone: list[tuple[int, int]] = []
-    for one in (one for edit in edits for one in edit):
-        if one.text:
-            inserted[one.start] = inserted.get(one.start, "") + one.text
-        if one.end > one.start:
-            gone.append((one.start, one.end))
-    done: list[Splice] = []
+    for splice in (splice for edit in edits for splice in edit):
+        if splice.text:
+            inserted[splice.start] = inserted.get(splice.start, "") + splice.text
+        if splice.end > splice.start:
+            gone.append((splice.start, splice.end))
+    merged_splices: list[Splice] = []
     for start, end in sorted(gone):
-        if done and start <= done[-1].end:
-            done[-1] = Splice(done[-1].start, max(end, done[-1].end))
+        if merged_splices and start <= merged_splices[-1].end:
+            merged_splices[-1] = Splice(merged_splices[-1].start, max(end, merged_splices[-1].end))
         else:
-            done.append(Splice(start, end))
-    return [*done, *(Splice(place, place, text) for place, text in inserted.items())]
+            merged_splices.append(Splice(start, end))
+    return [*merged_splices, *(Splice(index, index, text) for index, text in inserted.items())]
 
 
 def newline_of(text: str) -> str:
@@ -62,30 +62,30 @@ def newline_of(text: str) -> str:
 
 def indent_of(text: str) -> str:
     """The first indentation in the text; without any, two blanks."""
-    found = _INDENT.search(text)
-    return found[1] if found else "  "
+    indent = _INDENT.search(text)
+    return indent[1] if indent else "  "
 
 
-def line_start(text: str, place: int) -> int:
+def line_start(text: str, index: int) -> int:
     """The start of the line with this place."""
-    return text.rfind("\n", 0, place) + 1
+    return text.rfind("\n", 0, index) + 1
 
 
-def line_end(text: str, place: int) -> int:
+def line_end(text: str, index: int) -> int:
     """The end of the line with this place, behind its line end; of a place that begins a line, of the line before."""
-    if place > 0 and text[place - 1] == "\n":
-        return place
-    end = text.find("\n", place)
+    if index > 0 and text[index - 1] == "\n":
+        return index
+    end = text.find("\n", index)
     return len(text) if end < 0 else end + 1
 
 
-def merged(base: str, wanted: str, present: str) -> str | None:
-    """`present` with the change that leads from `base` to `wanted`, both as lines.
+def merged(base: str, changed: str, present: str) -> str | None:
+    """`present` with the change that leads from `base` to `changed`, both as lines.
 
     None where `present` differs from `base` in a line that goes, or on both sides of lines that come, and if there is
     too much to compare.
     """
-    lines, old, new = (text.splitlines(keepends=True) for text in (present, base, wanted))
+    lines, old, new = (text.splitlines(keepends=True) for text in (present, base, changed))
     there, changes = _line_numbers(old, lines), _opcodes(old, new)
     if there is None or changes is None:
         return None
@@ -105,10 +105,10 @@ def _part(numbers: Sequence[int | None]) -> tuple[int, int] | None:
     return first, first + len(numbers)
 
 
-def _gap(numbers: Sequence[int | None], place: int, size: int) -> tuple[int, int] | None:
+def _gap(numbers: Sequence[int | None], line: int, size: int) -> tuple[int, int] | None:
     """The place between two lines: behind the one above, or before the one below if only that is there."""
-    above = -1 if place == 0 else numbers[place - 1]
-    below = size if place == len(numbers) else numbers[place]
+    above = -1 if line == 0 else numbers[line - 1]
+    below = size if line == len(numbers) else numbers[line]
     index = above + 1 if above is not None else below
     return None if index is None else (index, index)
 
@@ -130,10 +130,10 @@ def _line_numbers(old: Sequence[str], lines: Sequence[str]) -> list[int | None] 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int, int]] | None:
     """The parts that differ: `old[a:b]` became `new[c:d]`. None for too many lines."""
     head = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    most = min(len(old), len(new)) - head
-    tail = next((i for i in range(most) if old[-1 - i] != new[-1 - i]), most)
-    left, right = old[head : len(old) - tail], new[head : len(new) - tail]
-    if max(len(left), len(right)) > _MOST_LINES:
+    shorter = min(len(old), len(new)) - head
+    tail = next((i for i in range(shorter) if old[-1 - i] != new[-1 - i]), shorter)
+    old_lines, new_lines = old[head : len(old) - tail], new[head : len(new) - tail]
+    if max(len(old_lines), len(new_lines)) > _MOST_LINES:
         return None
-    found = SequenceMatcher(None, left, right).get_opcodes()
-    return [(a + head, b + head, c + head, d + head) for kind, a, b, c, d in found if kind != "equal"]
+    opcodes = SequenceMatcher(None, old_lines, new_lines).get_opcodes()
+    return [(a + head, b + head, c + head, d + head) for kind, a, b, c, d in opcodes if kind != "equal"]

@@ -37,40 +37,40 @@ class TomlTable(msgspec.Struct):
 
 def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> list[Splice]:
     """Sets the one table below that of the path. Raises `CannotEdit`."""
-    (name, value), *others = members.items()
-    if others or not isinstance(value, dict):
+    (name, value), *more = members.items()
+    if more or not isinstance(value, dict):
         raise CannotEdit("only a table can be set in TOML")
     newline, path = newline_of(text), (*above, name)
     sections = list(_listed(text))
     table = rendered(path, value, newline)
-    if own := _own(sections, path):
-        ends_line = text[own[0].start : own[0].end].endswith("\n")
-        first = Splice(own[0].start, own[0].end, table + newline if ends_line else table)
-        return [first, *(Splice(one.start, one.end) for one in own[1:])]
-    kin = [one for one in sections if one.path[: len(above)] == path[:-1]]
-    place = kin[-1].end if kin else len(text)
+    if tables := _tables_at(sections, path):
+        ends_line = text[tables[0].start : tables[0].end].endswith("\n")
+        first = Splice(tables[0].start, tables[0].end, table + newline if ends_line else table)
+        return [first, *(Splice(section.start, section.end) for section in tables[1:])]
+    kin = [section for section in sections if section.path[: len(above)] == path[:-1]]
+    index = kin[-1].end if kin else len(text)
     if not text.strip():
-        return [Splice(place, place, table + newline)]
-    if text[:place].endswith("\n"):
-        return [Splice(place, place, newline + table + newline)]
-    return [Splice(place, place, newline + newline + table)]  # the last line of the text has no line end: nor has ours
+        return [Splice(index, index, table + newline)]
+    if text[:index].endswith("\n"):
+        return [Splice(index, index, newline + table + newline)]
+    return [Splice(index, index, newline + newline + table)]  # the last line of the text has no line end: nor has ours
 
 
 def remove(text: str, path: Sequence[str]) -> list[Splice]:
     """Removes the table at the path, which exists, and the empty line above it. Raises `CannotEdit`."""
-    own = _own(list(_listed(text)), path)
-    if not own:
+    tables = _tables_at(list(_listed(text)), path)
+    if not tables:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
     splices = []
-    for one in own:
-        before = text[: one.start]
-        is_open = not text[: one.end].endswith("\n")  # the last line of the file, without a line end
-        start = one.start
+    for section in tables:
+        before = text[: section.start]
+        is_open = not text[: section.end].endswith("\n")  # the last line of the file, without a line end
+        start = section.start
         for _ in range(2 if is_open else 1):
             if before.endswith("\n\n") or before.endswith("\n\r\n") or is_open and before.endswith("\n"):
                 before = before[:-2] if before.endswith("\r\n") else before[:-1]
         start = len(before)
-        splices.append(Splice(start, one.end))
+        splices.append(Splice(start, section.end))
     return splices
 
 
@@ -81,35 +81,39 @@ def copy(text: str, path: Sequence[str], source: str) -> list[Splice]:
     """
     newline = newline_of(text)
     listed, sections = list(_listed(source)), list(_listed(text))
-    own = _own(listed, path)
-    if not own:
+    tables = _tables_at(listed, path)
+    if not tables:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
-    first = listed.index(own[0])
-    is_whole = listed[first : first + len(own)] == own
-    parts = [source[own[0].start : own[-1].end]] if is_whole else [source[one.start : one.end] for one in own]
+    first = listed.index(tables[0])
+    is_whole = listed[first : first + len(tables)] == tables
+    parts = (
+        [source[tables[0].start : tables[-1].end]]
+        if is_whole
+        else [source[section.start : section.end] for section in tables]
+    )
     table = newline.join(part.replace("\r\n", "\n").rstrip("\n").replace("\n", newline) + newline for part in parts)
-    ends = {one.path: one.end for one in sections}
-    above = [ends[one.path] for one in listed[:first] if one.path in ends]
+    ends = {section.path: section.end for section in sections}
+    above = [ends[section.path] for section in listed[:first] if section.path in ends]
     if not above and sections:
         return [Splice(sections[0].start, sections[0].start, table + newline)]
-    place = above[-1] if above else len(text)
-    if not text[:place].strip():
-        return [Splice(place, place, table)]
-    if text[:place].endswith("\n"):
-        return [Splice(place, place, newline + table)]
-    return [Splice(place, place, newline + newline + table.removesuffix(newline))]
+    index = above[-1] if above else len(text)
+    if not text[:index].strip():
+        return [Splice(index, index, table)]
+    if text[:index].endswith("\n"):
+        return [Splice(index, index, newline + table)]
+    return [Splice(index, index, newline + newline + table.removesuffix(newline))]
 
 
 def line_of(text: str, path: Sequence[str]) -> int:
     """The line, from 1, on which the table at the path begins. Raises `CannotEdit`."""
-    own = _own(list(_listed(text)), path)
-    if not own:
+    tables = _tables_at(list(_listed(text)), path)
+    if not tables:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
-    return text.count("\n", 0, own[0].start) + 1
+    return text.count("\n", 0, tables[0].start) + 1
 
 
-def _own(sections: Sequence[TomlTable], path: Sequence[str]) -> list[TomlTable]:
-    return [one for one in sections if one.path[: len(path)] == tuple(path)]
+def _tables_at(sections: Sequence[TomlTable], path: Sequence[str]) -> list[TomlTable]:
+    return [section for section in sections if section.path[: len(path)] == tuple(path)]
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
@@ -120,42 +124,42 @@ def _listed(text: str) -> tuple[TomlTable, ...]:
 def _sections(text: str) -> Iterator[TomlTable]:
     """The tables in the order of the text, without what stands above the first header."""
     current: TomlTable | None = None
-    place = 0
-    while place < len(text):
-        blank = _BLANK.match(text, place)
-        if blank is not None and blank.end() > place:
-            place = blank.end()
+    index = 0
+    while index < len(text):
+        blank = _BLANK.match(text, index)
+        if blank is not None and blank.end() > index:
+            index = blank.end()
             continue
-        header = _HEADER.match(text, place)
+        header = _HEADER.match(text, index)
         if header is not None:
             if current is not None:
                 yield current
             end = _end_of_value(text, header.end())
-            current = TomlTable(_path(header[0]), place, end)
+            current = TomlTable(_path(header[0]), index, end)
         else:
-            key = _KEY.match(text, place)
+            key = _KEY.match(text, index)
             if key is None:
-                raise CannotEdit(f"line {text.count(chr(10), 0, place) + 1} is not understood")
+                raise CannotEdit(f"line {text.count(chr(10), 0, index) + 1} is not understood")
             end = _end_of_value(text, key.end())
             if current is not None:
                 current.end = end
-        place = end
+        index = end
     if current is not None:
         yield current
 
 
-def _end_of_value(text: str, place: int) -> int:
+def _end_of_value(text: str, index: int) -> int:
     """The place behind the line on which a value, or a comment behind a header, ends."""
     depth = 0
-    while place < len(text):
-        found = _PART.match(text, place)
-        if found is None:
-            raise CannotEdit(f"line {text.count(chr(10), 0, place) + 1} is not understood")
-        place = found.end()
-        depth += (found[0] in ("[", "{")) - (found[0] in ("]", "}"))
-        if found[0] == "\n" and depth <= 0:
+    while index < len(text):
+        part = _PART.match(text, index)
+        if part is None:
+            raise CannotEdit(f"line {text.count(chr(10), 0, index) + 1} is not understood")
+        index = part.end()
+        depth += (part[0] in ("[", "{")) - (part[0] in ("]", "}"))
+        if part[0] == "\n" and depth <= 0:
             break
-    return place
+    return index
 
 
 def _path(header: str) -> tuple[str, ...]:
@@ -173,7 +177,7 @@ def _path(header: str) -> tuple[str, ...]:
 def rendered(path: Sequence[str], value: JsonObject, newline: str) -> str:
     """The lines of the table, without a line end at the end."""
     return newline.join(
-        [f"[{'.'.join(map(_key, path))}]", *(f"{_key(key)} = {_value(one)}" for key, one in value.items())]
+        [f"[{'.'.join(map(_key, path))}]", *(f"{_key(key)} = {_value(member)}" for key, member in value.items())]
     )
 
 
@@ -183,7 +187,7 @@ def _value(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(key)} = {_value(member)}" for key, member in value.items()) + "}"
     return json.dumps(value)
 
 

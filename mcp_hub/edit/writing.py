@@ -49,7 +49,7 @@ def flow(value: object, manner: Manner = Manner.HUB) -> str:
         case str():
             return _text(value, manner, is_plain=manner is Manner.HUB and "{" not in value and "}" not in value)
         case _:
-            return _other(value)
+            return _number(value)
 
 
 def entry(key: str, value: object, indent: int, step: int, manner: Manner = Manner.HUB) -> list[str]:
@@ -99,7 +99,7 @@ def _is_text(text: str) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str" and node.value == text
 
 
-def _other(value: object) -> str:
+def _number(value: object) -> str:
     if value is None or isinstance(value, bool | int):
         return json.dumps(value)
     if not isinstance(value, float):

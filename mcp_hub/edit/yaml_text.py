@@ -74,10 +74,10 @@ def copy(
         raise CannotEdit("the servers are written on one line")
     entry = _indented(lines, spans.column(node), newline)
     sibling = None if after is None else spans.find(node, after)
-    place = line_start(text, spans.pairs(node)[0].start) if sibling is None else _lines(text, sibling)[1]
-    if place and not text[:place].endswith("\n"):
-        return [Splice(place, place, newline + entry.removesuffix(newline))]
-    return [Splice(place, place, entry)]
+    index = line_start(text, spans.pairs(node)[0].start) if sibling is None else _lines(text, sibling)[1]
+    if index and not text[:index].endswith("\n"):
+        return [Splice(index, index, newline + entry.removesuffix(newline))]
+    return [Splice(index, index, entry)]
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int:
@@ -109,12 +109,12 @@ class _Page(msgspec.Struct, frozen=True):
         entries = (writing.entry(key, value, column, self.step, self.manner) for key, value in members.items())
         return [line for lines in entries for line in lines]
 
-    def with_lines(self, place: int, lines: Sequence[str], end: int | None = None) -> Splice:
+    def with_lines(self, index: int, lines: Sequence[str], end: int | None = None) -> Splice:
         """The lines in place of those from there to the end, or between two."""
-        stop = place if end is None else end
-        before = self.newline if place and self.text[place - 1] != "\n" else ""
+        stop = index if end is None else end
+        before = self.newline if index and self.text[index - 1] != "\n" else ""
         is_open = self.manner is Manner.CLIENT and stop > 0 and self.text[stop - 1] != "\n"  # nor had the last line
-        return Splice(place, stop, before + self.newline.join(lines) + ("" if is_open else self.newline))
+        return Splice(index, stop, before + self.newline.join(lines) + ("" if is_open else self.newline))
 
     def inserted(self, above: Pair | None, node: yaml.Node, members: Mapping[str, object]) -> list[Splice]:
         """New members of a mapping. `above` is its key.
@@ -132,12 +132,12 @@ class _Page(msgspec.Struct, frozen=True):
             raise CannotEdit("its keys do not begin their lines")
         if above is not None and self.manner is Manner.CLIENT:
             return [self.with_lines(line_end(self.text, _end(above.key)), self.block(members, len(blanks)))]
-        place = line_end(self.text, spans.end(self.text, node))
-        for line in self.text[place:].splitlines(keepends=True):  # comments of the entry before
+        index = line_end(self.text, spans.end(self.text, node))
+        for line in self.text[index:].splitlines(keepends=True):  # comments of the entry before
             if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) < len(blanks):
                 break
-            place += len(line)
-        return [self.with_lines(place, self.block(members, len(blanks)))]
+            index += len(line)
+        return [self.with_lines(index, self.block(members, len(blanks)))]
 
     def replaced(self, node: yaml.Node, pair: Pair, value: object) -> list[Splice]:
         """Another value of an entry; an empty one gets lines below its key, where its comment stays."""
@@ -164,8 +164,8 @@ class _Page(msgspec.Struct, frozen=True):
         comma = self._comma(end, behind)
         begin, stop = line_start(text, pair.start), line_end(text, comma or end)
         if not text[begin : pair.start].strip() and stop <= behind:
-            if comma is None and before is not None and (other := self._comma(before, pair.start)) is not None:
-                return [Splice(other - 1, other), Splice(begin, stop)]
+            if comma is None and before is not None and (separator := self._comma(before, pair.start)) is not None:
+                return [Splice(separator - 1, separator), Splice(begin, stop)]
             return [Splice(begin, stop)]
         if not is_last:
             begin, stop, between = pair.start, behind, text[end:behind]
@@ -189,12 +189,12 @@ class _Page(msgspec.Struct, frozen=True):
         blanks = text[line_start(text, listed[-1].start) : listed[-1].start]
         if blanks.strip():  # not on a line of its own
             return [Splice(behind, behind, f"{'' if comma else ','} {line}{end}")]
-        place = text.find("\n", behind, close)
-        place = behind if place < 0 else place - 1 if text[place - 1] == "\r" else place
+        index = text.find("\n", behind, close)
+        index = behind if index < 0 else index - 1 if text[index - 1] == "\r" else index
         below = self.newline + blanks + f",{self.newline}{blanks}".join(items) + end
-        if comma or place == last:
-            return [Splice(place, place, below if comma else "," + below)]
-        return [Splice(last, last, ","), Splice(place, place, below)]
+        if comma or index == last:
+            return [Splice(index, index, below if comma else "," + below)]
+        return [Splice(last, last, ","), Splice(index, index, below)]
 
     def _column(self, pair: Pair) -> int:
         """The column of a key that begins its line."""
@@ -205,8 +205,8 @@ class _Page(msgspec.Struct, frozen=True):
 
     def _comma(self, begin: int, end: int) -> int | None:
         """The index behind the comma there; None if there is none."""
-        place = spans.without_comments(self.text[begin:end]).find(",")
-        return None if place < 0 else begin + place + 1
+        index = spans.without_comments(self.text[begin:end]).find(",")
+        return None if index < 0 else begin + index + 1
 
 
 def _step(root: yaml.Node | None) -> int:
@@ -273,6 +273,6 @@ def _into_empty(text: str, above: Pair, lines: Sequence[str]) -> list[Splice]:
     newline = newline_of(text)
     colon, end = text.index(":", _end(above.key)) + 1, spans.end(text, above.value)
     emptied = [Splice(colon, end)] if end > colon else []
-    place = line_end(text, max(end, colon))
+    index = line_end(text, max(end, colon))
     entry = _indented(lines, spans.column(above.key) + STEP, newline)
-    return [*emptied, Splice(place, place, entry if text[:place].endswith("\n") else newline + entry)]
+    return [*emptied, Splice(index, index, entry if text[:index].endswith("\n") else newline + entry)]

@@ -306,11 +306,16 @@ class Busy(RpcError, code=1004, symbol="busy"):
 
     @classmethod
     def at(cls, subject: str, setting: str, value: float, *, retry_after: int = 5) -> Self:
-        """The error for a limit of the configuration: `data` has its name, value and key, and the seconds to wait."""
-        limit = setting.rpartition(".")[2]
+        """The error for a limit: `data` has its name, value and key, and the seconds to wait.
+
+        `setting` without a dot is the name of a limit that has no key.
+        """
+        _, is_key, limit = setting.rpartition(".")
         cls.refusals[setting] += 1
-        data: JsonObject = {"limit": limit, "value": value, "setting": setting, "retryAfter": retry_after}
-        return cls(f"Busy: {subject}. Try again in {retry_after} s, or raise {setting}.", data=data)
+        key: JsonObject = {"setting": setting} if is_key else {}
+        data: JsonObject = {"limit": limit, "value": value, **key, "retryAfter": retry_after}
+        advice = f", or raise {setting}" if is_key else ""
+        return cls(f"Busy: {subject}. Try again in {retry_after} s{advice}.", data=data)
 
     @property
     def retry_after(self) -> int:

@@ -22,7 +22,7 @@ from mcp_hub.types import UpstreamState
 
 _SEEN_BY_SESSIONS: Final = ("hub.expose", "hub.budget", "hub.clients", "profiles.")
 """Settings whose effect a session looks up once, when it begins."""
-_OF_LISTS: Final = ("hub.limits.pages", "hub.limits.tools_per_server")
+_OF_LISTS: Final = ("hub.limits.tools_per_server",)
 """Settings of the hub that hold for every server."""
 _CHANGED: Final = "its configuration changed"
 

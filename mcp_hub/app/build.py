@@ -73,7 +73,6 @@ from mcp_hub.config.load.overrides import read_overlay
 from mcp_hub.config.schema.overrides import OverlaySettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
-from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.mcp.binding import Binding, Identity
 from mcp_hub.hub import HubPort, LongResults
 from mcp_hub.logs import get_logger
@@ -291,8 +290,7 @@ def _executor_upstream(
     settings: Settings, env: Mapping[str, str], changes: Notices, servers: UpstreamSet
 ) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
-    limits = ExecutorLimits(event=settings.hub.limits.event)
-    made = ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
+    made = ExecutorUpstream(executor_server(settings), changes, SystemClock(), ExecutorLimits(), epochs)
     servers.upstreams[made.name] = made
     return made
 
@@ -349,10 +347,8 @@ def _session_rules(settings: Settings, seen: Seen) -> SessionRules:
 
 
 def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
-    own = current.settings.hub
-    limits = FrontLimits(own.limits.depth, own.limits.batch, own.limits.open_requests, own.limits.listens)
-    info = {"name": own.name, "version": __version__}
-    return Binding(hub, Identity(info, partial(instructions, hub.catalog, upstreams)), limits)
+    info = {"name": current.settings.hub.name, "version": __version__}
+    return Binding(hub, Identity(info, partial(instructions, hub.catalog, upstreams)))
 
 
 def build(

@@ -284,7 +284,6 @@ def admission_of(http: HttpSettings) -> Admission:
         bodies_per_principal=http.bodies_per_principal,
         request_rate=http.request_rate,
         session_rate=http.session_rate,
-        admin_rate=http.admin_rate,
     )
     return Admission(limits, SystemClock())
 

@@ -56,7 +56,7 @@ class Current(msgspec.Struct):
         rules = self.settings.tool_rules(server, tool)
         own = rules.retry
         on = None if own.on is None else frozenset(own.on)
-        retry = RetryRule(own.attempts, on, rules.idempotent, own.trust_hints)
+        retry = RetryRule(own.attempts, on, rules.idempotent)
         made = self.settings.servers.get(server)
         is_local = made is not None and made.command is not None
         return CallRules(rules.task, rules.orphan, rules.idempotent, retry, is_local)
@@ -140,7 +140,7 @@ def call_limits(settings: Settings) -> CallLimits:
 def stream_limits(settings: Settings) -> StreamLimits:
     """Of all streams of a hub."""
     limits = settings.hub.limits
-    return StreamLimits(limits.detached_calls, limits.followers, settings.hub.store.retention)
+    return StreamLimits(detached=limits.detached_calls, retention=settings.hub.store.retention)
 
 
 def time_limits(settings: Settings, executor_name: str | None = None) -> dict[str, tuple[TimeLimits, TimeLimits]]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mcp_hub.sandbox.server import ServerSandbox
 
 _LINES: Final = 20
-"""Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
+"""Of what a server wrote to stderr last; ten times as many are kept (`StdioSpec.stderr_lines`)."""
 _TEXT: Final = 500
 """Characters of one text of a server."""
 _MOST: Final = 100

@@ -58,17 +58,13 @@ class Providers(msgspec.Struct, frozen=True):
     meters: MeterProvider | None = None
 
 
-def exporting(
-    endpoint: str | None, headers: Mapping[str, str], resource: Mapping[str, str], *, metrics: bool
-) -> Providers:
+def exporting(endpoint: str | None, headers: Mapping[str, str], resource: Mapping[str, str]) -> Providers:
     """Providers that send by OTLP over HTTP; without an endpoint to where the `OTEL_*` variables say."""
     about = Resource.create({"service.version": __version__, **resource})
     base = None if endpoint is None else endpoint.rstrip("/")
     tracers = TracerProvider(resource=about, shutdown_on_exit=False)
     spans = OTLPSpanExporter(base and f"{base}/v1/traces", headers=dict(headers) or None, timeout=_TIMEOUT)
     tracers.add_span_processor(BatchSpanProcessor(spans))
-    if not metrics:
-        return Providers(tracers)
     durations = OTLPMetricExporter(base and f"{base}/v1/metrics", headers=dict(headers) or None, timeout=_TIMEOUT)
     return Providers(tracers, MeterProvider([PeriodicExportingMetricReader(durations)], about, shutdown_on_exit=False))
 

@@ -73,7 +73,7 @@ def _pause(record: Retriable, error: RpcError, number: int) -> float | None:
     if plan.retries is None or record.stopping is not None or has_asked or _has_shown_text(record):
         return None
     record.times.hear()
-    return plan.retries.pause(call, error, number, record.due, plan.is_read_only)
+    return plan.retries.pause(call, error, number, record.due)
 
 
 def _has_shown_text(record: Retriable) -> bool:

@@ -38,13 +38,12 @@ _SAMPLES: Final = 1.0
 class RetryRule(msgspec.Struct, frozen=True):
     """The rule for calls of one tool: `attempts` in all, after failures of the classes `on` (None: as is safe).
 
-    `is_safe` to repeat by configuration; a tool that only claims to read is, if its claim is trusted (`trusts_hints`).
+    `is_safe` to repeat by configuration; that a tool claims to only read is not enough.
     """
 
     attempts: int = 3
     on: frozenset[RetryClass] | None = None
     is_safe: bool = False
-    trusts_hints: bool = False
 
 
 class RetryBudget:
@@ -87,15 +86,13 @@ class Retries:
         self._began = clock.now()
         self._budgets: dict[str, RetryBudget] = {}
 
-    def pause(
-        self, call: Call, error: RpcError, attempt: int, due: float, reads_only: Callable[[Call], bool]
-    ) -> float | None:
+    def pause(self, call: Call, error: RpcError, attempt: int, due: float) -> float | None:
         """Seconds before the call is made again after the failure of this attempt, the first is 1; None: it is not.
 
-        No pause lasts longer than `due`. `reads_only` says whether the tool claims to change nothing.
+        No pause lasts longer than `due`.
         """
         kind, rule = class_of(error), self._rule(call)
-        if kind is None or attempt >= rule.attempts or kind not in self._classes(call, rule, reads_only):
+        if kind is None or attempt >= rule.attempts or kind not in self._classes(call, rule):
             return None
         wanted = (error.data or {}).get("retryAfter")
         pause = _PAUSE * 2 ** (attempt - 1) * (0.5 + self._jitter())
@@ -104,10 +101,10 @@ class Retries:
         now = self._clock.now()
         return pause if now + pause < due and self._spend(call.upstream, now) else None
 
-    def _classes(self, call: Call, rule: RetryRule, reads_only: Callable[[Call], bool]) -> frozenset[RetryClass]:
+    def _classes(self, call: Call, rule: RetryRule) -> frozenset[RetryClass]:
         if rule.on is not None:
             return rule.on
-        is_safe = rule.is_safe or call.method != "tools/call" or (rule.trusts_hints and reads_only(call))
+        is_safe = rule.is_safe or call.method != "tools/call"
         return _SAFE if is_safe else _ANY
 
     def _spend(self, server: str, now: float) -> bool:

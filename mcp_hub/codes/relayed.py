@@ -194,7 +194,7 @@ HTTP: Final = table(
         "Change the configuration file, or use `mcp-hub add`.",
     ),
     overrides_too_large=("The dashboard's overrides have too many tools or bytes.", "Take some back first."),
-    too_large=("A post of an executor is over the limit.", "Send less, or raise `hub.limits.event`."),
+    too_large=("A post of an executor is over the limit.", "Send less: an event has at most 256 KiB."),
     malformed_request=("The request is not HTTP/1.1.", "Correct the client."),
     request_timeout=("The request did not arrive in time.", "Send it faster, or raise the limit."),
     unsupported_media_type=(

@@ -9,7 +9,7 @@ from mcp_hub.types import RawJson
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
-    """Parts of `hub.limits`: levels of JSON, messages in one array, unanswered requests of one stdio or SSE client,
+    """Constants (limits.md): levels of JSON, messages in one array, unanswered requests of one stdio or SSE client,
     `subscriptions/listen` streams of one principal.
     """
 
@@ -22,4 +22,4 @@ class FrontLimits(msgspec.Struct, frozen=True):
         """Raises `RpcError` -32700 for a message whose params, one level in it, are nested too deep."""
         # each level takes two bytes, so what is short is not looked at
         if len(memoryview(params)) >= 2 * self.depth and is_deeper(bytes(params), self.depth - 1):
-            raise RpcError(f"JSON nested too deep: over {self.depth} levels (hub.limits.depth)", code=PARSE_ERROR)
+            raise RpcError(f"JSON nested too deep: over {self.depth} levels", code=PARSE_ERROR)

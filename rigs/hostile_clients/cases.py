@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from mcp_hub.fronts.limits import FrontLimits
 from rigs.hostile_clients.doors import DOORS, Door, HandshakeDoor, Said, SseDoor, StdioDoor, through
 from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import HANDSHAKE, http_hub, stdio_hub
@@ -19,8 +20,8 @@ from tests.upstreams.stdio_client import StdioClient
 
 ALICE, BOB = "alice-secret-token", "bob-secret-token"
 LIMIT = 250_000
-DEPTH, BATCH, RUNNING, WAITING = 40, 4, 3, 4
-LIMITS = {"line": LIMIT, "depth": DEPTH, "batch": BATCH, "running_calls": RUNNING, "waiting_calls": WAITING}
+DEPTH, BATCH, RUNNING, WAITING = FrontLimits().depth, FrontLimits().batch, 3, 4
+LIMITS = {"line": LIMIT, "running_calls": RUNNING, "waiting_calls": WAITING}
 HTTP = {
     "max_body": LIMIT,
     "max_headers": 8192,

@@ -52,7 +52,7 @@ hub = st.fixed_dictionaries(
             {}, optional={"port": st.sampled_from([1, 2]), "allowed_hosts": st.sampled_from([[], ["h"]])}
         ),
         "limits": st.fixed_dictionaries(
-            {}, optional={"line": st.sampled_from([9000, 9001]), "pages": st.sampled_from([1, 2])}
+            {}, optional={"line": st.sampled_from([9000, 9001]), "tools_per_server": st.sampled_from([1, 2])}
         ),
         "clients": st.sampled_from([{}, {"x": {"max_tools": 3}, "y": {"max_tools": 4}}, {"y": {"max_tools": 4}}]),
     },

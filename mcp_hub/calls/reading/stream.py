@@ -220,7 +220,7 @@ class Stream:
         if after + 1 < row.first:
             raise EventsGone(row.first)
         if sum(reader.is_follower for reader in self.readers) >= most:
-            raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
+            raise Busy.at(f"{most} followers of this stream already", "followers", most)
         return self.reader(wake, after, is_follower=True)
 
     @property

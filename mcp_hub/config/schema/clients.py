@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from mcp_hub.config.findings import nearest, quoted
-from mcp_hub.config.schema.scalars import Amount, Count, Duration, Expose, ResultGap, SoftDeadline, Text
+from mcp_hub.config.schema.scalars import Amount, Count, Expose, ResultGap, SoftDeadline, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
@@ -24,10 +24,18 @@ class ClientSettings(Section):
     defers_tools: bool | None = None
     expose: Expose | None = None
     max_result_tokens: Amount | None = None
-    first_list_wait: Duration | None = None
     partials: Literal["message", "off"] | None = None
-    one_line: bool | None = None
     result_gap: ResultGap | None = None
+
+
+class _BuiltIn(ClientSettings):
+    """An entry of the hub's own. In seconds: its first list waits for servers that start.
+
+    `one_line`: it shows one line of a progress message.
+    """
+
+    first_list_wait: float | None = None
+    one_line: bool = False
 
 
 class ClientRules(msgspec.Struct, frozen=True):
@@ -52,14 +60,14 @@ _MAX_TOOLS: Final = 240
 _PATIENT: Final = 8.0  # seconds for the first list of clients that wait for 20 s or more
 # seconds: clients of the TypeScript SDKs lose progress that they read together with the result (docs/clients.md)
 _TYPESCRIPT: Final = 0.005
-_UNKNOWN: Final = ClientSettings(
+_UNKNOWN: Final = _BuiltIn(
     soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False, first_list_wait=3.5, result_gap=_TYPESCRIPT
 )
 _OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
-BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
+BUILT_IN_CLIENTS: Final[Mapping[str, _BuiltIn]] = {
     # every progress notification restarts its idle timer, and shows on one line; it searches tools by itself
-    "claude-code": ClientSettings(
+    "claude-code": _BuiltIn(
         soft_deadline="never",
         max_tools=400,
         defers_tools=True,
@@ -67,34 +75,34 @@ BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
         one_line=True,
     ),
     # its timeout is 240 s, even with progress; it silently drops tools beyond 256
-    "claude-desktop": ClientSettings(
+    "claude-desktop": _BuiltIn(
         soft_deadline=200.0,
         matches=["claude-ai"],
         max_tools=_MAX_TOOLS,
         first_list_wait=_PATIENT,
     ),
     # its timeout is 300 s; a server has 10 s to start, its first list included
-    "codex": ClientSettings(
+    "codex": _BuiltIn(
         soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI, first_list_wait=6.0, result_gap=0.0
     ),
-    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI, first_list_wait=_PATIENT),
-    "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
-    "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT),
+    "cursor": _BuiltIn(matches=["cursor-vscode"], max_tools=_OPENAI, first_list_wait=_PATIENT),
+    "openai": _BuiltIn(matches=["openai-mcp*"], max_tools=_OPENAI),
+    "vscode": _BuiltIn(matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT),
     # nothing is known of their limits; they are entries so that `mcp-hub install` can name them
-    "cline": ClientSettings(),
-    "continue": ClientSettings(matches=["continue-client"]),
-    "copilot": ClientSettings(matches=["github-copilot*"], max_tools=_OPENAI),
-    "devin": ClientSettings(matches=["windsurf*"]),
-    "gemini": ClientSettings(matches=["gemini-cli*"], first_list_wait=_PATIENT),  # it waits for 10 min
-    "goose": ClientSettings(matches=["goose-*"], result_gap=0.0),
-    "junie": ClientSettings(result_gap=0.0),
-    "kiro": ClientSettings(),
-    "lm-studio": ClientSettings(matches=["lmstudio*"]),
-    "opencode": ClientSettings(first_list_wait=_PATIENT),  # `mcp-hub install` lets it wait for 30 s
-    "warp": ClientSettings(result_gap=0.0),
-    "zed": ClientSettings(result_gap=0.0),
+    "cline": _BuiltIn(),
+    "continue": _BuiltIn(matches=["continue-client"]),
+    "copilot": _BuiltIn(matches=["github-copilot*"], max_tools=_OPENAI),
+    "devin": _BuiltIn(matches=["windsurf*"]),
+    "gemini": _BuiltIn(matches=["gemini-cli*"], first_list_wait=_PATIENT),  # it waits for 10 min
+    "goose": _BuiltIn(matches=["goose-*"], result_gap=0.0),
+    "junie": _BuiltIn(result_gap=0.0),
+    "kiro": _BuiltIn(),
+    "lm-studio": _BuiltIn(matches=["lmstudio*"]),
+    "opencode": _BuiltIn(first_list_wait=_PATIENT),  # `mcp-hub install` lets it wait for 30 s
+    "warp": _BuiltIn(result_gap=0.0),
+    "zed": _BuiltIn(result_gap=0.0),
     # a hub in front of this one: it applies these rules for its own clients
-    "mcp-hub": ClientSettings(
+    "mcp-hub": _BuiltIn(
         soft_deadline="never",
         matches=["mcp-hub-client"],
         expose="full",
@@ -111,7 +119,7 @@ T = TypeVar("T")
 class ClientTable:
     """Finds a client's entry. Case does not matter; the file's entries go before the built-in ones.
 
-    `first_list_wait` holds for all entries but those of the file that have their own; None: the built-in ones.
+    `first_list_wait` holds for all entries; None: each has that of the built-in one.
     """
 
     def __init__(self, own: Mapping[str, ClientSettings], first_list_wait: float | None = None) -> None:
@@ -144,6 +152,7 @@ class ClientTable:
         name = self._name(client_name) if chosen is None else chosen.casefold()
         own = [entry for entry in (self._entries[name], BUILT_IN_CLIENTS.get(name)) if entry is not None]
         general = [*own, self._entries[UNKNOWN_CLIENT], _UNKNOWN]
+        usual = BUILT_IN_CLIENTS.get(name, _UNKNOWN)
         asked = general
         if known_only and chosen is None:
             asked = [] if name == UNKNOWN_CLIENT else own
@@ -152,18 +161,13 @@ class ClientTable:
             max_tools=_first(entry.max_tools for entry in general) or _MAX_TOOLS,
             defers_tools=bool(_first(entry.defers_tools for entry in general)),
             soft_deadline=None if deadline == "never" else deadline,
-            first_list_wait=self._list_wait(name, general),
+            first_list_wait=_first((self._first_list_wait, usual.first_list_wait, _UNKNOWN.first_list_wait)) or 0.0,
             expose=_first(entry.expose for entry in general),
             max_result_tokens=_first(entry.max_result_tokens for entry in general),
             partials=_first(entry.partials for entry in general) or "message",
-            one_line=bool(_first(entry.one_line for entry in general)),
+            one_line=usual.one_line,
             result_gap=_first(entry.result_gap for entry in general) or 0.0,
         )
-
-    def _list_wait(self, name: str, general: Iterable[ClientSettings]) -> float:
-        written = None if self._entries[name] is BUILT_IN_CLIENTS.get(name) else self._entries[name].first_list_wait
-        usual = (entry.first_list_wait for entry in general)
-        return _first((written, self._first_list_wait, *usual)) or 0.0
 
     def _name(self, client_name: str | None) -> str:
         """Of the entry that such a client matches; `unknown` when no other does."""

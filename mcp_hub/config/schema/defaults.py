@@ -96,12 +96,11 @@ class RestartSettings(Section):
 class RetrySettings(Section):
     """A call that failed is made again, up to `attempts` in all, after failures of the classes `on`.
 
-    `on` None: those that are safe for the tool. `trust_hints`: a tool that claims to only read is safe to repeat.
+    `on` None: those that are safe for the tool.
     """
 
     attempts: Annotated[int, Field(ge=1, le=10), NoFlag] = 3
     on: list[Literal["not_sent", "rate_limited", "unavailable", "lost"]] | None = None
-    trust_hints: bool = False
 
 
 class Defaults(Section):

@@ -57,7 +57,6 @@ class HttpSettings(Section):
     max_sessions: Count = 1000
     sessions_per_principal: Count = 500
     session_rate: Amount = 100
-    admin_rate: Amount = 1
     requests_per_principal: Count = 3072
     request_rate: Amount = 0
     bodies_per_principal: Size = 256 * MiB
@@ -215,21 +214,13 @@ class LimitSettings(Section):
     """Bounds on memory and work that clients and servers can cause (docs/limits.md); in bytes and seconds."""
 
     line: Size = 32 * MiB
-    depth: Annotated[int, Field(ge=8, le=512), NoFlag] = 512
-    batch: Count = 100
-    open_requests: Count = 8192
-    listens: Count = 64
     running_calls: AtOnce[Count] = 1024
     waiting_calls: AtOnce[Amount] = 4096
     detached_calls: Count = 64
     tools_per_server: AtOnce[Count] = 10000
-    pages: AtOnce[Count] = 100
-    stderr_lines: Amount = 200
     question_timeout: PositiveDuration = 600.0
-    followers: Count = 16
     stream_events: Count = 10000
     stream_size: Size = 64 * MiB
-    event: Size = 256 * KiB
     results: Count = 200
     results_size: Size = 256 * MiB
     result_ttl: PositiveDuration = 86400.0

@@ -29,7 +29,6 @@ class TelemetrySettings(Section):
     enabled: bool | None = None
     endpoint: Text | None = None
     headers: dict[TextLine, SecretStr] = {}
-    metrics: bool = True
 
     @property
     def is_on(self) -> bool:

@@ -73,8 +73,8 @@ class Admission:
         self._bytes: dict[str, int] = {}
         self._requests = Rate(limits.request_rate, "requests", "hub.http.request_rate", clock)
         self.sessions = Rate(limits.session_rate, "new sessions", "hub.http.session_rate", clock)
-        self.restarts = Rate(limits.admin_rate, "restarts", "hub.http.admin_rate", clock)
-        self.reloads = Rate(limits.admin_rate, "reloads", "hub.http.admin_rate", clock)
+        self.restarts = Rate(limits.admin_rate, "restarts", "admin_rate", clock)
+        self.reloads = Rate(limits.admin_rate, "reloads", "admin_rate", clock)
 
     @property
     def under_way(self) -> int:

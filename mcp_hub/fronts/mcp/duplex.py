@@ -172,7 +172,7 @@ class Duplex:
             limits.check_depth(message.params)
         if len(self._open) >= limits.open_requests:
             what = f"{limits.open_requests} requests of this client are not answered yet"
-            raise Busy.at(what, "hub.limits.open_requests", limits.open_requests)
+            raise Busy.at(what, "open_requests", limits.open_requests)
 
     def _serve(self, key: int | str, id_: bytes, message: Envelope) -> None:
         method, (params, meta) = message.method, take_params(message.params)

@@ -131,7 +131,7 @@ class ListenStreams:
         of_client = [other for other in self._open if other.session.caller.principal == session.caller.principal]
         if sum(not other.scope.cancel_called for other in of_client) >= self._most:
             what = f"{self._most} subscriptions/listen streams are open, the most that one client may have"
-            raise Busy.at(what, "hub.limits.listens", self._most)
+            raise Busy.at(what, "listens", self._most)
         listening = ListenStream(self._hub, session, id_, wanted)
         self._open.add(listening)
         return listening

@@ -129,7 +129,7 @@ class RestRequest(Request):
         except RecursionError:
             raise Problem(400, "invalid_json", "the body is nested too deep") from None
         if is_deeper(text, self.limits.depth):
-            raise Problem(400, "invalid_json", f"nested in over {self.limits.depth} levels (hub.limits.depth)")
+            raise Problem(400, "invalid_json", f"nested in over {self.limits.depth} levels")
         try:
             return msgspec.json.decode(text or b"{}", type=shape)
         except msgspec.ValidationError as problem:

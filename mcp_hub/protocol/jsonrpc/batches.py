@@ -54,7 +54,7 @@ def parts(text: bytes, most: int) -> list[bytes]:
     if not found:
         raise RpcError("invalid request: an empty array", code=INVALID_REQUEST)
     if len(found) > most:
-        raise RpcError(f"invalid request: over {most} messages in one array (hub.limits.batch)", code=INVALID_REQUEST)
+        raise RpcError(f"invalid request: over {most} messages in one array", code=INVALID_REQUEST)
     return [bytes(part) for part in found]
 
 

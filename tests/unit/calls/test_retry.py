@@ -46,10 +46,8 @@ def pause(
     attempt: int = 1,
     due: float = LATER,
     call: Call | None = None,
-    *,
-    reads: bool = False,
 ) -> float | None:
-    return own.pause(call or new_call(), error, attempt, due, lambda call: reads)
+    return own.pause(call or new_call(), error, attempt, due)
 
 
 @pytest.mark.parametrize(
@@ -86,22 +84,19 @@ def test_a_call_that_nothing_came_of_is_made_again_whatever_its_tool_does(error:
 
 
 @pytest.mark.parametrize(
-    ("rule", "method", "reads", "is_again"),
+    ("rule", "method", "is_again"),
     [
-        (RetryRule(), "tools/call", False, False),
-        (RetryRule(), "tools/call", True, False),
-        (RetryRule(trusts_hints=True), "tools/call", True, True),
-        (RetryRule(trusts_hints=True), "tools/call", False, False),
-        (RetryRule(is_safe=True), "tools/call", False, True),
-        (RetryRule(), "resources/read", False, True),
-        (RetryRule(on=frozenset({"lost"})), "tools/call", False, True),
-        (RetryRule(on=frozenset({"not_sent"}), is_safe=True), "tools/call", False, False),
+        (RetryRule(), "tools/call", False),
+        (RetryRule(is_safe=True), "tools/call", True),
+        (RetryRule(), "resources/read", True),
+        (RetryRule(on=frozenset({"lost"})), "tools/call", True),
+        (RetryRule(on=frozenset({"not_sent"}), is_safe=True), "tools/call", False),
     ],
 )
 def test_a_call_that_may_have_had_its_effect_is_made_again_only_if_it_is_safe(
-    rule: RetryRule, method: str, reads: bool, is_again: bool
+    rule: RetryRule, method: str, is_again: bool
 ) -> None:
-    assert (pause(retries(rule), LOST, call=new_call(method=method), reads=reads) is not None) is is_again
+    assert (pause(retries(rule), LOST, call=new_call(method=method)) is not None) is is_again
 
 
 def test_attempts_end_at_their_number() -> None:

@@ -186,10 +186,9 @@ def test_where_unknown_clients_have_no_deadline_nobody_has_theirs(
     ("written", "waits"),
     [
         ("", (8.0, 6.0, 3.5)),
-        ("first_list_wait: 20s,", (20.0, 20.0, 20.0)),  # for all that do not have their own
+        ("first_list_wait: 20s,", (20.0, 20.0, 20.0)),
         ("first_list_wait: 0,", (0.0, 0.0, 0.0)),
-        ("clients: {codex: {first_list_wait: 9s}, unknown: {first_list_wait: 1s}},", (8.0, 9.0, 1.0)),
-        ("first_list_wait: 20s, clients: {codex: {first_list_wait: 9s}, unknown: {max_tools: 1}},", (20.0, 9.0, 20.0)),
+        ("clients: {codex: {max_tools: 1}, unknown: {max_tools: 1}, else: {max_tools: 1}},", (8.0, 6.0, 3.5)),
     ],
 )
 def test_how_long_a_first_list_waits_is_that_of_the_client_else_that_of_the_hub(

@@ -144,7 +144,7 @@ ACCEPTED: list[object] = [
     {"hub": {"store": {"path": "${STATE}", "type": "${KIND:-sqlite}", "retention": "${DAYS}"}}},
     {"hub": {"store": "sqlite:streams"}},
     {"hub": {"store": "memory"}},
-    {"hub": {"limits": {"detached_calls": 1, "followers": 2, "stream_size": "64MiB", "event": 1024}}},
+    {"hub": {"limits": {"detached_calls": 1, "stream_events": 2, "stream_size": "64MiB"}}},
     {"hub": {"clients": {"a": {"soft_deadline": "never"}, "b": {"soft_deadline": 0.5, "matches": ["x*"]}}}},
     {"servers": {"a": {**SERVER, "task": "required", "orphan": "cancel", "idempotent": True}}},
     {"servers": {"a": {**SERVER, "orphan": "1h30m", "per_tool": {"x_*": {"orphan": 5, "task": "never"}}}}},

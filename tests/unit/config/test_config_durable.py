@@ -106,14 +106,13 @@ def test_origins_of_pages_may_end_with_a_slash() -> None:
         ("task_after: soon", "task_after [invalid_value]"),
         ("task_after: -1", "task_after [invalid_value]"),
         ("limits: {detached_calls: 0}", "limits.detached_calls [out_of_range]"),
-        ("limits: {followers: 0}", "limits.followers [out_of_range]"),
         ("limits: {stream_events: many}", "limits.stream_events [wrong_type]"),
         ("limits: {stream_events: 0}", "limits.stream_events [out_of_range]"),
         ("limits: {stream_size: 0}", "limits.stream_size [invalid_value]"),
-        ("limits: {event: huge}", "limits.event [invalid_value]"),
+        ("limits: {stream_size: huge}", "limits.stream_size [invalid_value]"),
         *((f"http: {{cors: ['{origin}']}}", "http.cors[0] [invalid_value]") for origin in NO_ORIGINS),
         *((f"http: {{public_url: '{url}'}}", "http.public_url [invalid_value]") for url in NOT_PUBLIC),
-        ("limits: {events: 1}", "limits.events [unknown_key]"),
+        ("limits: {event: 1}", "limits.event [unknown_key]"),
     ],
 )
 def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:

@@ -33,7 +33,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "task": "auto",
         "orphan": None,
         "idempotent": False,
-        "retry": {"attempts": 3, "on": None, "trust_hints": False},
+        "retry": {"attempts": 3, "on": None},
         "approval": "warn",
         "hints": "trust",
         "sandbox": {"mode": "off", "read": None, "write": None, "net": "any", "sockets": []},

@@ -35,8 +35,8 @@ def test_nothing_is_sent_by_itself() -> None:
 
 
 def test_an_endpoint_or_the_environment_is_enough() -> None:
-    own = loaded(f"{{endpoint: '{PLACE}', headers: {{Authorization: 'Bearer ${{TOKEN}}'}}, metrics: false}}")
-    assert own.settings.hub.telemetry.is_on and not own.settings.hub.telemetry.metrics
+    own = loaded(f"{{endpoint: '{PLACE}', headers: {{Authorization: 'Bearer ${{TOKEN}}'}}}}")
+    assert own.settings.hub.telemetry.is_on
     assert "t0ken-of-the-collector" in own.secrets and "t0ken" not in repr(own.settings)
     assert loaded("{enabled: true}", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=PLACE).settings.hub.telemetry.is_on
 

@@ -199,14 +199,14 @@ def test_any_text_is_a_glob_and_the_best_match_is_one_of_them(patterns: list[str
 def test_retries_are_those_of_the_tool_else_of_the_server_else_of_the_defaults() -> None:
     own = settings(
         " {a: {command: x, retry: {on: [lost]}, per_tool: {t: {retry: {attempts: 1}}, '*': {}}}, b: {command: x}}",
-        "defaults: {retry: {trust_hints: true}}",
+        "defaults: {retry: {attempts: 4}}",
     )
     found = [own.tool_rules(server, tool).retry for server, tool in [("a", "t"), ("a", "u"), ("a", ""), ("b", "t")]]
     assert found == [
         RetrySettings(attempts=1),
         RetrySettings(on=["lost"]),
         RetrySettings(on=["lost"]),
-        RetrySettings(trust_hints=True),
+        RetrySettings(attempts=4),
     ]
 
 

@@ -59,7 +59,7 @@ def test_the_commented_lines_of_the_shipped_file_are_admitted() -> None:
         "mcpServers: {a: {command: x, disabled: false, transport: stdio}}",
         "servers: {a: {command: x, timeout: 1h30m, enabled: '${ON:-true}', idle_stop: never, approval: off, tools:}}",
         "servers: {a: {url: 'https://x', type: streamable-http, era: auto, auth: oauth, headers: {X: '${T}'}}}",
-        "hub: {store: 'sqlite:/x', http: {port: '${PORT}', max_body: 32 MiB}, limits: {event: 1024}}",
+        "hub: {store: 'sqlite:/x', http: {port: '${PORT}', max_body: 32 MiB}, limits: {stream_size: 1024}}",
         "servers: {a: {command: x, tools: {allow: ['a_*', {tag: read, readOnlyHint: true}]}, orphan: 30m}}",
     ],
 )
@@ -83,7 +83,7 @@ def test_what_the_hub_takes_is_admitted(text: str) -> None:
         "servers: {a: {command: x, env: {N: 1}}}",
         "servers: {a: {command: x, tools: {deny: [{tga: x}]}}}",
         "servers: {a: {command: x, per_tool: {t: {hidden: true}}}}",
-        "hub: {limits: {event: 1 mile}}",
+        "hub: {limits: {stream_size: 1 mile}}",
         "profiles: {p: {server: [a]}}",
         "[]",
     ],

@@ -121,7 +121,7 @@ async def test_restarts_and_reloads_have_a_rate_each(tmp_path: Path) -> None:
         for path, status in (("/v1/servers/nothing/restart", 404), ("/v1/reload", 422)):
             assert {(await peer.ask("POST", path, token=OPERATOR)).status for _ in range(10)} == {status}
             refused = problem(await peer.ask("POST", path, token=OPERATOR), 429, "busy")
-            assert refused["setting"] == "hub.http.admin_rate"
+            assert refused["limit"] == "admin_rate"
         clock.time += 1
         problem(await peer.ask("POST", "/v1/servers/nothing/restart", token=OPERATOR), 404, "unknown_server")
 

@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from mcp_hub.fronts.limits import FrontLimits
+from mcp_hub.fronts.mcp.binding import Binding, Identity
 from mcp_hub.protocol.jsonrpc import envelope
 from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.unit.fronts.test_duplex import Message, Wire, serving
@@ -20,8 +23,10 @@ BATCHING = "2025-03-26"
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Any]:
-    async with local_hub(tmp_path, limits={"depth": DEPTH, "batch": BATCH, "open_requests": OPEN}) as opened:
-        yield opened
+    async with local_hub(tmp_path) as (app, tools):
+        limits = FrontLimits(depth=DEPTH, batch=BATCH, open_requests=OPEN)
+        binding = Binding(app.hub, Identity({"name": "hub", "version": "1"}, lambda _: None), limits)
+        yield msgspec.structs.replace(app, binding=binding), tools
 
 
 def array(wire: Wire, *messages: Any) -> None:
@@ -56,7 +61,7 @@ async def test_array_of_too_many_or_none_is_refused_whole(hub: tuple[Any, Tools]
         array(wire, *(call(id_, text="x") for id_ in range(10, 11 + BATCH)))
         array(wire)
         assert [(m["id"], m["error"]["code"]) for m in wire.sent[position:]] == [(None, -32600)] * 2
-        assert "hub.limits.batch" in wire.sent[position]["error"]["message"]
+        assert f"over {BATCH} messages" in wire.sent[position]["error"]["message"]
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", None])
@@ -84,7 +89,7 @@ async def test_params_may_be_nested_so_deep(hub: tuple[Any, Tools]) -> None:
             wire.receive("tools/call", {"name": "echo", "arguments": {"text": "x", "deep": nested(levels - 3)}}, id_)
             answer = await wire.answer(id_)
             assert answer.get("error", {}).get("code") != -32700 if is_taken else answer["error"]["code"] == -32700
-            assert is_taken or "hub.limits.depth" in answer["error"]["message"]
+            assert is_taken or f"over {DEPTH} levels" in answer["error"]["message"]
 
 
 async def test_so_many_requests_may_be_unanswered(hub: tuple[Any, Tools]) -> None:
@@ -95,11 +100,8 @@ async def test_so_many_requests_may_be_unanswered(hub: tuple[Any, Tools]) -> Non
             wire.call(id_, "hold", nonce=str(id_))
         wire.call("more", "hold", nonce="more")
         error = (await wire.answer("more"))["error"]
-        assert (error["code"], error["data"]["setting"], error["data"]["value"]) == (
-            1004,
-            "hub.limits.open_requests",
-            5,
-        )
+        assert (error["code"], error["data"]["limit"], error["data"]["value"]) == (1004, "open_requests", 5)
+        assert "setting" not in error["data"] and error["message"].endswith("Try again in 5 s."), "it has no key"
         await until(lambda: len(tools.held) == OPEN)
         tools.go.set()
         for id_ in range(1, OPEN + 1):

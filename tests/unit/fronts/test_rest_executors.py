@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from mcp_hub.fronts.rest import executors
+from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, Response, RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
@@ -113,10 +114,11 @@ async def test_posts_that_cannot_be_read_are_refused(peer: RestPeer) -> None:
 
 async def test_post_over_a_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_hub.fronts.http.body._DISCARD", 0.01)
-    async with rest_hub(tmp_path, limits={"event": 100}) as peer:
+    async with rest_hub(tmp_path, max_body=1_000_000) as peer:
         id_, _ = await given(peer)
-        over = problem(await post(peer, 1, 1, {"tool_call_id": id_, "content": "x" * 101}), 413, "too_large")
-        assert over["limit"] == 100
+        event = ExecutorLimits().event
+        over = problem(await post(peer, 1, 1, {"tool_call_id": id_, "content": "x" * (event + 1)}), 413, "too_large")
+        assert over["limit"] == event
         monkeypatch.setattr(executors, "_MOST_POST", 1000)
         problem(await post(peer, 1, 1, {"tool_call_id": id_, "content": "x" * 1000}), 413, "body_too_large")
 

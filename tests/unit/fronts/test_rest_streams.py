@@ -10,6 +10,7 @@ import pytest
 from msgspec import Raw
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
 from mcp_hub.fronts.mcp.tasks import task_of
@@ -246,7 +247,8 @@ async def test_foreign_stream_is_as_unknown_as_one_that_never_was(
 
 
 async def test_more_followers_than_may_be_are_refused(tmp_path: Path) -> None:
-    async with rest_hub(tmp_path, limits={"followers": 1}) as peer:
+    async with rest_hub(tmp_path) as peer:
+        peer.app.streams.limits = StreamLimits(followers=1)
         id_ = await peer.detached("hold", {"nonce": "a"})
         first = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
         await first.has(b"event: start")
@@ -303,7 +305,8 @@ async def test_hub_that_stops_ends_followers_of_what_it_cannot_end(
 
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/json", "text/event-stream, application/json"])
 async def test_who_begins_a_call_can_follow_it_where_one_follower_is_all(tmp_path: Path, accept: str) -> None:
-    async with rest_hub(tmp_path, limits={"followers": 1}) as peer:
+    async with rest_hub(tmp_path) as peer:
+        peer.app.streams.limits = StreamLimits(followers=1)
         headers = {"idempotency-key": "k", "accept": accept}
         first = peer.call("hold", {"nonce": "a"}, headers=headers)
         await peer.tools.has_come("a")

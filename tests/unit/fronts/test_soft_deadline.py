@@ -67,7 +67,7 @@ def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: A
         ("claude-code", {}, "line"),
         ("somebody", {}, "text"),
         ("somebody", {"somebody": ClientSettings(partials="off")}, None),
-        ("somebody", {"somebody": ClientSettings(one_line=True)}, "line"),
+        ("claude-code", {"claude-code": ClientSettings(max_tools=9)}, "line"),
         ("somebody", {"unknown": ClientSettings(partials="off")}, None),
         ("claude-code", {"unknown": ClientSettings(partials="off")}, None),
     ],

@@ -20,7 +20,7 @@ from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.request import HttpRequest, begin
 from mcp_hub.fronts.http.response import HttpError, HttpExchange, HttpResponse, Receive, Send, respond, stream
-from mcp_hub.fronts.http.resume import ClientCalls, Resumption, not_now
+from mcp_hub.fronts.http.resume import ClientCalls, Resumption, unavailable
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.client_requests import answered_elsewhere
@@ -111,15 +111,15 @@ class HandshakeHttp:
         elif request.message.method == ROOTS_CHANGED:
             client.session.offer.change_roots()
         elif request.message.is_answer:
-            if not client.asking.take(request.message) and self._hub.durable.is_shared:
-                await self._pass_on(client, request.message)
-            await self._resumption.pass_on(client)
+            if not client.questions.take(request.message) and self._hub.durable.is_shared:
+                await self._forward_answer(client, request.message)
+            await self._resumption.forward_answers(client)
         await request.accepted()
 
     async def _answer(self, client: ClientCalls, request: HttpRequest) -> None:
         id_, key = request.id(), request.message.id_key
         assert key is not None  # as it can be answered
-        if client.is_taken(key):
+        if client.has_open(key):
             raise HttpError(400, None, "a request with this id is still being answered", id_=id_)
         changed = partial(self._changed, client.stored, request) if request.message.method in _CHANGING else None
         offer = client.session.offer
@@ -138,12 +138,12 @@ class HandshakeHttp:
         if running is not None:
             await self._resumption.answer(client, request, id_, key, params[1].token, running)
 
-    async def _pass_on(self, client: ClientCalls, answer: Envelope) -> None:
+    async def _forward_answer(self, client: ClientCalls, answer: Envelope) -> None:
         """Raises `HttpError` 503: another hub may have asked."""
         try:
             await answered_elsewhere(self._hub, client.session, answer)
         except StoreError as error:
-            raise not_now(error) from None
+            raise unavailable(error) from None
 
     async def _initialize(self, request: HttpRequest) -> None:
         id_ = request.id()
@@ -185,7 +185,7 @@ class HandshakeHttp:
         try:
             client = await self._accepted_again(id_, http.caller)
         except (Busy, StoreError) as error:
-            raise not_now(error) from None
+            raise unavailable(error) from None
         if client is None:
             raise HttpError(404, "unknown_session", "session not found")
         return client
@@ -219,7 +219,7 @@ class HandshakeHttp:
         """At another replica the client has changed its session, or ended it."""
         session = stored.session
         if change is None:
-            self._resumption.cancel_here(self._clients[session.id], BY_CLIENT)
+            self._resumption.cancel_local(self._clients[session.id], BY_CLIENT)
             self._sessions.remove(session)
             self._end(session)
             return
@@ -299,7 +299,7 @@ class HandshakeHttp:
 
     def _end(self, session: Session) -> None:
         """The session is over; what it still runs ends by itself."""
-        self._resumption.forget(self._clients.pop(session.id))
+        self._resumption.close(self._clients.pop(session.id))
         del self._announcers[session.id]
         self._hub.end(session)
         if (scope := self._streams.get(session.id)) is not None:

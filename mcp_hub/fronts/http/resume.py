@@ -1,17 +1,32 @@
 """Event streams of handshake clients over HTTP that outlive their connections: `Last-Event-ID`, orphans, polling.
 
-A client that got an event stream may come back for the rest of it: with a GET that names a place in it, from the same
-session, to any hub on the same store, as long as the stream is kept. The newest connection of a stream replaces the
-older one. The answer to such a GET is
+The POST of a call has one response: JSON if the call ends soon with a plain result, else an event stream, each of whose
+messages has a cursor (stream id and number). A `ClientStream` is that event stream; it has a responder, which makes
+the messages, and at most one connection, a `CallWriter`. Its states, which follow from these two:
 
-* 200 and what follows that place, when anything does or still may; the stream is closed behind the response;
+    connected   a writer sends what the responder makes
+    orphaned    no writer, none about to come; the call continues as long as its tool may (`HubPort.leave`)
+    released    nothing is left to do: the request id is free, only the store still has the stream
+
+    connected → released    the answer was sent, or the call runs elsewhere, or it continues without this request
+    connected → orphaned    the client has left, or was sent away after `close_after`, and the call still runs
+    orphaned  → connected   the client resumes
+    orphaned  → released    the call has ended: `_sweep` looks every second
+
+To resume, the client sends a GET with a cursor in `Last-Event-ID`, in the same session, to any hub on the same store.
+The call runs here, and its log is read; or it is *remote* (ended, or at another hub), and the store is read
+(`StreamReplay`). The newest connection of a stream replaces the older one: connections that resume it queue at its
+`lock`, and each stops the writer before it. `resuming` counts them, so that the stream is not orphaned in between. A
+client may name only a cursor that it was given; the first is in the event that opens the stream (`_prime`). It gets
+
+* 200 and what follows the cursor, when anything does or still may; the stream is closed behind the response;
 * 204 when nothing ever will (answered, or cancelled): it stops an event source, which an empty 200 would bring back;
-* 400 for a place that this session was not given, in the same words for every reason;
-* 410 for a place behind which events are no longer kept;
+* 400 for a cursor that this session was not given, in the same words for every reason;
+* 410 for a cursor behind which events are no longer kept;
 * 503 when too many follow the stream, or the store cannot be read.
 
-A call without a connection continues as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
-basic/transports "Sending Messages to the Server" 6 and "Resumability and Redelivery"; SEP-1699.
+Source: specification 2025-11-25, basic/transports "Sending Messages to the Server" 6 and "Resumability and
+Redelivery"; SEP-1699.
 """
 
 from collections import deque
@@ -53,67 +68,77 @@ _PRIMED_SINCE: Final = "2025-11-25"
 _RETRY: Final = 5000
 """Milliseconds that a client waits before it comes back."""
 _TICK: Final = 1.0
-"""Seconds between two looks at what is due."""
+"""Seconds between two sweeps."""
 
 
 class ClientCalls(msgspec.Struct, eq=False):
     """The calls of one session by request id, and its questions.
 
-    A call in `requests` that is starting is None, and one that has so far nothing for its client just the call.
+    In `requests` a call that is starting is None, and one that has so far nothing for its client just the call.
     `withdrawals` has those of questions whose calls ended while the client was away, `answers` the answers to
-    questions of calls that run elsewhere.
+    questions of remote calls.
     """
 
     stored: StoredSession
     requests: dict[int | str, "ClientStream | CallHandle | None"] = msgspec.field(default_factory=dict)
-    asking: ClientRequests = msgspec.field(default_factory=ClientRequests)
+    questions: ClientRequests = msgspec.field(default_factory=ClientRequests)
     withdrawals: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
     answers: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
         default_factory=lambda: deque(maxlen=_MOST_ANSWERS)
     )
-    is_gone: bool = False
+    is_closed: bool = False
 
     @property
     def session(self) -> Session:
         return self.stored.session
 
-    def is_taken(self, key: int | str) -> bool:
+    def has_open(self, key: int | str) -> bool:
         """Whether a request of this id is under way: an id is free as soon as its call has ended."""
-        return key in self.requests and ((line := self.requests[key]) is None or not line.has_ended)
+        return key in self.requests and ((request := self.requests[key]) is None or not request.has_ended)
+
+    def add(self, key: int | str, responder: CallResponder) -> "ClientStream":
+        """The stream of a request whose call is followed from now on."""
+        stream = self.requests[key] = ClientStream(self, key, responder)
+        return stream
 
 
 class ClientStream(msgspec.Struct, eq=False):
-    """A call's messages for its client, and the connection that they go to, if there is one.
+    """The messages of a call for its client, and the connection that they go to, if there is one.
 
-    `since` is when that became an event stream, `after` where it began. `waiting` counts connections that are about to
-    take its place, one after the other (`turns`).
+    `cursor` is the number behind which that connection begins, `opened` when it became an event stream (seconds of the
+    clock). `has_cursor`: the client was given a cursor. `resuming` counts the connections at `lock`.
     """
 
     client: ClientCalls
     key: int | str
     responder: CallResponder
-    http_response: CallWriter | None
-    since: float = 0.0
-    after: int = 0
-    is_known: bool = False
-    waiting: int = 0
-    turns: anyio.Lock | None = None
+    writer: CallWriter | None = None
+    opened: float = 0.0
+    cursor: int = 0
+    has_cursor: bool = False
+    resuming: int = 0
+    lock: anyio.Lock | None = None
 
     @property
     def id(self) -> CallId:
         return self.responder.call.call.id
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         return isinstance(self.responder, StreamReplay)
 
     @property
     def has_ended(self) -> bool:
-        return self.responder.call.has_ended or (self.is_elsewhere and self.responder.ended)
+        return self.responder.call.has_ended or (self.is_remote and self.responder.ended)
+
+    @property
+    def can_poll(self) -> bool:
+        """Whether the client comes back also when the stream has not yet sent a message: it was primed."""
+        return self.has_cursor and eras.is_at_least(self.client.session.version, _PRIMED_SINCE)
 
 
 class Resumption:
-    """The streams of all handshake clients, and the one timer that looks after them.
+    """The streams of all handshake clients, and the one timer that sweeps them.
 
     `close_after`: seconds that a connection stays open to a client that can come back.
     """
@@ -124,7 +149,7 @@ class Resumption:
         self._housekeeper = housekeeper
         self._clock = clock
         self._close_after = close_after
-        self._lines: dict[CallId, ClientStream] = {}  # those that are known or have no connection
+        self._streams: dict[CallId, ClientStream] = {}  # orphaned ones, and those whose clients have a cursor
         self._timer: aio.Timer | None = None
 
     async def answer(
@@ -134,242 +159,227 @@ class Resumption:
         id_: bytes,
         key: int | str,
         token: bytes | None,
-        call: CallHandle,
+        handle: CallHandle,
     ) -> None:
         """Follows a call to the end of its POST's response; afterwards it may go on, and the client come back."""
-        asking, takes_sse = None, request.takes_sse
+        questions, takes_sse = None, request.takes_sse
         if takes_sse:
-            asking = client.asking
-            made = call.call  # and not the handle, which would make a circle
-            call.keep(lambda: Origin.of(id_, token, made).encoded())
-        quick = QuickWait(QuickCall(self._hub, id_, client.session, call, token, asking, takes_sse))
-        client.requests[key] = call
+            questions = client.questions
+            call = handle.call  # and not the handle, which would make a circle
+            handle.keep(lambda: Origin.of(id_, token, call).encoded())
+        quick = QuickWait(QuickCall(self._hub, id_, client.session, handle, token, questions, takes_sse))
+        client.requests[key] = handle
         try:
             answer = await quick.answer(self._housekeeper)
         except anyio.get_cancelled_exc_class():  # the hub stops: the client may come back to another
-            self._left(self._line(client, key, quick.follow()))
+            self._disconnected(client.add(key, quick.follow()))
             raise
         if answer is None:
-            await self._follow(self._line(client, key, quick.follow()), quick, request)
+            await self._follow(client.add(key, quick.follow()), quick, request)
             return
-        if client.requests.get(key) is call:
+        if client.requests.get(key) is handle:
             del client.requests[key]
         await respond(request.send, 200, answer)
 
-    def _line(self, client: ClientCalls, key: int | str, responder: CallResponder) -> ClientStream:
-        line = client.requests[key] = ClientStream(client, key, responder, None)
-        return line
-
-    async def _follow(self, line: ClientStream, quick: QuickWait, request: HttpRequest) -> None:
-        """Responds with all that the call of a POST says."""
-        http_response = line.http_response = CallWriter(
-            line.responder,
-            quick.bell,
-            HttpResponse(request.receive, request.send),
-            can_stream=request.takes_sse,
-            on_stream=lambda: self._opened(line),
+    async def _follow(self, stream: ClientStream, quick: QuickWait, request: HttpRequest) -> None:
+        response, takes_sse = HttpResponse(request.receive, request.send), request.takes_sse
+        writer = stream.writer = CallWriter(
+            stream.responder, quick.bell, response, can_stream=takes_sse, on_stream=lambda: self._prime(stream)
         )
-        await self._run(line, http_response)
+        await self._run(stream, writer)
 
-    async def _run(self, line: ClientStream, http_response: CallWriter) -> None:
+    async def _run(self, stream: ClientStream, writer: CallWriter) -> None:
         try:
-            await http_response.run()
+            await writer.run()
         finally:
-            self._left(line, is_polling=http_response.is_stopped)
+            self._disconnected(stream, is_polling=writer.is_stopped)
 
-    # -- coming back ----------------------------------------------------------------------------------------------
+    async def _prime(self, stream: ClientStream) -> bytes:
+        """The event that opens an event stream, by which the client may resume it from there.
 
-    async def resume(self, client: ClientCalls, named: str, response: HttpResponse) -> None:
+        Sent again on a resumed stream: clients forget the cursor that they came with (TypeScript SDK 1.x).
+        """
+        stream.has_cursor = True
+        stream.opened = self._clock.now()
+        self._track(stream)
+        await self.sessions.keep(stream.client.stored, stream.responder.call.seconds)
+        return sse.priming(cursors.place(stream.id, stream.cursor), _RETRY) if stream.can_poll else b""
+
+    # -- the GET ----------------------------------------------------------------------------------------------------
+
+    async def resume(self, client: ClientCalls, last_event_id: str, response: HttpResponse) -> None:
         """Answers a GET of this client with that `Last-Event-ID`. Raises `HttpError`."""
         try:
-            cursor = Cursor.parse(named)
-            stream = await self._named(client, cursor)
-            line, http_response = await self._attached(client, stream, cursor, response)
+            cursor = Cursor.parse(last_event_id)
+            handle = await self._authorized(client, cursor)
+            stream, writer = await self._take_over(client, handle, cursor, response)
         except (ValueError, InvalidParams):
             raise HttpError(400, "unknown_event", "unknown event id", id_=Unset) from None
         except EventsGone as gone:
             raise HttpError(410, gone.symbol, "events after this one are no longer kept", id_=Unset) from None
         except (Busy, StoreError) as error:
-            raise not_now(error) from None
-        await self._run(line, http_response)
+            raise unavailable(error) from None
+        await self._run(stream, writer)
 
-    async def _named(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
-        """The stream that is named. Raises `UnknownStream` unless this session has been given that place."""
-        stream = await self._open(client, cursor.stream)
-        row = stream.info
+    async def _authorized(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
+        """The stream of a cursor. Raises `UnknownStream` unless this session was given that cursor."""
+        handle = await self._open(client, cursor.stream)
+        row = handle.info
         if row.session != client.session.id or cursor.seq > row.last:
             raise UnknownStream
-        line = client.requests.get(Origin.stored(row).key)
-        if (
-            isinstance(line, ClientStream)
-            and line.id == row.id
-            and line.http_response is not None
-            and not line.is_known
-        ):
+        stream = client.requests.get(Origin.stored(row).key)
+        if isinstance(stream, ClientStream) and stream.id == row.id and stream.writer and not stream.has_cursor:
             raise UnknownStream
-        return stream
+        return handle
 
     async def _open(self, client: ClientCalls, stream: CallId) -> StreamHandle:
         caller = client.session.caller
         return await self._hub.stream(caller.principal, stream, caller.profile)
 
-    async def _attached(
-        self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, response: HttpResponse
+    async def _take_over(
+        self, client: ClientCalls, handle: StreamHandle, cursor: Cursor, response: HttpResponse
     ) -> tuple[ClientStream, CallWriter]:
         """A connection that takes the stream over; the older one is closed first.
 
         Raises `UnknownStream`, `EventsGone`, `Busy`, `StoreError`.
         """
-        line = self._lines.get(stream.id)
-        if line is None:
-            responder = await self._responder(client, stream)
-            new = ClientStream(client, Origin.stored(stream.info).key, responder, None, is_known=True)
-            line = self._lines.setdefault(stream.id, new)
-        line.turns = line.turns or anyio.Lock()
-        line.waiting += 1
+        stream = self._streams.get(handle.id)
+        if stream is None:
+            responder = await self._responder(client, handle)
+            new = ClientStream(client, Origin.stored(handle.info).key, responder, has_cursor=True)
+            stream = self._streams.setdefault(handle.id, new)
+        stream.lock = stream.lock or anyio.Lock()
+        stream.resuming += 1
         try:
-            async with line.turns:
-                if line.http_response is not None:
-                    await line.http_response.stop().wait()
-                await self._refresh(line, client)
-                http_response = await self._connect(line, cursor.seq, response)
+            async with stream.lock:
+                if stream.writer is not None:
+                    await stream.writer.stop().wait()
+                await self._rebind(stream, client)
+                writer = await self._connect(stream, cursor.seq, response)
         finally:
-            line.waiting -= 1
-            if line.http_response is None:
-                self._away(line)
-        return line, http_response
+            stream.resuming -= 1
+            if stream.writer is None:
+                self._orphan(stream)
+        return stream, writer
 
-    async def _responder(self, client: ClientCalls, stream: StreamHandle) -> CallResponder:
+    async def _responder(self, client: ClientCalls, handle: StreamHandle) -> CallResponder:
         """The responder for a stream whose client had no connection to this hub.
 
         Raises `UnknownStream` for one that did not begin with a request of this client, `StoreError`.
         """
-        row, call = stream.info, self._hub.running_call(stream)
+        row, call = handle.info, self._hub.running_call(handle)
         if call is not None:
             origin = Origin.stored(row)
-            own = bytes(origin.id)
-            return CallResponder(self._hub, own, client.session, call, origin.token, nobody, client.asking)
-        asked = await stream.questions()
+            id_ = bytes(origin.id)
+            return CallResponder(self._hub, id_, client.session, call, origin.token, nobody, client.questions)
+        questions = await handle.questions()
 
-        def pass_on(key: str, outcome: RawJson | RpcError) -> None:
+        def queue(key: str, outcome: RawJson | RpcError) -> None:
             client.answers.append((row.id, key, outcome))
 
-        replay = StreamReplay(self._hub, client.session, client.asking, row, asked, pass_on)
+        replay = StreamReplay(self._hub, client.session, client.questions, row, questions, queue)
         replay.remember(client.withdrawals.get(row.id, []))
         return replay
 
-    async def _refresh(self, line: ClientStream, client: ClientCalls) -> None:
-        """Sees to it that the line is this client's: its session may have made room and been accepted again."""
-        if line.client is not client:
-            line.responder.close()
-            line.responder = await self._responder(client, await self._open(client, line.id))
-            line.client = client
+    async def _rebind(self, stream: ClientStream, client: ClientCalls) -> None:
+        """Makes the stream this client's: its session may have made room and been accepted again."""
+        if stream.client is not client:
+            stream.responder.close()
+            stream.responder = await self._responder(client, await self._open(client, stream.id))
+            stream.client = client
 
-    async def _connect(self, line: ClientStream, after: int, response: HttpResponse) -> CallWriter:
-        stream = await self._open(line.client, line.id)
+    async def _connect(self, stream: ClientStream, cursor: int, response: HttpResponse) -> CallWriter:
+        handle = await self._open(stream.client, stream.id)
         bell = Bell()
-        line.responder.follow(bell.ring, stream.follow(bell.ring, after))
-        http_response = CallWriter(
-            line.responder, bell, response, can_stream=True, on_stream=lambda: self._opened(line), is_resumed=True
+        stream.responder.follow(bell.ring, handle.follow(bell.ring, cursor))
+        writer = CallWriter(
+            stream.responder, bell, response, can_stream=True, on_stream=lambda: self._prime(stream), is_resumed=True
         )
-        line.http_response, line.after = http_response, after
-        if not stream.info.has_ended:
-            line.client.requests.setdefault(line.key, line)
-        return http_response
+        stream.writer, stream.cursor = writer, cursor
+        if not handle.info.has_ended:
+            stream.client.requests.setdefault(stream.key, stream)
+        return writer
 
-    async def _opened(self, line: ClientStream) -> bytes:
-        """The first event, by which the client may resume the stream from there.
+    # -- the end of a connection, and of a stream -------------------------------------------------------------------
 
-        Sent again on a resumed stream: clients forget the place that they came with (TypeScript SDK 1.x).
-        """
-        line.is_known = True
-        line.since = self._clock.now()
-        self._watch(line)
-        await self.sessions.keep(line.client.stored, line.responder.call.seconds)
-        return sse.priming(cursors.place(line.id, line.after), _RETRY) if _can_poll(line) else b""
+    def _disconnected(self, stream: ClientStream, *, is_polling: bool = False) -> None:
+        """The connection is over; nobody follows the call, until another connection takes the stream over."""
+        stream.writer = None
+        stream.responder.pause()
+        stream.responder.drop_answer()
+        if not stream.resuming:
+            self._orphan(stream, is_polling=is_polling)
 
-    # -- going away -----------------------------------------------------------------------------------------------
-
-    def _left(self, line: ClientStream, *, is_polling: bool = False) -> None:
-        """The connection is over; nobody follows the call, until another takes the stream over."""
-        line.http_response = None
-        line.responder.pause()
-        line.responder.drop_answer()
-        if not line.waiting:
-            self._away(line, is_polling=is_polling)
-
-    def _away(self, line: ClientStream, *, is_polling: bool = False) -> None:
-        """There is no connection, and none is about to come."""
-        if line.has_ended or line.is_elsewhere or line.responder.detached:
-            self._settle(line)
+    def _orphan(self, stream: ClientStream, *, is_polling: bool = False) -> None:
+        if stream.has_ended or stream.is_remote or stream.responder.detached:
+            self._release(stream)
             return
-        line.responder.call.leave(_RETURN if is_polling else None)
-        self._watch(line)
+        stream.responder.call.leave(_RETURN if is_polling else None)
+        self._track(stream)
 
-    def _watch(self, line: ClientStream) -> None:
-        self._lines[line.id] = line
+    def _track(self, stream: ClientStream) -> None:
+        self._streams[stream.id] = stream
         if self._timer is None:
-            self._timer = aio.call_later(_TICK, self._turn)
+            self._timer = aio.call_later(_TICK, self._sweep)
 
-    def _turn(self) -> None:
-        """Sees to what is due; again in a while, unless nothing is left that could be."""
+    def _sweep(self) -> None:
+        """Closes connections that are open for too long, releases what has ended; again later, if anything is left."""
         now = self._clock.now()
-        for line in list(self._lines.values()):
-            if line.http_response is not None:
-                if self._close_after is not None and now - line.since >= self._close_after and _can_poll(line):
-                    line.http_response.stop()
-            elif line.has_ended and not line.waiting:
-                self._settle(line)
-        self._timer = aio.call_later(_TICK, self._turn) if self._lines else None
+        for stream in list(self._streams.values()):
+            if stream.writer is not None:
+                if self._close_after is not None and now - stream.opened >= self._close_after and stream.can_poll:
+                    stream.writer.stop()
+            elif stream.has_ended and not stream.resuming:
+                self._release(stream)
+        self._timer = aio.call_later(_TICK, self._sweep) if self._streams else None
 
-    def _settle(self, line: ClientStream) -> None:
-        """Nothing more is to be done for the line: the request's id is free. The stream itself is kept by the store."""
-        client = line.client
-        if client.requests.get(line.key) is line:
-            del client.requests[line.key]
-        if self._lines.get(line.id) is line:
-            del self._lines[line.id]
-        line.responder.close()
-        if line.responder.detached or not line.has_ended:
-            return  # what it asks may still be answered
-        withdrawn = line.responder.withdrawn()
-        if withdrawn and not client.is_gone:
-            client.withdrawals[line.id] = withdrawn
+    def _release(self, stream: ClientStream) -> None:
+        client = stream.client
+        if client.requests.get(stream.key) is stream:
+            del client.requests[stream.key]
+        if self._streams.get(stream.id) is stream:
+            del self._streams[stream.id]
+        stream.responder.close()
+        if stream.responder.detached or not stream.has_ended:
+            return  # its questions may still be answered
+        withdrawn = stream.responder.withdrawn()
+        if withdrawn and not client.is_closed:
+            client.withdrawals[stream.id] = withdrawn
             if len(client.withdrawals) > _MOST_WITHDRAWN:
                 del client.withdrawals[next(iter(client.withdrawals))]
 
-    # -- what else a client may do ----------------------------------------------------------------------------------
+    # -- cancellation, answers, the end of a session ------------------------------------------------------------------
 
     async def cancel(self, client: ClientCalls, key: int | str, reason: str) -> None:
         """Ends the call of a request, if one is under way, at whichever hub."""
-        line = client.requests.get(key)
-        if isinstance(line, CallHandle):
-            line.cancel(reason)
-        elif line is not None and not line.is_elsewhere:
-            line.responder.call.cancel(reason)
-        elif line is not None or (self._may_be_elsewhere(client) and key not in client.requests):
+        request = client.requests.get(key)
+        if isinstance(request, CallHandle):
+            request.cancel(reason)
+        elif request is not None and not request.is_remote:
+            request.responder.call.cancel(reason)
+        elif request is not None or (self._may_be_remote(client) and key not in client.requests):
             await cancel_stored(self._hub, client.session, reason, key)
 
     async def cancel_all(self, client: ClientCalls, reason: str) -> None:
-        """Ends whatever the session still runs."""
+        """Ends all calls of the session, at whichever hub."""
         for key in list(client.requests):
             await self.cancel(client, key, reason)
-        if self._may_be_elsewhere(client):
+        if self._may_be_remote(client):
             await cancel_stored(self._hub, client.session, reason)
 
-    def cancel_here(self, client: ClientCalls, reason: str) -> None:
-        """Ends what the session runs at this hub."""
-        for line in list(client.requests.values()):
-            if line is not None and (isinstance(line, CallHandle) or not line.is_elsewhere):
-                (line if isinstance(line, CallHandle) else line.responder.call).cancel(reason)
+    def cancel_local(self, client: ClientCalls, reason: str) -> None:
+        """Ends the calls of the session that run at this hub."""
+        for request in list(client.requests.values()):
+            if request is not None and (isinstance(request, CallHandle) or not request.is_remote):
+                (request if isinstance(request, CallHandle) else request.responder.call).cancel(reason)
 
-    def _may_be_elsewhere(self, client: ClientCalls) -> bool:
+    def _may_be_remote(self, client: ClientCalls) -> bool:
         """Whether other hubs may run calls of the session: by round robin, or since it was theirs."""
         return client.stored.was_elsewhere or self._hub.durable.is_shared
 
-    async def pass_on(self, client: ClientCalls) -> None:
+    async def forward_answers(self, client: ClientCalls) -> None:
         """Sends answers that the client has given to the processes that run the calls."""
-        await anyio.lowlevel.checkpoint()  # an answer is handed on in the next pass of the loop
+        await anyio.lowlevel.checkpoint()  # an answer is queued in the next pass of the loop
         while client.answers:
             stream, key, outcome = client.answers.popleft()
             try:
@@ -377,19 +387,14 @@ class Resumption:
             except (UnknownStream, StoreError) as error:
                 log.warning("answer_not_passed_on", stream=stream, reason=str(error))
 
-    def forget(self, client: ClientCalls) -> None:
-        """Its session is over here: nobody answers its questions."""
-        client.is_gone = True
+    def close(self, client: ClientCalls) -> None:
+        """Its session is over at this hub: its questions are answered no more."""
+        client.is_closed = True
         client.withdrawals.clear()
-        client.asking.close()
+        client.questions.close()
 
 
-def not_now(error: Busy | StoreError) -> HttpError:
-    """The reason is short-lived: the client may come back soon."""
-    said = error.public if isinstance(error, StoreError) else str(error)
-    return HttpError(503, Busy.symbol, said, Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])
-
-
-def _can_poll(line: ClientStream) -> bool:
-    """Whether the client is primed: it comes back also when the stream has not yet said anything."""
-    return line.is_known and eras.is_at_least(line.client.session.version, _PRIMED_SINCE)
+def unavailable(error: Busy | StoreError) -> HttpError:
+    """The error for a reason that is short-lived: the client may come back soon."""
+    reason = error.public if isinstance(error, StoreError) else str(error)
+    return HttpError(503, Busy.symbol, reason, Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])

@@ -92,7 +92,7 @@ async def test_what_stands_in_for_the_result_has_no_place_and_frees_the_id_of_th
     await sleep(11)
     assert call.post.messages[-1]["id"] == 1 and call.post.messages[-1]["result"]["resultType"] == "task"
     assert call.post.events[-1].id is None and call.post.is_complete
-    assert not client.is_taken(1) and world.cancelled == []
+    assert not client.has_open(1) and world.cancelled == []
     resumed = await call.comes_back(2)
     await call.ends()
     assert values(resumed) == ["answer"], "who comes back has not heard of it"

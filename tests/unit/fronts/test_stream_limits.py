@@ -53,7 +53,7 @@ async def test_a_call_whose_client_left_before_it_knew_of_a_stream_continues_as_
     call = MadeCall(world, client, takes_sse=takes_sse)
     await call.drops()
     await sleep(OTHERS - 2)
-    assert world.cancelled == [] and client.is_taken(1)
+    assert world.cancelled == [] and client.has_open(1)
     await sleep(8)
     assert world.cancelled == [call.record] and client.requests == {}
 
@@ -64,7 +64,7 @@ async def test_a_call_whose_connection_ends_at_once_continues_as_long() -> None:
     await sleep(0.01)
     call.post.task.cancel()
     await sleep(OTHERS - 2)
-    assert call.world.cancelled == [] and call.client.is_taken(1)
+    assert call.world.cancelled == [] and call.client.has_open(1)
     await sleep(8)
     assert call.world.cancelled == [call.record] and call.client.requests == {}
 
@@ -92,7 +92,7 @@ async def test_a_stream_stays_after_its_end() -> None:
     await sleep(3600)
     for _ in range(2):
         assert values(await call.comes_back(0)) == values(await away.comes_back(0)) == [1, "answer"]
-    assert client.requests == {} and world.resumption._lines == {}, "the store has it, and nobody else"
+    assert client.requests == {} and world.resumption._streams == {}, "the store has it, and nobody else"
 
 
 @virtual
@@ -101,11 +101,11 @@ async def test_a_session_that_made_room_and_is_back_takes_its_streams_over() -> 
     before, after = world.client(), world.client()
     call = MadeCall(world, before)
     await call.progresses(1)
-    world.resumption.forget(before)
+    world.resumption.close(before)
     resumed = await world.get(after, call.place(2))
     assert call.post.is_complete
     await call.progresses(2)
-    assert after.is_taken(1)
+    assert after.has_open(1)
     await call.ends()
     assert values(call.post) == [1] and values(resumed) == [2, "answer"]
 
@@ -181,11 +181,11 @@ async def test_the_id_of_a_request_is_taken_until_its_call_has_ended() -> None:
     call = MadeCall(world, client, 7)
     await call.progresses(1)
     await call.drops()
-    assert client.is_taken(7)
+    assert client.has_open(7)
     await call.ends()
-    assert not client.is_taken(7)
+    assert not client.has_open(7)
     again = MadeCall(world, client, 7)
     await sleep(5)
-    assert client.is_taken(7), "the end of the older one does not free the id of the newer"
+    assert client.has_open(7), "the end of the older one does not free the id of the newer"
     await again.ends()
     assert client.requests == {}

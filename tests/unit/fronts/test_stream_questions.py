@@ -16,7 +16,7 @@ def asked(connection: Connection) -> list[Any]:
 def answer(call: MadeCall, id_: int, result: bytes = b'{"action":"decline"}') -> None:
     message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (id_, result))
     assert isinstance(message, Envelope)
-    call.client.asking.take(message)
+    call.client.questions.take(message)
 
 
 @virtual
@@ -72,7 +72,7 @@ async def test_a_question_to_a_session_that_is_over_is_not_waited_for() -> None:
     await call.asks()
     await sleep(0.01)
     await call.drops()
-    world.resumption.forget(client)
+    world.resumption.close(client)
     await sleep(0.01)
     (refused,) = call.answers
     assert isinstance(refused, RpcError) and "the client is gone" in str(refused)
@@ -82,5 +82,5 @@ async def test_a_question_to_a_session_that_is_over_is_not_waited_for() -> None:
 async def test_one_session_at_two_hubs_is_asked_under_ids_of_their_own() -> None:
     """An answer to the question of one, late or sent to the other, is none to a question of the other."""
     world = World()
-    ids = [world.client().asking._requests.expect("elicitation/create").id for _ in range(100)]
+    ids = [world.client().questions._requests.expect("elicitation/create").id for _ in range(100)]
     assert len(set(ids)) == 100 and all(0 < id_ <= 1 << 30 for id_ in ids)

@@ -61,7 +61,7 @@ async def test_a_call_that_ran_in_a_killed_hub_ends_with_an_error_once_and_for_a
         }
         assert resumed.is_complete and resumed.ids == [2, 3, 4]
     assert (await after.get(client, call.place(4))).status == 204
-    assert not client.is_taken(7)
+    assert not client.has_open(7)
 
 
 @virtual
@@ -84,8 +84,8 @@ def asked(connection: Connection) -> list[Any]:
 async def answers(world: World, client: ClientCalls, id_: int, result: str) -> None:
     message = envelope.decode(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (id_, result.encode()))
     assert isinstance(message, Envelope)
-    client.asking.take(message)
-    await world.resumption.pass_on(client)
+    client.questions.take(message)
+    await world.resumption.forward_answers(client)
 
 
 @virtual
@@ -97,7 +97,7 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
     client = await accepted_again(beside)
     resumed = await beside.get(client, call.place(2))
     (question,) = asked(resumed)
-    assert client.is_taken(7)
+    assert client.has_open(7)
     await answers(beside, client, question["id"], '{"action":"decline"}')
     (message,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
     assert (message.stream, message.kind) == (call.record.call.id, "input")

@@ -51,8 +51,8 @@ def target_of(path: Path) -> Path:
         mode = target.stat().st_mode
     except FileNotFoundError:
         if path.is_symlink():
-            said = f"{path} is a link to a file that does not exist. Remove the link, or create the file."
-            raise FileRefused("dangling_link", said) from None
+            message = f"{path} is a link to a file that does not exist. Remove the link, or create the file."
+            raise FileRefused("dangling_link", message) from None
         return path.parent.resolve() / path.name
     except OSError as problem:
         raise unreadable(path, problem) from None
@@ -68,8 +68,8 @@ def content_of(path: Path, largest: int = LARGEST) -> bytes | None:
     except FileNotFoundError:
         return None
     except FileTooLarge:
-        said = f"{path} has more than {largest >> 20} MiB. Check what it is."
-        raise FileRefused("client_file_unreadable", said) from None
+        message = f"{path} has more than {largest >> 20} MiB. Check what it is."
+        raise FileRefused("client_file_unreadable", message) from None
     except OSError as problem:
         raise unreadable(path, problem) from None
 
@@ -127,20 +127,20 @@ def drop_folders(folders: Iterable[str]) -> None:
 
 def back_up(path: Path, content: bytes) -> None:
     """Writes the copy beside the file. Raises `FileRefused`."""
-    place = path.with_name(path.name + BACKUP)
+    backup = path.with_name(path.name + BACKUP)
     try:
-        with _temporary(place, content, mode=0o600) as fresh:
-            fresh.replace(place)
+        with _temporary(backup, content, mode=0o600) as fresh:
+            fresh.replace(backup)
     except OSError as problem:
-        raise unwritable(place, problem) from None
+        raise unwritable(backup, problem) from None
 
 
 def drop_backup(path: Path, content: bytes | None) -> None:
     """Removes the copy beside the file if it holds this content."""
-    place = path.with_name(path.name + BACKUP)
+    backup = path.with_name(path.name + BACKUP)
     with suppress(OSError):
-        if content is not None and read_file(place, len(content)).data == content:
-            place.unlink()
+        if content is not None and read_file(backup, len(content)).data == content:
+            backup.unlink()
 
 
 def unreadable(path: Path, problem: OSError) -> FileRefused:
@@ -151,8 +151,8 @@ def unreadable(path: Path, problem: OSError) -> FileRefused:
 def unwritable(path: Path, problem: OSError) -> FileRefused:
     """The refusal of a file that cannot be written."""
     busy = ", and whether another program has it open" if problem.errno in (EACCES, EPERM, EBUSY) else ""
-    said = f"{path} cannot be written: {problem.strerror}. Check the permissions of its folder, the disk{busy}."
-    return FileRefused("client_file_unwritable", said)
+    message = f"{path} cannot be written: {problem.strerror}. Check the permissions of its folder, the disk{busy}."
+    return FileRefused("client_file_unwritable", message)
 
 
 def _check(path: Path, before: bytes | None) -> None:
@@ -167,10 +167,10 @@ def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[
     Its mode and owner are those of the file at `path`, or 0600.
     """
     try:
-        found = path.stat() if mode is None else None
+        status = path.stat() if mode is None else None
     except FileNotFoundError:
-        found = None
-    if found is not None and not found.st_mode & 0o222:  # a rename would do it, but somebody meant it
+        status = None
+    if status is not None and not status.st_mode & 0o222:  # a rename would do it, but somebody meant it
         raise PermissionError(EACCES, "it is read-only")
     fresh = path.with_name(f".{path.name}.{os.getpid()}.mcp-hub")
     remove(fresh)  # of a process that was killed
@@ -179,8 +179,8 @@ def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[
         with open(file, "wb") as out:
             out.write(content)
             out.flush()
-            if found is not None:
-                _take_over(fresh, found)
+            if status is not None:
+                _take_over(fresh, status)
             elif mode is not None:
                 _chmod(fresh, mode)
             os.fsync(out.fileno())
@@ -189,12 +189,12 @@ def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[
         remove(fresh)
 
 
-def _take_over(fresh: Path, found: os.stat_result) -> None:
+def _take_over(fresh: Path, status: os.stat_result) -> None:
     """Mode and owner: a file that root changes stays that of its owner."""
-    if sys.platform != "win32" and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+    if sys.platform != "win32" and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(PermissionError):
-            os.chown(fresh, found.st_uid, found.st_gid)
-    _chmod(fresh, stat.S_IMODE(found.st_mode))
+            os.chown(fresh, status.st_uid, status.st_gid)
+    _chmod(fresh, stat.S_IMODE(status.st_mode))
 
 
 def _chmod(path: Path, mode: int) -> None:
@@ -245,6 +245,6 @@ def edit_file(path: Path, change: Callable[[bytes | None], bytes], state: Path) 
     except FileRefused as refused:
         raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
     except OSError as problem:
-        said = f"cannot be written: {problem.strerror}. Check its folder and permissions."
-        raise ConfigError(ConfigFinding("output_unwritable", said, str(path))) from None
+        message = f"cannot be written: {problem.strerror}. Check its folder and permissions."
+        raise ConfigError(ConfigFinding("output_unwritable", message, str(path))) from None
     raise ConfigError(ConfigFinding("file_busy", "another program changes the file. Try again.", str(path)))

@@ -113,29 +113,31 @@ class Acts:
             return self._done(title, changes, first)
 
     def _done(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange]) -> list[Done]:
-        planned = [_planned(one, is_first=True) for one in first] + [_planned(one, is_first=False) for one in changes]
-        wanted = [one for one in planned if one.is_needed]
-        act = Act(title, [one.state for one in wanted])
+        planned = [_planned(change, is_first=True) for change in first] + [
+            _planned(change, is_first=False) for change in changes
+        ]
+        needed = [change for change in planned if change.is_needed]
+        act = Act(title, [change.state for change in needed])
         record = self._path(self._last() + 1)
-        done: list[Done] = []
-        if wanted:
+        results: list[Done] = []
+        if needed:
             self._write(record, act)  # before anything is changed
-        for one in wanted:
+        for change in needed:
             try:
-                with locked(one.target, self._locks):
-                    self._do_one(one, lambda: self._write(record, act))
+                with locked(change.target, self._locks):
+                    self._do_one(change, lambda: self._write(record, act))
             except FileRefused as problem:
-                if one.change.run is None or digest(one.state.content()) == one.state.after:
-                    act.files = [state for state in act.files if state is not one.state]  # it is as it was
-                if one.is_first:
-                    act.files = act.files[: len(done)]
+                if change.change.run is None or digest(change.state.content()) == change.state.after:
+                    act.files = [state for state in act.files if state is not change.state]  # it is as it was
+                if change.is_first:
+                    act.files = act.files[: len(results)]
                     self._end(record, act)
                     raise
-                done.append(Done(one.change.path, problem))
+                results.append(Done(change.change.path, problem))
             else:
-                done.append(Done(one.change.path))
+                results.append(Done(change.change.path))
         self._end(record, act)
-        return done
+        return results
 
     def undo(
         self, only: Collection[Path] | None = None, refusal: Callable[[Path], FileRefused | None] = lambda _: None
@@ -150,7 +152,9 @@ class Acts:
         with locked(self._folder, self._locks):
             for record in self._records():
                 act = self._read(record)
-                if act is None or not (chosen := [one for one in act.files if only is None or Path(one.path) in only]):
+                if act is None or not (
+                    chosen := [state for state in act.files if only is None or Path(state.path) in only]
+                ):
                     continue
                 was_tried = act.was_tried
                 tried = self._undone(record, act, chosen, refusal)
@@ -170,7 +174,7 @@ class Acts:
         path = self._copies / name
         make_folder(self._copies)
         replace(path, content_of(path), content)
-        for old in sorted(self._copies.iterdir(), key=lambda one: one.stat().st_mtime)[:-_SAVED]:
+        for old in sorted(self._copies.iterdir(), key=lambda copy: copy.stat().st_mtime)[:-_SAVED]:
             remove(old)
         return path
 
@@ -195,7 +199,7 @@ class Acts:
             if not needed:
                 files.append(file)
             if not file.is_open:
-                act.files = [one for one in act.files if one is not state]
+                act.files = [kept_file for kept_file in act.files if kept_file is not state]
         act.was_tried = bool(files) and all(file.is_open for file in files)
         self._end(record, act)
         return files
@@ -210,11 +214,11 @@ class Acts:
             is_open = result.is_open
         except FileRefused as problem:
             present, result, is_open = None, Restored(None, problems=[str(problem)]), True
-        lost = (
+        gone = (
             state.content() if result.problems else present if result.content is None and not result.is_exact else None
         )
-        if lost is not None:
-            return UndoneFile(path, result, is_open, self.save(_copy_name(record, path), lost))
+        if gone is not None:
+            return UndoneFile(path, result, is_open, self.save(_copy_name(record, path), gone))
         drop_backup(path, state.content())
         self._clean_up(target, present, result.content)
         return UndoneFile(path, result, is_open)
@@ -312,7 +316,7 @@ class Acts:
         for state in act.files if act is not None else ():
             if not state.entries:
                 continue
-            older = next((one for one in origin.files if one.path == state.path), None)
+            older = next((file for file in origin.files if file.path == state.path), None)
             if older is None:
                 origin.files.append(state)
             else:
@@ -340,5 +344,5 @@ def _copy_name(record: Path, path: Path) -> str:
 
 
 def _busy(path: Path) -> FileRefused:
-    said = f"{path} is being changed by another program. Quit that program, and try again."
-    return FileRefused("client_file_changed", said)
+    message = f"{path} is being changed by another program. Quit that program, and try again."
+    return FileRefused("client_file_changed", message)

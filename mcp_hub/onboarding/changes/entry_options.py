@@ -205,14 +205,14 @@ def _arguments(old_words: list[str], args: list[str], old: JsonObject, rules: En
         values["--client"] = _checked_kind(_option(old_words, "--client"), kind, rules)
     if (profile := _profile(old, rules)) is not None:
         values["--profile"] = profile
-    done: list[str] = []
+    arguments: list[str] = []
     for name, _, part in _options(old_words):
-        done += old_words[part] if name not in values else [name, str(values[name])]
+        arguments += old_words[part] if name not in values else [name, str(values[name])]
     missing = [name for name in values if _option(old_words, name) is None and values[name] is not None]
     added = [word for name in missing for word in (name, str(values[name]))]
     _, inside = words_in_wsl(args) or words_in_wsl(["wsl.exe", *args]) or ({}, args)  # one of a list may be left out
     before = len(args) - len(inside) + inside.index("serve")
-    return [*args[: before + 1], *done, *added]
+    return [*args[: before + 1], *arguments, *added]
 
 
 def _profile(old: JsonObject, rules: EntryRules) -> str | None:
@@ -220,8 +220,8 @@ def _profile(old: JsonObject, rules: EntryRules) -> str | None:
     profile = profile_of(old)
     if rules.profile is None and profile is not None and profile not in rules.settings.profiles:
         hint = nearest(profile, rules.settings.profiles) or "."
-        said = f"it has the profile {profile}, which {rules.config} does not have{hint}"
-        raise EntryDiffers(f"{said} Name the right one with --profile")
+        message = f"it has the profile {profile}, which {rules.config} does not have{hint}"
+        raise EntryDiffers(f"{message} Name the right one with --profile")
     return rules.profile or profile
 
 
@@ -308,44 +308,46 @@ def _changed(
     url: Callable[[str], str] = str,
 ) -> JsonObject:
     """The entry with other arguments or another URL, wherever its template has them."""
-    done: JsonObject = {}
+    changed: JsonObject = {}
     for key, value in new.items():
         part = template.get(key)
         if part is Slot.ARGS or part is Slot.ARGV:
-            done[key] = words([str(word) for word in value])
+            changed[key] = words([str(word) for word in value])
         elif part is Slot.URL:
-            done[key] = url(str(value))
+            changed[key] = url(str(value))
         else:
-            done[key] = _changed(value, part, words, url) if isinstance(part, Mapping) else value
-    return done
+            changed[key] = _changed(value, part, words, url) if isinstance(part, Mapping) else value
+    return changed
 
 
 def _check_linux(old: JsonObject, new: JsonObject) -> None:
     """Raises `EntryDiffers` for an entry on Windows that starts the hub of another Linux, or for another user."""
-    here = words_in_wsl(_all_words(new))
-    if here is not None and (there := other_linux(old, here[0].get("--distribution", ""), here[0].get("--user", ""))):
+    words = words_in_wsl(_all_words(new))
+    if words is not None and (
+        there := other_linux(old, words[0].get("--distribution", ""), words[0].get("--user", ""))
+    ):
         raise EntryDiffers(f"it starts the hub {there}, and the new one would start it in this Linux")
 
 
 def _merged(new: JsonObject, old: JsonObject, template: Mapping[str, object]) -> JsonObject:
     """The new entry, with the values of the old one for all that does not say how the hub is reached."""
-    done: JsonObject = {}
+    merged: JsonObject = {}
     for key in dict.fromkeys([*old, *new]):
         part = template.get(key)
         if key not in new:
-            done[key] = old[key]
+            merged[key] = old[key]
         elif isinstance(part, Mapping) and isinstance(new[key], dict) and isinstance(old.get(key), dict):
-            done[key] = _merged(new[key], old[key], part)
+            merged[key] = _merged(new[key], old[key], part)
         elif key in _FORM or key not in old:
-            done[key] = new[key]
+            merged[key] = new[key]
         else:
-            done[key] = old[key]
-    return {key: value for key, value in done.items() if key in new or key not in _FORM}
+            merged[key] = old[key]
+    return {key: value for key, value in merged.items() if key in new or key not in _FORM}
 
 
 def refusal(client: str, problem: EntryDiffers) -> FileRefused:
     """The refusal for people; `client` is the name for commands."""
-    said = (
+    message = (
         f'the entry "{HUB}" stays as it is: {problem}. To replace it: mcp-hub uninstall {client}, then install again.'
     )
-    return FileRefused(problem.code, said)
+    return FileRefused(problem.code, message)

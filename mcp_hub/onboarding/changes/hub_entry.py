@@ -16,35 +16,35 @@ from mcp_hub.types import JsonObject
 _SECRET = ("env", "envs", "environment", "headers", "http_headers", "bearer_token")
 
 
-def with_hub(text: str | None, file: str, place: Place, entry: Callable[[Layout], JsonObject]) -> str:
+def with_hub(text: str | None, file: str, location: Place, entry: Callable[[Layout], JsonObject]) -> str:
     """The text with the hub's entry; None for a file that does not exist. The same text if the entry is there.
 
     `file` is the name of the file; `entry` makes the entry for a layout. Raises `CannotEdit`.
     """
     data = plain_data(text or "", file)
-    layout = layout_of(data, place)
-    if place.is_own:
+    layout = layout_of(data, location)
+    if location.is_own:
         return _own_file(text, data, layout, entry(layout))
     return put(text or "", file, (*layout.key, HUB), entry(layout))
 
 
-def without_hub(text: str, file: str, place: Place) -> str | None:
+def without_hub(text: str, file: str, location: Place) -> str | None:
     """The text without the hub's entry, which may be missing; None for a file that is to be removed.
 
     Raises `CannotEdit`.
     """
     data = plain_data(text, file)
-    if place.is_own:
-        held = held_at(data, place.layouts[-1].key)
-        _check_is_own(held)
+    if location.is_own:
+        content = held_at(data, location.layouts[-1].key)
+        _check_is_own(content)
         return None
-    key = (*layout_of(data, place).key, HUB)
+    key = (*layout_of(data, location).key, HUB)
     return text if held_at(data, key) is None else remove(text, file, key)
 
 
-def snippet(file: str, place: Place, layout: Layout, entry: JsonObject) -> str:
+def snippet(file: str, location: Place, layout: Layout, entry: JsonObject) -> str:
     """A whole file of the client with nothing but the entry."""
-    only = Place(place.paths, (layout,), is_own=place.is_own)
+    only = Place(location.paths, (layout,), is_own=location.is_own)
     return with_hub(None, file, only, lambda _: entry)
 
 
@@ -70,25 +70,27 @@ def _lines(file: str, layout: Layout, entry: object) -> list[str]:
 
 
 def _masked(entry: Mapping[str, object]) -> JsonObject:
-    done: JsonObject = {}
+    masked: JsonObject = {}
     for key, value in entry.items():
         if key in _SECRET and isinstance(value, dict):
-            done[key] = dict.fromkeys(value, MASK)
+            masked[key] = dict.fromkeys(value, MASK)
         else:
-            done[key] = MASK if key in _SECRET else _masked(value) if isinstance(value, dict) else value
-    return done
+            masked[key] = MASK if key in _SECRET else _masked(value) if isinstance(value, dict) else value
+    return masked
 
 
 def _own_file(text: str | None, data: object, layout: Layout, entry: JsonObject) -> str:
     if text is not None and data is not None:
         _check_is_own(held_at(data, layout.key))
-    wanted = {**layout.around, **(data if isinstance(data, dict) else {}), layout.key[0]: [entry]}
-    return text if text is not None and data == wanted else yaml_text.document(wanted, newline_of(text or ""))
+    content = {**layout.around, **(data if isinstance(data, dict) else {}), layout.key[0]: [entry]}
+    return text if text is not None and data == content else yaml_text.document(content, newline_of(text or ""))
 
 
-def _check_is_own(held: object) -> None:
-    others = (
-        [one for one in held if not isinstance(one, dict) or one.get("name") != HUB] if isinstance(held, list) else 1
+def _check_is_own(content: object) -> None:
+    foreign = (
+        [entry for entry in content if not isinstance(entry, dict) or entry.get("name") != HUB]
+        if isinstance(content, list)
+        else 1
     )
-    if others:
+    if foreign:
         raise CannotEdit("it should contain only the hub, and contains something else")

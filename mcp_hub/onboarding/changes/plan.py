@@ -80,11 +80,11 @@ class Source(msgspec.Struct, frozen=True):
                 command = through_wsl(command, self.windows)
             return filled(layout.stdio, command)
         if layout.http is None:
-            said = f"{client.title} does not take a URL in its file. Install it without --http."
-            raise FileRefused("client_without_http", said)
+            message = f"{client.title} does not take a URL in its file. Install it without --http."
+            raise FileRefused("client_without_http", message)
         if self.needs_token and client.token is None:
-            said = f"{client.title} cannot send a token of its environment. Install it without --http."
-            raise FileRefused("client_without_http", said)
+            message = f"{client.title} cannot send a token of its environment. Install it without --http."
+            raise FileRefused("client_without_http", message)
         return filled(layout.http, Endpoint(self.url, client.token if self.needs_token else None))
 
 
@@ -133,19 +133,22 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
         return Step(file, layout, problem=problem)
 
     def edited(content: bytes | None) -> bytes | None:
-        found = _text(file.path, content)
-        now = _data(found, file)
+        current = _text(file.path, content)
+        parsed = _data(current, file)
         try:
             for path in moved:
-                found = remove(found or "", file.path.name, path)
-            made = with_hub(
-                found, file.path.name, file.place, lambda own: source.entry_for(file, own, _entry_in(now, own))
+                current = remove(current or "", file.path.name, path)
+            edited_text = with_hub(
+                current,
+                file.path.name,
+                file.place,
+                lambda chosen_layout: source.entry_for(file, chosen_layout, _entry_in(parsed, chosen_layout)),
             )
         except CannotEdit as problem:
             paste = snippet(file.path.name, file.place, layout, after)
-            said = f"{file.path}: {problem}. Put this into it yourself:\n{paste}"
-            raise FileRefused("client_file_unclear", said) from None
-        return made.encode()
+            message = f"{file.path}: {problem}. Put this into it yourself:\n{paste}"
+            raise FileRefused("client_file_unclear", message) from None
+        return edited_text.encode()
 
     entries = [*_entry_paths(data, moved), (*layout.key, HUB)]
     options = additions(after, plain)
@@ -160,14 +163,14 @@ def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:
     """The step that only takes the moved servers out of the file."""
 
     def edited(content: bytes | None) -> bytes | None:
-        found = _text(file.path, content)
+        current = _text(file.path, content)
         try:
             for path in moved:
-                found = remove(found or "", file.path.name, path)
+                current = remove(current or "", file.path.name, path)
         except CannotEdit as problem:
             names = ", ".join(str(path[-1]) for path in moved)
             raise FileRefused("client_file_unclear", f"{file.path}: {problem}. Remove {names} yourself.") from None
-        return None if found is None else found.encode()
+        return None if current is None else current.encode()
 
     step = Step(file, file.place.layouts[-1], moved=moved)
     try:
@@ -202,8 +205,8 @@ def plan_uninstall(
         result = turned_back(content, states)
         if as_before and states and result.is_exact:
             return result.content
-        found = _text(file.path, result.content)
-        return None if found is None else _hub_out(found, file)
+        current = _text(file.path, result.content)
+        return None if current is None else _hub_out(current, file)
 
     if is_whole and result.content == content:
         return Step(file, layout)
@@ -217,11 +220,11 @@ def plan_uninstall(
 
 def _hub_out(text: str, file: ClientFile) -> bytes | None:
     try:
-        made = without_hub(text, file.path.name, file.place)
+        edited_text = without_hub(text, file.path.name, file.place)
     except CannotEdit as problem:
-        said = f'{file.path}: {problem}. Remove the entry "{HUB}" yourself.'
-        raise FileRefused("client_file_unclear", said) from None
-    return None if made is None else made.encode()
+        message = f'{file.path}: {problem}. Remove the entry "{HUB}" yourself.'
+        raise FileRefused("client_file_unclear", message) from None
+    return None if edited_text is None else edited_text.encode()
 
 
 def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
@@ -236,29 +239,31 @@ def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
         result = restored(result.content, state)
         problems += result.problems
         is_exact = is_exact and result.is_exact
-    whole, lost = with_added(result.content, content, states)
+    whole, missing = with_added(result.content, content, states)
     back = (name for state in states for name in names_back(state, content, whole))
-    return Restored(whole, list(dict.fromkeys(back)), [*problems, *lost], is_exact)
+    return Restored(whole, list(dict.fromkeys(back)), [*problems, *missing], is_exact)
 
 
 def _started(data: object, file: ClientFile) -> dict[str, JsonObject]:
     """The client's own servers that it starts: those that are not disabled."""
     servers = servers_of(data, file.place)
     off = switched_off(data, servers) if isinstance(data, dict) else {}
-    return {name: own for name, own in servers.items() if name not in off and not is_disabled(own)}
+    return {name: server for name, server in servers.items() if name not in off and not is_disabled(server)}
 
 
 def _entry_paths(data: object, places: Sequence[KeyPath]) -> list[EntryPath]:
     """The paths of entries with the name of one in a list for its index."""
-    done: list[EntryPath] = []
-    for place in places:
-        keys = tuple(str(key) for key in place[:-1])
+    entry_paths: list[EntryPath] = []
+    for entry_path in places:
+        keys = tuple(str(key) for key in entry_path[:-1])
         holder = held_at(data, keys)
         name = (
-            names_in(holder)[place[-1]] if isinstance(holder, list) and isinstance(place[-1], int) else str(place[-1])
+            names_in(holder)[entry_path[-1]]
+            if isinstance(holder, list) and isinstance(entry_path[-1], int)
+            else str(entry_path[-1])
         )
-        done.append((*keys, name))
-    return done
+        entry_paths.append((*keys, name))
+    return entry_paths
 
 
 def entry_in(file: ClientFile) -> object:
@@ -281,8 +286,8 @@ def _text(path: Path, content: bytes | None) -> str | None:
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
-        said = f"{path} is not UTF-8 text. Save it as UTF-8, or put the hub into it yourself."
-        raise FileRefused("client_file_unclear", said) from None
+        message = f"{path} is not UTF-8 text. Save it as UTF-8, or put the hub into it yourself."
+        raise FileRefused("client_file_unclear", message) from None
 
 
 def _data(text: str | None, file: ClientFile) -> object:
@@ -291,15 +296,15 @@ def _data(text: str | None, file: ClientFile) -> object:
     except ConfigError as error:
         first = error.findings[0]
         line = f" line {first.line}:" if first.line else ""
-        said = f"{file.path}:{line} {first.message} The client cannot read it either."
-        raise FileRefused("client_file_unclear", said) from None
+        message = f"{file.path}:{line} {first.message} The client cannot read it either."
+        raise FileRefused("client_file_unclear", message) from None
 
 
 def _entry_in(data: object, layout: Layout) -> object:
-    held = held_at(data, layout.key)
-    if isinstance(held, list):
-        return next((one for one in held if isinstance(one, dict) and one.get("name") == HUB), None)
-    return held.get(HUB) if isinstance(held, dict) else None
+    holder = held_at(data, layout.key)
+    if isinstance(holder, list):
+        return next((entry for entry in holder if isinstance(entry, dict) and entry.get("name") == HUB), None)
+    return holder.get(HUB) if isinstance(holder, dict) else None
 
 
 def _run_to_add(
@@ -324,8 +329,8 @@ def _run_to_add(
 
     def run() -> bool:
         removed = [*names, *([HUB] if cli.remove and entry_in(file) is not None else [])]
-        done = [programs.run_cli(program, programs.remove_args(cli, name), env) for name in removed]
-        if not all([*done, programs.run_cli(program, programs.add_args(cli, entry), env)]):
+        results = [programs.run_cli(program, programs.remove_args(cli, name), env) for name in removed]
+        if not all([*results, programs.run_cli(program, programs.add_args(cli, entry), env)]):
             return False
         return _verified(file, entry, cli.program)
 
@@ -346,9 +351,11 @@ def _run_to_remove(file: ClientFile, text: str | None, env: Mapping[str, str]) -
 
 def _verified(file: ClientFile, entry: JsonObject | None, program: str) -> bool:
     """True. Raises `FileRefused` if the file does not say what the client's command has said."""
-    found = entry_in(file)
-    is_there = isinstance(found, dict) and entry is not None and entry.items() <= found.items()
-    if not (is_there if entry is not None else found is None):
-        said = f"{program} reported success, but {file.path} does not have the change. Try again, or update {program}."
-        raise FileRefused("client_cli_failed", said)
+    present = entry_in(file)
+    is_there = isinstance(present, dict) and entry is not None and entry.items() <= present.items()
+    if not (is_there if entry is not None else present is None):
+        message = (
+            f"{program} reported success, but {file.path} does not have the change. Try again, or update {program}."
+        )
+        raise FileRefused("client_cli_failed", message)
     return True

@@ -114,21 +114,21 @@ def restored(present: bytes | None, state: FileState) -> Restored:
     if digest(present) == state.after or present == before:
         return Restored(before, names_back(state, present, before), is_exact=True)
     if present is None:
-        lost = names_back(state, None, before)
-        said = f"{state.path} is gone, and {', '.join(lost)} with it."
-        return Restored(None, problems=[said] if lost or not state.entries else (), is_exact=not lost)
+        missing = names_back(state, None, before)
+        message = f"{state.path} is gone, and {', '.join(missing)} with it."
+        return Restored(None, problems=[message] if missing or not state.entries else (), is_exact=not missing)
     if not state.entries:
         return Restored(present, problems=[f"{state.path} has been changed since, and stays as it is."])
     try:
         change = _Change(state, present)
     except UnicodeDecodeError:
-        said = f"{state.path} is not UTF-8 text any more. Save it as UTF-8, and try again."
-        return Restored(present, problems=[said], is_open=True)
+        message = f"{state.path} is not UTF-8 text any more. Save it as UTF-8, and try again."
+        return Restored(present, problems=[message], is_open=True)
     except ConfigError as error:
         first = error.findings[0]
         line = f":{first.line}" if first.line else ""
-        said = f"{state.path}{line}: {first.message} Then try again."
-        return Restored(present, problems=[said], is_open=True)
+        message = f"{state.path}{line}: {first.message} Then try again."
+        return Restored(present, problems=[message], is_open=True)
     return change.turned_back()
 
 
@@ -156,7 +156,11 @@ def with_added(
             data = [_data(content, state.path) for content in contents]
         except (ConfigError, UnicodeDecodeError):  # which the step says
             continue
-        added = [path for path in paths if [entry_at(one, path) is None for one in data] == [True, False, False, True]]
+        added = [
+            path
+            for path in paths
+            if [entry_at(version, path) is None for version in data] == [True, False, False, True]
+        ]
         for holder in dict.fromkeys(path[:-1] for path in added):
             chosen = [path for path in added if path[:-1] == holder]
             result = _with_entries(result, present, state.path, chosen, problems)
@@ -179,15 +183,15 @@ def _with_entries(
 
 
 def _delta(before: bytes, after: bytes) -> ChangedBytes:
-    most = min(len(before), len(after))
-    start = _equal(lambda size: before[:size] == after[:size], most)
-    size = _equal(lambda size: before[len(before) - size :] == after[len(after) - size :], most - start)
+    shorter = min(len(before), len(after))
+    start = _equal(lambda size: before[:size] == after[:size], shorter)
+    size = _equal(lambda size: before[len(before) - size :] == after[len(after) - size :], shorter - start)
     return ChangedBytes(start, len(before) - size, base64.b64encode(after[start : len(after) - size]).decode())
 
 
-def _equal(is_equal: Any, most: int) -> int:
-    """The largest size, at most `most`, up to which two texts are equal."""
-    low, high = 0, most
+def _equal(is_equal: Any, limit: int) -> int:
+    """The largest size, at most `limit`, up to which two texts are equal."""
+    low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if is_equal(middle) else (low, middle - 1)
@@ -215,7 +219,7 @@ class _Change:
         contents = (state.content(), state.content_after(), present)
         self._state, self._name = state, Path(state.path).name
         self._before, self._after, self._present = ((content or b"").decode() for content in contents)
-        self._old, self._new, self._now = (_data(content, state.path) for content in contents)
+        self._old, self._new, self._current = (_data(content, state.path) for content in contents)
         self._problems: list[str] = []
 
     def turned_back(self) -> Restored:
@@ -226,18 +230,18 @@ class _Change:
             text = self._by_entry(paths)
         back = [path[-1] for path in paths if path[-1] != HUB and entry_at(self._old, path) is not None]
         data = read_data(text, self._name)
-        lost = [name for name in back if not any(entry_at(data, path) for path in paths if path[-1] == name)]
+        missing = [name for name in back if not any(entry_at(data, path) for path in paths if path[-1] == name)]
         is_gone = self._state.before is None and not self._problems
         if is_gone and same_data(_without(data, paths), _without(self._new, paths), self._name):
             return Restored(None)
-        return Restored(text.encode(), [name for name in back if name not in lost], self._problems)
+        return Restored(text.encode(), [name for name in back if name not in missing], self._problems)
 
     def _is_ours(self, path: EntryPath) -> bool:
         """Whether the entry is as the hub left it; the hub's own is always."""
-        old, new, now = (entry_at(data, path) for data in (self._old, self._new, self._now))
-        if same_data(now, old, "") or now is None and new is not None and path[-1] != HUB:
+        old, new, current = (entry_at(data, path) for data in (self._old, self._new, self._current))
+        if same_data(current, old, "") or current is None and new is not None and path[-1] != HUB:
             return False
-        if path[-1] == HUB or same_data(now, new, ""):
+        if path[-1] == HUB or same_data(current, new, ""):
             return True
         line = line_of(self._present, self._name, path)
         there = self._state.path if line is None else f"{self._state.path}:{line}"
@@ -254,8 +258,8 @@ class _Change:
         except ConfigError:
             return None
         is_right = all(same_data(entry_at(data, path), entry_at(self._old, path), "") for path in paths)
-        rest = [_without(one, paths) for one in (data, self._now)]
-        return text if is_right and same_data(rest[0], rest[1], self._name) else None
+        remainders = [_without(version, paths) for version in (data, self._current)]
+        return text if is_right and same_data(remainders[0], remainders[1], self._name) else None
 
     def _by_entry(self, paths: Sequence[EntryPath]) -> str:
         """Each entry by itself: first those that come back, then those that go, so that no list is empty meanwhile."""
@@ -264,7 +268,7 @@ class _Change:
         ranks = {above: {name: rank for rank, name in enumerate(names)} for above, names in order.items()}
         back = [path for path in paths if entry_at(self._old, path) is not None]
         back.sort(key=lambda path: ranks[path[:-1]][path[-1]])
-        missing = [path for path in back if entry_at(self._now, path) is None]
+        missing = [path for path in back if entry_at(self._current, path) is None]
         for above in ranks:
             text = self._at_once(text, [path for path in missing if path[:-1] == above], is_back=True)
         for path in back:
@@ -293,12 +297,12 @@ class _Change:
 
     def _edited(self, text: str, path: EntryPath, failure: str) -> str:
         try:
-            done, data = text, read_data(text, self._name)
+            edited, data = text, read_data(text, self._name)
             if entry_at(data, path) is not None:
-                done = remove(text, self._name, place_of(data, path))
+                edited = remove(text, self._name, place_of(data, path))
             if entry_at(self._old, path) is not None:
-                return copy_entry(done, self._name, path, self._before)
-            return self._without_holder(done, path[:-1])
+                return copy_entry(edited, self._name, path, self._before)
+            return self._without_holder(edited, path[:-1])
         except CannotEdit as problem:
             line = line_of(text, self._name, path)
             there = self._state.path if line is None else f"{self._state.path}:{line}"

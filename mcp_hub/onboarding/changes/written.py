@@ -96,22 +96,27 @@ class ImportedServers:
     def names(self, client: str, config: str) -> dict[str, str]:
         """The names in the client by those in the configuration."""
         every = _imported(self._files.read(_IMPORTED))
-        return {one.server: one.name for one in every if (one.client, one.config) == (client, config)}
+        return {server.server: server.name for server in every if (server.client, server.config) == (client, config)}
 
     def of(self, config: str) -> set[str]:
         """The names of all servers of a configuration that were not written by hand."""
-        return {one.server for one in _imported(self._files.read(_IMPORTED)) if one.config == config}
+        return {server.server for server in _imported(self._files.read(_IMPORTED)) if server.config == config}
 
     def client_of(self, config: str, server: str) -> str:
         """The client that the server of a configuration came from last; empty if it came from none."""
         every = _imported(self._files.read(_IMPORTED))
-        return next((one.client for one in reversed(every) if (one.config, one.server) == (config, server)), "")
+        return next(
+            (imported.client for imported in reversed(every) if (imported.config, imported.server) == (config, server)),
+            "",
+        )
 
     def add(self, servers: Sequence[ImportedServer]) -> None:
         """Remembers servers, and forgets the oldest of too many."""
 
         def added(text: bytes | None) -> bytes:
-            return msgspec.json.encode([*(one for one in _imported(text) if one not in servers), *servers][-_MOST:])
+            return msgspec.json.encode(
+                [*(server for server in _imported(text) if server not in servers), *servers][-_MOST:]
+            )
 
         if servers:
             self._files.update(_IMPORTED, added)
@@ -119,12 +124,12 @@ class ImportedServers:
 
 def lost_entries(state: Path) -> list[WrittenEntry]:
     """The entries that are not in their files any more, though the folder of the client is. Raises `OSError`."""
-    every = ((one, find_client(one.client)) for one in WrittenEntries(state).all())
-    return [one for one, client in every if client is not None and _is_lost(one, client)]
+    every = ((entry, find_client(entry.client)) for entry in WrittenEntries(state).all())
+    return [entry for entry, client in every if client is not None and _is_lost(entry, client)]
 
 
-def _is_lost(one: WrittenEntry, client: Client) -> bool:
-    path = Path(one.path)
+def _is_lost(entry: WrittenEntry, client: Client) -> bool:
+    path = Path(entry.path)
     # a file that the client cannot read either is another problem
     return os.path.isdir(path.parent) and has_hub(path, client) is False
 
@@ -136,14 +141,14 @@ def has_hub(path: Path, client: Client) -> bool | None:
         data = None if content is None else read_data(content.decode("utf-8-sig"), path.name)
     except (FileRefused, ConfigError, UnicodeDecodeError):
         return None
-    return any(_holds_hub(data, place) for place in client.places)
+    return any(_holds_hub(data, location) for location in client.places)
 
 
-def _holds_hub(data: object, place: Place) -> bool:
-    held = held_at(data, layout_of(data, place).key)
-    if isinstance(held, list):
-        return any(isinstance(one, dict) and one.get("name") == HUB for one in held)
-    return isinstance(held, dict) and HUB in held
+def _holds_hub(data: object, location: Place) -> bool:
+    holder = held_at(data, layout_of(data, location).key)
+    if isinstance(holder, list):
+        return any(isinstance(entry, dict) and entry.get("name") == HUB for entry in holder)
+    return isinstance(holder, dict) and HUB in holder
 
 
 def _imported(text: bytes | None) -> list[ImportedServer]:
@@ -168,7 +173,7 @@ def _decoded(text: bytes | None) -> list[WrittenEntry]:
 
 
 def _without(entries: list[WrittenEntry], path: str) -> list[WrittenEntry]:
-    return [one for one in entries if one.path != path]
+    return [entry for entry in entries if entry.path != path]
 
 
 def _encoded(entries: list[WrittenEntry]) -> bytes:
@@ -180,30 +185,34 @@ def client_installs(env: Mapping[str, str]) -> list[ClientInstall]:
 
     Reads their files and changes nothing; blocks.
     """
-    where, lost = Where.here(env), dict[str, WrittenEntry]()
+    where, missing = Where.here(env), dict[str, WrittenEntry]()
     with suppress(OSError):
-        lost = {entry.client: entry for entry in lost_entries(state_dir(env))}
-    every = [_install(client, where, lost.get(client.name)) for client in clients_of(where)]
-    return [one for one in every if one.client not in WINDOWS_CLIENTS or one.state != "absent"]
+        missing = {entry.client: entry for entry in lost_entries(state_dir(env))}
+    every = [_install(client, where, missing.get(client.name)) for client in clients_of(where)]
+    return [install for install in every if install.client not in WINDOWS_CLIENTS or install.state != "absent"]
 
 
-def _install(client: Client, where: Where, lost: WrittenEntry | None) -> ClientInstall:
-    if lost is not None:
-        start = () if lost.args[:1] == ("install",) else ("install", client.name)
-        again = shlex.join(["mcp-hub", *start, *lost.args]) if lost.args else _command(client)
-        return ClientInstall(client.name, client.title, "lost", again, lost.path)
+def _install(client: Client, where: Where, missing: WrittenEntry | None) -> ClientInstall:
+    if missing is not None:
+        start = () if missing.args[:1] == ("install",) else ("install", client.name)
+        again = shlex.join(["mcp-hub", *start, *missing.args]) if missing.args else _command(client)
+        return ClientInstall(client.name, client.title, "lost", again, missing.path)
     if not is_present(client, where):
         return ClientInstall(client.name, client.title, "absent", _command(client))
     files = hub_files(client, where) if client.is_written else client_files(client, where)
-    found = {file.path: has_hub(file.path, client) for file in files}
-    place = next((path for path, has in found.items() if has), next(iter(found), None))
-    state = "missing" if place is None else _STATES[found[place]]
-    return ClientInstall(client.name, client.title, state, _command(client), "" if place is None else str(place))
+    states = {file.path: has_hub(file.path, client) for file in files}
+    path_shown = next((path for path, has in states.items() if has), next(iter(states), None))
+    state = "missing" if path_shown is None else _STATES[states[path_shown]]
+    return ClientInstall(
+        client.name, client.title, state, _command(client), "" if path_shown is None else str(path_shown)
+    )
 
 
 def _command(client: Client) -> str:
     """The command that connects the client to a hub that runs, or lets it start one; empty if there is none."""
     if not client.is_written:
         return ""
-    takes_url = all(layout.http is not None for place in client.places if place.is_written for layout in place.layouts)
+    takes_url = all(
+        layout.http is not None for location in client.places if location.is_written for layout in location.layouts
+    )
     return f"mcp-hub install {client.name}{' --http' if takes_url else ''}"

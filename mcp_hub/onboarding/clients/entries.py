@@ -71,14 +71,14 @@ def filled(template: Mapping[str, object], source: Command | Endpoint, name: str
 
 
 def _filled(template: Mapping[str, object], values: Mapping[Slot, object]) -> JsonObject:
-    done: JsonObject = {}
+    entry: JsonObject = {}
     for key, part in template.items():
         if isinstance(part, Slot):
             if part in values:
-                done[key] = values[part]
+                entry[key] = values[part]
         else:
-            done[key] = _filled(part, values) if isinstance(part, Mapping) else part
-    return done
+            entry[key] = _filled(part, values) if isinstance(part, Mapping) else part
+    return entry
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -129,8 +129,8 @@ def _is_throw_away(installation: Installation, env: Mapping[str, str]) -> bool:
 
 def install_link(client: str, command: Command) -> str | None:
     """The link of this client; None if it does not have such links."""
-    made = _LINKS.get(client)
-    return None if made is None else made(command)
+    link_of = _LINKS.get(client)
+    return None if link_of is None else link_of(command)
 
 
 def _cursor(command: Command) -> str:
@@ -151,9 +151,9 @@ def _lm_studio(command: Command) -> str:
 
 
 def _goose(command: Command) -> str:
-    given = [("cmd", command.program), *(("arg", arg) for arg in command.args)]
-    about = [("id", HUB), ("name", HUB), ("description", "All MCP servers behind one"), ("timeout", "3600")]
-    return f"goose://extension?{urlencode([*given, *about], quote_via=quote)}"
+    words = [("cmd", command.program), *(("arg", arg) for arg in command.args)]
+    facts = [("id", HUB), ("name", HUB), ("description", "All MCP servers behind one"), ("timeout", "3600")]
+    return f"goose://extension?{urlencode([*words, *facts], quote_via=quote)}"
 
 
 def _entry(command: Command) -> JsonObject:

@@ -95,45 +95,53 @@ class ExportedServer(msgspec.Struct, frozen=True):
 
 
 def exported(
-    client: Client, layout: Layout, name: str, own: Mapping[str, object], secret: Secret | None = None
+    client: Client, layout: Layout, name: str, server: Mapping[str, object], secret: Secret | None = None
 ) -> ExportedServer:
-    """The entry for `own`, a server as `servers.yaml` writes it.
+    """The entry for `server`, a server as `servers.yaml` writes it.
 
     `secret` gives the value for a `${file:…}`, `${keyring:…}` or `${cmd:…}`, which no other client understands;
     without it they stay, with a note.
     """
     client = msgspec.structs.replace(client, name=client.row)
     keys = _keys_of(client, layout)
-    is_off = _is_off(own)
-    if is_off and keys.off is None:
-        return ExportedServer(name, None, (f"it is disabled, which the file of {client.title} cannot say",))
-    if "local" in own:
-        return ExportedServer(name, None, ("only the hub runs Python functions",))
-    if "skills" in own:
-        return ExportedServer(name, None, ("only the hub serves a folder of skills",))
-    if client.windows_of and "url" not in own:
-        return ExportedServer(name, None, (f"it starts in Linux. {_TO_WINDOWS} {client.windows_of}-windows",))
-    if "url" not in own and not own.get("command"):
-        return ExportedServer(name, None, ("it has neither a command nor a URL",))
-    template = layout.http if "url" in own else layout.stdio
-    if template is None:
-        return ExportedServer(name, None, (f"{client.title} does not take the URL of a server in its file",))
+    is_off = _is_off(server)
+    template = layout.http if "url" in server else layout.stdio
+    reason = _why_not(client, server, can_be_off=keys.off is not None)
+    if reason is not None or template is None:
+        return ExportedServer(name, None, (reason or f"{client.title} does not take the URL of a server in its file",))
     template = {key: part for key, part in template.items() if key not in _TIMES}
     fill = _Placeholders(client, secret)
-    made = _remote(client, template, own, fill, name) if "url" in own else _process(client, template, own, fill, name)
-    limits = _limits(keys, own)
-    made |= limits.entry | (dict([keys.off]) if is_off and keys.off is not None else {})
+    entry = (
+        _remote(client, template, server, fill, name)
+        if "url" in server
+        else _process(client, template, server, fill, name)
+    )
+    limits = _limits(keys, server)
+    entry |= limits.entry | (dict([keys.off]) if is_off and keys.off is not None else {})
     if fill.lost:
         return ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.lost))}",))
-    box = own.get("sandbox")
+    box = server.get("sandbox")
     if client.kind == "vscode" and isinstance(box, dict) and box.get("net", "any") != "any":
-        made["sandboxEnabled"] = True
+        entry["sandboxEnabled"] = True
         limits.keys.add("sandbox")
-    left = sorted(own.keys() - _KEPT - limits.keys - ({"sandbox"} if as_flag(box) is False else set()))
-    notes = [f"left out: {', '.join(left)}"] if left else []
-    notes += [_note_of_sandbox(box)] if "sandboxEnabled" in made and isinstance(box, dict) else []
+    unknown = sorted(server.keys() - _KEPT - limits.keys - ({"sandbox"} if as_flag(box) is False else set()))
+    notes = [f"left out: {', '.join(unknown)}"] if unknown else []
+    notes += [_note_of_sandbox(box)] if "sandboxEnabled" in entry and isinstance(box, dict) else []
     notes += [f"{client.title} takes no headers in its file: the server will refuse it"] if fill.lost_headers else []
-    return ExportedServer(name, made, (*notes, *fill.notes()))
+    return ExportedServer(name, entry, (*notes, *fill.notes()))
+
+
+def _why_not(client: Client, server: Mapping[str, object], *, can_be_off: bool) -> str | None:
+    """The reason why the client cannot have the server, whatever its layout; None if it can."""
+    if _is_off(server) and not can_be_off:
+        return f"it is disabled, which the file of {client.title} cannot say"
+    if "local" in server:
+        return "only the hub runs Python functions"
+    if "skills" in server:
+        return "only the hub serves a folder of skills"
+    if client.windows_of and "url" not in server:
+        return f"it starts in Linux. {_TO_WINDOWS} {client.windows_of}-windows"
+    return None if "url" in server or server.get("command") else "it has neither a command nor a URL"
 
 
 def _note_of_sandbox(box: Mapping[str, object]) -> str:
@@ -143,8 +151,8 @@ def _note_of_sandbox(box: Mapping[str, object]) -> str:
         "filesystem": {"allowWrite": written} if written else {},
         "network": {"allowedDomains": hosts} if isinstance(hosts, list) else {},
     }
-    shown = json.dumps({key: value for key, value in rule.items() if value}, ensure_ascii=False)
-    return f'it runs in the sandbox of VS Code, which reads all files. Beside "servers" it needs "sandbox": {shown}'
+    rule_text = json.dumps({key: value for key, value in rule.items() if value}, ensure_ascii=False)
+    return f'it runs in the sandbox of VS Code, which reads all files. Beside "servers" it needs "sandbox": {rule_text}'
 
 
 def _keys_of(client: Client, layout: Layout) -> _Keys:
@@ -152,9 +160,9 @@ def _keys_of(client: Client, layout: Layout) -> _Keys:
     return _KEYS["opencode, new"] if is_new else _KEYS.get(client.name, _Keys())
 
 
-def _is_off(own: Mapping[str, object]) -> bool:
-    enabled = own.get("enabled")
-    return enabled == "project" or as_flag(enabled) is False or as_flag(own.get("disabled")) is True
+def _is_off(server: Mapping[str, object]) -> bool:
+    enabled = server.get("enabled")
+    return enabled == "project" or as_flag(enabled) is False or as_flag(server.get("disabled")) is True
 
 
 class _Limits(msgspec.Struct):
@@ -164,21 +172,21 @@ class _Limits(msgspec.Struct):
     keys: set[str] = set()
 
 
-def _limits(keys: _Keys, own: Mapping[str, object]) -> _Limits:
-    done = _Limits()
+def _limits(keys: _Keys, server: Mapping[str, object]) -> _Limits:
+    limits = _Limits()
     for key, theirs in (("timeout", keys.timeout), ("start_timeout", keys.start_timeout)):
-        if theirs and (time := _time(own.get(key), keys)) is not None:
-            done.entry[theirs] = time
-            done.keys.add(key)
-    tools = own.get("tools")
+        if theirs and (time := _time(server.get(key), keys)) is not None:
+            limits.entry[theirs] = time
+            limits.keys.add(key)
+    tools = server.get("tools")
     lists = tools if isinstance(tools, dict) else {}
     for key, theirs in (("allow", keys.allow), ("deny", keys.deny)):
         if theirs and _are_names(names := lists.get(key)):
-            done.entry[theirs] = names
-            lists = {other: value for other, value in lists.items() if other != key}
+            limits.entry[theirs] = names
+            lists = {list_key: value for list_key, value in lists.items() if list_key != key}
     if tools and not lists:
-        done.keys.add("tools")
-    return done
+        limits.keys.add("tools")
+    return limits
 
 
 def _time(value: object, keys: _Keys) -> float | None:
@@ -222,25 +230,25 @@ class _Placeholders:
         except Unresolved:  # the hub cannot read it either
             self._left.add(at)
             return text
-        done, literal = "", ""
+        written, literal = "", ""
         for part in (*parts, Reference("")):
             if isinstance(part, str):
                 literal += part
                 continue
             if self._takes_dollars and _VARIABLE.search(literal):
                 self._literals.add(at)
-            done, literal = done + literal + (self._reference(part.text, at) if part.text else ""), ""
-        return done
+            written, literal = written + literal + (self._reference(part.text, at) if part.text else ""), ""
+        return written
 
     def notes(self) -> list[str]:
         """Values that the client reads in another way than the hub."""
         title = self._client.title
-        said = (
+        message = (
             (f"{title} does not fill these in, set them yourself", self._left),
             (f"{title} knows no defaults, these are left out", self._defaults),
             (f"{title} takes a $ in these for a variable, which is plain text here", self._literals),
         )
-        return [f"{text}: {', '.join(sorted(names))}" for text, names in said if names]
+        return [f"{text}: {', '.join(sorted(names))}" for text, names in message if names]
 
     def _reference(self, reference: str, at: str) -> str:
         text = f"${{{reference}}}"
@@ -269,56 +277,56 @@ class _Placeholders:
 
 
 def _process(
-    client: Client, template: Template, own: Mapping[str, object], fill: _Placeholders, name: str
+    client: Client, template: Template, server: Mapping[str, object], fill: _Placeholders, name: str
 ) -> JsonObject:
-    args = own.get("args")
+    args = server.get("args")
     words = [str(fill(word, "args")) for word in args] if isinstance(args, list) else []
-    made = filled(template, Command(str(fill(own["command"], "command")), tuple(words)), name)
-    nested = made.get("transport")
-    at = nested if isinstance(nested, dict) else made
-    given = own.get("env")
-    env = dict(given) if isinstance(given, dict) else {}
+    entry = filled(template, Command(str(fill(server["command"], "command")), tuple(words)), name)
+    nested = entry.get("transport")
+    at = nested if isinstance(nested, dict) else entry
+    variables = server.get("env")
+    env = dict(variables) if isinstance(variables, dict) else {}
     if client.name == "codex" and (handed_on := [key for key, value in env.items() if value == f"${{{key}}}"]):
         at["env_vars"] = handed_on
         env = {key: value for key, value in env.items() if key not in handed_on}
     if env:
         at[_ENV.get(client.name, "env")] = fill(env, "env")
-    if own.get("cwd") and own["cwd"] != CLIENTS_FOLDER:  # where the client starts it anyway
-        at[_FOLDER.get(client.name, "cwd")] = fill(own["cwd"], "cwd")
-    return made
+    if server.get("cwd") and server["cwd"] != CLIENTS_FOLDER:  # where the client starts it anyway
+        at[_FOLDER.get(client.name, "cwd")] = fill(server["cwd"], "cwd")
+    return entry
 
 
 def _remote(
-    client: Client, template: Template, own: Mapping[str, object], fill: _Placeholders, name: str
+    client: Client, template: Template, server: Mapping[str, object], fill: _Placeholders, name: str
 ) -> JsonObject:
-    given = own.get("headers")
-    headers = dict(given) if isinstance(given, dict) else {}
-    if own.get("bearer"):
-        headers["Authorization"] = f"Bearer {own['bearer']}"
-    values: dict[Slot, object] = {Slot.NAME: name, Slot.URL: fill(own["url"], "url")}
+    fixed = server.get("headers")
+    headers = dict(fixed) if isinstance(fixed, dict) else {}
+    if server.get("bearer"):
+        headers["Authorization"] = f"Bearer {server['bearer']}"
+    values: dict[Slot, object] = {Slot.NAME: name, Slot.URL: fill(server["url"], "url")}
     if client.name == "codex" and (bearer := _BEARER.fullmatch(str(headers.get("Authorization", "")))):
         values[Slot.TOKEN_VARIABLE] = bearer[1]
         del headers["Authorization"]
     if headers:
         values[Slot.HEADERS] = fill(headers, "headers")
-    made = _with(template, values)
-    at = made["transport"] if isinstance(made.get("transport"), dict) else made
+    entry = _with(template, values)
+    at = entry["transport"] if isinstance(entry.get("transport"), dict) else entry
     if headers and (key := _HEADERS.get(client.name)) is not None:
         at[key] = values[Slot.HEADERS]
     elif headers and "headers" not in at:
         fill.lost_headers = True
-    if own.get("type") == "sse" and "type" in at and at["type"] != "remote":
+    if server.get("type") == "sse" and "type" in at and at["type"] != "remote":
         at["type"] = "sse"
-    return made
+    return entry
 
 
 def _with(template: Mapping[str, object], values: Mapping[Slot, object]) -> JsonObject:
-    made: JsonObject = {}
+    entry: JsonObject = {}
     for key, part in template.items():
         if isinstance(part, Mapping):
-            made[key] = _with(part, values)
+            entry[key] = _with(part, values)
         elif not isinstance(part, Slot):
-            made[key] = part
+            entry[key] = part
         elif part in values:
-            made[key] = values[part]
-    return made
+            entry[key] = values[part]
+    return entry

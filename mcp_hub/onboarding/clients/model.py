@@ -87,7 +87,7 @@ class Client(msgspec.Struct, frozen=True):
     @property
     def is_written(self) -> bool:
         """Whether the hub can be installed into it."""
-        return any(place.is_written for place in self.places)
+        return any(location.is_written for location in self.places)
 
     @property
     def row(self) -> str:

@@ -88,23 +88,23 @@ def dot_config(name: str, windows: str | None = None) -> Paths:
 
 def expanded(template: str, where: Where) -> Path | None:
     """The path of a template; None if a variable is not set and has no usual value."""
-    done = template
+    path = template
     for name in _VARIABLE.findall(template):
         value = where.env.get(name) or _USUAL.get(name)
         if not value:
             return None
-        done = done.replace(f"${name}", value)
-    return where.home / done.removeprefix("~/") if done.startswith("~/") else where.home / done
+        path = path.replace(f"${name}", value)
+    return where.home / path.removeprefix("~/") if path.startswith("~/") else where.home / path
 
 
 def _found(path: Path) -> tuple[Path, ...]:
     """The path itself, or every one whose folder fits the first part with a `*`."""
-    starred = next((place for place, part in enumerate(path.parts) if "*" in part), None)
+    starred = next((index for index, part in enumerate(path.parts) if "*" in part), None)
     if starred is None:
         return (path,)
     above = Path(*path.parts[:starred])
-    rest = path.parts[starred + 1 :]
+    inner = path.parts[starred + 1 :]
     # unlike `Path.glob` it passes over folders that may not be read
     folders = glob.glob(os.path.join(glob.escape(str(above)), path.parts[starred]), include_hidden=True)
-    found = (Path(folder, *rest) for folder in sorted(folders))
-    return tuple(one for one in found if os.path.isdir(one.parent))
+    paths = (Path(folder, *inner) for folder in sorted(folders))
+    return tuple(candidate for candidate in paths if os.path.isdir(candidate.parent))

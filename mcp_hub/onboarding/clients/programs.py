@@ -54,9 +54,9 @@ def wait_for_end(is_there: Callable[[], bool], sleep: Callable[[float], None] = 
 
 def _names(system: System) -> Iterator[str]:
     if system == "linux":
-        for place in Path("/proc").glob("[0-9]*/comm"):
+        for file in Path("/proc").glob("[0-9]*/comm"):
             with suppress(OSError):
-                yield place.read_text().strip()
+                yield file.read_text().strip()
     elif system == "macos":
         for line in _output("ps", "-axo", "comm="):
             yield line.rpartition("/")[2].strip()
@@ -76,12 +76,12 @@ def _tasklist() -> str:
 
 def _output(*argv: str) -> list[str]:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return done.stdout.splitlines()
+    return process.stdout.splitlines()
 
 
 def find_cli(cli: OwnCli | None, env: Mapping[str, str]) -> str | None:
@@ -126,5 +126,5 @@ def run_cli(program: str, args: Sequence[str], env: Mapping[str, str]) -> bool:
 def _run(program: str, args: Sequence[str], env: Mapping[str, str], cwd: str, seconds: float) -> int:
     null = subprocess.DEVNULL
     line = [program, *args]
-    done = subprocess.run(line, stdin=null, stdout=null, stderr=null, timeout=seconds, env=dict(env), cwd=cwd)
-    return done.returncode
+    process = subprocess.run(line, stdin=null, stdout=null, stderr=null, timeout=seconds, env=dict(env), cwd=cwd)
+    return process.returncode

@@ -25,24 +25,24 @@ from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
 from mcp_hub.types import JsonObject
 
 
-def layout_of(data: object, place: Place) -> Layout:
+def layout_of(data: object, location: Place) -> Layout:
     """The layout of this file: the first layout whose key it has, else the last."""
-    *others, last = place.layouts
-    return next((layout for layout in others if _holds_servers(data, layout)), last)
+    *earlier, last = location.layouts
+    return next((layout for layout in earlier if _holds_servers(data, layout)), last)
 
 
-def servers_of(data: object, place: Place) -> dict[str, JsonObject]:
+def servers_of(data: object, location: Place) -> dict[str, JsonObject]:
     """The servers by name, without the hub's own and without built-in parts of the client; empty if there are none."""
-    layout = layout_of(data, place)
-    held = held_at(data, layout.key)
-    if isinstance(held, list):
-        named = {str(one.get("name")): one for one in held if isinstance(one, dict)}
+    layout = layout_of(data, location)
+    holder = held_at(data, layout.key)
+    if isinstance(holder, list):
+        named = {str(entry.get("name")): entry for entry in holder if isinstance(entry, dict)}
     else:
-        named = held if isinstance(held, dict) else {}
+        named = holder if isinstance(holder, dict) else {}
     return {
-        name: one
-        for name, one in named.items()
-        if isinstance(one, dict) and not foreign.is_built_in(one) and not is_hub(name, one)
+        name: entry
+        for name, entry in named.items()
+        if isinstance(entry, dict) and not foreign.is_built_in(entry) and not is_hub(name, entry)
     }
 
 
@@ -68,15 +68,15 @@ def is_disabled(entry: Mapping[str, object]) -> bool:
     return as_flag(entry.get("disabled")) is True or as_flag(entry.get("enabled")) is False
 
 
-def read_servers(text: str, name: str, place: Place) -> dict[str, JsonObject]:
+def read_servers(text: str, name: str, location: Place) -> dict[str, JsonObject]:
     """`servers_of` the text of a file. Raises `ConfigError`."""
-    return servers_of(read_data(text, name), place)
+    return servers_of(read_data(text, name), location)
 
 
 def _holds_servers(data: object, layout: Layout) -> bool:
     """Whether all that is at the key are servers: a server may itself be named as a key is."""
-    held = held_at(data, layout.key)
-    return isinstance(held, dict) and all(isinstance(one, dict) for one in held.values())
+    holder = held_at(data, layout.key)
+    return isinstance(holder, dict) and all(isinstance(entry, dict) for entry in holder.values())
 
 
 class ClientFile(msgspec.Struct, frozen=True):
@@ -97,14 +97,14 @@ def client_files(client: Client, where: Where) -> list[ClientFile]:
     there = where.for_clients(are_on_windows=bool(client.windows_of))
     if there is None:
         return []
-    found = [ClientFile(client, path, place) for place in client.places for path in place.paths.at(there)]
-    return list({file.path: file for file in found}.values())
+    files = [ClientFile(client, path, location) for location in client.places for path in location.paths.at(there)]
+    return list({file.path: file for file in files}.values())
 
 
 def project_files(client: Client, folder: Path) -> list[ClientFile]:
     """The client's files in the folder of a project, existing or not."""
-    place = client.places[-1]
-    return [ClientFile(client, folder / path, place) for path in client.project]
+    location = client.places[-1]
+    return [ClientFile(client, folder / path, location) for path in client.project]
 
 
 def hub_files(client: Client, where: Where) -> list[ClientFile]:

@@ -110,12 +110,12 @@ def side_of(env: Mapping[str, str], machine: Machine) -> WindowsSide | str | Non
     settings = wsl_settings(_text(machine.root / _CONF))
     root = machine.root / drives_root(settings).lstrip("/")
     if not os.path.isdir(root / "c"):
-        said = f"the drive C: of Windows is not at {root}/c"
-        return said if "WSL_DISTRO_NAME" in env else None  # a container has the same kernel
+        message = f"the drive C: of Windows is not at {root}/c"
+        return message if "WSL_DISTRO_NAME" in env else None  # a container has the same kernel
     home = _home(env, machine, root, _can_run(settings, machine.root))
     if home is None:
-        said = f"the folder of the Windows user in {root}/c/Users is not clear"
-        return rf"{said}. Name it, for example: export USERPROFILE='C:\Users\NAME'"
+        message = f"the folder of the Windows user in {root}/c/Users is not clear"
+        return rf"{message}. Name it, for example: export USERPROFILE='C:\Users\NAME'"
     there = (root / _SYSTEM / "wsl.exe").is_file()
     program = r"C:\Windows\System32\wsl.exe" if there else "wsl.exe"
     return WindowsSide(root, home, env.get("WSL_DISTRO_NAME", ""), machine.user, program)
@@ -128,14 +128,14 @@ def is_wsl(env: Mapping[str, str], root: Path = Path("/")) -> bool:
 
 def wsl_settings(text: str) -> dict[str, str]:
     """The values of `/etc/wsl.conf` by `section.key` in lower case, as WSL reads them: of a double key the first."""
-    done: dict[str, str] = {}
+    settings: dict[str, str] = {}
     section = ""
     for line in text.splitlines():
         if (match := _SECTION.fullmatch(line.strip())) is not None:
             section = match["name"].lower()
         elif (match := _KEY.fullmatch(line.strip())) is not None:
-            done.setdefault(f"{section}.{match['key'].lower()}", _plain(match["value"]))
-    return done
+            settings.setdefault(f"{section}.{match['key'].lower()}", _plain(match["value"]))
+    return settings
 
 
 def _plain(text: str) -> str:
@@ -188,12 +188,12 @@ def _answers(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool
 def _profile(answer: bytes, root: Path) -> Path | None:
     """The folder that exists of those that the bytes may name."""
     for text in _readings(answer):
-        for line in (one.strip().removeprefix("USERPROFILE=") for one in reversed(text.splitlines())):
+        for line in (raw_line.strip().removeprefix("USERPROFILE=") for raw_line in reversed(text.splitlines())):
             is_path = _PROFILE.fullmatch(line) and ".." not in line.split("\\")
-            place = linux_path(line, str(root)) if is_path else line if line.startswith(f"{root}/") else None
-            if place is not None and ".." not in place.split("/") and len(Path(place).relative_to(root).parts) > 1:
-                if os.path.isdir(place):
-                    return Path(place.rstrip("/"))
+            path = linux_path(line, str(root)) if is_path else line if line.startswith(f"{root}/") else None
+            if path is not None and ".." not in path.split("/") and len(Path(path).relative_to(root).parts) > 1:
+                if os.path.isdir(path):
+                    return Path(path.rstrip("/"))
     return None
 
 
@@ -215,10 +215,12 @@ def only_person(users: Path, user: str) -> Path | None:
     except OSError:
         return None
     folders = [users / name for name in names if name.lower() not in _NOT_PEOPLE]
-    writable = [one for one in folders if one.is_dir() and not one.is_symlink() and os.access(one, os.W_OK)]
-    people = [one for one in writable if os.access(one / "AppData", os.W_OK)] or writable
+    writable = [
+        folder for folder in folders if folder.is_dir() and not folder.is_symlink() and os.access(folder, os.W_OK)
+    ]
+    people = [folder for folder in writable if os.access(folder / "AppData", os.W_OK)] or writable
     if len(people) > 1:
-        people = [one for one in people if one.name.casefold() == user.casefold()]
+        people = [folder for folder in people if folder.name.casefold() == user.casefold()]
     return people[0] if len(people) == 1 else None
 
 
@@ -228,15 +230,15 @@ def through_wsl(command: Command, side: WindowsSide) -> Command:
     """
     for name, value in (("name of the WSL distribution", side.distribution), ("name of the Linux user", side.user)):
         if not value:
-            said = "Run the command in a shell of WSL, where WSL_DISTRO_NAME has it"
-            raise FileRefused("wsl_unplain", f"The {name} is not known. {said}.")
+            message = "Run the command in a shell of WSL, where WSL_DISTRO_NAME has it"
+            raise FileRefused("wsl_unplain", f"The {name} is not known. {message}.")
         if not _NAME.fullmatch(value):
-            said = "which wsl.exe may read in another way. Give it one of letters, digits and . _ - only"
-            raise FileRefused("wsl_unplain", f'The {name} is "{value}", {said}.')
+            message = "which wsl.exe may read in another way. Give it one of letters, digits and . _ - only"
+            raise FileRefused("wsl_unplain", f'The {name} is "{value}", {message}.')
     for word in (command.program, *command.args):
         if _UNPLAIN.search(word):
-            said = 'has a character that Windows may read in another way (" % & | < > ^ ! \\). Move or rename it'
-            raise FileRefused("wsl_unplain", f'"{word}" {said}.')
+            message = 'has a character that Windows may read in another way (" % & | < > ^ ! \\). Move or rename it'
+            raise FileRefused("wsl_unplain", f'"{word}" {message}.')
     start = ("-d", side.distribution, "-u", side.user, "--cd", "~", "-e")
     return Command(side.program, (*start, command.program, *command.args))
 
@@ -276,8 +278,8 @@ def _read(process: "subprocess.Popen[bytes]") -> bytes:
     end = clock.now() + _SECONDS
     with process.stdout as out, selectors.DefaultSelector() as selector:
         selector.register(out, selectors.EVENT_READ)
-        while (left := end - clock.now()) > 0 and len(data) < _LARGEST:
-            if selector.select(left):
+        while (seconds := end - clock.now()) > 0 and len(data) < _LARGEST:
+            if selector.select(seconds):
                 part = os.read(out.fileno(), _LARGEST)
                 if not part:
                     return data

@@ -99,38 +99,38 @@ def of_clients(clients: Sequence[Client], where: Where, places: ValuePlaces) -> 
 
 def of_files(files: Sequence[ClientFile], where: Where, places: ValuePlaces) -> FoundServers:
     """The servers of these files of clients, as far as they exist."""
-    found = FoundServers()
+    servers = FoundServers()
     for file in files:
         if os.path.isfile(file.path):
-            _take_file(found, file, file.client.title, where, places)
-    return found
+            _take_file(servers, file, file.client.title, where, places)
+    return servers
 
 
 def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
     """The servers of one file, also of a project's, whatever client it is of. Raises `ConfigError`."""
-    found = FoundServers()
+    servers = FoundServers()
     if (file := _known(path, where)) is not None:
-        _take_file(found, file, str(path), where, places)
-        if found.servers or found.skipped:
-            return found
-    held = FoundServers()
+        _take_file(servers, file, str(path), where, places)
+        if servers.servers or servers.skipped:
+            return servers
+    of_client = FoundServers()
     try:
-        _take_document(held, path, where, places)
+        _take_document(of_client, path, where, places)
     except ConfigError:
-        if found.problems or file is None:
+        if servers.problems or file is None:
             raise
-        return found
-    return held
+        return servers
+    return of_client
 
 
-def _take_document(found: FoundServers, path: Path, where: Where, places: ValuePlaces) -> None:
+def _take_document(result: FoundServers, path: Path, where: Where, places: ValuePlaces) -> None:
     """Takes the servers of a file by its form. Raises `ConfigError`."""
     text = read_text_file(path, LARGEST_OF_CLIENTS).text
     document = read_document(text, str(path))
     data = document.data
     if not isinstance(data, dict) or not is_foreign(data, str(path), is_yaml=document.is_yaml):
-        said = "this is not a file of another client. Use it with --config as it is."
-        raise ConfigError(ConfigFinding("not_foreign", said, str(path)))
+        message = "this is not a file of another client. Use it with --config as it is."
+        raise ConfigError(ConfigFinding("not_foreign", message, str(path)))
     report = Findings(str(path), document.lines, errors=list(document.findings))
     servers = sections(data, place_of_servers(data, is_yaml=document.is_yaml), report).get("servers")
     if not isinstance(servers, dict):
@@ -142,7 +142,7 @@ def _take_document(found: FoundServers, path: Path, where: Where, places: ValueP
     report.excuse(lambda error: error.code == "duplicate_key" and error.path[:1] != ("servers",))
     if any(error.path[:1] != ("servers",) or len(error.path) < 2 for error in report.errors):
         raise report.failure()
-    found.files.append(path)
+    result.files.append(path)
     servers = {
         name: server for name, server in servers.items() if not (isinstance(server, dict) and is_hub(name, server))
     }
@@ -155,7 +155,7 @@ def _take_document(found: FoundServers, path: Path, where: Where, places: ValueP
     translator = Translator(origin, data, _variables(drives, where), places, report, drives=drives)
     if origin.client == _PROJECT_CLIENT and path.name == ".mcp.json":
         off |= dict(_not_approved(servers, path, where))
-    _take_servers(found, servers, off, translator, str(path), origin.client or path.stem, is_users=is_users)
+    _take_servers(result, servers, off, translator, str(path), origin.client or path.stem, is_users=is_users)
 
 
 def _known(path: Path, where: Where) -> ClientFile | None:
@@ -166,7 +166,10 @@ def _known(path: Path, where: Where) -> ClientFile | None:
             if file.path == absolute:
                 return ClientFile(client, path, file.place)
     for client in CLIENTS.values():
-        if any(absolute.parts[-len(Path(own).parts) :] == Path(own).parts for own in client.project):
+        if any(
+            absolute.parts[-len(Path(project_path).parts) :] == Path(project_path).parts
+            for project_path in client.project
+        ):
             return ClientFile(client, path, client.places[-1])
     return None
 
@@ -176,7 +179,7 @@ def _is_users(file: ClientFile, where: Where) -> bool:
     return any(row.path == file.path.absolute() for row in client_files(file.client, where))
 
 
-def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where, places: ValuePlaces) -> None:
+def _take_file(servers: FoundServers, file: ClientFile, source: str, where: Where, places: ValuePlaces) -> None:
     name, client = str(file.path), file.client.row
     try:
         text = read_text_file(file.path, file.place.largest).text
@@ -185,19 +188,19 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
         raw = servers_of(data, file.place)
         check_texts(raw, text, layout_of(data, file.place).key, name)
     except ConfigError as error:
-        found.problems += error.findings
+        servers.problems += error.findings
         return
-    found.files.append(file.path)
+    servers.files.append(file.path)
     whole = data if isinstance(data, dict) else {}
     off = _switched_off(whole, raw, client, file, where)
-    found.skipped += _of_projects(whole, client, file.place, source)
+    servers.skipped += _of_projects(whole, client, file.place, source)
     is_users = _is_users(file, where)
     origin = origin_of(file.path, whole, where.env, client, is_users=is_users)
     key = layout_of(data, file.place).key
     holder = held_at(data, key)
     if isinstance(holder, dict):
         empty = [name for name, server in holder.items() if not isinstance(server, dict)]
-        found.skipped += (SkippedServer(name, source, _NO_SERVER) for name in empty)
+        servers.skipped += (SkippedServer(name, source, _NO_SERVER) for name in empty)
     report = Findings(name, errors=[*_doubles(document, key, holder)])
     drives = drives_of(file, where, is_users=is_users)
     translator = Translator(origin, whole, _variables(drives, where), places, report, drives=drives)
@@ -205,7 +208,7 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
     def place_of(key: str) -> tuple[Path | None, KeyPath]:
         return file.path, _key_path(data, file.place, key)
 
-    _take_servers(found, raw, off, translator, source, file.client.name, place_of, is_users=is_users)
+    _take_servers(servers, raw, off, translator, source, file.client.name, place_of, is_users=is_users)
 
 
 def _variables(drives: Drives | None, where: Where) -> Mapping[str, str]:
@@ -234,7 +237,7 @@ def _read(text: str, name: str) -> LocatedData:
 
 
 def _take_servers(
-    found: FoundServers,
+    servers: FoundServers,
     raw: Mapping[str, object],
     off: Mapping[str, str],
     translator: Translator,
@@ -246,26 +249,27 @@ def _take_servers(
 ) -> None:
     """Takes the servers of a file; those that are `off`, by name with the reason, are skipped."""
     report = translator.report
-    found.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
-    wanted = {key: server for key, server in raw.items() if key not in off}
-    done = translator.servers({key: server for key, server in wanted.items() if is_whole(key, report)})
-    problems = {str(error.path[1]): error for error in report.errors if error.path[1] in wanted}
-    found.skipped += (SkippedServer(key, source, _reason(error)) for key, error in problems.items())
-    for key, entry in done.items():
+    servers.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
+    enabled = {key: server for key, server in raw.items() if key not in off}
+    translated = translator.servers({key: server for key, server in enabled.items() if is_whole(key, report)})
+    problems = {str(error.path[1]): error for error in report.errors if error.path[1] in enabled}
+    servers.skipped += (SkippedServer(key, source, _reason(error)) for key, error in problems.items())
+    for key, entry in translated.items():
         if not _SOURCES & entry.keys():
-            found.skipped.append(SkippedServer(key, source, _NO_SOURCE))
+            servers.skipped.append(SkippedServer(key, source, _NO_SOURCE))
         elif entry.get("enabled") is False:
-            reasons = [one.message for one in report.warnings if one.path[:2] == ("servers", key) and _is_limit(one)]
-            found.skipped.append(SkippedServer(key, source, "; ".join(reasons) or _DISABLED))
+            limits = (item for item in report.warnings if item.path[:2] == ("servers", key) and _is_limit(item))
+            reasons = [limit.message for limit in limits]
+            servers.skipped.append(SkippedServer(key, source, "; ".join(reasons) or _DISABLED))
         else:
-            file, place = place_of(key)
+            file, key_path = place_of(key)
             left_out = _left_out(report, key)
-            renamed = tuple(one.message for one in report.warnings if _is_renamed(one) and one.path[1] == key)
-            found.servers.append(
-                FoundServer(key, _plain(entry), source, client, left_out, file, place, is_users, renamed)
+            renamed = tuple(item.message for item in report.warnings if _is_renamed(item) and item.path[1] == key)
+            servers.servers.append(
+                FoundServer(key, _plain(entry), source, client, left_out, file, key_path, is_users, renamed)
             )
-    told = (one for one in report.warnings if not _is_renamed(one))
-    found.problems += report.located(one for one in told if one.code != "ignored_key" or _is_told(one))
+    warnings = (item for item in report.warnings if not _is_renamed(item))
+    servers.problems += report.located(item for item in warnings if item.code != "ignored_key" or _is_told(item))
 
 
 def _is_renamed(warning: Finding) -> bool:
@@ -286,18 +290,18 @@ def _is_limit(warning: Finding) -> bool:
     return "the server is disabled" in warning.message
 
 
-def _key_path(data: object, place: Place, name: str) -> KeyPath:
-    key = layout_of(data, place).key
-    held = held_at(data, key)
-    if not isinstance(held, list):
+def _key_path(data: object, location: Place, name: str) -> KeyPath:
+    key = layout_of(data, location).key
+    holder = held_at(data, key)
+    if not isinstance(holder, list):
         return (*key, name)
-    named = [index for index, one in enumerate(held) if isinstance(one, dict) and str(one.get("name")) == name]
+    named = [index for index, entry in enumerate(holder) if isinstance(entry, dict) and str(entry.get("name")) == name]
     return (*key, named[-1])
 
 
-def _plain(own: JsonObject) -> JsonObject:
+def _plain(entry: JsonObject) -> JsonObject:
     """The server without keys that say what holds anyway."""
-    plain = {key: value for key, value in own.items() if key not in ("disabled", "enabled")}
+    plain = {key: value for key, value in entry.items() if key not in ("disabled", "enabled")}
     if plain.get("tools") == {"allow": ["*"]}:
         del plain["tools"]
     return plain
@@ -305,7 +309,11 @@ def _plain(own: JsonObject) -> JsonObject:
 
 def _left_out(report: Findings, server: str) -> tuple[str, ...]:
     """The keys of a server that the hub does not have, but for those that nobody needs to hear of."""
-    paths = (one.path for one in report.warnings if one.code == "ignored_key" and one.path[:2] == ("servers", server))
+    paths = (
+        warning.path
+        for warning in report.warnings
+        if warning.code == "ignored_key" and warning.path[:2] == ("servers", server)
+    )
     return tuple(str(path[2]) for path in paths if path[2] not in _NOISE)
 
 
@@ -313,7 +321,7 @@ def _switched_off(
     data: JsonObject, raw: Mapping[str, JsonObject], client: str, file: ClientFile, where: Where
 ) -> dict[str, str]:
     """Servers that the client does not start, and the reason."""
-    off = {name: _DISABLED for name, own in raw.items() if is_disabled(own)}
+    off = {name: _DISABLED for name, entry in raw.items() if is_disabled(entry)}
     off |= switched_off(data, raw)
     if client == _PROJECT_CLIENT and file.path.name == ".mcp.json":
         off |= dict(_not_approved(raw, file.path, where))
@@ -322,15 +330,17 @@ def _switched_off(
 
 def _not_approved(servers: Iterable[str], path: Path, where: Where) -> Iterator[tuple[str, str]]:
     """Servers of a project's file that the user of Claude Code has not approved; none without that client."""
-    known = next((own.path for own in client_files(CLIENTS[_PROJECT_CLIENT], where) if os.path.isfile(own.path)), None)
-    if known is None:
+    settings = next(
+        (file.path for file in client_files(CLIENTS[_PROJECT_CLIENT], where) if os.path.isfile(file.path)), None
+    )
+    if settings is None:
         return
     try:
-        data = read_data(read_text_file(known, CLIENTS[_PROJECT_CLIENT].places[0].largest).text, str(known))
+        data = read_data(read_text_file(settings, CLIENTS[_PROJECT_CLIENT].places[0].largest).text, str(settings))
     except ConfigError:
         data = None
-    found = held_at(data, ("projects", str(path.absolute().parent)))
-    rules: Mapping[str, object] = found if isinstance(found, dict) else {}
+    project = held_at(data, ("projects", str(path.absolute().parent)))
+    rules: Mapping[str, object] = project if isinstance(project, dict) else {}
     approved, rejected = rules.get("enabledMcpjsonServers"), rules.get("disabledMcpjsonServers")
     for name in servers:
         if isinstance(rejected, list) and name in rejected:
@@ -339,10 +349,10 @@ def _not_approved(servers: Iterable[str], path: Path, where: Where) -> Iterator[
             yield name, "it is not approved in Claude Code. Approve it there, or use mcp-hub add"
 
 
-def _of_projects(data: JsonObject, client: str, place: Place, source: str) -> Iterator[SkippedServer]:
+def _of_projects(data: JsonObject, client: str, location: Place, source: str) -> Iterator[SkippedServer]:
     """Servers that a user has for one project only."""
     projects = data.get("projects") if client == _PROJECT_CLIENT else None
-    for folder, own in projects.items() if isinstance(projects, dict) else ():
-        if isinstance(own, dict):
-            for name in servers_of(own, place):
+    for folder, project in projects.items() if isinstance(projects, dict) else ():
+        if isinstance(project, dict):
+            for name in servers_of(project, location):
                 yield SkippedServer(name, source, f"it belongs to the project {folder}")

@@ -56,22 +56,22 @@ class TakenServer(msgspec.Struct, frozen=True):
     @property
     def sources(self) -> list[str]:
         """The clients and files that have it."""
-        return list(dict.fromkeys(one.source for one in self.found))
+        return list(dict.fromkeys(origin.source for origin in self.found))
 
     @property
     def old_names(self) -> list[str]:
         """The names that it has there, if they are other ones."""
-        return list(dict.fromkeys(one.name for one in self.found if one.name != self.name))
+        return list(dict.fromkeys(origin.name for origin in self.found if origin.name != self.name))
 
     @property
     def left_out(self) -> list[str]:
         """The keys of the clients that the hub does not have."""
-        return list(dict.fromkeys(key for one in self.found for key in one.left_out))
+        return list(dict.fromkeys(key for origin in self.found for key in origin.left_out))
 
     @property
     def renamed(self) -> list[str]:
         """Its paths of Windows, each with its name in this Linux."""
-        return list(dict.fromkeys(line for one in self.found for line in one.renamed))
+        return list(dict.fromkeys(line for origin in self.found for line in origin.renamed))
 
     @property
     def sources_outside(self) -> list[str]:
@@ -81,7 +81,7 @@ class TakenServer(msgspec.Struct, frozen=True):
     @property
     def is_users(self) -> bool:
         """Whether a client of the user has it in the user's own configuration."""
-        return any(one.is_users for one in self.found)
+        return any(origin.is_users for origin in self.found)
 
     def proposed(self, env: Mapping[str, str]) -> list[str]:
         """The variables of this shell that its command is known to want and does not get: a proposal of `pass_env`."""
@@ -111,12 +111,14 @@ class ImportPlan(msgspec.Struct, frozen=True):
     def origins(self) -> list[ImportedServer]:
         """Each server that the hub has then, once for each client that has it."""
         config = os.path.abspath(self.file.path)
-        every = [*((one.name, one.found) for one in self.taken), *self.named.items()]
-        return [ImportedServer(one.client, config, name, one.name) for name, found in every for one in found]
+        every = [*((server.name, server.found) for server in self.taken), *self.named.items()]
+        return [
+            ImportedServer(server.client, config, name, server.name) for name, origins in every for server in origins
+        ]
 
     @property
     def puts(self) -> list[PutServer]:
-        return [PutServer(one.name, one.own) for one in self.taken]
+        return [PutServer(server.name, server.own) for server in self.taken]
 
     def asked(self, env: Mapping[str, str]) -> dict[str, list[str]]:
         """Values of this machine that servers of files get which are not the user's own, as far as they are set now.
@@ -124,39 +126,47 @@ class ImportPlan(msgspec.Struct, frozen=True):
         By server: names of variables, and the insides of `${file:…}` and `${keyring:…}`, but for values that the import
         keeps.
         """
-        asked: dict[str, list[str]] = {}
-        for one in self.taken:
-            sources = () if one.is_users else sources_of(one.own)
+        variables: dict[str, list[str]] = {}
+        for server in self.taken:
+            sources = () if server.is_users else sources_of(server.own)
             names = [
                 source.removeprefix("$") if source[0] == "$" else source.replace(" ", ":", 1) for source in sources
             ]
             values = [n for n in names if _has_value(n, env, self.file.folder) and not self.secrets.keeps(n)]
             if values:
-                asked[one.name] = values
-        return asked
+                variables[server.name] = values
+        return variables
 
     def disabling(self, names: Collection[str]) -> "ImportPlan":
         """The plan with `enabled: false` in these servers."""
-        taken = [replace(one, own={**one.own, "enabled": False}) if one.name in names else one for one in self.taken]
+        taken = [
+            replace(server, own={**server.own, "enabled": False}) if server.name in names else server
+            for server in self.taken
+        ]
         return replace(self, taken=tuple(taken))
 
     def passing(self, names: Mapping[str, Collection[str]]) -> "ImportPlan":
         """The plan with these variables in `pass_env` of the servers, by the name of the server."""
         taken = []
-        for one in self.taken:
-            passed = list(dict.fromkeys([*one.own.get("pass_env", ()), *names.get(one.name, ())]))
-            taken.append(replace(one, own={**one.own, "pass_env": passed}) if passed else one)
+        for server in self.taken:
+            passed = list(dict.fromkeys([*server.own.get("pass_env", ()), *names.get(server.name, ())]))
+            taken.append(replace(server, own={**server.own, "pass_env": passed}) if passed else server)
         return replace(self, taken=tuple(taken))
 
     def without(self, reasons: Mapping[str, str]) -> "ImportPlan":
         """The plan that leaves servers where they are, by their names with the reason."""
-        gone = [found for one in self.taken if one.name in reasons for found in _skipped(one, reasons[one.name])]
-        taken = tuple(one for one in self.taken if one.name not in reasons)
+        gone = [
+            skipped
+            for server in self.taken
+            if server.name in reasons
+            for skipped in _skipped(server, reasons[server.name])
+        ]
+        taken = tuple(server for server in self.taken if server.name not in reasons)
         return replace(self, taken=taken, skipped=(*self.skipped, *gone))
 
     def limited(self, servers: Mapping[str, JsonObject]) -> "ImportPlan":
         """The plan with these entries, by the name of the server."""
-        return replace(self, taken=tuple(replace(one, own=servers[one.name]) for one in self.taken))
+        return replace(self, taken=tuple(replace(server, own=servers[server.name]) for server in self.taken))
 
     def carry_out(self, env: Mapping[str, str]) -> None:
         """Writes the secrets, then the configuration, in one act that can be undone. Raises `ConfigError`."""
@@ -167,17 +177,17 @@ class ImportPlan(msgspec.Struct, frozen=True):
         except FileRefused as refused:
             raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
         except OSError as problem:
-            said = f"cannot be written: {problem.strerror}. Check its folder and permissions."
-            raise ConfigError(ConfigFinding("output_unwritable", said, str(self.file.path))) from None
+            message = f"cannot be written: {problem.strerror}. Check its folder and permissions."
+            raise ConfigError(ConfigFinding("output_unwritable", message, str(self.file.path))) from None
 
     def changes(self) -> list[FileChange]:
         """The changes of files by which `Acts.do` carries it out, the configuration last, so that it can be undone.
 
         Secrets of the keyring are not among them: `secrets.store_in_keyring` writes those, and an undo leaves them.
         """
-        done = [FileChange(path, partial(_content, content)) for path, content in self.secrets.files().items()]
-        entries = [(self.file.holder(), one.name) for one in self.taken]
-        return [*done, FileChange(self.file.path, self._edited, entries=entries)] if self.taken else []
+        changes = [FileChange(path, partial(_content, content)) for path, content in self.secrets.files().items()]
+        entries = [(self.file.holder(), server.name) for server in self.taken]
+        return [*changes, FileChange(self.file.path, self._edited, entries=entries)] if self.taken else []
 
     def _edited(self, before: bytes | None) -> bytes:
         try:
@@ -186,41 +196,42 @@ class ImportPlan(msgspec.Struct, frozen=True):
             raise FileRefused(error.code, str(error)) from None
 
 
-def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe: KeptSecrets) -> ImportPlan:
+def planned(servers_found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe: KeptSecrets) -> ImportPlan:
     """The plan for what was found. `probe` keeps nothing: it finds secrets that are kept already.
 
     Raises `ConfigError` if the configuration cannot be read, and `EditRefused` if it cannot be edited.
     """
     servers = file.servers()
-    known = _KnownServers(servers, probe)
+    present = _KnownServers(servers, probe)
     ports = _ports(file)
     there: list[FoundServer] = []
     named: dict[str, list[FoundServer]] = {}
-    skipped = list(found.skipped)
-    every = merged(found.servers, servers)
+    skipped = list(servers_found.skipped)
+    every = merged(servers_found.servers, servers)
     fresh: list[TakenServer] = []
-    for one in every:
-        if (name := known.name_of(one.own)) is not None:
-            there += one.found
-            named.setdefault(name, []).extend(one.found)
-            skipped += _skipped(one, f"the hub has it already, as {name}")
-        elif _is_at(one.own.get("url"), ports):
-            skipped += _skipped(one, "it is this hub")
+    for server in every:
+        if (name := present.name_of(server.own)) is not None:
+            there += server.found
+            named.setdefault(name, []).extend(server.found)
+            skipped += _skipped(server, f"the hub has it already, as {name}")
+        elif _is_at(server.own.get("url"), ports):
+            skipped += _skipped(server, "it is this hub")
         else:
-            own = without_secrets(one.name, one.own, secrets.keep)
-            fresh.append(TakenServer(one.name, own, tuple(one.found)))
-    refused = _refusals(file, [PutServer(one.name, one.own) for one in fresh])
+            entry = without_secrets(server.name, server.own, secrets.keep)
+            fresh.append(TakenServer(server.name, entry, tuple(server.found)))
+    refused = _refusals(file, [PutServer(server.name, server.own) for server in fresh])
     for name, reason in refused.items():
-        skipped += [gone for one in fresh if one.name == name for gone in _skipped(one, f"it has failed: {reason}")]
-    sources = dict.fromkeys(one.source for one in found.servers)
-    doubles = sum(len(one.found) - 1 for one in every)
+        failed = (server for server in fresh if server.name == name)
+        skipped += [gone for server in failed for gone in _skipped(server, f"it has failed: {reason}")]
+    sources = dict.fromkeys(server.source for server in servers_found.servers)
+    doubles = sum(len(server.found) - 1 for server in every)
     return ImportPlan(
         file,
         secrets,
-        tuple(one for one in fresh if one.name not in refused),
+        tuple(server for server in fresh if server.name not in refused),
         tuple(there),
         tuple(skipped),
-        tuple(found.problems),
+        tuple(servers_found.problems),
         tuple(sources),
         doubles,
         named,
@@ -232,24 +243,24 @@ def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[Merge
 
     Names that are `taken`, or that another server has, get the name of a client behind them.
     """
-    done: dict[str, MergedServer] = {}
+    by_identity: dict[str, MergedServer] = {}
     names = set(taken)
-    for one in servers:
-        key = identity(one.own)
-        if (known := done.get(key)) is not None:
-            if one.is_users and not any(earlier.is_users for earlier in known.found):
-                known.own = one.own
-            known.found.append(one)
+    for server in servers:
+        key = identity(server.own)
+        if (double := by_identity.get(key)) is not None:
+            if server.is_users and not any(earlier.is_users for earlier in double.found):
+                double.own = server.own
+            double.found.append(server)
             continue
-        name = _free(clean(one.name), one.client, names)
+        name = _free(clean(server.name), server.client, names)
         names.add(name)
-        done[key] = MergedServer(name, one.own, [one])
-    return list(done.values())
+        by_identity[key] = MergedServer(name, server.own, [server])
+    return list(by_identity.values())
 
 
-def identity(own: JsonObject) -> str:
+def identity(entry: JsonObject) -> str:
     """The same text for the same server."""
-    same = {key: own[key] for key in _SAME if own.get(key)}
+    same = {key: entry[key] for key in _SAME if entry.get(key)}
     if same.get("cwd") == CLIENTS_FOLDER:  # which an import adds
         del same["cwd"]
     if isinstance(url := same.get("url"), str):
@@ -259,8 +270,8 @@ def identity(own: JsonObject) -> str:
 
 def clean(name: str) -> str:
     """A name that the hub takes: without control characters, and not too long."""
-    shown = "".join(char if char.isprintable() else " " for char in name).strip()
-    return shown[:_LONGEST].rstrip() or "server"
+    printable = "".join(char if char.isprintable() else " " for char in name).strip()
+    return printable[:_LONGEST].rstrip() or "server"
 
 
 def _free(name: str, client: str, names: Collection[str]) -> str:
@@ -284,8 +295,8 @@ def _has_value(name: str, env: Mapping[str, str], folder: Path) -> bool:
         return False
 
 
-def _skipped(one: MergedServer | TakenServer, reason: str) -> list[SkippedServer]:
-    return [SkippedServer(found.name, found.source, reason) for found in one.found]
+def _skipped(server: MergedServer | TakenServer, reason: str) -> list[SkippedServer]:
+    return [SkippedServer(origin.name, origin.source, reason) for origin in server.found]
 
 
 def _refusals(file: ServersFile, changes: Sequence[PutServer]) -> dict[str, str]:
@@ -294,22 +305,22 @@ def _refusals(file: ServersFile, changes: Sequence[PutServer]) -> dict[str, str]
     The file is read once for all that are right. Raises `EditRefused`.
     """
     refused: dict[str, str] = {}
-    while left := [change for change in changes if change.name not in refused]:
+    while remaining := [change for change in changes if change.name not in refused]:
         try:
-            file.changed_text(left)
+            file.changed_text(remaining)
         except EditRefused:
             raise
         except ConfigError as error:
-            mistakes = {change.name: findings_about(change.name, error.findings) for change in left}
+            mistakes = {change.name: findings_about(change.name, error.findings) for change in remaining}
             fresh = {name: _listed(findings) for name, findings in mistakes.items() if findings}
-            refused |= fresh or {left[0].name: _listed(error.findings)}
+            refused |= fresh or {remaining[0].name: _listed(error.findings)}
         else:
             break
     return refused
 
 
 def _listed(findings: Iterable[ConfigFinding]) -> str:
-    return "; ".join(f"{one.path}: {one.message} [{one.code}]" for one in findings)
+    return "; ".join(f"{finding.path}: {finding.message} [{finding.code}]" for finding in findings)
 
 
 class _KnownServers:
@@ -318,22 +329,22 @@ class _KnownServers:
     def __init__(self, servers: Mapping[str, object], probe: KeptSecrets) -> None:
         self._probe = probe
         self._servers = [*servers]
-        self._names = {identity(own): name for name, own in servers.items() if isinstance(own, dict)}
+        self._names = {identity(entry): name for name, entry in servers.items() if isinstance(entry, dict)}
         self._alike: dict[str, list[str]] = {}
         for text in self._names:
             self._alike.setdefault(KEPT.sub("", text), []).append(text)
 
-    def name_of(self, own: JsonObject) -> str | None:
+    def name_of(self, entry: JsonObject) -> str | None:
         """The name of the server that is this one; None if there is none.
 
         Its secrets are kept under its name, or under the one that it had when they were moved.
         """
-        alike = self._alike.get(KEPT.sub("", identity(without_secrets("", own, lambda *_: KEPT_HERE))), [])
-        places = {place for text in alike for place in KEPT.findall(text)}
+        alike = self._alike.get(KEPT.sub("", identity(without_secrets("", entry, lambda *_: KEPT_HERE))), [])
+        places = {secret for text in alike for secret in KEPT.findall(text)}
         starts = {name: place_name(f"{name}.x")[:-1] for name in self._servers} if places else {}
-        names = [name for name, start in starts.items() if any(place.startswith(start) for place in places)]
+        names = [name for name, start in starts.items() if any(secret.startswith(start) for secret in places)]
         for name in names or self._servers[: 1 if alike else 0]:
-            same = self._names.get(identity(without_secrets(name, own, self._probe.keep)))
+            same = self._names.get(identity(without_secrets(name, entry, self._probe.keep)))
             if same is not None:
                 return same
         return None

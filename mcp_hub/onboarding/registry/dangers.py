@@ -177,9 +177,9 @@ _SUFFIXES: Final = (
 )
 
 
-def dangers_of(command: RegistryCommand, given: Mapping[str, str]) -> list[str]:
-    """A sentence for each dangerous part, in the order of the command. `given` are values of the person."""
-    values = {value for value in given.values() if value}
+def dangers_of(command: RegistryCommand, answers: Mapping[str, str]) -> list[str]:
+    """A sentence for each dangerous part, in the order of the command. `answers` are values of the person."""
+    values = {value for value in answers.values() if value}
     return [
         *_variables(command.env, values),
         *_runtime(command, values),

@@ -31,9 +31,9 @@ def read_server_json(source: str, registry: Callable[[], str | None]) -> bytes:
         return read_bytes(path, LARGEST_OWN)[0]
     url = registry()
     if url is None:
-        said = f"{source!r} is neither a file nor a URL. Name a command: mcp-hub add {source} -- COMMAND… "
-        said += "To look up names in a registry, set hub.registry to its URL."
-        raise ConfigError(ConfigFinding("no_registry", said))
+        message = f"{source!r} is neither a file nor a URL. Name a command: mcp-hub add {source} -- COMMAND… "
+        message += "To look up names in a registry, set hub.registry to its URL."
+        raise ConfigError(ConfigFinding("no_registry", message))
     return _fetched(url.rstrip("/") + _SERVER.format(quote(source, safe="")))
 
 
@@ -46,8 +46,8 @@ def _fetched(url: str) -> bytes:
     try:
         with httpx2.stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=False) as answer:
             if answer.status_code != 200:
-                said = f"answered with {answer.status_code}. Check the URL or the name."
-                raise ConfigError(ConfigFinding("fetch_failed", said, url))
+                message = f"answered with {answer.status_code}. Check the URL or the name."
+                raise ConfigError(ConfigFinding("fetch_failed", message, url))
             started = SystemClock.now()
             for part in answer.iter_raw():  # not decoded: a few bytes can become gigabytes
                 content += part
@@ -56,11 +56,11 @@ def _fetched(url: str) -> bytes:
             else:
                 is_whole = True
     except (httpx2.HTTPError, OSError) as problem:
-        said = f"cannot be fetched: {type(problem).__name__}. Check the URL and the network."
-        raise ConfigError(ConfigFinding("fetch_failed", said, url)) from None
+        message = f"cannot be fetched: {type(problem).__name__}. Check the URL and the network."
+        raise ConfigError(ConfigFinding("fetch_failed", message, url)) from None
     if len(content) > LARGEST_OWN:
         raise ConfigError(ConfigFinding("config_too_large", f"larger than {LARGEST_OWN} bytes", url))
     if not is_whole:
-        said = f"does not arrive within {_SECONDS:g} s. Check the URL and the network."
-        raise ConfigError(ConfigFinding("fetch_failed", said, url))
+        message = f"does not arrive within {_SECONDS:g} s. Check the URL and the network."
+        raise ConfigError(ConfigFinding("fetch_failed", message, url))
     return bytes(content)

@@ -78,7 +78,7 @@ class ServerDetail(msgspec.Struct, frozen=True):
     @property
     def secret_names(self) -> set[str]:
         """The names of the values that the document declares secret."""
-        inputs = [one for remote in self.remotes for one in (*remote.headers, *_variables(remote.variables))]
+        inputs = [field for remote in self.remotes for field in (*remote.headers, *_variables(remote.variables))]
         for package in self.packages:
             inputs += (*package.runtime_arguments, *package.package_arguments, *package.environment_variables)
         names: set[str] = set()
@@ -110,7 +110,7 @@ def _variables(variables: Mapping[str, RegistryInput]) -> list[RegistryInput]:
     return [msgspec.structs.replace(item, name=name) for name, item in variables.items()]
 
 
-def parse_server_json(content: bytes, place: str) -> ServerDetail:
+def parse_server_json(content: bytes, source: str) -> ServerDetail:
     """The document, also as a registry wraps it (`{"server": …}`). Raises `ConfigError`."""
     try:
         data = msgspec.json.decode(content)
@@ -119,40 +119,40 @@ def parse_server_json(content: bytes, place: str) -> ServerDetail:
         return msgspec.convert(data, ServerDetail)
     except (ValueError, RecursionError) as problem:
         if (line := line_of_half(content)) is not None:
-            said = "holds half of a character (a lone surrogate). Correct the line."
-            raise ConfigError(ConfigFinding("invalid_text", said, place, line)) from None
+            message = "holds half of a character (a lone surrogate). Correct the line."
+            raise ConfigError(ConfigFinding("invalid_text", message, source, line)) from None
         reason = "the text is not UTF-8" if isinstance(problem, UnicodeDecodeError) else problem
-        said = f"is not a server.json: {reason}. To add the MCP server at a URL: mcp-hub add NAME URL"
-        raise ConfigError(ConfigFinding("invalid_server_json", said, place)) from None
+        message = f"is not a server.json: {reason}. To add the MCP server at a URL: mcp-hub add NAME URL"
+        raise ConfigError(ConfigFinding("invalid_server_json", message, source)) from None
 
 
-def entry_of(detail: ServerDetail, given: Mapping[str, str], *, is_remote: bool = False) -> JsonObject:
+def entry_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool = False) -> JsonObject:
     """The entry: of the first package that can be started here, else, or with `is_remote`, of the first remote.
 
-    `given` are values of the person by the name of a variable, header, flag or argument; they may have `${…}`. A
+    `values` are values of the person by the name of a variable, header, flag or argument; they may have `${…}`. A
     variable or header that is needed and not given is the environment variable of its name. Raises `ConfigError`.
     """
-    command = command_of(detail, given, is_remote=is_remote)
-    entry = _of_remote(detail, given) if command is None else command.entry()
+    command = command_of(detail, values, is_remote=is_remote)
+    entry = _of_remote(detail, values) if command is None else command.entry()
     if max(map(len, (json.dumps(value) for value in entry.values()))) > _LONGEST:
         raise _invalid(f"has a command, a URL or headers of more than {_LONGEST} characters")
     return entry
 
 
-def command_of(detail: ServerDetail, given: Mapping[str, str], *, is_remote: bool = False) -> RegistryCommand | None:
+def command_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool = False) -> RegistryCommand | None:
     """The command of the entry that `entry_of` makes of the same values; None for a remote. Raises `ConfigError`."""
     packages = [package for package in detail.packages if _is_supported(package)]
     if not packages or is_remote and detail.remotes:
         return None
     try:
-        return _of_package(packages[0], given)
+        return _of_package(packages[0], values)
     except Unresolved as problem:
         raise ConfigError(ConfigFinding(problem.code, f"{problem}. Give the value with --set.")) from None
 
 
-def variables_asked(entry: JsonObject, given: Mapping[str, str]) -> list[str]:
+def variables_asked(entry: JsonObject, values: Mapping[str, str]) -> list[str]:
     """The references of an entry that the document asks for, and that no value of the person has."""
-    agreed = {reference for text in given.values() for reference in _references(text)}
+    agreed = {reference for text in values.values() for reference in _references(text)}
     return list(dict.fromkeys(name for name in _references(entry) if name not in agreed))
 
 
@@ -168,22 +168,22 @@ def _is_supported(package: RegistryPackage) -> bool:
     return package.registry_type in _RUNTIMES and package.transport.type == "stdio"
 
 
-def _of_package(package: RegistryPackage, given: Mapping[str, str]) -> RegistryCommand:
+def _of_package(package: RegistryPackage, values: Mapping[str, str]) -> RegistryCommand:
     kind = package.registry_type
     programs = _RUNTIMES[kind]
     program = package.runtime_hint or programs[0]
     if program not in programs:
-        said = (
+        message = (
             f"runtimeHint {program!r} is not one of {', '.join(programs)}. Add the server with: mcp-hub add NAME -- …"
         )
-        raise ConfigError(ConfigFinding("unsupported_package", said))
+        raise ConfigError(ConfigFinding("unsupported_package", message))
     if invalid := [
         item.name for item in package.environment_variables if item.name is not None and not is_variable_name(item.name)
     ]:
         raise _invalid(f"has {hide_head(invalid[0], 80)!r} as the name of an environment variable")
-    env = dict(_named(package.environment_variables, given, str))
-    runtime = _start(kind, _arguments(package.runtime_arguments, given), env)
-    arguments = _arguments(package.package_arguments, given)
+    env = dict(_named(package.environment_variables, values, str))
+    runtime = _start(kind, _arguments(package.runtime_arguments, values), env)
+    arguments = _arguments(package.package_arguments, values)
     return RegistryCommand(kind, program, runtime, joined([_identifier(package)]), arguments, env)
 
 
@@ -214,17 +214,19 @@ def _identifier(package: RegistryPackage) -> str:
             return name if ":" in name.rpartition("/")[2] or "@" in name else f"{name}:{version}"
 
 
-def _of_remote(detail: ServerDetail, given: Mapping[str, str]) -> JsonObject:
+def _of_remote(detail: ServerDetail, values: Mapping[str, str]) -> JsonObject:
     remote = next((each for each in detail.remotes if each.url and each.type in ("streamable-http", "sse")), None)
     if remote is None:
         kinds = ", ".join(sorted({package.registry_type for package in detail.packages})) or "none"
-        said = f"{detail.name} has no package that the hub can start (npm, pypi, oci over stdio) and no remote: {kinds}"
-        raise ConfigError(ConfigFinding("unsupported_package", said))
+        message = (
+            f"{detail.name} has no package that the hub can start (npm, pypi, oci over stdio) and no remote: {kinds}"
+        )
+        raise ConfigError(ConfigFinding("unsupported_package", message))
     if invalid := [item.name for item in remote.headers if item.name is not None and not _HEADER.fullmatch(item.name)]:
         raise _invalid(f"has {hide_head(invalid[0], 80)!r} as the name of a header")
     try:
-        url = joined(_filled(remote.url or "", remote.variables, given))
-        headers = dict(_named(remote.headers, given, _variable_name))
+        url = joined(_filled(remote.url or "", remote.variables, values))
+        headers = dict(_named(remote.headers, values, _variable_name))
     except Unresolved as problem:
         raise ConfigError(ConfigFinding(problem.code, f"{problem}. Give the value with --set.")) from None
     kind = {"type": "sse"} if remote.type == "sse" else {}
@@ -232,7 +234,7 @@ def _of_remote(detail: ServerDetail, given: Mapping[str, str]) -> JsonObject:
 
 
 def _named(
-    inputs: Sequence[RegistryInput], given: Mapping[str, str], variable: Callable[[str], str]
+    inputs: Sequence[RegistryInput], values: Mapping[str, str], variable: Callable[[str], str]
 ) -> Iterator[tuple[str, str]]:
     """Variables or headers with their values; those without a value that nobody needs are left out.
 
@@ -241,18 +243,18 @@ def _named(
     for item in inputs:
         if item.name is None:
             continue
-        value = _value(item, item.name, given)
+        value = _value(item, item.name, values)
         if value is None and (item.is_required or item.is_secret):
             value = [_reference(variable(item.name))]
         if value is not None:
             yield item.name, joined(value)
 
 
-def _arguments(inputs: Sequence[RegistryInput], given: Mapping[str, str]) -> list[str]:
+def _arguments(inputs: Sequence[RegistryInput], values: Mapping[str, str]) -> list[str]:
     words: list[str] = []
     for item in inputs:
         label = item.name or item.value_hint or "value"
-        parts = _value(item, label, given)
+        parts = _value(item, label, values)
         value = None if parts is None else joined(parts)
         if item.type != "named":
             if value is None and item.is_required:
@@ -271,15 +273,15 @@ _Parts: TypeAlias = list[str | Reference]
 """A value before it is written: only at the end is it clear where a `${` of its literals is to be escaped."""
 
 
-def _value(item: RegistryInput, label: str, given: Mapping[str, str]) -> _Parts | None:
+def _value(item: RegistryInput, label: str, values: Mapping[str, str]) -> _Parts | None:
     if item.value is not None:  # not for the person to choose
-        return _filled(item.value, item.variables, given)
-    if label in given:
-        return split_text(given[label])
+        return _filled(item.value, item.variables, values)
+    if label in values:
+        return split_text(values[label])
     return None if item.default is None else [item.default]
 
 
-def _filled(template: str, variables: Mapping[str, RegistryInput], given: Mapping[str, str]) -> _Parts:
+def _filled(template: str, variables: Mapping[str, RegistryInput], values: Mapping[str, str]) -> _Parts:
     """The text with its `{names}` filled in; a name that nobody explains stays as it is."""
     if (invalid := next((name for name in variables if not is_variable_name(name)), None)) is not None:
         raise _invalid(f"has {hide_head(invalid, 80)!r} as the name of a variable")
@@ -288,7 +290,7 @@ def _filled(template: str, variables: Mapping[str, RegistryInput], given: Mappin
     for match in _VARIABLE.finditer(template):
         if (variable := variables.get(match[1])) is None:
             continue
-        value = _value(variable, match[1], given)
+        value = _value(variable, match[1], values)
         parts.append(template[at : match.start()])
         parts += [_reference(_variable_name(match[1]))] if value is None else value
         at = match.end()
@@ -308,10 +310,10 @@ def _reference(name: str) -> Reference:
     return Reference(name)
 
 
-def _invalid(what: str) -> ConfigError:
-    return ConfigError(ConfigFinding("invalid_server_json", f"the server.json {what}. Check where it comes from."))
+def _invalid(problem: str) -> ConfigError:
+    return ConfigError(ConfigFinding("invalid_server_json", f"the server.json {problem}. Check where it comes from."))
 
 
 def _missing(label: str) -> ConfigError:
-    said = f"the server needs a value for {label}. Give it with: --set {label}=VALUE"
-    return ConfigError(ConfigFinding("missing_parameter", said))
+    message = f"the server needs a value for {label}. Give it with: --set {label}=VALUE"
+    return ConfigError(ConfigFinding("missing_parameter", message))

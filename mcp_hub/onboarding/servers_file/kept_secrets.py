@@ -48,7 +48,7 @@ class KeptSecrets:
     def __init__(self, folder: Path, *, keyring: bool = False, asks: bool = True) -> None:
         self._folder = folder / FOLDER
         self._keyring = _keyring(asks=asks) if keyring else None
-        self._kept: dict[str, str] = {}
+        self._values: dict[str, str] = {}
 
     def keep(self, server: str, name: str, value: str) -> str:
         """The `${…}` for a value of a server; the same value under the same name has one place."""
@@ -57,33 +57,33 @@ class KeptSecrets:
     def keep_as(self, name: str, value: str) -> str:
         """The `${…}` for a value that several servers may use."""
         learn([value])
-        place = place_name(name)
-        while self._found(place) not in (None, value):
-            place += "_"
-        self._kept[place] = value
-        return f"${{file:{FOLDER}/{place}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{place}}}"
+        key = place_name(name)
+        while self._found(key) not in (None, value):
+            key += "_"
+        self._values[key] = value
+        return f"${{file:{FOLDER}/{key}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{key}}}"
 
     def place_of(self, name: str) -> tuple[str, bool]:
         """The `${…}` for a value that may come later, and whether it is there already.
 
         A file that is there wins; else the keyring if it can be used; else it is a file.
         """
-        place = place_name(name)
-        file = f"${{file:{FOLDER}/{place}}}"
-        if self._keyring is None and (self._folder / place).exists():
+        key = place_name(name)
+        file = f"${{file:{FOLDER}/{key}}}"
+        if self._keyring is None and (self._folder / key).exists():
             return file, True
         keyring = _usable_keyring() if self._keyring is None else self._keyring
         if keyring is None:
             return file, False
-        has_value = not is_keyring_closed() and _get(keyring, place) is not None
-        return f"${{keyring:{SERVICE}/{place}}}", has_value
+        has_value = not is_keyring_closed() and _get(keyring, key) is not None
+        return f"${{keyring:{SERVICE}/{key}}}", has_value
 
     def command(self, reference: str) -> str:
         """The command by which a person sets the value of such a `${…}`."""
-        kind, _, place = reference[2:-1].partition(":")
+        kind, _, key = reference[2:-1].partition(":")
         if kind == "keyring":
-            return keyring_command(SERVICE, place.rpartition("/")[2])
-        file = self._folder / place.rpartition("/")[2]
+            return keyring_command(SERVICE, key.rpartition("/")[2])
+        file = self._folder / key.rpartition("/")[2]
         if sys.platform == "win32":
             return f"notepad {subprocess.list2cmdline([str(file)])}"
         else:
@@ -91,11 +91,11 @@ class KeptSecrets:
 
     def keeps(self, reference: str) -> bool:
         """Whether `${reference}` stands for a value that is kept here, and not for one that was there before."""
-        kind, _, place = reference.partition(":")
+        kind, _, key = reference.partition(":")
         folder = FOLDER if kind == "file" else SERVICE
-        return place.partition("/")[0] == folder and place.partition("/")[2] in self._kept
+        return key.partition("/")[0] == folder and key.partition("/")[2] in self._values
 
-    def filled(self, own: JsonObject) -> JsonObject:
+    def filled(self, entry: JsonObject) -> JsonObject:
         """The entry with values in place of the `${…}` that are kept here: it can start before they are written."""
 
         def of(tree: object) -> object:
@@ -105,11 +105,11 @@ class KeptSecrets:
                 return [of(value) for value in tree]
             return KEPT.sub(self._value, tree) if isinstance(tree, str) else tree
 
-        return {key: of(value) for key, value in own.items()}
+        return {key: of(value) for key, value in entry.items()}
 
-    def _value(self, found: re.Match[str]) -> str:
-        is_text = found.string[: found.start()].endswith("$")
-        return found[0] if is_text or found[1] not in self._kept else escaped(self._kept[found[1]])
+    def _value(self, match: re.Match[str]) -> str:
+        is_text = match.string[: match.start()].endswith("$")
+        return match[0] if is_text or match[1] not in self._values else escaped(self._values[match[1]])
 
     def store(self, env: Mapping[str, str]) -> None:
         """Writes the values. Raises `ConfigError`."""
@@ -122,75 +122,75 @@ class KeptSecrets:
         if self._keyring is not None:
             return {}
         # the reader removes one line break
-        return {self._folder / place: f"{value}\n".encode() for place, value in self._kept.items()}
+        return {self._folder / key: f"{value}\n".encode() for key, value in self._values.items()}
 
     def store_in_keyring(self) -> None:
         """Writes the values of the keyring, if they are kept there. Raises `ConfigError`."""
         if self._keyring is not None:
-            for place, value in self._kept.items():
-                _set(self._keyring, place, value)
+            for key, value in self._values.items():
+                _set(self._keyring, key, value)
 
-    def _found(self, place: str) -> str | None:
+    def _found(self, key: str) -> str | None:
         """The value that is kept there already."""
-        if place in self._kept:
-            return self._kept[place]
+        if key in self._values:
+            return self._values[key]
         if self._keyring is not None:
-            return _get(self._keyring, place)
+            return _get(self._keyring, key)
         try:
-            return read_file(self._folder / place, LARGEST_OWN).data.decode().removesuffix("\n")
+            return read_file(self._folder / key, LARGEST_OWN).data.decode().removesuffix("\n")
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
             return ""  # something else: it is left alone
 
 
-def without_secrets(server: str, own: JsonObject, keep: Keep) -> JsonObject:
+def without_secrets(server: str, entry: JsonObject, keep: Keep) -> JsonObject:
     """The entry with a `${…}` for each secret that is written in it; a `${…}` that is there stays."""
-    done = dict(own)
+    changed = dict(entry)
     for key in ("env", "headers"):
-        if isinstance(given := own.get(key), dict):
-            done[key] = {name: _kept(server, name, value, keep) for name, value in given.items()}
-    if isinstance(bearer := own.get("bearer"), str) and "${" not in bearer:
-        done["bearer"] = keep(server, "bearer", bearer)
-    oauth = own.get("oauth")
+        if isinstance(values := entry.get(key), dict):
+            changed[key] = {name: _kept_secret(server, name, value, keep) for name, value in values.items()}
+    if isinstance(bearer := entry.get("bearer"), str) and "${" not in bearer:
+        changed["bearer"] = keep(server, "bearer", bearer)
+    oauth = entry.get("oauth")
     if isinstance(oauth, dict) and isinstance(secret := oauth.get("client_secret"), str) and "${" not in secret:
-        done["oauth"] = {**oauth, "client_secret": keep(server, "client_secret", secret)}
-    if isinstance(args := own.get("args"), list) and all(isinstance(arg, str) for arg in args):
-        found = secret_arguments(args)
-        done["args"] = [
-            _replaced(arg, found.get(index, ()), server, f"arg{index}", keep) for index, arg in enumerate(args)
+        changed["oauth"] = {**oauth, "client_secret": keep(server, "client_secret", secret)}
+    if isinstance(args := entry.get("args"), list) and all(isinstance(arg, str) for arg in args):
+        secrets = secret_arguments(args)
+        changed["args"] = [
+            _replaced(arg, secrets.get(index, ()), server, f"arg{index}", keep) for index, arg in enumerate(args)
         ]
-    if isinstance(url := own.get("url"), str):
-        done["url"] = _replaced(url, secrets_of_url(url), server, "url", keep)
-    return done
+    if isinstance(url := entry.get("url"), str):
+        changed["url"] = _replaced(url, secrets_of_url(url), server, "url", keep)
+    return changed
 
 
-def secrets_written(own: JsonObject) -> Iterator[str]:
+def secrets_written(entry: JsonObject) -> Iterator[str]:
     """The secrets that an entry holds, so that they can be masked before anything is shown."""
-    found: list[str] = []
+    names: list[str] = []
 
     def note(_: str, __: str, value: str) -> str:
-        found.append(value)
+        names.append(value)
         return ""
 
-    without_secrets("", own, note)
-    yield from found
+    without_secrets("", entry, note)
+    yield from names
 
 
 def _content(content: bytes, _: bytes | None) -> bytes:
     return content
 
 
-def _kept(server: str, name: str, value: object, keep: Keep) -> object:
+def _kept_secret(server: str, name: str, value: object, keep: Keep) -> object:
     return keep(server, name, value) if isinstance(value, str) and is_secret(name, value) else value
 
 
 def _replaced(text: str, secrets: Collection[str], server: str, name: str, keep: Keep) -> str:
     if "${" in text or not secrets:
         return text
-    found = sorted(secrets, key=lambda secret: (-len(secret), secret))
-    names = {secret: name if number == 0 else f"{name}.{number}" for number, secret in enumerate(found)}
-    return re.sub("|".join(map(re.escape, found)), lambda match: keep(server, names[match[0]], match[0]), text)
+    longest_first = sorted(secrets, key=lambda secret: (-len(secret), secret))
+    names = {secret: name if number == 0 else f"{name}.{number}" for number, secret in enumerate(longest_first)}
+    return re.sub("|".join(map(re.escape, longest_first)), lambda match: keep(server, names[match[0]], match[0]), text)
 
 
 def place_name(name: str) -> str:
@@ -219,11 +219,11 @@ def _keyring(*, asks: bool) -> Any:
     try:
         keyring = importlib.import_module("keyring")
     except ImportError:
-        said = f"no keyring is installed. Install it with: {with_extra('keyring')}"
-        raise ConfigError(ConfigFinding("keyring_unavailable", said)) from None
+        message = f"no keyring is installed. Install it with: {with_extra('keyring')}"
+        raise ConfigError(ConfigFinding("keyring_unavailable", message)) from None
     if not asks and may_open_dialog():
-        said = "the keyring may ask for its password, and --yes opens no dialog. Unlock it, or leave out --yes."
-        raise ConfigError(ConfigFinding("keyring_unavailable", said))
+        message = "the keyring may ask for its password, and --yes opens no dialog. Unlock it, or leave out --yes."
+        raise ConfigError(ConfigFinding("keyring_unavailable", message))
     return keyring
 
 
@@ -234,9 +234,9 @@ def may_open_dialog() -> bool:
         backend = keyring.get_keyring()
     except Exception:  # there is none; each system's keyring has errors of its own
         return False
-    for one in getattr(backend, "backends", [backend]):
-        kind = f"{type(one).__module__}.{type(one).__qualname__}"
-        if _SERVICE in kind and _is_service_locked(one) or _SILENT.search(kind) is None:
+    for member in getattr(backend, "backends", [backend]):
+        kind = f"{type(member).__module__}.{type(member).__qualname__}"
+        if _SERVICE in kind and _is_service_locked(member) or _SILENT.search(kind) is None:
             return True
     return False
 
@@ -247,18 +247,18 @@ def _is_service_locked(backend: Any) -> bool:
         service = importlib.import_module("secretstorage")
         with closing(service.dbus_init()) as bus:
             name = getattr(backend, "preferred_collection", None)
-            found = service.Collection(bus, name) if name else service.get_collection_by_alias(bus, "default")
-            return bool(found.is_locked())
+            collection = service.Collection(bus, name) if name else service.get_collection_by_alias(bus, "default")
+            return bool(collection.is_locked())
     except Exception:  # of D-Bus, too
         return True
 
 
 def _get(keyring: Any, name: str) -> str | None:
     try:
-        found = keyring.get_password(SERVICE, name)
+        value = keyring.get_password(SERVICE, name)
     except Exception as problem:  # each system's keyring has errors of its own
         raise _unavailable("read", problem) from None
-    return found if isinstance(found, str) else None
+    return value if isinstance(value, str) else None
 
 
 def _set(keyring: Any, name: str, value: str) -> None:
@@ -268,6 +268,6 @@ def _set(keyring: Any, name: str, value: str) -> None:
         raise _unavailable("written", problem) from None
 
 
-def _unavailable(done: str, problem: Exception) -> ConfigError:
-    said = f"the keyring cannot be {done}: {type(problem).__name__}. Leave out --keyring to keep secrets in files."
-    return ConfigError(ConfigFinding("keyring_unavailable", said))
+def _unavailable(action: str, problem: Exception) -> ConfigError:
+    message = f"the keyring cannot be {action}: {type(problem).__name__}. Leave out --keyring to keep secrets in files."
+    return ConfigError(ConfigFinding("keyring_unavailable", message))

@@ -92,10 +92,10 @@ class ProposedEdits:
         """Adds it, in place of an earlier one for the server."""
 
         def added(text: bytes | None) -> bytes:
-            others = [one for one in _decoded(text) if one.server != proposal.server]
-            if len(others) >= MOST:
+            edits = [edit for edit in _decoded(text) if edit.server != proposal.server]
+            if len(edits) >= MOST:
                 raise ConfigError(ConfigFinding("proposals_full", f"{MOST} proposals wait already. Withdraw one."))
-            return msgspec.json.encode([*others, proposal])
+            return msgspec.json.encode([*edits, proposal])
 
         self._update(added)
 
@@ -105,10 +105,10 @@ class ProposedEdits:
 
         def without(text: bytes | None) -> bytes | None:
             every = _decoded(text)
-            removed.extend(one for one in every if one.server == server and only in (None, one))
-            return msgspec.json.encode([one for one in every if one not in removed]) if removed else None
+            removed.extend(edit for edit in every if edit.server == server and only in (None, edit))
+            return msgspec.json.encode([edit for edit in every if edit not in removed]) if removed else None
 
-        if any(one.server == server for one in self.all()):
+        if any(proposal.server == server for proposal in self.all()):
             self._update(without)
         return bool(removed)
 
@@ -154,12 +154,12 @@ class PageEditor:
     def waiting(self) -> list[ProposalInfo]:
         """The proposals for a page."""
         servers = self._file.servers() if self._file.exists else {}
-        return [self._info(one, servers.get(one.server)) for one in self._proposals.all()]
+        return [self._info(edit, servers.get(edit.server)) for edit in self._proposals.all()]
 
-    def _info(self, one: ProposedEdit, before: JsonObject | None) -> ProposalInfo:
-        diff = _diff(_masked(before or {}), _masked(one.entry))
+    def _info(self, edit: ProposedEdit, before: JsonObject | None) -> ProposalInfo:
+        diff = _diff(_masked(before or {}), _masked(edit.entry))
         return ProposalInfo(
-            one.server, one.at, command_of(self._file, one.server), list(one.reasons), diff, before is None
+            edit.server, edit.at, command_of(self._file, edit.server), list(edit.reasons), diff, before is None
         )
 
     def judge(self, body: EditBody) -> EditJudgement:
@@ -169,7 +169,7 @@ class PageEditor:
     def edit(self, body: EditBody) -> Edited:
         """Makes the edit, or keeps it as a proposal. Raises `ConfigError` with the errors in it."""
         before, entry, judgement = self._judged(body)
-        if errors := [ConfigFinding(one.code, one.message) for one in judgement.findings if one.error]:
+        if errors := [ConfigFinding(finding.code, finding.message) for finding in judgement.findings if finding.error]:
             raise ConfigError(*errors)
         if judgement.effect == "proposal":
             return self._propose(body.server, entry, judgement.reasons)
@@ -187,10 +187,10 @@ class PageEditor:
         if body.action == "remove":
             return self._written(self._file.change([RemoveServer(body.server)]))
         if body.action == "disable":
-            done = self._written(self._file.change([SwitchServer(body.server, False)]))
-            if done.undo is not None:
+            edited = self._written(self._file.change([SwitchServer(body.server, False)]))
+            if edited.undo is not None:
                 self._disabled_here[body.server] = _digest(_enabled(self._entry(body.server) or {}))
-            return done
+            return edited
         after = _enabled(entry)
         reasons = reasons_to_ask(entry, after, self._file.servers())
         if reasons and self._disabled_here.get(body.server) != _digest(after):
@@ -207,7 +207,7 @@ class PageEditor:
 
         def undo() -> None:
             """Brings the bytes back, unless somebody has changed the file since."""
-            edit_file(edit.path, lambda now: edit.before or b"" if now == edit.after else now or b"", self._state)
+            edit_file(edit.path, lambda data: edit.before or b"" if data == edit.after else data or b"", self._state)
 
         return Edited(EditDone("now"), undo)
 
@@ -228,7 +228,7 @@ class PageEditor:
             return (
                 before,
                 {},
-                EditJudgement("none", [_error(one.message, one.code, one.line or 0) for one in error.findings]),
+                EditJudgement("none", [_error(item.message, item.code, item.line or 0) for item in error.findings]),
             )
         if not isinstance(document.data, dict) or document.findings:
             text = "a key occurs twice" if document.findings else "expected keys and values, such as url: https://…"
@@ -247,7 +247,7 @@ class PageEditor:
 
     def _findings(self, server: str, entry: JsonObject, lines: Mapping[DataPath, int]) -> list[EditFinding]:
         """The findings of `mcp-hub check` about the entry, with its own lines."""
-        present = {name for one in self._file.servers().values() for name in references(one)}
+        present = {name for server_entry in self._file.servers().values() for name in references(server_entry)}
         checked = neutralized(entry, present, _STAND_IN)
         assert isinstance(checked, dict)
         errors, advice = list[ConfigFinding](), list[ConfigFinding]()
@@ -258,13 +258,13 @@ class PageEditor:
                 errors = [*error.findings]
             else:
                 errors += loaded.failures.get(server, ())
-                advice = [one for one in (*loaded.warnings, *loaded.notes) if one not in errors]
+                advice = [finding for finding in (*loaded.warnings, *loaded.notes) if finding not in errors]
         prefix = path_text((self._file.holder(), server))
         places = {path_text((self._file.holder(), server, *path)): line for path, line in lines.items()}
         return [
-            EditFinding(hide(one.message), one.code, _line(one.path, prefix, places), one in errors)
-            for one in [*errors, *findings_about(server, advice)]
-            if one.code not in UNRESOLVED
+            EditFinding(hide(finding.message), finding.code, _line(finding.path, prefix, places), finding in errors)
+            for finding in [*errors, *findings_about(server, advice)]
+            if finding.code not in UNRESOLVED
         ]
 
 
@@ -293,8 +293,8 @@ def changes_to(server: str, before: JsonObject | None, entry: JsonObject) -> lis
 
 def lines_for_terminal(before: JsonObject | None, entry: JsonObject) -> list[str]:
     """The difference as a person reads it before a yes. Only secrets that stay are masked: a new text hides nothing."""
-    shown = _exchanged(entry, before or {}, _masked(before or {}))
-    return _diff(_masked(before or {}), shown if isinstance(shown, dict) else {})
+    masked = _exchanged(entry, before or {}, _masked(before or {}))
+    return _diff(_masked(before or {}), masked if isinstance(masked, dict) else {})
 
 
 def _error(text: str, code: str, line: int = 0) -> EditFinding:
@@ -347,7 +347,7 @@ def _exchanged(tree: object, old: object, new: object) -> object:
     if isinstance(tree, list):
         olds, news = (old, new) if isinstance(old, list) and isinstance(new, list) else ([], [])
         at = range(min(len(olds), len(news)))
-        return [_exchanged(one, olds[n], news[n]) if n in at else one for n, one in enumerate(tree)]
+        return [_exchanged(item, olds[n], news[n]) if n in at else item for n, item in enumerate(tree)]
     return new if isinstance(tree, str) and tree == old and isinstance(new, str) else tree
 
 

@@ -106,8 +106,8 @@ def _sent_already(before: JsonObject | None, after: JsonObject, servers: Mapping
     """The `${…}` that the user has given to this very server, or to another one at the same URL."""
     if "url" not in after:
         return references(before) if before is not None and "url" not in before else set()
-    same = [one for one in servers.values() if isinstance(one, dict) and one.get("url") == after["url"]]
-    return {name for one in same for name in references(one)}
+    same = [entry for entry in servers.values() if isinstance(entry, dict) and entry.get("url") == after["url"]]
+    return {name for entry in same for name in references(entry)}
 
 
 def _credentials(entry: JsonObject) -> set[str]:

@@ -134,7 +134,7 @@ class ServersFile(msgspec.Struct, frozen=True):
             findings: Sequence[ConfigFinding] = error.findings
         else:
             findings = loaded.warnings
-        return [one for one in findings if one.code in UNRESOLVED and _is_about(one, names)]
+        return [finding for finding in findings if finding.code in UNRESOLVED and _is_about(finding, names)]
 
     def loaded_with(self, changes: Sequence[Change]) -> Loaded:
         """The configuration as a hub would read it with the changes; nothing is written."""
@@ -186,12 +186,12 @@ class ServersFile(msgspec.Struct, frozen=True):
         name, path, file = change.name, (holder, change.name), self._form(text)
         is_there = name in servers
         if isinstance(change, PutServer) and is_there and not change.replaces:
-            said = f"there is a server {quoted(name)} already. Choose another name, or add --replace."
-            raise ConfigError(ConfigFinding("server_exists", said, str(self.path)))
+            message = f"there is a server {quoted(name)} already. Choose another name, or add --replace."
+            raise ConfigError(ConfigFinding("server_exists", message, str(self.path)))
         if not isinstance(change, PutServer) and not is_there:
             hint = nearest(name, servers) or f". Configured: {', '.join(servers) or 'none'}."
-            said = f"there is no server {quoted(name)}{hint}"
-            raise ConfigError(ConfigFinding("unknown_server", said, str(self.path)))
+            message = f"there is no server {quoted(name)}{hint}"
+            raise ConfigError(ConfigFinding("unknown_server", message, str(self.path)))
         match change:
             case PutServer(own=own):
                 return self._put(text, file, path, own)
@@ -223,13 +223,13 @@ class ServersFile(msgspec.Struct, frozen=True):
     def _refusal(self, message: str, snippet: str = "") -> EditRefused:
         return EditRefused(ConfigFinding("not_editable", message, str(self.path)), snippet)
 
-    def _switched(self, text: str, file: str, path: tuple[str, str], own: object, on: bool) -> str:
+    def _switched(self, text: str, file: str, path: tuple[str, str], entry: object, on: bool) -> str:
         """The text with the server on or off. A member that only says what holds anyway is taken out."""
-        if not isinstance(own, dict):
+        if not isinstance(entry, dict):
             raise self._refusal("the server is not a mapping. Remove it by hand.")
-        key = "disabled" if "disabled" in own else "enabled"
+        key = "disabled" if "disabled" in entry else "enabled"
         value = on if key == "enabled" else not on
-        if key in own and as_flag(own[key]) == value or key not in own and on:
+        if key in entry and as_flag(entry[key]) == value or key not in entry and on:
             return text
         if on:
             without = self._removed(text, file, (*path, key))
@@ -247,8 +247,8 @@ class ServersFile(msgspec.Struct, frozen=True):
         if not isinstance(data, dict):
             raise ConfigError(ConfigFinding("wrong_type", "expected a mapping at the top", name, 1))
         if is_foreign(data, name, is_yaml=document.is_yaml):
-            said = "is the file of another client. Import its servers: mcp-hub import FILE."
-            raise ConfigError(ConfigFinding("foreign_file", said, name))
+            message = "is the file of another client. Import its servers: mcp-hub import FILE."
+            raise ConfigError(ConfigFinding("foreign_file", message, name))
         (holder,) = place_of_servers(data, is_yaml=document.is_yaml)
         servers = data.get(str(holder)) or {}
         if not isinstance(servers, dict):
@@ -266,8 +266,8 @@ class ServersFile(msgspec.Struct, frozen=True):
 
     def _decoded(self, content: bytes) -> str:
         if content.startswith(UTF16_MARKS):
-            said = "the text is UTF-16, which can be read and not changed. Save the file as UTF-8."
-            raise ConfigError(ConfigFinding("invalid_text", said, str(self.path)))
+            message = "the text is UTF-16, which can be read and not changed. Save the file as UTF-8."
+            raise ConfigError(ConfigFinding("invalid_text", message, str(self.path)))
         mark = BYTE_ORDER_MARK if content.startswith(BYTE_ORDER_MARK.encode()) else ""  # every byte stays
         return mark + decoded(content, str(self.path))
 
@@ -276,9 +276,11 @@ class ServersFile(msgspec.Struct, frozen=True):
         try:
             parse(text, str(self.path), self.env, self.folder)
         except ConfigError as error:
-            own = [one for one in error.findings if one.code not in UNRESOLVED and _is_about(one, names)]
-            if own:
-                raise ConfigError(*own) from None
+            refusals = [
+                finding for finding in error.findings if finding.code not in UNRESOLVED and _is_about(finding, names)
+            ]
+            if refusals:
+                raise ConfigError(*refusals) from None
 
 
 def option_for(file: ServersFile) -> str:
@@ -289,13 +291,16 @@ def option_for(file: ServersFile) -> str:
 
 def findings_about(name: str, findings: Sequence[ConfigFinding]) -> list[ConfigFinding]:
     """Those of the findings that are about this server."""
-    return [one for one in findings if _is_about(one, [name])]
+    return [finding for finding in findings if _is_about(finding, [name])]
 
 
 def _is_about(finding: ConfigFinding, names: Sequence[str]) -> bool:
     """Whether the finding is about one of these servers."""
     places = [path_text((holder, name)) for name in names for holder in ("servers", "mcpServers")]
-    return any(finding.path == place or finding.path.startswith((f"{place}.", f"{place}[")) for place in places)
+    return any(
+        finding.path == server_path or finding.path.startswith((f"{server_path}.", f"{server_path}["))
+        for server_path in places
+    )
 
 
 def pasted(file: str, path: Sequence[str], value: object) -> str:

@@ -26,8 +26,8 @@ class Admin(msgspec.Struct, frozen=True):
         servers = await self.watch.servers(profile)
         if profile is not None:
             return ServerList(servers)
-        stamp, found = self.reloader.stamp, await self.watch.unmatched()
-        patterns = [UnmatchedInfo(list(own.path), hide(own.reason)) for own in found]
+        stamp, patterns_found = self.reloader.stamp, await self.watch.unmatched()
+        patterns = [UnmatchedInfo(list(pattern.path), hide(pattern.reason)) for pattern in patterns_found]
         return ServerList(servers, patterns, stamp.text if stamp is not None else "")
 
     async def restart(self, server: str) -> None:
@@ -41,25 +41,25 @@ class Admin(msgspec.Struct, frozen=True):
         if not settings.servers[server].enabled:
             raise Problem(409, "server_disabled", f'server "{server}" is disabled in the configuration')
         if self.applier.upstream_set.is_crowded(server):
-            said = f'calls at earlier starts of "{server}" are still running. They have hub.drain_timeout to end.'
-            raise Problem(503, "busy", said, headers=((b"retry-after", b"5"),))
+            message = f'calls at earlier starts of "{server}" are still running. They have hub.drain_timeout to end.'
+            raise Problem(503, "busy", message, headers=((b"retry-after", b"5"),))
         if not await self.reloader.reread(server):
             self.applier.restart(server)
 
     async def reload(self) -> ReloadAnswer:
         """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""
-        done = await self.reloader.reload("request")
-        if not done.is_applied:
-            detail = f"The configuration is invalid, so the previous one stays in use: {'; '.join(done.errors)}"
-            raise Problem(422, "invalid_configuration", detail, findings=list(done.errors))
-        change = done.plan
+        outcome = await self.reloader.reload("request")
+        if not outcome.is_applied:
+            detail = f"The configuration is invalid, so the previous one stays in use: {'; '.join(outcome.errors)}"
+            raise Problem(422, "invalid_configuration", detail, findings=list(outcome.errors))
+        change = outcome.plan
         return ReloadAnswer(
             added=list(change.added),
             removed=list(change.removed),
             restarted=list(change.restarted),
             adjusted=list(change.adjusted),
-            revived=list(done.revived),
-            kept=[name for name in change.kept if name not in done.revived],
+            revived=list(outcome.revived),
+            kept=[name for name in change.kept if name not in outcome.revived],
             settings=list(change.at_once),
             next_start=list(change.next_start),
         )

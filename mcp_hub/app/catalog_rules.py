@@ -60,7 +60,7 @@ def view_rules(
     """
     every = _every(settings, executor_name)
     is_shared = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
-    everywhere = {name: own for name, own in every.items() if not _is_for_projects(settings, name)}
+    everywhere = {name: server for name, server in every.items() if not _is_for_projects(settings, name)}
     rules: dict[str | None, ViewRules] = {None: _view_rules(settings, everywhere, ProfileSettings(), is_shared)}
     for name, profile in settings.profiles.items():
         rules[name] = _view_rules(settings, everywhere, profile, is_shared=False)
@@ -91,8 +91,8 @@ def project_rules(
     if narrower is None or base is None:
         return None
     every = {
-        name: own
-        for name, own in _every(settings, executor_name).items()
+        name: server_rules
+        for name, server_rules in _every(settings, executor_name).items()
         if name not in overlay.disable and (name in overlay.enable or not _is_for_projects(settings, name))
     }
     inner = _view_rules(settings, every, narrower, is_shared=False)
@@ -121,15 +121,15 @@ def for_projects(settings: Settings, server: str) -> ServerRules:
 def overlay_problems(settings: Settings, overlay: OverlaySettings) -> list[str]:
     """Sentences about names of an overlay that are not in the settings, or not for projects."""
     names = [*overlay.disable, *overlay.enable]
-    found = [f"there is no server {quoted(name)}" for name in names if name not in settings.servers]
-    found += [
+    problems = [f"there is no server {quoted(name)}" for name in names if name not in settings.servers]
+    problems += [
         f"server {quoted(name)} does not have enabled: project, so a project cannot turn it on"
         for name in overlay.enable
         if name in settings.servers and not _is_for_projects(settings, name)
     ]
     if overlay.profile is not None and overlay.profile not in settings.profiles:
-        found.append(f"there is no profile {quoted(overlay.profile)}, so nothing is offered")
-    return found
+        problems.append(f"there is no profile {quoted(overlay.profile)}, so nothing is offered")
+    return problems
 
 
 def policies(settings: Settings) -> dict[str, Policy]:
@@ -171,10 +171,10 @@ def _view_rules(
 
 def _server_rules(settings: Settings, name: str) -> ServerRules:
     server = settings.servers[name]
-    own = server.prefix or settings.hub.prefix
-    policy = own if own in ("auto", "always", "never") else settings.hub.prefix
-    text = own if own not in ("auto", "always", "never") else name
-    if own == text and policy == "never":
+    prefix = server.prefix or settings.hub.prefix
+    policy = prefix if prefix in ("auto", "always", "never") else settings.hub.prefix
+    text = prefix if prefix not in ("auto", "always", "never") else name
+    if prefix == text and policy == "never":
         policy = "auto"  # a prefix that is written out is meant
     return ServerRules(
         prefix=None if policy == "never" else text,
@@ -183,7 +183,7 @@ def _server_rules(settings: Settings, name: str) -> ServerRules:
         tools=_filter(server.tools),
         resources=_filter(server.resources),
         prompts=_filter(server.prompts),
-        overrides={pattern: _override(own) for pattern, own in server.per_tool.items()},
+        overrides={pattern: _override(tool) for pattern, tool in server.per_tool.items()},
         expose=server.expose,
         compact=server.compact,
         description=server.description,
@@ -192,15 +192,15 @@ def _server_rules(settings: Settings, name: str) -> ServerRules:
     )
 
 
-def _override(own: ToolSettings) -> Override:
+def _override(tool: ToolSettings) -> Override:
     return Override(
-        name=own.name,
-        description=own.description,
-        hide=own.hide,
-        pin=own.pin,
-        tags=frozenset(own.tags),
-        supplied=Supplied(_encoded(own.arguments), _encoded(own.fixed)),
-        hints=HintClaims(**{name: getattr(own.annotations, wire) for name, wire in HINTS.items()}),
+        name=tool.name,
+        description=tool.description,
+        hide=tool.hide,
+        pin=tool.pin,
+        tags=frozenset(tool.tags),
+        supplied=Supplied(_encoded(tool.arguments), _encoded(tool.fixed)),
+        hints=HintClaims(**{name: getattr(tool.annotations, wire) for name, wire in HINTS.items()}),
     )
 
 
@@ -239,8 +239,8 @@ def _filter(settings: FilterSettings | ToolFilterSettings) -> Filter:
     return Filter(allow, tuple(map(_entry, settings.deny)))
 
 
-def _entry(own: SelectorSettings) -> str | Selector:
-    found = Selector(own.name, own.tag)
-    if isinstance(own, ToolSelector):
-        found = Selector(own.name, own.tag, *(getattr(own, wire) for wire in HINTS.values()))
-    return own.name if own.name is not None and found == Selector(own.name) else found
+def _entry(setting: SelectorSettings) -> str | Selector:
+    selector = Selector(setting.name, setting.tag)
+    if isinstance(setting, ToolSelector):
+        selector = Selector(setting.name, setting.tag, *(getattr(setting, wire) for wire in HINTS.values()))
+    return setting.name if setting.name is not None and selector == Selector(setting.name) else selector

@@ -76,13 +76,18 @@ class HttpFront:
     ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
-        most, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
+        max_sessions, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
         self.mcp = StreamableHttp(
-            app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission,
-            close_streams_after=http.close_streams_after,
+            app.hub, app.binding, max_body=body, max_sessions=max_sessions, sessions_per_principal=each,
+            admission=admission, close_streams_after=http.close_streams_after,
         )  # fmt: skip
         self.legacy = LegacySse(
-            app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission
+            app.hub,
+            app.binding,
+            max_body=body,
+            max_sessions=max_sessions,
+            sessions_per_principal=each,
+            admission=admission,
         )
         watch = watch_of(app)
         self.rest = RestApi(
@@ -145,8 +150,8 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
 
     def check(settings: Settings) -> None:
         if why_not_listen(settings, host) is not None:
-            said = f"The hub listens on {host}, where anyone could run your tools without tokens"
-            raise ConfigError(ConfigFinding("public_without_tokens", said, path="hub.tokens"))
+            message = f"The hub listens on {host}, where anyone could run your tools without tokens"
+            raise ConfigError(ConfigFinding("public_without_tokens", message, path="hub.tokens"))
 
     return check
 
@@ -206,7 +211,7 @@ class HttpAuthFactory:
         from mcp_hub.fronts.http.oauth.keys import KeyRing  # imports cryptography, which most hubs do without
 
         if self._ring is None:
-            self._ring = KeyRing(SystemClock(), lambda found: problem_of_config(found, os.environ) is None)
+            self._ring = KeyRing(SystemClock(), lambda status: problem_of_config(status, os.environ) is None)
             self._has_ring.set()
         return self._ring
 
@@ -248,32 +253,34 @@ def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
     from mcp_hub.fronts.http.oauth.tokens import Issuer
 
     sources = {
-        own.issuer: KeySource(
-            own.jwks_url, Path(own.jwks_file) if own.jwks_file else None, frozenset(own.accepted_algorithms())
+        issuer.issuer: KeySource(
+            issuer.jwks_url,
+            Path(issuer.jwks_file) if issuer.jwks_file else None,
+            frozenset(issuer.accepted_algorithms()),
         )
-        for own in oauth.issuers
-        if own.shared_key is None
+        for issuer in oauth.issuers
+        if issuer.shared_key is None
     }
     sets = ring.use(sources.values())
 
-    def keys(own: IssuerSettings) -> Keys:
-        if own.shared_key is not None:
-            return SharedKey(own.shared_key.get_secret_value().encode(), own.accepted_algorithms())
-        return sets[sources[own.issuer]]
+    def keys(issuer: IssuerSettings) -> Keys:
+        if issuer.shared_key is not None:
+            return SharedKey(issuer.shared_key.get_secret_value().encode(), issuer.accepted_algorithms())
+        return sets[sources[issuer.issuer]]
 
     return [
         Issuer(
-            name=own.issuer,
-            keys=keys(own),
-            algorithms=frozenset(own.accepted_algorithms()),
-            audience=tuple(own.audience or [oauth.resource]),
-            scopes=frozenset(own.scopes),
-            principal_claim=own.principal_claim,
-            profile_claim=own.profile_claim,
-            scope_profiles=own.scope_profiles,
-            profile=own.profile,
+            name=issuer.issuer,
+            keys=keys(issuer),
+            algorithms=frozenset(issuer.accepted_algorithms()),
+            audience=tuple(issuer.audience or [oauth.resource]),
+            scopes=frozenset(issuer.scopes),
+            principal_claim=issuer.principal_claim,
+            profile_claim=issuer.profile_claim,
+            scope_profiles=issuer.scope_profiles,
+            profile=issuer.profile,
         )
-        for own in oauth.issuers
+        for issuer in oauth.issuers
     ]
 
 
@@ -290,10 +297,10 @@ def admission_of(http: HttpSettings) -> Admission:
 
 def connections_of(http: HttpSettings) -> ConnectionLimits:
     """The bounds of connections, as far as this process may open files."""
-    most = affordable(http.max_connections)
-    if most < http.max_connections:
-        log.info("connections_bounded", by="open files (ulimit -n)", wanted=http.max_connections, most=most)
-    return ConnectionLimits(most, http.max_headers, http.header_timeout, http.body_timeout)
+    limit = affordable(http.max_connections)
+    if limit < http.max_connections:
+        log.info("connections_bounded", by="open files (ulimit -n)", wanted=http.max_connections, most=limit)
+    return ConnectionLimits(limit, http.max_headers, http.header_timeout, http.body_timeout)
 
 
 def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: Admission) -> tuple[Health, Metrics]:
@@ -316,7 +323,7 @@ def watch_of(app: App) -> HubWatch:
 def dashboard_of(
     app: App,
     watch: HubWatch,
-    rest: RestApi,
+    api: RestApi,
     mode: Callable[[], DashboardMode],
     installs: Callable[[], list[ClientInstall]],
     editor: ServerEditor | None,
@@ -349,7 +356,7 @@ def dashboard_of(
         logs,
     )
     access = DashboardAccess(lambda: app.settings.hub.http.public_url)
-    return DashboardApi(watch, curation, rest, access, mode, max_body=app.settings.hub.http.max_body)
+    return DashboardApi(watch, curation, api, access, mode, max_body=app.settings.hub.http.max_body)
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:

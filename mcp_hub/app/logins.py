@@ -39,20 +39,20 @@ def client_of(server: ServerSettings) -> ClientRegistration | None:
     has_own = any(name.lower() == "authorization" for name in server.sent_headers())
     if server.url is None or has_own or is_cleartext(server.url):
         return None
-    own = server.oauth
-    if own is None:
+    oauth = server.oauth
+    if oauth is None:
         return ClientRegistration(ca=server.tls.ca)
     return ClientRegistration(
-        client_id=own.client_id,
-        client_secret=own.client_secret.get_secret_value() if own.client_secret is not None else None,
-        token_auth=own.token_auth,
-        private_key=own.private_key.get_secret_value() if own.private_key is not None else None,
-        algorithm=own.algorithm,
-        metadata_url=own.client_metadata_url,
-        issuer=own.issuer,
-        scopes=tuple(own.scopes),
-        redirect_port=own.redirect_port,
-        is_machine=own.grant == "client_credentials",
+        client_id=oauth.client_id,
+        client_secret=oauth.client_secret.get_secret_value() if oauth.client_secret is not None else None,
+        token_auth=oauth.token_auth,
+        private_key=oauth.private_key.get_secret_value() if oauth.private_key is not None else None,
+        algorithm=oauth.algorithm,
+        metadata_url=oauth.client_metadata_url,
+        issuer=oauth.issuer,
+        scopes=tuple(oauth.scopes),
+        redirect_port=oauth.redirect_port,
+        is_machine=oauth.grant == "client_credentials",
         ca=server.tls.ca,
     )
 
@@ -84,17 +84,17 @@ class Logins:
 
     def __init__(self, store: GrantStore) -> None:
         self.store = store
-        self._held: dict[str, Access] = {}
+        self._access_of: dict[str, Access] = {}
 
     def access(self, name: str, server: ServerSettings) -> "Access | None":
         """The login for the connections of that server, if it may have one."""
         from mcp_hub.upstreams.auth.access import Access  # an HTTP client, which most hubs do without
 
-        if (found := login_of(server)) is None:
-            self._held.pop(name, None)
+        if (login := login_of(server)) is None:
+            self._access_of.pop(name, None)
             return None
-        self._held[name] = Access(name, *found, self.store)
-        return self._held[name]
+        self._access_of[name] = Access(name, *login, self.store)
+        return self._access_of[name]
 
     async def follow(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
         """Restarts a server as soon as its login comes or goes.
@@ -105,7 +105,7 @@ class Logins:
         last = 0
         while True:
             await anyio.sleep(_LOOK)
-            if not self._held:
+            if not self._access_of:
                 continue
             try:
                 changed = self.store.folder.stat().st_mtime_ns
@@ -116,7 +116,7 @@ class Logins:
                 self._look(upstreams, renew)
 
     def _look(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
-        for name, access in list(self._held.items()):
+        for name, access in list(self._access_of.items()):
             upstream = upstreams.get(name)
             was_granted = access.is_granted
             if not isinstance(upstream, ManagedUpstream) or not access.reread():

@@ -67,10 +67,10 @@ def summary(statuses: Sequence[UpstreamStatus]) -> str:
     """`3 of 4 servers ready; time failed: …`, in at most 200 characters."""
     ready = sum(status.state is UpstreamState.READY for status in statuses)
     resting = sum(status.rests for status in statuses)
-    said = f"{ready} of {plural(len(statuses), 'server')} ready" + (f", {resting} when needed" if resting else "")
+    text = f"{ready} of {plural(len(statuses), 'server')} ready" + (f", {resting} when needed" if resting else "")
     failed = not_ready(statuses)
     more = f"; and {len(failed) - _MOST} more failed" if len(failed) > _MOST else ""
-    room = (LONGEST - len(said) - len(more)) // max(1, min(len(failed), _MOST))
+    room = (LONGEST - len(text) - len(more)) // max(1, min(len(failed), _MOST))
     for status in failed[:_MOST]:
-        said += hide_head(f"; {status.server} failed: {brief(status.reason)}", room, "…")
-    return said + more
+        text += hide_head(f"; {status.server} failed: {brief(status.reason)}", room, "…")
+    return text + more

@@ -100,8 +100,8 @@ class Reloader:
                 return self._refused(trigger, stamp, tuple(map(str, error.findings)))
             except Exception as error:  # the boundary to a file that may hold anything
                 log.exception("reload_crashed")
-                said = f"internal error: {type(error).__name__}. The log has the details."
-                finding = ConfigFinding("internal_error", said)
+                message = f"internal error: {type(error).__name__}. The log has the details."
+                finding = ConfigFinding("internal_error", message)
                 return self._refused(trigger, stamp, (str(finding),))
 
     async def reread(self, server: str) -> bool:
@@ -148,8 +148,8 @@ class Reloader:
     async def _loaded(self) -> Loaded:
         with anyio.move_on_after(_READING):
             return await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
-        said = f"reading the file took more than {_READING:g} s"
-        raise ConfigError(ConfigFinding("config_unreadable", said, str(self._files[0].path)))
+        message = f"reading the file took more than {_READING:g} s"
+        raise ConfigError(ConfigFinding("config_unreadable", message, str(self._files[0].path)))
 
     def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
         """Raises: ConfigError, and then nothing has changed."""
@@ -183,20 +183,23 @@ class Reloader:
         return self.last
 
 
-def _log(done: Reload) -> None:
+def _log(outcome: Reload) -> None:
     """Logs one line for each reload: names of servers and keys, no values."""
-    change = done.plan
+    change = outcome.plan
     news = {
         "added": change.added,
         "removed": change.removed,
         "restarted": change.restarted,
         "adjusted": change.adjusted,
-        "revived": done.revived,
+        "revived": outcome.revived,
         "settings": change.at_once,
     }
-    kept = len(change.kept) - sum(name in change.kept for name in done.revived)
+    unchanged = len(change.kept) - sum(name in change.kept for name in outcome.revived)
     log.info(
-        "config_reloaded", trigger=done.trigger, **{key: list(names) for key, names in news.items() if names}, kept=kept
+        "config_reloaded",
+        trigger=outcome.trigger,
+        **{key: list(names) for key, names in news.items() if names},
+        kept=unchanged,
     )
     if change.next_start:
         log.warning(

@@ -101,7 +101,11 @@ class HubStatus(msgspec.Struct):
         """Of the servers of a profile; None for all."""
         servers = self.current.settings.servers
         # that of executors belongs to no file: it is there as soon as a program has registered tools
-        every = [one for one in self.hub.statuses() if one.server in servers or any(self.entries(one.server).values())]
+        every = [
+            server_status
+            for server_status in self.hub.statuses()
+            if server_status.server in servers or any(self.entries(server_status.server).values())
+        ]
         if sandboxes := self._sandboxes:
             every = [_with_sandbox(status, sandboxes.get(status.server)) for status in every]
         if profile is None:
@@ -115,7 +119,7 @@ class HubStatus(msgspec.Struct):
         unapproved = _grouped(self.approvals.findings())
         view = self.hub.catalog.view(None)
         left_out = _grouped(view.quarantined)
-        offered = Counter((own.server, kind) for kind in Kind for own in view.entries(kind))
+        offered = Counter((entry.server, kind) for kind in Kind for entry in view.entries(kind))
         return [self._info(status, unapproved, flagged, left_out, offered) for status in self.statuses(profile)]
 
     async def unmatched(self) -> list[Unmatched]:
@@ -126,11 +130,13 @@ class HubStatus(msgspec.Struct):
         async with self._turn:
             settings, view = self.current.settings, self.hub.catalog.view(None)
             if self._unmatched[0] is not settings or self._unmatched[1] is not view:
-                absent = [name for name, own in settings.servers.items() if not own.enabled]
-                listed = [snapshot for own in self._upstreams.values() if (snapshot := own.snapshot()) is not None]
+                absent = [name for name, server in settings.servers.items() if not server.enabled]
+                listed = [
+                    snapshot for server in self._upstreams.values() if (snapshot := server.snapshot()) is not None
+                ]
                 look = partial(unmatched, listed, view_rules(settings), [*absent, executor_server(settings)])
-                found = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
-                self._unmatched = settings, view, found
+                patterns = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+                self._unmatched = settings, view, patterns
             return self._unmatched[2]
 
     def last_reload(self, profile: str | None) -> LastReload | None:
@@ -143,21 +149,21 @@ class HubStatus(msgspec.Struct):
     def entries(self, server: str) -> Mapping[Kind, int]:
         """Counts of the server's last lists, by kind."""
         snapshot = self._upstreams[server].snapshot()
-        return {} if snapshot is None else {kind: len(own) for kind, own in snapshot.lists.items()}
+        return {} if snapshot is None else {kind: len(entries) for kind, entries in snapshot.lists.items()}
 
     def unapproved(self) -> Iterator[tuple[str, str]]:
         """Server and kind of each text that is not what was approved."""
         self.hub.catalog.view(None)  # looks at the tools, and so judges them
-        return ((own.server, own.kind) for own in self.approvals.findings())
+        return ((finding.server, finding.kind) for finding in self.approvals.findings())
 
     def quarantined(self) -> Iterator[str]:
         """The server of each definition that nobody is listed because it is malformed."""
-        return (own.server for own in self.hub.catalog.view(None).quarantined)
+        return (entry.server for entry in self.hub.catalog.view(None).quarantined)
 
     def reloads(self) -> tuple[int, int, float | None]:
         """Reloads that were applied, that were refused, and when the last one was."""
-        own = self.reloader
-        return own.applied, own.failed, None if own.last is None else own.last.at
+        reloader = self.reloader
+        return reloader.applied, reloader.failed, None if reloader.last is None else reloader.last.at
 
     @property
     def _upstreams(self) -> Mapping[str, Upstream]:
@@ -174,8 +180,8 @@ class HubStatus(msgspec.Struct):
             view = self.hub.catalog.view(None)  # looks at the tools, and so judges them
             if self._flagged[0] is not view:
                 inspect, texts = self._inspector.inspect, inspected(view, self._upstreams)
-                found = await anyio.to_thread.run_sync(inspect, *texts, abandon_on_cancel=True)
-                self._flagged = view, _grouped(found)
+                flags = await anyio.to_thread.run_sync(inspect, *texts, abandon_on_cancel=True)
+                self._flagged = view, _grouped(flags)
             return self._flagged[1]
 
     def _info(
@@ -187,7 +193,11 @@ class HubStatus(msgspec.Struct):
         offered: Counter[tuple[str, Kind]],
     ) -> ServerInfo:
         noise = () if status.noise is None else (status.noise,)
-        missing = (*status.warnings, *noise, *(own.text for own in left_out.get(status.server, ())))
+        missing = (
+            *status.warnings,
+            *noise,
+            *(left_out_entry.text for left_out_entry in left_out.get(status.server, ())),
+        )
         listed, software = status.listed_at, _software(status.server_info or {})
         return ServerInfo(
             server=status.server,
@@ -208,7 +218,7 @@ class HubStatus(msgspec.Struct):
             quarantined=max(min(len(missing), _MOST) - len(status.warnings), 0),
             unsteady=list(status.unsteady),
             unapproved=_unapproved(unapproved.get(status.server, ())),
-            flags=[_flag(own) for own in flagged.get(status.server, ())[:_MOST]],
+            flags=[_flag(left_out_entry) for left_out_entry in flagged.get(status.server, ())[:_MOST]],
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],
             second=UNSET if status.second is None else _second(status.second),
             logs=status.logs or UNSET,
@@ -297,15 +307,15 @@ def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
     ]
 
 
-def _flag(own: Flagged) -> FlagInfo:
-    flag = own.flag
-    return FlagInfo(_safe(own.tool), flag.kind, _safe(flag.where), _safe(flag.why), _safe(flag.text))
+def _flag(flagged: Flagged) -> FlagInfo:
+    flag = flagged.flag
+    return FlagInfo(_safe(flagged.tool), flag.kind, _safe(flag.where), _safe(flag.why), _safe(flag.text))
 
 
-def _grouped(found: Iterable[_Found]) -> dict[str, list[_Found]]:
+def _grouped(entries: Iterable[_Found]) -> dict[str, list[_Found]]:
     groups: dict[str, list[_Found]] = {}
-    for own in found:
-        groups.setdefault(own.server, []).append(own)
+    for entry in entries:
+        groups.setdefault(entry.server, []).append(entry)
     return groups
 
 

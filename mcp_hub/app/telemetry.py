@@ -35,7 +35,7 @@ def tracing_of(
 
 def _addresses(settings: Settings) -> Callable[[str], str | None]:
     """The URL of a remote server; those that a reload adds are known only after the next start."""
-    urls = {name: own.url for name, own in settings.servers.items()}
+    urls = {name: server.url for name, server in settings.servers.items()}
     return urls.get
 
 

@@ -60,13 +60,15 @@ class Providers(msgspec.Struct, frozen=True):
 
 def exporting(endpoint: str | None, headers: Mapping[str, str], resource: Mapping[str, str]) -> Providers:
     """Providers that send by OTLP over HTTP; without an endpoint to where the `OTEL_*` variables say."""
-    about = Resource.create({"service.version": __version__, **resource})
+    service = Resource.create({"service.version": __version__, **resource})
     base = None if endpoint is None else endpoint.rstrip("/")
-    tracers = TracerProvider(resource=about, shutdown_on_exit=False)
+    tracers = TracerProvider(resource=service, shutdown_on_exit=False)
     spans = OTLPSpanExporter(base and f"{base}/v1/traces", headers=dict(headers) or None, timeout=_TIMEOUT)
     tracers.add_span_processor(BatchSpanProcessor(spans))
     durations = OTLPMetricExporter(base and f"{base}/v1/metrics", headers=dict(headers) or None, timeout=_TIMEOUT)
-    return Providers(tracers, MeterProvider([PeriodicExportingMetricReader(durations)], about, shutdown_on_exit=False))
+    return Providers(
+        tracers, MeterProvider([PeriodicExportingMetricReader(durations)], service, shutdown_on_exit=False)
+    )
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -84,15 +86,20 @@ class Places(msgspec.Struct, frozen=True):
 
     def of_server(self, server: str) -> Attributes:
         """The transport of the server."""
-        known = self.status(server)
-        version = {"mcp.protocol.version": known.version} if known.version else {}
-        found: Attributes = {"mcp_hub.server": server, **version}
+        status = self.status(server)
+        version = {"mcp.protocol.version": status.version} if status.version else {}
+        attributes: Attributes = {"mcp_hub.server": server, **version}
         url = self.address(server)
         if url is not None:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)
-            return {**found, "network.transport": "tcp", "server.address": parts.hostname or "", "server.port": port}
-        return {**found, "network.transport": "pipe"} if known.pid is not None else found
+            return {
+                **attributes,
+                "network.transport": "tcp",
+                "server.address": parts.hostname or "",
+                "server.port": port,
+            }
+        return {**attributes, "network.transport": "pipe"} if status.pid is not None else attributes
 
 
 class Tracing:
@@ -114,44 +121,47 @@ class Tracing:
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
         """A call has begun; returns the handler to use in place of `handler`."""
         call = record.call
-        place = {"mcp.method.name": call.method, **_target(call, call.asked), **self._places.of_client(call)}
+        attributes = {"mcp.method.name": call.method, **_target(call, call.asked), **self._places.of_client(call)}
         context = _PROPAGATOR.extract(_carrier(call.meta), Context())
-        span = self._tracer.start_span(_name(place), context, SpanKind.SERVER, dict(place))
-        self._open[call.id] = span, place
+        span = self._tracer.start_span(_name(attributes), context, SpanKind.SERVER, dict(attributes))
+        self._open[call.id] = span, attributes
         return handler if call.upstream == OWN else partial(self._relayed, record, handler, span)
 
     def ended(self, record: CallRecord) -> None:
         """The call has its ending."""
-        span, place = self._open.pop(record.call.id)
-        self._end(span, SpanKind.SERVER, place, record.log.ending, record.times.started)
+        span, attributes = self._open.pop(record.call.id)
+        self._end(span, SpanKind.SERVER, attributes, record.log.ending, record.times.started)
 
     async def _relayed(
         self, record: CallRecord, handler: CallHandler, above: Span, call: Call, channel: CallChannel
     ) -> Completed:
         """The second hop."""
-        place: Attributes = {"mcp.method.name": call.method, **_target(call, call.params.get("name", msgspec.UNSET))}
-        place |= self._places.of_server(call.upstream)
+        attributes: Attributes = {
+            "mcp.method.name": call.method,
+            **_target(call, call.params.get("name", msgspec.UNSET)),
+        }
+        attributes |= self._places.of_server(call.upstream)
         context = set_span_in_context(above, Context())
-        span = self._tracer.start_span(_name(place), context, SpanKind.CLIENT, dict(place))
+        span = self._tracer.start_span(_name(attributes), context, SpanKind.CLIENT, dict(attributes))
         began = self._places.clock.now()
         ending: Ending | None = None
         try:
-            ending = done = await handler(msgspec.structs.replace(call, meta=_sent_on(call.meta, span)), channel)
-            return done
+            ending = completed = await handler(msgspec.structs.replace(call, meta=_sent_on(call.meta, span)), channel)
+            return completed
         except RpcError as error:
             ending = Failed(error)
             raise
         finally:
-            self._end(span, SpanKind.CLIENT, place, ending or record.stopping or Cancelled(), began)
+            self._end(span, SpanKind.CLIENT, attributes, ending or record.stopping or Cancelled(), began)
 
-    def _end(self, span: Span, kind: SpanKind, place: Attributes, ending: Ending, began: float) -> None:
-        wrong = _failure(place, ending)
+    def _end(self, span: Span, kind: SpanKind, attributes: Attributes, ending: Ending, began: float) -> None:
+        wrong = _failure(attributes, ending)
         if wrong:
             span.set_attributes(wrong)
-            span.set_status(Status(StatusCode.ERROR, _said(ending)))
+            span.set_status(Status(StatusCode.ERROR, _failure_text(ending)))
         span.end()
         if kind in self._durations:
-            self._durations[kind].record(self._places.clock.now() - began, {**place, **wrong})
+            self._durations[kind].record(self._places.clock.now() - began, {**attributes, **wrong})
 
     async def close(self) -> None:
         """Sends what is queued, within a bound; what could not be sent by then is lost."""
@@ -169,19 +179,19 @@ def _target(call: Call, name: msgspec.Raw | msgspec.UnsetType) -> Attributes:
     key = _NAMED.get(call.method)
     if key is None or name is msgspec.UNSET:
         return {}
-    about: Attributes = {key: msgspec.json.decode(name, type=str)}
-    return {**about, "gen_ai.operation.name": "execute_tool"} if call.method == "tools/call" else about
+    attributes: Attributes = {key: msgspec.json.decode(name, type=str)}
+    return {**attributes, "gen_ai.operation.name": "execute_tool"} if call.method == "tools/call" else attributes
 
 
-def _name(place: Attributes) -> str:
-    target = place.get("gen_ai.tool.name", place.get("gen_ai.prompt.name"))
-    return f"{place['mcp.method.name']}" if target is None else f"{place['mcp.method.name']} {target}"
+def _name(attributes: Attributes) -> str:
+    target = attributes.get("gen_ai.tool.name", attributes.get("gen_ai.prompt.name"))
+    return f"{attributes['mcp.method.name']}" if target is None else f"{attributes['mcp.method.name']} {target}"
 
 
-def _failure(place: Attributes, ending: Ending) -> Attributes:
+def _failure(attributes: Attributes, ending: Ending) -> Attributes:
     """The error attributes of a call; empty for one that did not fail."""
     if isinstance(ending, Completed):
-        is_error = place["mcp.method.name"] == "tools/call" and outcome_of(ending) is Outcome.TOOL_ERROR
+        is_error = attributes["mcp.method.name"] == "tools/call" and outcome_of(ending) is Outcome.TOOL_ERROR
         return {"error.type": "tool_error"} if is_error else {}
     if isinstance(ending, Failed):
         code = str(ending.error.code)
@@ -190,7 +200,7 @@ def _failure(place: Attributes, ending: Ending) -> Attributes:
     return {"error.type": "cancelled"}
 
 
-def _said(ending: Ending) -> str | None:
+def _failure_text(ending: Ending) -> str | None:
     """The hub's own words for it: those of a server may hold what it was given."""
     if isinstance(ending, Failed) and ending.error.raw is None:
         return hide_head(ending.error.message, 500)
@@ -199,15 +209,15 @@ def _said(ending: Ending) -> str | None:
 
 def _carrier(meta: RawObject) -> dict[str, str]:
     """The context in a client's `_meta`; a value that is not text does not count."""
-    found = {}
+    carrier = {}
     for key in _CONTEXT:
         raw = meta.get(key)
         if raw is not None and len(bytes(raw)) <= _LONGEST:
             try:
-                found[key] = msgspec.json.decode(raw, type=str)
+                carrier[key] = msgspec.json.decode(raw, type=str)
             except msgspec.DecodeError:
                 continue
-    return found
+    return carrier
 
 
 def _sent_on(meta: RawObject, span: Span) -> RawObject:
@@ -216,5 +226,5 @@ def _sent_on(meta: RawObject, span: Span) -> RawObject:
     _PROPAGATOR.inject(carrier, set_span_in_context(span, Context()))
     if not carrier:
         return meta  # the SDK is switched off (OTEL_SDK_DISABLED)
-    kept = {key: value for key, value in meta.items() if key not in _CONTEXT}
-    return {**kept, **{key: msgspec.Raw(msgspec.json.encode(value)) for key, value in carrier.items()}}
+    remaining = {key: value for key, value in meta.items() if key not in _CONTEXT}
+    return {**remaining, **{key: msgspec.Raw(msgspec.json.encode(value)) for key, value in carrier.items()}}

@@ -46,8 +46,8 @@ def claimed(folder: Path) -> Iterator[Callable[[], bool]]:
 @contextmanager
 def described(folder: Path, id_: str) -> Iterator[None]:
     """Keeps the record of the hub until the end of the block, and removes it if it is still this hub's."""
-    place, draft = folder / RECORD, folder / f"{RECORD}.{os.getpid()}"
-    about = {
+    path, draft = folder / RECORD, folder / f"{RECORD}.{os.getpid()}"
+    record = {
         "id": id_,
         "build": BUILD,
         "protocol": [OLDEST, NEWEST],
@@ -56,14 +56,14 @@ def described(folder: Path, id_: str) -> Iterator[None]:
     }
     with suppress(OSError):  # a full disk does not stop a hub
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(json.dumps(about).encode() + b"\n")
-        draft.replace(place)
+            file.write(json.dumps(record).encode() + b"\n")
+        draft.replace(path)
     try:
         yield
     finally:
         with suppress(OSError, ValueError, AttributeError, RecursionError):
-            if json.loads(place.read_text("utf-8")).get("id") == id_:
-                place.unlink()
+            if json.loads(path.read_text("utf-8")).get("id") == id_:
+                path.unlink()
 
 
 def _birth() -> int | None:

@@ -57,21 +57,23 @@ class AttachedClients:
 
     def present(self, seen: ClientsSeen) -> list[PresentClient]:
         """The first `_MOST_PRESENT` of them, as `seen` knows them; texts are masked and cut."""
-        return [_present(said, since, seen.of(said.caller)) for said, since in [*self._fronts.values()][:_MOST_PRESENT]]
+        return [
+            _present(hello, since, seen.of(hello.caller)) for hello, since in [*self._fronts.values()][:_MOST_PRESENT]
+        ]
 
-    async def serve(self, connection: socket.socket, said: Hello) -> None:
+    async def serve(self, connection: socket.socket, hello: Hello) -> None:
         """Serves a client that was welcomed, until it has gone.
 
         Raises `ValueError`, `OSError` if it does not hand over two pipes, `TimeoutError` if not in time.
         """
         read, write = await pipes(connection)
-        bond = AttachedBond(self._hub, dict(said.streams), _stream_line)
+        bond = AttachedBond(self._hub, dict(hello.streams), _stream_line)
         binding = self._binding
-        if said.build != BUILD:  # for people who wonder why a client and its hub differ
-            binding = binding.introduced(f"{BUILD} (client {said.build})")
-        front = StdioFront(self._hub, binding, said.caller, self._drain, bond, new_session_id())
-        self._fronts[front] = said, wall_time()
-        log.info("client_attached", client=said.caller.client, pid=said.pid, build=said.build, clients=len(self))
+        if hello.build != BUILD:  # for people who wonder why a client and its hub differ
+            binding = binding.introduced(f"{BUILD} (client {hello.build})")
+        front = StdioFront(self._hub, binding, hello.caller, self._drain, bond, new_session_id())
+        self._fronts[front] = hello, wall_time()
+        log.info("client_attached", client=hello.caller.client, pid=hello.pid, build=hello.build, clients=len(self))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_watch, connection, front)
@@ -87,12 +89,14 @@ class AttachedClients:
             front.close(hello.STOPPING)
 
 
-def _present(said: Hello, since: float, seen: SeenClient | None) -> PresentClient:
-    known = PresentClient(said.pid, hide_head(said.build, _SHOWN), since, hide_head(said.caller.client or "", _SHOWN))
+def _present(hello: Hello, since: float, seen: SeenClient | None) -> PresentClient:
+    client = PresentClient(
+        hello.pid, hide_head(hello.build, _SHOWN), since, hide_head(hello.caller.client or "", _SHOWN)
+    )
     if seen is None:
-        return known
+        return client
     name, version = hide_head(seen.name, _SHOWN), hide_head(seen.version, _SHOWN)
-    return replace(known, name=name, version=version, era=seen.era.value, calls=seen.calls)
+    return replace(client, name=name, version=version, era=seen.era.value, calls=seen.calls)
 
 
 async def greeted(connection: socket.socket) -> tuple[dict[str, str], bytes]:
@@ -131,10 +135,10 @@ def _are_pipes(files: Sequence[int]) -> bool:
         raise NotImplementedError
     if len(files) != 2:
         return False
-    found = [os.fstat(file) for file in files]
+    statuses = [os.fstat(file) for file in files]
     modes = [fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE for file in files]
-    are_two = (found[0].st_dev, found[0].st_ino) != (found[1].st_dev, found[1].st_ino)
-    return are_two and modes == [os.O_RDONLY, os.O_WRONLY] and all(stat.S_ISFIFO(each.st_mode) for each in found)
+    are_two = (statuses[0].st_dev, statuses[0].st_ino) != (statuses[1].st_dev, statuses[1].st_ino)
+    return are_two and modes == [os.O_RDONLY, os.O_WRONLY] and all(stat.S_ISFIFO(each.st_mode) for each in statuses)
 
 
 async def _watch(connection: socket.socket, front: StdioFront) -> None:

@@ -58,9 +58,9 @@ def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idl
     if is_newer(hello.build, build) and not hello.is_final:
         if is_idle:
             return {"status": "retire"}
-        said = f"clients still use the background hub of version {build}, which is older than this program "
-        said += f"({hello.build}). Restart these clients, or run mcp-hub stop"
-        return {"status": "busy", "why": said, "build": build}
+        message = f"clients still use the background hub of version {build}, which is older than this program "
+        message += f"({hello.build}). Restart these clients, or run mcp-hub stop"
+        return {"status": "busy", "why": message, "build": build}
     if clients >= MOST_CLIENTS:
         return {"status": "busy", "why": f"the background hub has {clients} clients already"}
     if is_apart:

@@ -110,33 +110,33 @@ class AttachedHub:
         """One connection, from its hello to its end."""
         try:
             fields, _ = await greeted(connection)
-            if (asked := fields.get("wants")) is not None:
-                await self._serve_command(connection, asked)
+            if (command := fields.get("wants")) is not None:
+                await self._serve_command(connection, command)
                 return
-            said = Hello.of(fields)
+            hello = Hello.of(fields)
         except (ValueError, KeyError, OSError) as problem:
             log.info("hello_refused", reason=str(problem))
             connection.close()
             return
-        reply = answer(said, BUILD, self._app.settings, clients=len(self._clients), is_idle=self.is_idle)
-        log.debug("client_greeted", status=reply["status"], build=said.build)
+        reply = answer(hello, BUILD, self._app.settings, clients=len(self._clients), is_idle=self.is_idle)
+        log.debug("client_greeted", status=reply["status"], build=hello.build)
         await _send(connection, encoded(reply))
         if reply["status"] == "ok" and not self._ended.is_set():
-            await self._serve_client(connection, said)
+            await self._serve_client(connection, hello)
             return
         connection.close()
         if reply["status"] == "retire":
-            log.info("hub_retired", build=BUILD, by=said.build)
+            log.info("hub_retired", build=BUILD, by=hello.build)
             self._ended.set()
 
-    async def _serve_client(self, connection: socket.socket, said: Hello) -> None:
+    async def _serve_client(self, connection: socket.socket, hello: Hello) -> None:
         try:
-            self._latest.enter(said.caller.directory)
-            await widen(self._app, os.environ, said.path)
-            if said.caller.directory is not None:
-                caller = await self._app.in_project(said.caller, said.caller.directory)
-                said = replace(said, caller=caller)
-            await self._clients.serve(connection, said)
+            self._latest.enter(hello.caller.directory)
+            await widen(self._app, os.environ, hello.path)
+            if hello.caller.directory is not None:
+                caller = await self._app.in_project(hello.caller, hello.caller.directory)
+                hello = replace(hello, caller=caller)
+            await self._clients.serve(connection, hello)
         except (OSError, ValueError) as problem:
             log.info("client_lost", reason=str(problem))
         except Exception:  # one client's connection must not end the others'
@@ -145,57 +145,57 @@ class AttachedHub:
             connection.close()
         self._used = anyio.current_time()
 
-    async def _serve_command(self, connection: socket.socket, asked: str) -> None:
+    async def _serve_command(self, connection: socket.socket, command: str) -> None:
         reply = {"status": "ok"}
-        if asked == "dashboard":
+        if command == "dashboard":
             reply |= await self._http.dashboard()
-        elif asked == "use":
+        elif command == "use":
             reply["use"] = msgspec.json.encode(self._use()).decode()
-        elif asked != "stop":
-            reply = {"status": "refused", "why": f"unknown request {hide_head(asked, 50)!r}"}
+        elif command != "stop":
+            reply = {"status": "refused", "why": f"unknown request {hide_head(command, 50)!r}"}
         await _send(connection, encoded(reply))
         connection.close()
-        if asked == "stop":
+        if command == "stop":
             log.info("hub_stopping", by="command")
             self._ended.set()
 
     def _use(self) -> HubUse:
         """The use of the hub now, and its end."""
         app, clients, idle = self._app, self._clients, self._idle
-        left = max(idle - (anyio.current_time() - self._used), 0.0) if self.is_idle else None
+        remaining = max(idle - (anyio.current_time() - self._used), 0.0) if self.is_idle else None
         calls, connections = len(app.registry.under_way), self._http.connections
-        return HubUse(clients.present(app.seen.clients), len(clients), calls, connections, idle, left)
+        return HubUse(clients.present(app.seen.clients), len(clients), calls, connections, idle, remaining)
 
     async def _look_after(self, sockets: list[PrivateSocket]) -> None:
         while True:
             await anyio.sleep(min(_LOOK, self._idle / 4))
             separate(self._app)
-            now = anyio.current_time()
+            time = anyio.current_time()
             if not self.is_idle:
-                self._used = now
-            elif now - self._used >= self._idle:
+                self._used = time
+            elif time - self._used >= self._idle:
                 log.info("hub_idle", seconds=self._idle)
                 self._ended.set()
             if not self._has_folder():
                 continue
-            for one in sockets:
-                if not one.is_there and not self._ended.is_set():
-                    _restore(one)
+            for private in sockets:
+                if not private.is_there and not self._ended.is_set():
+                    _restore(private)
             _bound_log(self._folder / LOG)
 
 
-def _restore(one: PrivateSocket) -> None:
+def _restore(private: PrivateSocket) -> None:
     try:
-        one.restore()
+        private.restore()
         log.warning("socket_restored")
     except OSError as problem:
         log.warning("socket_lost", reason=problem.strerror or str(problem))
 
 
-def _bound_log(place: Path) -> None:
+def _bound_log(path: Path) -> None:
     try:
-        if place.stat().st_size > _MOST_LOG:
-            os.truncate(place, 0)
+        if path.stat().st_size > _MOST_LOG:
+            os.truncate(path, 0)
     except OSError:
         pass
 
@@ -227,9 +227,11 @@ def widened(path: str, more: str) -> str:
 
     A desktop application knows few folders, a terminal many: a server that one client could start is found for all.
     """
-    own = path.split(os.pathsep)
-    new = [folder for folder in dict.fromkeys(more.split(os.pathsep)) if os.path.isabs(folder) and folder not in own]
-    return os.pathsep.join([*own, *new[: max(0, _MOST_FOLDERS - len(own))]])
+    folders = path.split(os.pathsep)
+    new = [
+        folder for folder in dict.fromkeys(more.split(os.pathsep)) if os.path.isabs(folder) and folder not in folders
+    ]
+    return os.pathsep.join([*folders, *new[: max(0, _MOST_FOLDERS - len(folders))]])
 
 
 async def widen(app: App, env: MutableMapping[str, str], more: str) -> None:

@@ -32,24 +32,24 @@ class ToolApprovals(msgspec.Struct, frozen=True):
     def waiting(self) -> list[WaitingTool]:
         """The tools that are not approved; blocks to read the records. Raises `Problem` if one cannot be read."""
         records: dict[str, Record] = {}
-        shown = []
-        for found in self.approvals.findings()[:_MOST]:
-            if found.server not in records:
-                records[found.server] = self._record(found.server)
-            shown.append(_waiting(found, records[found.server].tools.get(found.tool)))
-        return shown
+        waiting = []
+        for finding in self.approvals.findings()[:_MOST]:
+            if finding.server not in records:
+                records[finding.server] = self._record(finding.server)
+            waiting.append(_waiting(finding, records[finding.server].tools.get(finding.tool)))
+        return waiting
 
     def names(self, server: str) -> set[str]:
         """The names of what waits of a server, as pins have them."""
-        return {found.tool for found in self.approvals.findings() if found.server == server}
+        return {finding.tool for finding in self.approvals.findings() if finding.server == server}
 
     def check(self, server: str, tool: str) -> None:
         """Raises `Problem` 404 for what is not waiting."""
         if tool not in self.names(server):
-            said = (
+            message = (
                 f"{hide_head(label_of(tool), 200)} of server {json.dumps(server)} is not waiting. Load the page again."
             )
-            raise Problem(404, "unknown_tool", said)
+            raise Problem(404, "unknown_tool", message)
 
     def approve(self, server: str, tool: str, digest: str) -> None:
         """Approves the definition with this digest; blocks. Raises `Problem` 409 if it is another one by now."""
@@ -59,8 +59,8 @@ class ToolApprovals(msgspec.Struct, frozen=True):
         except (OSError, ValueError) as problem:
             raise Problem(503, "state_unwritable", decoded(str(problem))) from None
         if missed:
-            said = f"{decoded(tool)} is not waiting with this definition. Look at it again."
-            raise Problem(409, "changed_meanwhile", said)
+            message = f"{decoded(tool)} is not waiting with this definition. Look at it again."
+            raise Problem(409, "changed_meanwhile", message)
 
     def _record(self, server: str) -> Record:
         try:
@@ -70,23 +70,23 @@ class ToolApprovals(msgspec.Struct, frozen=True):
 
 
 def _approved(tool: str, digest: str, missed: list[str], text: bytes | None) -> bytes | None:
-    record, others = approved(read(text), {tool: digest}, wall_time())
-    missed.extend(others)
-    return None if others else encoded(record)
+    record, unapproved = approved(read(text), {tool: digest}, wall_time())
+    missed.extend(unapproved)
+    return None if unapproved else encoded(record)
 
 
-def _waiting(found: UnapprovedTool, pin: Pin | None) -> WaitingTool:
+def _waiting(finding: UnapprovedTool, pin: Pin | None) -> WaitingTool:
     return WaitingTool(
-        found.server,
-        found.tool,
-        found.kind,
-        found.text,
-        found.is_held,
-        timestamp(found.since) if found.since else "",
-        found.digest,
+        finding.server,
+        finding.tool,
+        finding.kind,
+        finding.text,
+        finding.is_held,
+        timestamp(finding.since) if finding.since else "",
+        finding.digest,
         [hide(line) for line, _ in _lines(pin)],
         [] if pin is None else [hide(line) for line in flag_lines(pin)],
-        subject_of(found.tool)[0],
+        subject_of(finding.tool)[0],
     )
 
 

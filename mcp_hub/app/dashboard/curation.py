@@ -98,10 +98,10 @@ class HubCuration(msgspec.Struct, frozen=True):
 
     async def settings(self) -> SettingList:
         """The effective configuration."""
-        place = self.file.place
-        found = await anyio.to_thread.run_sync(self.file.read)
-        shown = await anyio.to_thread.run_sync(setting_list, self.current.settings, found)
-        return SettingList(str(self.file.config), str(place) if found else None, shown)
+        path = self.file.place
+        overrides = await anyio.to_thread.run_sync(self.file.read)
+        listed = await anyio.to_thread.run_sync(setting_list, self.current.settings, overrides)
+        return SettingList(str(self.file.config), str(path) if overrides else None, listed)
 
     async def raw_messages(self, server: str, after: int) -> RawList:
         """The messages of a server that were recorded, behind a number. Raises `Problem`."""
@@ -121,13 +121,17 @@ class HubCuration(msgspec.Struct, frozen=True):
         tokens, clients = self.current.settings.hub.tokens, self.seen.newest()
         return ProfileInfo(
             name,
-            [one for one in self.hub.catalog.rules(name).servers if one in self.current.settings.servers][:_NAMES],
+            [server for server in self.hub.catalog.rules(name).servers if server in self.current.settings.servers][
+                :_NAMES
+            ],
             [tool.exported for tool in tools],
             estimate(view.page(Kind.TOOL, Era.MODERN, None, 1 << 30)) if tools else 0,
             len(view.entries(Kind.PROMPT)),
             len(view.entries(Kind.RESOURCE)),
-            [hide_head(one.principal, 200) for one in tokens if one.profile == name][:_NAMES],
-            [*dict.fromkeys(one.name for one in clients if one.caller.profile == name and one.name)][:_NAMES],
+            [hide_head(token.principal, 200) for token in tokens if token.profile == name][:_NAMES],
+            [*dict.fromkeys(client.name for client in clients if client.caller.profile == name and client.name)][
+                :_NAMES
+            ],
         )
 
     async def installs(self) -> list[ClientInstall]:
@@ -136,13 +140,13 @@ class HubCuration(msgspec.Struct, frozen=True):
 
     async def server(self, server: str) -> ServerDetails:
         """The last lines of and about it, from its log if there is one. Raises `Problem` 404."""
-        status = next((one for one in self.hub.statuses() if one.server == server), None)
+        status = next((state for state in self.hub.statuses() if state.server == server), None)
         if status is None:
             raise unknown_server(server)
         lines = [ServerLine(hide(line)) for line in status.stderr]
         if self.logs is not None:
-            found = await anyio.to_thread.run_sync(last_records, self.logs, server, _LINES)
-            lines = [_line(record) for record in found] or lines
+            records = await anyio.to_thread.run_sync(last_records, self.logs, server, _LINES)
+            lines = [_line(record) for record in records] or lines
         advice = SERVERS.get(status.code or "")
         return ServerDetails(
             server, lines, self.logins.is_possible(server), "" if advice is None else advice.fix_of(server)
@@ -156,5 +160,5 @@ class HubCuration(msgspec.Struct, frozen=True):
 def _line(record: LogRecord) -> ServerLine:
     if record.stderr is not None:
         return ServerLine(hide(record.stderr), record.time)
-    said = " ".join([record.event, *(f"{key}={value}" for key, value in record.data.items())])
-    return ServerLine(hide(said), record.time, record.level)
+    text = " ".join([record.event, *(f"{key}={value}" for key, value in record.data.items())])
+    return ServerLine(hide(text), record.time, record.level)

@@ -148,7 +148,7 @@ class HubEdits(msgspec.Struct):
         except ConfigError as error:
             status = _STATUS.get(error.code, 422)
             code = error.code if error.code in _STATUS else "invalid_configuration"
-            raise Problem(status, code, hide("; ".join(one.message for one in error.findings))) from None
+            raise Problem(status, code, hide("; ".join(finding.message for finding in error.findings))) from None
 
 
 def _is_loopback(host: str) -> bool:

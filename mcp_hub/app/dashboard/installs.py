@@ -26,6 +26,6 @@ class InstallWatch:
         """All clients, as of the last seconds."""
         async with self._turn:
             if self._last is None or self._clock.now() - self._last[0] >= _FRESH:
-                found = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)
-                self._last = self._clock.now(), found
+                installs = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)
+                self._last = self._clock.now(), installs
             return self._last[1]

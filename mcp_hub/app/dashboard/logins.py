@@ -35,9 +35,9 @@ class BrowserLogins(msgspec.Struct, frozen=True):
         settings = self.current.settings.servers.get(server)
         if settings is None:
             raise unknown_server(server, self.current.settings.servers)
-        if (found := login_of(settings)) is None:
+        if (login := login_of(settings)) is None:
             raise Problem(409, "no_login", f'Server "{server}" {why_no_login(settings)}.')
-        return partial(self._run, server, *found)
+        return partial(self._run, server, *login)
 
     async def _run(
         self, server: str, url: str, client: ClientRegistration, say: Callable[[LoginNews], Awaitable[None]]

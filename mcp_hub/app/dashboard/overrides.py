@@ -29,11 +29,11 @@ Changes = dict[str, dict[str, ToolOverride]]
 Overrides = dict[str, dict[str, JsonObject]]
 
 
-def check_size(count: int, most: int, unit: str) -> None:
+def check_size(count: int, limit: int, unit: str) -> None:
     """Raises `Problem` 413 for more than the overrides may have."""
-    if count > most:
-        said = f"the overrides would have {count} {unit}, at most {most}. Take some back first."
-        raise Problem(413, "overrides_too_large", said)
+    if count > limit:
+        message = f"the overrides would have {count} {unit}, at most {limit}. Take some back first."
+        raise Problem(413, "overrides_too_large", message)
 
 
 def _written(overrides: JsonObject) -> str:
@@ -58,12 +58,16 @@ class OverridesFile(msgspec.Struct):
     def read(self) -> Overrides:
         """The overrides by server and tool; blocks. Raises `Problem` 409 for a file that cannot be used."""
         try:
-            found = read_overrides(self.place, os.environ)[0] or OverrideSettings()
+            overrides = read_overrides(self.place, os.environ)[0] or OverrideSettings()
         except ConfigError as error:
             raise Problem(409, "invalid_configuration", str(error)) from None
         return {
-            server: {tool: keys for tool, one in own.per_tool.items() if (keys := one.model_dump(exclude_none=True))}
-            for server, own in found.servers.items()
+            server: {
+                tool: keys
+                for tool, tool_settings in server_settings.per_tool.items()
+                if (keys := tool_settings.model_dump(exclude_none=True))
+            }
+            for server, server_settings in overrides.servers.items()
         }
 
     async def write(self, changes: Changes) -> None:
@@ -81,14 +85,16 @@ class OverridesFile(msgspec.Struct):
         merged = self.read()
         for server, tools in changes.items():
             for tool, change in tools.items():
-                own = {**merged.get(server, {}).get(tool, {}), **msgspec.to_builtins(change)}
-                merged.setdefault(server, {})[tool] = {key: value for key, value in own.items() if value is not None}
+                tool_settings = {**merged.get(server, {}).get(tool, {}), **msgspec.to_builtins(change)}
+                merged.setdefault(server, {})[tool] = {
+                    key: value for key, value in tool_settings.items() if value is not None
+                }
         shaped = {
-            server: {"per_tool": kept}
+            server: {"per_tool": remaining}
             for server, tools in merged.items()
-            if (kept := {tool: keys for tool, keys in tools.items() if keys})
+            if (remaining := {tool: keys for tool, keys in tools.items() if keys})
         }
-        check_size(sum(len(own["per_tool"]) for own in shaped.values()), MOST_TOOLS, "tools")
+        check_size(sum(len(server["per_tool"]) for server in shaped.values()), MOST_TOOLS, "tools")
         text = _written({"servers": shaped}).encode()
         check_size(len(text), LARGEST, "bytes")
         try:
@@ -100,8 +106,8 @@ class OverridesFile(msgspec.Struct):
         except FileNotFoundError:
             before = None
         except OSError as problem:
-            said = f"{self.place} cannot be read: {problem.strerror}. Check what it is."
-            raise Problem(503, "overrides_unwritable", said) from None
+            message = f"{self.place} cannot be read: {problem.strerror}. Check what it is."
+            raise Problem(503, "overrides_unwritable", message) from None
         self._replace(text)
         return before
 
@@ -117,5 +123,5 @@ class OverridesFile(msgspec.Struct):
                 file.write(text)
             fresh.replace(self.place)
         except OSError as problem:
-            said = f"{self.place} cannot be written: {problem.strerror}. Check the permissions of its folder."
-            raise Problem(503, "overrides_unwritable", said) from None
+            message = f"{self.place} cannot be written: {problem.strerror}. Check the permissions of its folder."
+            raise Problem(503, "overrides_unwritable", message) from None

@@ -98,13 +98,13 @@ class ToolDefinitions:
         snapshot = definitions.get(server) if isinstance(definitions, dict) else None
         if snapshot is None:
             return ""
-        known = self._digests.get((server, tool))
-        if known is not None and known[0] is snapshot:
-            return known[1]
+        cached = self._digests.get((server, tool))
+        if cached is not None and cached[0] is snapshot:
+            return cached[1]
         name = msgspec.json.encode(tool)[1:-1]
-        own = [raw for raw in snapshot.lists.get(Kind.TOOL, ()) if name in raw or b"\\u" in raw]
-        found = next((each for each in parse(Kind.TOOL, own, server)[0] if each.key == tool), None)
-        digest = "" if found is None else fingerprint(pinned(Kind.TOOL, found.as_sent)).digest
+        candidates = [raw for raw in snapshot.lists.get(Kind.TOOL, ()) if name in raw or b"\\u" in raw]
+        entry = next((each for each in parse(Kind.TOOL, candidates, server)[0] if each.key == tool), None)
+        digest = "" if entry is None else fingerprint(pinned(Kind.TOOL, entry.as_sent)).digest
         if len(self._digests) >= _MOST_DIGESTS:
             self._digests.clear()
         self._digests[server, tool] = snapshot, digest
@@ -137,15 +137,17 @@ class PastCalls:
             return HistoryPage([], "off")
         chosen = await self._chosen(caller, query)
         calls = await newest(self._store, chosen, query.limit + 1)
-        shown = calls[: query.limit]
-        last = cursor(*shown[-1].order) if len(calls) > query.limit else ""
+        page_calls = calls[: query.limit]
+        last = cursor(*page_calls[-1].order) if len(calls) > query.limit else ""
         if query.details:
-            texts = await texts_of(self._store, shown)
-            lines = [self._detailed(caller, call, own) for call, own in zip(shown, texts, strict=True)]
+            texts = await texts_of(self._store, page_calls)
+            lines = [
+                self._detailed(caller, call, call_texts) for call, call_texts in zip(page_calls, texts, strict=True)
+            ]
         else:
-            lines = [self._line(caller, call) for call in shown]
-        place = self._store.place if caller.operates else ""
-        return HistoryPage(lines, self._keeping, last, place, await self._losses(caller), self._failing(caller))
+            lines = [self._line(caller, call) for call in page_calls]
+        store_place = self._store.place if caller.operates else ""
+        return HistoryPage(lines, self._keeping, last, store_place, await self._losses(caller), self._failing(caller))
 
     def _failing(self, caller: Caller) -> str:
         failing = "" if self._journal is None else self._journal.failing
@@ -235,8 +237,8 @@ class PastCalls:
 
     def _detailed(self, caller: Caller, call: PastCall, texts: CallTexts) -> HistoryCall:
         is_hash, flags = call.group.kept == "hash", call.flags
-        arguments, arguments_text = _shown("" if is_hash else texts.arguments)
-        result, result_text = _shown(texts.result, is_whole=not flags & CUT_RESULT)
+        arguments, arguments_text = _as_json("" if is_hash else texts.arguments)
+        result, result_text = _as_json(texts.result, is_whole=not flags & CUT_RESULT)
         tokens = estimate(texts.result)
         if flags & CUT_RESULT and texts.result:
             tokens = round(tokens * call.result_bytes / len(texts.result.encode(errors="replace")))
@@ -281,11 +283,11 @@ class PastCalls:
         entry = self._hub.catalog.view(caller.profile).find(Kind.TOOL, group.name)
         if entry is None or (entry.server, entry.key) != (group.server, group.tool):
             return RunInfo(False, "gone", f"There is no tool {group.name} of server {group.server} now.")
-        now = self._definitions.digest(self._definitions.now(), group.server, group.tool)
-        if now and now == group.definition:
+        digest = self._definitions.digest(self._definitions.now(), group.server, group.tool)
+        if digest and digest == group.definition:
             return RunInfo(True)
-        what = "has changed since" if now and group.definition else "at that time is not known"
-        return RunInfo(False, "changed", f"The definition of {group.name} {what}. {_CALL_IT} {group.name}")
+        reason = "has changed since" if digest and group.definition else "at that time is not known"
+        return RunInfo(False, "changed", f"The definition of {group.name} {reason}. {_CALL_IT} {group.name}")
 
 
 _FAILS: Final = "Calls cannot be kept now. Operators of the hub see the reason."
@@ -298,18 +300,18 @@ def unknown_call() -> Problem:
 
 def _asks(query: HistoryQuery) -> Callable[[CallGroup], bool]:
     exact = {name: getattr(query, name) for name in ("server", "status", "client", "principal", "method")}
-    wanted = [(name, value) for name, value in exact.items() if value]
+    conditions = [(name, value) for name, value in exact.items() if value]
     tool, failed = query.tool, query.failed
 
     def fits(group: CallGroup) -> bool:
-        if any(getattr(group, name) != value for name, value in wanted) or (failed and group.status == "completed"):
+        if any(getattr(group, name) != value for name, value in conditions) or (failed and group.status == "completed"):
             return False
         return not tool or first_match(group.tool, (tool,)) is not None or first_match(group.name, (tool,)) is not None
 
     return fits
 
 
-def _shown(text: str, *, is_whole: bool = True) -> tuple[Raw | UnsetType, str]:
+def _as_json(text: str, *, is_whole: bool = True) -> tuple[Raw | UnsetType, str]:
     """The text as JSON if it is that, else as it is."""
     if not text:
         return UNSET, ""
@@ -351,19 +353,23 @@ def loss_text(loss: LostCalls) -> str:
 
 def journal_rules(settings: Settings, *, is_embedded: bool = False) -> JournalRules:
     """The rules of these settings: of a hub with tokens no texts; of one that `is_embedded`, only on request."""
-    own, hub = settings.hub.history, settings.hub
+    history, hub = settings.hub.history, settings.hub
     is_shared = bool(hub.tokens) or hub.http.oauth is not None or hub.http.allow_public
-    keeping: KeepingNow = own.arguments or ("none" if is_shared else "full")
-    if not own.enabled or (is_embedded and "history" not in hub.model_fields_set):
+    keeping: KeepingNow = history.arguments or ("none" if is_shared else "full")
+    if not history.enabled or (is_embedded and "history" not in hub.model_fields_set):
         keeping = "off"
-    return JournalRules(keeping, HistoryLimits(own.keep, own.calls, own.size), lambda *tool: _keeping(settings, *tool))
+    return JournalRules(
+        keeping, HistoryLimits(history.keep, history.calls, history.size), lambda *tool: _keeping(settings, *tool)
+    )
 
 
 def _keeping(settings: Settings, server: str, tool: str) -> ToolKeeping:
-    made = settings.servers.get(server)
-    pattern = first_match(tool, made.per_tool) if made is not None and tool else None
-    own = ToolSettings() if made is None or pattern is None else made.per_tool[pattern]
-    return ToolKeeping(own.history != "off", {**own.arguments, **dict.fromkeys(own.fixed)})
+    entry = settings.servers.get(server)
+    pattern = first_match(tool, entry.per_tool) if entry is not None and tool else None
+    tool_settings = ToolSettings() if entry is None or pattern is None else entry.per_tool[pattern]
+    return ToolKeeping(
+        tool_settings.history != "off", {**tool_settings.arguments, **dict.fromkeys(tool_settings.fixed)}
+    )
 
 
 def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
@@ -392,5 +398,5 @@ def journal_of(
     def key() -> bytes:
         return store.secret or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
 
-    kept = open_history(current.settings, env, store)
-    return CallJournal(kept, store.instance, rules, ToolDefinitions(upstreams), key, SystemClock())
+    history = open_history(current.settings, env, store)
+    return CallJournal(history, store.instance, rules, ToolDefinitions(upstreams), key, SystemClock())

@@ -107,11 +107,11 @@ class RawMessages:
         recording = self._recordings.get(name)
         if recording is None:
             return RawList(name, 0.0, [])
-        left = max(recording.until - self._clock.now(), 0.0)
-        if left:
+        remaining = max(recording.until - self._clock.now(), 0.0)
+        if remaining:
             self._attach(server, recording)
-        taken = [one for one in recording.messages if one.seq > after][:_PAGE]
-        return RawList(name, left, await anyio.to_thread.run_sync(lambda: [*map(_shown, taken)]))
+        taken = [message for message in recording.messages if message.seq > after][:_PAGE]
+        return RawList(name, remaining, await anyio.to_thread.run_sync(lambda: [*map(_raw_message, taken)]))
 
     def _attach(self, server: ManagedUpstream, recording: _Recording) -> None:
         for peer in server.peers:
@@ -129,17 +129,17 @@ class RawMessages:
 
     def _forget(self) -> None:
         """Drops what is older than five minutes."""
-        now = self._clock.now()
+        time = self._clock.now()
         for name, recording in list(self._recordings.items()):
-            while recording.messages and recording.messages[0].time < now - SECONDS:
+            while recording.messages and recording.messages[0].time < time - SECONDS:
                 recording.bytes_kept -= len(recording.messages.popleft().head)
-            if recording.until <= now:
+            if recording.until <= time:
                 recording.end()
                 if not recording.messages:
                     del self._recordings[name]
 
 
-def _shown(one: _Taken) -> RawMessage:
-    text = hide_head(one.head.rstrip(b"\r\n"), _SHOWN)
-    is_cut = len(text) >= _SHOWN or one.size > len(one.head)
-    return RawMessage(one.seq, one.at, one.is_incoming, one.size, text, is_cut)
+def _raw_message(message: _Taken) -> RawMessage:
+    text = hide_head(message.head.rstrip(b"\r\n"), _SHOWN)
+    is_cut = len(text) >= _SHOWN or message.size > len(message.head)
+    return RawMessage(message.seq, message.at, message.is_incoming, message.size, text, is_cut)

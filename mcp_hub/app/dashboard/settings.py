@@ -67,7 +67,7 @@ def _without(text: str, secrets: Collection[str]) -> str:
 
 def setting_list(settings: Settings, overrides: Overrides) -> list[SettingInfo]:
     """Every key that has a value, in the order of the schema; keys of `hub` and `defaults` also by default."""
-    found: list[SettingInfo] = []
+    listed: list[SettingInfo] = []
     written = {
         f"servers.{server}.per_tool.{tool}.{key}"
         for server, tools in overrides.items()
@@ -75,35 +75,39 @@ def setting_list(settings: Settings, overrides: Overrides) -> list[SettingInfo]:
         for key in keys
     }
     for info in _section(settings, "", written):
-        if len(found) == _MOST:
+        if len(listed) == _MOST:
             break
-        found.append(info)
-    return found
+        listed.append(info)
+    return listed
 
 
 def _section(section: Section, path: str, written: Collection[str]) -> Iterator[SettingInfo]:
     for key in type(section).model_fields:
-        value, place = getattr(section, key), f"{path}.{key}" if path else key
+        value, full_path = getattr(section, key), f"{path}.{key}" if path else key
         is_given = key in section.model_fields_set
         if not is_given and path.split(".")[0] not in ("", "hub", "defaults"):
             continue  # of servers and profiles only what was written
-        yield from _value(value, place, key, is_given, written)
+        yield from _value(value, full_path, key, is_given, written)
 
 
-def _value(value: object, place: str, key: str, is_given: bool, written: Collection[str]) -> Iterator[SettingInfo]:
+def _value(value: object, path: str, key: str, is_given: bool, written: Collection[str]) -> Iterator[SettingInfo]:
     if isinstance(value, Section):
-        yield from _section(value, place, written)
-    elif isinstance(value, dict) and key not in _SECRET and any(isinstance(own, Section) for own in value.values()):
-        for name, own in value.items():
-            yield from _value(own, f"{place}.{name}", name, True, written)
+        yield from _section(value, path, written)
+    elif (
+        isinstance(value, dict)
+        and key not in _SECRET
+        and any(isinstance(section, Section) for section in value.values())
+    ):
+        for name, section in value.items():
+            yield from _value(section, f"{path}.{name}", name, True, written)
     elif value is not None or is_given:
         origin = "default"
         if is_given:
-            origin = "overrides" if _is_overridden(place, written) else "file"
-        yield SettingInfo(hide_head(place, _TEXT), _shown(value, key), origin)  # type: ignore[arg-type]  # one of the three
+            origin = "overrides" if _is_overridden(path, written) else "file"
+        yield SettingInfo(hide_head(path, _TEXT), _text_of(value, key), origin)  # type: ignore[arg-type]  # one of the three
 
 
-def _shown(value: object, key: str) -> str:
+def _text_of(value: object, key: str) -> str:
     if key in _SECRET:
         value = dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
     text = value if isinstance(value, str) else json.dumps(value, default=_masked, ensure_ascii=False)
@@ -116,8 +120,8 @@ def _masked(value: object) -> object:
     return value.model_dump(mode="json", exclude_unset=True) if isinstance(value, Section) else str(value)
 
 
-def _is_overridden(place: str, written: Collection[str]) -> bool:
+def _is_overridden(path: str, written: Collection[str]) -> bool:
     """Whether this is a key of a tool that the overrides file has, or a part of one."""
-    while place and place not in written:
-        place = place.rpartition(".")[0]
-    return bool(place)
+    while path and path not in written:
+        path = path.rpartition(".")[0]
+    return bool(path)

@@ -87,8 +87,8 @@ class HubWatch:
         """Everything now; its cursor is as of the calls in it."""
         servers, rows = await self.servers(caller), await self._rows(caller)
         live, ended = self.live(caller), self._seen_by(caller, self._seen.recent.newest())
-        known = {call.id for call in (*live, *ended)}
-        stored = await self._stored([row for row in rows if row.id not in known])
+        ids = {call.id for call in (*live, *ended)}
+        stored = await self._stored([row for row in rows if row.id not in ids])
         calls = sorted((*ended, *stored), key=lambda call: -call.at)[:MOST] if stored else ended
         epoch, seq = self.place
         return DashboardState(
@@ -114,14 +114,22 @@ class HubWatch:
     def servers_stamp(self) -> object:
         """Differs when a server is in another state."""
         return self.tools, tuple(
-            (own.server, own.state, own.restarts, own.reason, own.pid, own.stderr[-1:], own.sandbox)
-            for own in self._admin.watch.statuses(None)
+            (
+                status.server,
+                status.state,
+                status.restarts,
+                status.reason,
+                status.pid,
+                status.stderr[-1:],
+                status.sandbox,
+            )
+            for status in self._admin.watch.statuses(None)
         )
 
     def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:
         """The calls that ended behind a place; None if that is not known any more."""
-        found = self._seen.recent.behind(seq) if epoch == self._seen.recent.epoch else None
-        return None if found is None else self._seen_by(caller, found)
+        summaries = self._seen.recent.behind(seq) if epoch == self._seen.recent.epoch else None
+        return None if summaries is None else self._seen_by(caller, summaries)
 
     def live(self, caller: Caller) -> list[CallSummary]:
         """The newest calls that run, but for short quiet ones."""
@@ -133,15 +141,15 @@ class HubWatch:
 
     def running(self, caller: Caller, of_rest: bool) -> list[RunningCall]:
         """The caller's own calls that run here and have streams or may get them; those over REST only if `of_rest`."""
-        now, wall, records = self._clock.now(), wall_time(), self._registry.under_way
+        time, wall, records = self._clock.now(), wall_time(), self._registry.under_way
         every = self._seen.recent.running(records, partial(self._may_list, caller, of_rest))
-        found: list[RunningCall] = []
+        calls: list[RunningCall] = []
         for record in records:
             if (record.plan.may_last or record.stream is not None) and self._may_list(caller, of_rest, record):
                 wait = every.wait_of(record)
-                about = ("", 0.0) if wait is None else (wait.reason, wall - (now - wait.since))
-                found.append(RunningCall(record.call.id, record.stream is not None, *about))
-        return found
+                waiting = ("", 0.0) if wait is None else (wait.reason, wall - (time - wait.since))
+                calls.append(RunningCall(record.call.id, record.stream is not None, *waiting))
+        return calls
 
     def _may_list(self, caller: Caller, of_rest: bool, record: CallRecord) -> bool:
         call = record.call
@@ -150,11 +158,11 @@ class HubWatch:
 
     def _may_name(self, caller: Caller, record: CallRecord) -> bool:
         """Whether the caller may know the tool and the client of a call that others wait for."""
-        call, own = record.call, caller.profile
+        call, profile = record.call, caller.profile
         if caller.operates:
             return True
         return call.principal == caller.principal and (
-            own is None or call.upstream == OWN or call.upstream in self._hub.catalog.rules(own).servers
+            profile is None or call.upstream == OWN or call.upstream in self._hub.catalog.rules(profile).servers
         )
 
     def watched(self, caller: Caller, mode: DashboardMode) -> AbstractContextManager[None]:
@@ -171,41 +179,41 @@ class HubWatch:
 
     def clients(self, caller: Caller) -> ClientList:
         """The clients that came, the last one first, with what they are listed."""
-        clients = [own for own in self._seen.clients.newest() if _shows(caller, own.caller)]
-        return ClientList([self._client(own) for own in clients], self._current.settings.client_table.names)
+        clients = [client for client in self._seen.clients.newest() if _shows(caller, client.caller)]
+        return ClientList([self._client(client) for client in clients], self._current.settings.client_table.names)
 
     def tool_places(self, caller: Caller) -> list[ToolPlace]:
         """The tools that the caller may use, with their own names."""
         entries = self._hub.catalog.view(caller.profile).entries(Kind.TOOL)
-        return [ToolPlace(own.exported, own.server, own.key, own.is_pinned) for own in entries]
+        return [ToolPlace(entry.exported, entry.server, entry.key, entry.is_pinned) for entry in entries]
 
-    def _client(self, own: SeenClient) -> ClientSummary:
-        tools, tokens = self._cost(own)
+    def _client(self, client: SeenClient) -> ClientSummary:
+        tools, tokens = self._cost(client)
         return ClientSummary(
-            own.name,
-            own.version,
-            own.era,
-            own.caller.principal,
-            own.first,
-            own.last,
-            own.calls,
-            own.caller.profile,
-            own.connected,
-            own.mode or self._hub.catalog.mode(own.caller.profile, own.kind),
+            client.name,
+            client.version,
+            client.era,
+            client.caller.principal,
+            client.first,
+            client.last,
+            client.calls,
+            client.caller.profile,
+            client.connected,
+            client.mode or self._hub.catalog.mode(client.caller.profile, client.kind),
             tools,
             tokens,
         )
 
-    def _cost(self, own: SeenClient) -> tuple[int, int]:
+    def _cost(self, client: SeenClient) -> tuple[int, int]:
         """Tools that the client is listed, and their tokens; counted once for each list."""
-        view = self._hub.catalog.exposed(own.caller.profile, own.kind, own.mode)
-        known = self._costs.get(id(view))
-        if known is None or known[0] is not view:
+        view = self._hub.catalog.exposed(client.caller.profile, client.kind, client.mode)
+        cached = self._costs.get(id(view))
+        if cached is None or cached[0] is not view:
             if len(self._costs) > 64:
                 self._costs.clear()
-            page = view.page(Kind.TOOL, own.era, None, _ALL)
-            known = self._costs[id(view)] = view, len(view.entries(Kind.TOOL)), estimate(page)
-        return known[1], known[2]
+            page = view.page(Kind.TOOL, client.era, None, _ALL)
+            cached = self._costs[id(view)] = view, len(view.entries(Kind.TOOL)), estimate(page)
+        return cached[1], cached[2]
 
     async def _rows(self, caller: Caller) -> list[StreamInfo]:
         principal = None if caller.operates else caller.principal
@@ -236,16 +244,16 @@ class HubWatch:
         if caller.operates:
             return list(calls)
         principal = shown_principal(caller.principal)
-        own = [call for call in calls if call.principal == principal]
+        own_calls = [call for call in calls if call.principal == principal]
         if caller.profile is None:
-            return own
+            return own_calls
         servers = self._hub.catalog.rules(caller.profile).servers
-        return [call for call in own if call.server in servers or call.server == OWN]
+        return [call for call in own_calls if call.server in servers or call.server == OWN]
 
 
-def _shows(caller: Caller, own: Caller) -> bool:
-    """Whether the caller sees a client that came as `own`."""
-    return caller.operates or (own.principal == caller.principal and caller.profile in (None, own.profile))
+def _shows(caller: Caller, of_client: Caller) -> bool:
+    """Whether the caller sees a client that came as `of_client`."""
+    return caller.operates or (of_client.principal == caller.principal and caller.profile in (None, of_client.profile))
 
 
 def _summary(row: StreamInfo, message: str) -> CallSummary:

@@ -137,15 +137,13 @@ class PastCalls:
             return HistoryPage([], "off")
         chosen = await self._chosen(caller, query)
         calls = await newest(self._store, chosen, query.limit + 1)
-        page_calls = calls[: query.limit]
-        last = cursor(*page_calls[-1].order) if len(calls) > query.limit else ""
+        listed = calls[: query.limit]
+        last = cursor(*listed[-1].order) if len(calls) > query.limit else ""
         if query.details:
-            texts = await texts_of(self._store, page_calls)
-            lines = [
-                self._detailed(caller, call, call_texts) for call, call_texts in zip(page_calls, texts, strict=True)
-            ]
+            texts = await texts_of(self._store, listed)
+            lines = [self._detailed(caller, call, text) for call, text in zip(listed, texts, strict=True)]
         else:
-            lines = [self._line(caller, call) for call in page_calls]
+            lines = [self._line(caller, call) for call in listed]
         store_place = self._store.place if caller.operates else ""
         return HistoryPage(lines, self._keeping, last, store_place, await self._losses(caller), self._failing(caller))
 

@@ -76,19 +76,15 @@ class HttpFront:
     ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
-        max_sessions, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
+        sessions, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
         self.mcp = StreamableHttp(
-            app.hub, app.binding, max_body=body, max_sessions=max_sessions, sessions_per_principal=each,
+            app.hub, app.binding, max_body=body, max_sessions=sessions, sessions_per_principal=each,
             admission=admission, close_streams_after=http.close_streams_after,
         )  # fmt: skip
         self.legacy = LegacySse(
-            app.hub,
-            app.binding,
-            max_body=body,
-            max_sessions=max_sessions,
-            sessions_per_principal=each,
+            app.hub, app.binding, max_body=body, max_sessions=sessions, sessions_per_principal=each,
             admission=admission,
-        )
+        )  # fmt: skip
         watch = watch_of(app)
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors,

@@ -193,11 +193,7 @@ class HubStatus(msgspec.Struct):
         offered: Counter[tuple[str, Kind]],
     ) -> ServerInfo:
         noise = () if status.noise is None else (status.noise,)
-        missing = (
-            *status.warnings,
-            *noise,
-            *(left_out_entry.text for left_out_entry in left_out.get(status.server, ())),
-        )
+        missing = (*status.warnings, *noise, *(entry.text for entry in left_out.get(status.server, ())))
         listed, software = status.listed_at, _software(status.server_info or {})
         return ServerInfo(
             server=status.server,
@@ -218,7 +214,7 @@ class HubStatus(msgspec.Struct):
             quarantined=max(min(len(missing), _MOST) - len(status.warnings), 0),
             unsteady=list(status.unsteady),
             unapproved=_unapproved(unapproved.get(status.server, ())),
-            flags=[_flag(left_out_entry) for left_out_entry in flagged.get(status.server, ())[:_MOST]],
+            flags=[_flag(entry) for entry in flagged.get(status.server, ())[:_MOST]],
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],
             second=UNSET if status.second is None else _second(status.second),
             logs=status.logs or UNSET,

@@ -166,8 +166,9 @@ class App(msgspec.Struct, frozen=True):
             if refused.code == "config_untrusted":  # it is a stranger's, not the project's
                 return None
             line = refused.findings[0].line
-            place = "" if line is None else f", line {line}"
-            return ProjectView(None, OverlaySettings(), f"was refused ({refused.code}{place}); the hub's log says why")
+            location = "" if line is None else f", line {line}"
+            problem = f"was refused ({refused.code}{location}); the hub's log says why"
+            return ProjectView(None, OverlaySettings(), problem)
         if overlay is None or overlay == OverlaySettings():
             return None
         for problem in overlay_problems(self.settings, overlay)[:10]:
@@ -220,7 +221,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(app.journal.run, name="history")
         app.reloader.prepares.append(lambda _: app.journal.use)
         await tasks.start(app.upstream_set.run, name="upstreams")
-        enabled = [name for name, own in app.settings.servers.items() if own.enabled]
+        enabled = [name for name, server in app.settings.servers.items() if server.enabled]
         tasks.start_soon(log_start, app.hub, enabled, name="start")
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
@@ -245,13 +246,13 @@ async def _warn_of_unmatched(app: App) -> None:
     await app.hub.catalog.settled()
     while True:
         version, settings = app.changes.version, app.settings
-        listed = {name for name, own in app.upstreams.items() if own.snapshot() is not None}
+        listed = {name for name, upstream in app.upstreams.items() if upstream.snapshot() is not None}
         if settings is not judged[0] or not listed <= judged[1]:
             judged = settings, listed
-            for found in await app.operations.watch.unmatched() if has_patterns(view_rules(settings)) else ():
-                if found not in logged:
-                    log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
-                logged.add(found)
+            for pattern in await app.operations.watch.unmatched() if has_patterns(view_rules(settings)) else ():
+                if pattern not in logged:
+                    log.warning("pattern_unmatched", path=".".join(map(str, pattern.path)), pattern=pattern.pattern)
+                logged.add(pattern)
         await app.changes.wait(version)
 
 
@@ -290,9 +291,9 @@ def _executor_upstream(
     settings: Settings, env: Mapping[str, str], changes: Notices, servers: UpstreamSet
 ) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
-    made = ExecutorUpstream(executor_server(settings), changes, SystemClock(), ExecutorLimits(), epochs)
-    servers.upstreams[made.name] = made
-    return made
+    upstream = ExecutorUpstream(executor_server(settings), changes, SystemClock(), ExecutorLimits(), epochs)
+    servers.upstreams[upstream.name] = upstream
+    return upstream
 
 
 def _pending_input(settings: Settings, state: Path, registry: CallRegistry, store: EventStore) -> PendingInput:

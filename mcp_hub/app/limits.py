@@ -54,11 +54,11 @@ class Current(msgspec.Struct):
     def call_rules(self, server: str, tool: str) -> CallRules:
         """The rules for calls of a tool, by the server's own name for it."""
         rules = self.settings.tool_rules(server, tool)
-        own = rules.retry
-        on = None if own.on is None else frozenset(own.on)
-        retry = RetryRule(own.attempts, on, rules.idempotent)
-        made = self.settings.servers.get(server)
-        is_local = made is not None and made.command is not None
+        retry_settings = rules.retry
+        on = None if retry_settings.on is None else frozenset(retry_settings.on)
+        retry = RetryRule(retry_settings.attempts, on, rules.idempotent)
+        entry = self.settings.servers.get(server)
+        is_local = entry is not None and entry.command is not None
         return CallRules(rules.task, rules.orphan, rules.idempotent, retry, is_local)
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
@@ -77,7 +77,7 @@ def state_dir(env: Mapping[str, str]) -> Path:
 
 def open_files(settings: Settings, *, is_shared: bool) -> int:
     """The descriptors that a hub needs for its servers and, if it `is_shared`, for clients beside the first."""
-    scopes = [own.scope for own in settings.servers.values() if own.enabled and own.command is not None]
+    scopes = [entry.scope for entry in settings.servers.values() if entry.enabled and entry.command is not None]
     processes = sum(1 if scope in (None, "shared") else _SESSIONS for scope in scopes)
     return HUB + PER_SERVER * processes + (PER_CLIENT * _SESSIONS if is_shared else 0)
 
@@ -148,9 +148,9 @@ def time_limits(settings: Settings, executor_name: str | None = None) -> dict[st
     limits: dict[str, tuple[TimeLimits, TimeLimits]] = {}
     answer = settings.hub.limits.question_timeout
     for name in settings.servers:
-        own = settings.effective(name)
-        reads = TimeLimits(own.request_timeout, own.max_duration, "request_timeout", answer)
-        limits[name] = TimeLimits(own.timeout, own.max_duration, answer=answer), reads
+        effective = settings.effective(name)
+        reads = TimeLimits(effective.request_timeout, effective.max_duration, "request_timeout", answer)
+        limits[name] = TimeLimits(effective.timeout, effective.max_duration, answer=answer), reads
     general = settings.defaults
     of_executors = TimeLimits(general.timeout, general.max_duration, answer=answer)
     limits[executor_name or executor_server(settings)] = of_executors, of_executors

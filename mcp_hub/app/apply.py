@@ -7,9 +7,8 @@ import msgspec
 
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
 from mcp_hub.app.limits import Current, call_limits, time_limits
-from mcp_hub.app.upstream_factory import UpstreamFactory
+from mcp_hub.app.upstream_factory import UpstreamFactory, supervisor_rules
 from mcp_hub.app.upstream_set import UpstreamSet
-from mcp_hub.call import Upstream
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.catalog.trust.approvals import Approvals
@@ -19,6 +18,7 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.hub import HubPort
 from mcp_hub.sessions.client_kinds import ClientKinds
 from mcp_hub.types import UpstreamState
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 _SEEN_BY_SESSIONS: Final = ("hub.expose", "hub.budget", "hub.clients", "profiles.")
 """Settings whose effect a session looks up once, when it begins."""
@@ -58,7 +58,7 @@ class Applier(msgspec.Struct, frozen=True):
         fresh = {name: self.sources.make(settings, name) for name in restarted}
         has_list_limits = any(key in _OF_LISTS for key in change.at_once)
         adjusted = (*change.adjusted, *change.kept) if has_list_limits else change.adjusted
-        twins = [self.sources.make(settings, name) for name in adjusted if name not in fresh]
+        rules_of = {name: supervisor_rules(settings, name) for name in adjusted if name not in fresh}
         # nothing has changed so far, and nothing fails from here on
         self.current.use(settings)
         self.kinds.forget()
@@ -69,7 +69,7 @@ class Applier(msgspec.Struct, frozen=True):
         self.hub.catalog.use(rules, settings.hub.aliases)
         look_again = any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once)
         self.hub.session_rules.use(settings.hub.page_size, settings.hub.task_after, look_again=look_again)
-        self.upstream_set.adjust(twins)
+        self.upstream_set.adjust(rules_of)
         self._put(settings, fresh, _CHANGED)
 
     def revive(self, server: str) -> bool:
@@ -96,7 +96,7 @@ class Applier(msgspec.Struct, frozen=True):
         self._put(settings, fresh, "it asks its callers", seconds, stays=True)
 
     def _put(
-        self, settings: Settings, fresh: Mapping[str, Upstream], why: str, seconds: float | None = None, *,
+        self, settings: Settings, fresh: Mapping[str, OwnedUpstream], why: str, seconds: float | None = None, *,
         stays: bool = False,
     ) -> None:  # fmt: skip
         order = (*settings.servers, *([self.executor_name] if self.executor_name else ()))

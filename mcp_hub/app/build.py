@@ -96,7 +96,6 @@ from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.process.descriptors import provide
 from mcp_hub.upstreams.process.lookups import CommandOutputs
 from mcp_hub.upstreams.process.watchdog import Watchdog
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
 log = get_logger(__name__)
 
@@ -181,8 +180,7 @@ class App(msgspec.Struct, frozen=True):
         Tasks of upstreams are left to the next hub.
         """
         for upstream in self.upstream_set:
-            if isinstance(upstream, ManagedUpstream):
-                upstream.leave_tasks()
+            upstream.lifecycle.leave_tasks()
         await self.registry.close(_LAST_CALLS)
 
 
@@ -226,7 +224,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(log_flags, app.hub.catalog, app.upstreams, name="flags")
-        tasks.start_soon(app.logins.follow, app.upstreams, app.operations.applier.restart, name="logins")
+        tasks.start_soon(app.logins.follow, app.upstream_set.upstreams, app.operations.applier.restart, name="logins")
         try:
             yield
         finally:

@@ -21,7 +21,7 @@ from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.types import RawJson, RawObject
-from mcp_hub.upstreams.supervision.supervisor import Repetition
+from mcp_hub.upstreams.supervision.server import Repetition
 
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 

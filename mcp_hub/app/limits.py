@@ -22,7 +22,7 @@ from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
-from mcp_hub.upstreams.supervision.scoped import Holder
+from mcp_hub.upstreams.supervision.side_connections import Holder
 
 PER_CLIENT: Final = 4
 """Descriptors of a client of a background hub, or over HTTP."""

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mcp_hub.addresses import is_cleartext
-from mcp_hub.call import Upstream
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.logs import get_logger
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
 from mcp_hub.upstreams.auth.store import GrantStore
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 if TYPE_CHECKING:
     from mcp_hub.upstreams.auth.access import Access
@@ -96,7 +95,7 @@ class Logins:
         self._access_of[name] = Access(name, *login, self.store)
         return self._access_of[name]
 
-    async def follow(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
+    async def follow(self, upstreams: Mapping[str, OwnedUpstream], renew: Callable[[str, str], None]) -> None:
         """Restarts a server as soon as its login comes or goes.
 
         One that is ready is replaced by `renew`, given its name and the reason; it raises `KeyError` for a server that
@@ -115,16 +114,16 @@ class Logins:
                 last = changed
                 self._look(upstreams, renew)
 
-    def _look(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
+    def _look(self, upstreams: Mapping[str, OwnedUpstream], renew: Callable[[str, str], None]) -> None:
         for name, access in list(self._access_of.items()):
             upstream = upstreams.get(name)
             was_granted = access.is_granted
-            if not isinstance(upstream, ManagedUpstream) or not access.reread():
+            if upstream is None or upstream.lifecycle.peers is None or not access.reread():
                 continue
             state = upstream.status().state
             if access.is_granted and state in _WAITING:
                 log.info("upstream_login_changed", upstream=name, logged_in=True)
-                upstream.restart()
+                upstream.lifecycle.restart()
             elif access.is_granted is not was_granted and state is UpstreamState.READY:
                 log.info("upstream_login_changed", upstream=name, logged_in=access.is_granted)
                 with suppress(KeyError):  # it is about to be gone, and so is its login

@@ -18,7 +18,7 @@ from mcp_hub.aio import Turn
 from mcp_hub.app.catalog_rules import repetition
 from mcp_hub.app.logins import Logins
 from mcp_hub.app.start_folders import ClientFolder, StartFolders, folder_key, working_directory
-from mcp_hub.call import Gate, Upstream
+from mcp_hub.call import Gate
 from mcp_hub.catalog.offers.definitions import prepare
 from mcp_hub.clock import Clock
 from mcp_hub.config.findings import DataPath, path_text, quoted
@@ -49,8 +49,9 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.both_eras import BothEras, Connect
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.scoped import Holder, Scoped
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.scoped import Scoped
+from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
+from mcp_hub.upstreams.supervision.side_connections import Holder
 
 if TYPE_CHECKING:
     from mcp_hub.sandbox.server import ServerSandbox
@@ -104,7 +105,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         """Remembers that the server asks its callers."""
         self._eras(server).put_interactive()
 
-    def make(self, settings: Settings, name: str) -> Upstream:
+    def make(self, settings: Settings, name: str) -> OwnedUpstream:
         """The upstream of that name, not yet running."""
         server, sandbox = settings.servers[name], self.sandboxes.pop(name, None)
         if (cause := settings.failure(name)) is not None:
@@ -121,7 +122,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             connect: Connect = partial(StdioConnection, name, partial(spec, None), eras, self.watchdog, self.turn)
         else:
             connect = self._remote(name, settings, server, server.url, eras)
-        rules = _supervisor_rules(settings, name)
+        rules = supervisor_rules(settings, name)
         lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
         scope = server.scope if self.clients is None else self.starts.scope(server, asks=eras.is_interactive)
@@ -130,9 +131,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             def connect_in(directory: str | None) -> Connect:
                 return partial(StdioConnection, name, partial(spec, directory), eras, self.watchdog, self.turn)
 
-            idle = _member_idle(settings, name)
             return Scoped(
-                name, connect, rules, scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate,
+                name, connect, rules, scope, eras, clock=clock, changes=changes, lists=lists, gate=gate,
                 connect_in=connect_in, folder_of=partial(folder_key, server), holder=self.holder(name),
             )  # fmt: skip
         if server.era == "follow" and server.type != "sse":
@@ -333,7 +333,8 @@ def _pinned(server: ServerSettings) -> Era | None:
     return None if server.era == "follow" else Era(server.era)
 
 
-def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
+def supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
+    """The limits of a server, all of which a reload applies at once."""
     own, limits = settings.effective(name), settings.hub.limits
     # a remote server that is down says nothing about the next minute
     is_patient = settings.servers[name].url is not None and settings.servers[name].restart is None
@@ -344,6 +345,7 @@ def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
         lists=ListLimits(entries=limits.tools_per_server, prepare=prepare, max_age=settings.hub.list_max_age),
         lazy=own.start == "lazy" or settings.servers[name].enabled == "project",
         idle_stop=_idle_stop(own, None if own.start == "eager" else _IDLE),
+        part_idle=_idle_stop(own, _IDLE) or math.inf,
         logs=settings.servers[name].logs or "hub",
         repetition=repetition(settings, name),
     )
@@ -354,11 +356,6 @@ def _idle_stop(own: Defaults, usual: float | None) -> float | None:
     if own.idle_stop is None:
         return usual
     return None if own.idle_stop == "never" else own.idle_stop
-
-
-def _member_idle(settings: Settings, name: str) -> float:
-    """Seconds after which one of many processes is ended; the next call of its session starts another."""
-    return _idle_stop(settings.effective(name), _IDLE) or math.inf
 
 
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:

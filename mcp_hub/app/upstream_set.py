@@ -12,14 +12,9 @@ import anyio
 import anyio.abc
 from msgspec.structs import replace
 
-from mcp_hub.call import Upstream
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
-from mcp_hub.upstreams.folders.upstream import FolderUpstream
-from mcp_hub.upstreams.supervision.divided import Divided
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.scoped import Scoped
+from mcp_hub.upstreams.supervision.server import OwnedUpstream, SupervisorRules
 
 log = get_logger(__name__)
 
@@ -31,14 +26,14 @@ _MOST_OLD: Final = 4
 class UpstreamSet:
     """`upstreams` is the live mapping by name, in the order of the file; one that was removed stays until it stops."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], changes: Notices) -> None:
+    def __init__(self, upstreams: Mapping[str, OwnedUpstream], changes: Notices) -> None:
         self.upstreams = dict(upstreams)
         self._changes = changes
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._scopes: dict[Upstream, anyio.CancelScope] = {}
-        self._old: dict[Upstream, anyio.CancelScope] = {}
+        self._scopes: dict[OwnedUpstream, anyio.CancelScope] = {}
+        self._old: dict[OwnedUpstream, anyio.CancelScope] = {}
 
-    def __iter__(self) -> Iterator[Upstream]:
+    def __iter__(self) -> Iterator[OwnedUpstream]:
         """All of them, those that only let their calls end included."""
         yield from self.upstreams.values()
         yield from (old for old in self._old if self.upstreams.get(old.name) is not old)
@@ -52,7 +47,7 @@ class UpstreamSet:
             await anyio.sleep_forever()
 
     def put(
-        self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: str, *, stays: bool = False
+        self, fresh: Mapping[str, OwnedUpstream], order: Iterable[str], seconds: float, why: str, *, stays: bool = False
     ) -> None:
         """Puts `fresh` upstreams in the place of those of their names, beside the others; `order` names who stays.
 
@@ -75,22 +70,19 @@ class UpstreamSet:
             self._start(new)
         self._changes.bump()
 
-    def adjust(self, twins: Iterable[Upstream]) -> None:
-        """Those that run go by the limits of their `twins` from now on, which never run."""
-        for twin in twins:
-            running = self.upstreams[twin.name]
-            if isinstance(running, ManagedUpstream) and isinstance(twin, ManagedUpstream):
-                running.use(twin)
+    def adjust(self, rules: Mapping[str, SupervisorRules]) -> None:
+        """Those of these names go by their rules from now on."""
+        for name, rule in rules.items():
+            self.upstreams[name].lifecycle.adjust(rule)
 
     def revive(self, name: str) -> bool:
         """Lets processes of its sessions that were given up start again; False if there are none."""
-        upstream = self.upstreams[name]
-        return isinstance(upstream, Scoped) and upstream.revive()
+        return self.upstreams[name].lifecycle.revive()
 
     def relist(self, name: str) -> None:
         """Its processes list something else than the one whose lists stand for all of them."""
-        if isinstance(upstream := self.upstreams.get(name), Scoped):
-            upstream.relist()
+        if name in self.upstreams:
+            self.upstreams[name].lifecycle.relist()
 
     def is_crowded(self, name: str) -> bool:
         """Whether the next replacement of the server would cut the calls of its oldest predecessor."""
@@ -101,22 +93,19 @@ class UpstreamSet:
 
     def wake(self, name: str) -> None:
         """Starts one that would wait until it is needed."""
-        if isinstance(upstream := self.upstreams[name], ManagedUpstream):
-            upstream.wake()
+        self.upstreams[name].lifecycle.wake()
 
-    def _start(self, upstream: Upstream) -> None:
-        if self._tasks is not None and isinstance(upstream, ManagedUpstream | ExecutorUpstream | FolderUpstream):
+    def _start(self, upstream: OwnedUpstream) -> None:
+        if self._tasks is not None:
             scope = self._scopes[upstream] = anyio.CancelScope()
             self._tasks.start_soon(self._run, upstream, scope, name=f"upstream {upstream.name}")
 
-    async def _run(
-        self, upstream: ManagedUpstream | ExecutorUpstream | FolderUpstream, scope: anyio.CancelScope
-    ) -> None:
+    async def _run(self, upstream: OwnedUpstream, scope: anyio.CancelScope) -> None:
         with scope:
-            await upstream.run()
+            await upstream.lifecycle.run()
         self._scopes.pop(upstream, None)
 
-    def _retire(self, old: Upstream, seconds: float, why: str, new: Upstream | None = None) -> None:
+    def _retire(self, old: OwnedUpstream, seconds: float, why: str, new: OwnedUpstream | None = None) -> None:
         if old in self._old:
             return
         earlier = self._draining(old.name)
@@ -126,16 +115,15 @@ class UpstreamSet:
         if self._tasks is not None:
             self._tasks.start_soon(partial(self._end, old, seconds, why, new), name=f"end of upstream {old.name}")
 
-    async def _end(self, old: Upstream, seconds: float, why: str, new: Upstream | None) -> None:
+    async def _end(self, old: OwnedUpstream, seconds: float, why: str, new: OwnedUpstream | None) -> None:
         """Lets its calls end, then stops it; where nothing of it runs outside of the hub, there is nothing to stop.
 
         It stays as long as clients of the `new` one need it.
         """
         with self._old[old]:
-            if isinstance(new, Divided):
-                await new.outlived()
-            if isinstance(old, ManagedUpstream):
-                await old.drain(seconds, why)
+            if new is not None:
+                await new.lifecycle.outlived()
+            await old.lifecycle.drain(seconds, why)
         if (scope := self._scopes.get(old)) is not None:
             scope.cancel()
         del self._old[old]
@@ -145,9 +133,7 @@ class UpstreamSet:
         log.info("upstream_retired", upstream=old.name, reason=why)
 
 
-def _hand_over(old: Upstream, new: Upstream, *, stays: bool) -> None:
+def _hand_over(old: OwnedUpstream, new: OwnedUpstream, *, stays: bool) -> None:
     """The new one takes over the subscriptions of clients; the old lists stay until it has its own."""
-    if isinstance(old, ManagedUpstream):
-        legacy = old.hand_over(new.call)
-        if isinstance(new, ManagedUpstream):
-            new.inherit(replace(legacy, shared=old) if stays else legacy)
+    legacy = old.lifecycle.hand_over(new.call)
+    new.lifecycle.inherit(legacy if stays else replace(legacy, shared=None))

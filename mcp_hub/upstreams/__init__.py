@@ -5,7 +5,8 @@ In: a `Call` and the `CallChannel` for its events; subscriptions, log levels, an
 Out: the result of the call or an `RpcError`; a `Snapshot` of what the source offers; an `UpstreamStatus` that says why
 it is not ready. Changes are noted in `Notices`.
 
-Held together by the protocol `mcp_hub.call.Upstream`, which every kind implements. A server is a `supervision`
+Held together by the protocol `mcp_hub.call.Upstream`, which every kind implements for calls, with a `Lifecycle` for its
+owner. A server is a `supervision`
 `ManagedUpstream`: it keeps one connection up (`process` or `remote`), speaks MCP over it (`peer`), and reads its lists
 (`lists`). `functions` runs Python functions in this process, `folders` reads skills, `executors` hands calls to
 workers, `auth` logs in to remote servers. `local_source` is common to sources without a connection.

@@ -8,13 +8,18 @@ from mcp_hub.call import Call, CallChannel, CallerConnection
 from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.supervision.server import HubLifecycle
 
 
 class LocalSource:
-    """The base of an `Upstream` without updates of resources; nothing of it outlives the hub or is of one session."""
+    """The base of an `Upstream` without updates of resources; nothing of it outlives the hub or is of one session.
 
-    def __init__(self, name: str) -> None:
+    `task` is what runs for it, until cancelled.
+    """
+
+    def __init__(self, name: str, task: Callable[[], Awaitable[None]] | None = None) -> None:
         self.name = name
+        self.lifecycle = HubLifecycle(task)
 
     def begin(self, call: Call, channel: CallChannel) -> None:
         """Never in place: there is no request to write."""

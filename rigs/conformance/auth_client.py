@@ -19,13 +19,12 @@ import msgspec
 
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.logins import client_of, grant_store
-from mcp_hub.call import Call
+from mcp_hub.call import Call, Upstream
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.errors import RpcError
 from mcp_hub.types import CallId, Era, UpstreamState
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.login import log_in
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.function_calls import Recorder
 
 ADVICE = 'run "mcp-hub login suite"'
@@ -97,10 +96,8 @@ class User:
         return True
 
     @property
-    def upstream(self) -> ManagedUpstream:
-        found = self.app.upstreams["suite"]
-        assert isinstance(found, ManagedUpstream)
-        return found
+    def upstream(self) -> Upstream:
+        return self.app.upstreams["suite"]
 
     async def settled(self, was: str | None = None) -> UpstreamState:
         """The state, as soon as it is a lasting one, with another reason than before."""

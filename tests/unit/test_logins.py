@@ -14,13 +14,13 @@ import pytest
 from mcp_hub.app import logins
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.logins import client_of, grant_store
+from mcp_hub.call import Upstream
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.errors import HttpRefused, UpstreamUnavailable
 from mcp_hub.types import Era, UpstreamState
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
 from mcp_hub.upstreams.auth.login import log_in, log_out
 from mcp_hub.upstreams.supervision import lifecycle
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.authorization import Authorization, a_grant, browse, key_of
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.remote import Remote, answering
@@ -55,12 +55,10 @@ class Hub:
         return {request.headers.get("authorization") for request in self.server.seen}
 
     @property
-    def far(self) -> ManagedUpstream:
-        found = self.app.upstreams["far"]
-        assert isinstance(found, ManagedUpstream)
-        return found
+    def far(self) -> Upstream:
+        return self.app.upstreams["far"]
 
-    async def until(self, state: UpstreamState, old: ManagedUpstream | None = None) -> str:
+    async def until(self, state: UpstreamState, old: Upstream | None = None) -> str:
         """Waits for the state, of another than the `old` one if that is given; its reason."""
         with anyio.fail_after(WAIT):
             while (status := self.far.status()).state is not state or self.far is old:

@@ -16,7 +16,7 @@ from mcp_hub.clock import Clock, wall_time
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import RawBody, RawList, RawMessage
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.server import Lifecycle
 from mcp_hub.wire.base import Tapped
 
 SECONDS: Final = 300.0
@@ -113,19 +113,19 @@ class RawMessages:
         taken = [message for message in recording.messages if message.seq > after][:_PAGE]
         return RawList(name, remaining, await anyio.to_thread.run_sync(lambda: [*map(_raw_message, taken)]))
 
-    def _attach(self, server: ManagedUpstream, recording: _Recording) -> None:
-        for peer in server.peers:
+    def _attach(self, server: Lifecycle, recording: _Recording) -> None:
+        for peer in server.peers or ():
             if isinstance(peer.wire, Tapped) and peer.wire.tap != recording.take:
                 peer.wire.watched_by(recording.take)
                 recording.wires.append(peer.wire)
 
-    def _server(self, name: str) -> ManagedUpstream:
+    def _server(self, name: str) -> Lifecycle:
         if name not in self._current.settings.servers:
             raise unknown_server(name, self._current.settings.servers)
         upstream = self._upstreams.upstreams.get(name)
-        if not isinstance(upstream, ManagedUpstream):
+        if upstream is None or upstream.lifecycle.peers is None:
             raise Problem(409, "no_connection", f'Server "{name}" has no connection: it is a part of the hub.')
-        return upstream
+        return upstream.lifecycle
 
     def _forget(self) -> None:
         """Drops what is older than five minutes."""

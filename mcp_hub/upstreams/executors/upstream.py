@@ -45,7 +45,7 @@ class ExecutorUpstream(LocalSource):
     def __init__(
         self, name: str, changes: Notices, clock: Clock, limits: ExecutorLimits, next_epoch: NextEpoch
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, self.run)
         self._changes = changes
         self._clock = clock
         self._limits = limits

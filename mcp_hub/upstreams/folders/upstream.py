@@ -40,7 +40,7 @@ class FolderUpstream(LocalSource):
     """
 
     def __init__(self, name: str, folder: str, changes: Notices, gate: Gate | None = None) -> None:
-        super().__init__(name)
+        super().__init__(name, self.run)
         self._folder = folder
         self._changes = changes
         self._gate = gate

@@ -3,7 +3,7 @@
 Source: specification 2026-07-28, basic/patterns/mrtr; the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
@@ -12,13 +12,18 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.shape import questions
-from mcp_hub.types import JsonObject, RawJson, RawObject
+from mcp_hub.types import JsonObject, Kind, RawJson, RawObject, Snapshot
 from mcp_hub.upstreams.peer.questions import MOST_QUESTIONS
 
 _ROUNDS: Final = 10
 """Times that a modern server may ask in one call."""
+_AGAIN: Final = (
+    "{tool} stopped before a question, because the server cannot ask over the connection that ran the call. "
+    "mcp-hub can run it again over another one. It then does again what it did before the question. Run it again?"
+)
 
 Wanted = Mapping[str, tuple[str, RawJson]]
 """Methods and params of questions, by the server's keys."""
@@ -56,7 +61,11 @@ class _Answer(msgspec.Struct):
     action: str
 
 
-async def agrees(call: Call, channel: CallChannel, message: str) -> bool:
+class _Tool(msgspec.Struct):
+    name: str
+
+
+async def _agrees(call: Call, channel: CallChannel, message: str) -> bool:
     """Whether the caller accepts what the hub itself asks, by an elicitation without fields."""
     params = object_bytes({"message": message, "requestedSchema": {"type": "object", "properties": {}}})
     try:
@@ -65,6 +74,37 @@ async def agrees(call: Call, channel: CallChannel, message: str) -> bool:
         return False
     answer = read_as(answers["agreement"], _Answer)
     return answer is not None and answer.action == "accept"
+
+
+async def may_repeat(
+    call: Call,
+    channel: CallChannel,
+    question: str,
+    lists: Snapshot | None,
+    repetition: Callable[[str, RawJson], str],
+) -> None:
+    """Returns if a call that stopped before a `question` may begin anew: that is safe, or its caller agrees.
+
+    `lists` are those of its server; `repetition` takes the name of a tool and its definition, and is "safe", "agreed"
+    or "never". Raises `RpcError`.
+    """
+    if call.method != "tools/call":
+        return
+    name = read_as(call.params.get("name", b""), str) or ""
+    tools = () if lists is None else lists.lists.get(Kind.TOOL, ())
+    definitions = [raw for raw in tools if (tool := read_as(raw, _Tool)) is not None and tool.name == name]
+    rules = {repetition(name, raw) for raw in definitions or [b""]}
+    if rules == {"safe"}:
+        return
+    tool_name = f'The tool "{hide_head(name, 100)}" of the server "{call.upstream}"'
+    if "never" not in rules and await _agrees(call, channel, _AGAIN.format(tool=tool_name)):
+        return
+    raise RpcError(
+        f"{tool_name} stopped before its question ({question}), because the server cannot ask over the connection that "
+        "ran the call. What the tool did before that is done. Call it again if that does no harm: from now on "
+        "your calls use a connection over which the server can ask.",
+        data={"upstream": {"server": call.upstream, "question": question}, "outcome": "unknown"},
+    )
 
 
 class InputQuestions:

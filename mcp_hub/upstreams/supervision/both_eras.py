@@ -9,22 +9,18 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 import anyio
-import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallChannel, CallHandler, Gate, SentCall
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall
 from mcp_hub.clock import Clock
 from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
-from mcp_hub.masking import hide_head
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.eras import SKILL_METHODS
-from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.shape.questions import unasked
 from mcp_hub.types import (
     HANDSHAKE,
@@ -38,16 +34,18 @@ from mcp_hub.types import (
     UpstreamStatus,
 )
 from mcp_hub.upstreams.lists.list_cache import ListFile
-from mcp_hub.upstreams.peer.input_questions import agrees
+from mcp_hub.upstreams.lists.list_union import SkillUnion
+from mcp_hub.upstreams.peer.input_questions import may_repeat
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
 from mcp_hub.upstreams.peer.tasks import taken_up
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.connection import Connection
-from mcp_hub.upstreams.supervision.divided import Divided, SideConnection
 from mcp_hub.upstreams.supervision.lifecycle import Life
-from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
-from mcp_hub.upstreams.supervision.supervisor import NOT_STARTED, SupervisorRules
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedLifecycle, ManagedUpstream
+from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, HubLifecycle, SharedServer, SupervisorRules
+from mcp_hub.upstreams.supervision.side_connections import SideConnection, SideConnections, side_notices
+from mcp_hub.upstreams.supervision.supervisor import NOT_STARTED
 
 log = get_logger(__name__)
 
@@ -64,18 +62,9 @@ _OTHER_ERA: Final = Cause("restarted", "its first caller speaks the other era of
 _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 """Why there is a second connection, by its era."""
 
-_AGAIN: Final = (
-    "{tool} stopped before a question, because the server cannot ask over the connection that ran the call. "
-    "mcp-hub can run it again over another one. It then does again what it did before the question. Run it again?"
-)
 
-
-class _Tool(msgspec.Struct):
-    name: str
-
-
-class BothEras(Divided):
-    """The connection in the era of the first caller, and a second one for what takes the other era."""
+class BothEras:
+    """An `Upstream`: the connection in the era of the first caller, and a second one for what takes the other era."""
 
     def __init__(
         self,
@@ -90,25 +79,25 @@ class BothEras(Divided):
         lists: ListFile | None = None,
         gate: Gate | None = None,
     ) -> None:
-        super().__init__(
-            name, partial(connect, EraWish(eras.first)), rules, clock=clock, changes=changes, jitter=jitter,
-            lists=lists, gate=gate,
-        )  # fmt: skip
+        self.name = name
+        self.lifecycle = _BothLifecycle(self)
         self._eras = eras
         self._last = eras.called  # of the last caller, also of one whose server this one replaces
         self._home: Era | None = None  # of the connection, or of the last one
         self._is_split = False  # whether some callers or requests may need the second connection
-        self._with_skills: tuple[Snapshot, Snapshot, Snapshot] | None = None  # the lists, the others, and both
-        second = ManagedUpstream(
-            name, partial(connect, EraWish(self._second_era, is_only=True)), _spare(rules), clock=clock,
-            changes=self._notices(_SECOND), jitter=jitter, gate=gate, starts=False, logs=self._logs,
+        self._with_skills = SkillUnion()
+        self._first = ManagedUpstream(
+            name, partial(connect, EraWish(eras.first)), rules, clock=clock, changes=changes, jitter=jitter,
+            lists=lists, gate=gate, on_ready=self._on_ready, refused=self._refused,
         )  # fmt: skip
-        self._second = SideConnection(second)
-        self._sides = {_SECOND: self._second}
-
-    @property
-    def _other(self) -> ManagedUpstream:
-        return self._second.supervisor
+        self._other = ManagedUpstream(
+            name, partial(connect, EraWish(self._second_era, is_only=True)), _spare(rules), clock=clock,
+            changes=side_notices(name, changes, _SECOND), jitter=jitter, gate=gate, starts=False,
+            logs=self._first.state.logs,
+        )  # fmt: skip
+        self._sides = SideConnections(
+            self._first, {_SECOND: SideConnection(self._other)}, key=self._key, snapshot=self.snapshot
+        )
 
     # -- eras ---------------------------------------------------------------------------------------------------
 
@@ -116,12 +105,13 @@ class BothEras(Divided):
         return HANDSHAKE if self._home is MODERN else MODERN
 
     def _on_ready(self, peer: Peer) -> None:
-        super()._on_ready(peer)
+        """Takes note of the era of a new connection."""
         if peer.info.era is not self._home:
             self._home = peer.info.era
-            self._other._order(lifecycle.resting(Life(restarts=self._other._life.restarts), NOT_STARTED), _OTHER_ERA)
-        if not self._other._lists.is_fresh:
-            self._other._lists.inherit(self._lists.last)
+            second = self._other.supervisor
+            second.order(lifecycle.resting(Life(restarts=second.life.restarts), NOT_STARTED), _OTHER_ERA)
+        if not self._other.state.lists.is_fresh:
+            self._other.state.lists.inherit(self._first.state.lists.last)
         self._eras.see(peer.info)
         self._divide()
 
@@ -130,20 +120,20 @@ class BothEras(Divided):
         asks = self._home is MODERN and self._eras.is_interactive and self._eras.known.may(HANDSHAKE)
         self._is_split = asks or (self._home is HANDSHAKE and self._skills is not None)
         if self._eras.is_interactive:
-            (self._turns if self._home is HANDSHAKE else self._other._turns).switch_on()
-        here, there = self._subscriptions.resources, self._second.resources
+            (self._first.state.turns if self._home is HANDSHAKE else self._other.state.turns).switch_on()
+        here, there = self._first.state.subscriptions.resources, self._other.state.subscriptions.resources
         for uri, call in here.references:
             if self._key(call) is not None:
                 here.release(uri, call.session)
-                self._apart.want(uri, call)
+                self._sides.wanted.want(uri, call)
                 there.want(uri, call)
-        for uri, call in self._apart.references:
+        for uri, call in self._sides.wanted.references:
             if self._key(call) is None:
-                self._apart.release(uri, call.session)
+                self._sides.wanted.release(uri, call.session)
                 there.release(uri, call.session)
                 here.want(uri, call)
         if there.wanted:
-            self._other.wake()
+            self._other.lifecycle.wake()
 
     def _is_for_second(self, call: Call) -> bool:
         """Whether the second connection takes this call."""
@@ -154,13 +144,7 @@ class BothEras(Divided):
     def _key(self, call: Call) -> str | None:
         """The second connection for handshake callers of a server that asks, all of them, so that each has one."""
         is_asked = self._is_split and self._home is MODERN and call.server_era is HANDSHAKE
-        return _SECOND if is_asked and self._other.may_get_ready else None
-
-    def _part(self, key: str) -> SideConnection:
-        return self._second
-
-    async def _begun(self, call: Call) -> SideConnection:
-        return self._second
+        return _SECOND if is_asked and self._other.supervisor.may_get_ready else None
 
     def _meet(self, call: Call) -> None:
         """Notes the era of a caller: that of the next connection, and of this one if nobody else has used it."""
@@ -171,16 +155,17 @@ class BothEras(Divided):
 
     @property
     def _is_used(self) -> bool:
-        return not self._turns.is_empty or self._turns.left > 0 or bool(self._subscriptions.resources.wanted)
+        return not self._first.state.turns.is_empty or self._first.state.turns.left > 0 or self._first.state.is_wanted
 
     def _turn_to(self, era: Era) -> None:
         """Begins anew in this era, if the connection is up in the other one and nobody has used it."""
-        may_turn = self._connected is not None and era is not self._home and self._eras.known.may(era)
+        may_turn = self._first.supervisor.connected is not None and era is not self._home and self._eras.known.may(era)
         if may_turn and not self._is_used:
             self._eras.need(era)
             if era is HANDSHAKE and era not in self._eras.known.speaks:
                 self._eras.guess(era)  # a process that is probed first would not show it
-            self._order(lifecycle.woken(lifecycle.resting(self._life, _OTHER_ERA)), _OTHER_ERA)
+            first = self._first.supervisor
+            first.order(lifecycle.woken(lifecycle.resting(first.life, _OTHER_ERA)), _OTHER_ERA)
 
     async def _follow_client(self) -> None:
         """Turns to the era of the hub's first client, if that came later than the connection.
@@ -188,8 +173,8 @@ class BothEras(Divided):
         A server that is begun later has the era of its last caller.
         """
         era = await self._eras.client.first()
-        while self._connected is None and not self._is_used:
-            await self._changes.wait(self._changes.version)
+        while self._first.supervisor.connected is None and not self._is_used:
+            await self._first.state.changes.wait(self._first.state.changes.version)
         if self._last in (None, era):
             self._turn_to(era)
 
@@ -197,67 +182,50 @@ class BothEras(Divided):
 
     async def _follow_second(self) -> None:
         """Takes note of what becomes of the second connection, until cancelled."""
-        changes, seen = self._other._changes, None
+        changes, seen = self._other.state.changes, None
         while True:
             version = changes.version
-            state = self._other.snapshot(), self._other.may_get_ready
+            state = self._other.snapshot(), self._other.supervisor.may_get_ready
             if state != seen:
                 seen = state
                 self._divide()
-            self._changes.bump()
+            self._first.state.changes.bump()
             await changes.wait(version)
 
     @property
     def _skills(self) -> Snapshot | None:
         """The lists of a modern second connection that has skills."""
-        lists = self._other._lists.fresh
+        lists = self._other.state.lists.fresh
         return lists if lists is not None and lists.era is MODERN and Kind.SKILL in lists.lists else None
 
     def snapshot(self) -> Snapshot | None:
         """Its last lists, with the skills of a modern second connection."""
-        last, skills = super().snapshot(), self._skills
+        last, skills = self._first.snapshot(), self._skills
         is_elsewhere = last is not None and skills is not None and self._home is HANDSHAKE
-        return self._merged(last, skills) if is_elsewhere else last  # type: ignore[arg-type]
+        return self._with_skills.of(last, skills) if is_elsewhere else last  # type: ignore[arg-type]
 
-    def _merged(self, last: Snapshot, other: Snapshot) -> Snapshot:
-        """The lists with the skills of the other connection; the same object as long as neither changes."""
-        known = self._with_skills
-        if known is None or known[0] is not last or known[1] is not other:
-            skills = {name: {Kind.SKILL: getattr(other, name)[Kind.SKILL]} for name in ("lists", "hints")}
-            extensions = {**last.capabilities.get("extensions", {}), SKILLS: other.capabilities["extensions"][SKILLS]}
-            both = replace(
-                last,
-                lists={**last.lists, **skills["lists"]},
-                hints={**last.hints, **skills["hints"]},
-                capabilities={**last.capabilities, "extensions": extensions},
-            )
-            known = self._with_skills = last, other, both
-        return known[2]
+    def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
+        """As `ManagedUpstream.refresh`. The modern connection is made if its skills are not known yet."""
+        is_elsewhere = self._home is HANDSHAKE and self._eras.known.may(MODERN) and self._other.supervisor.may_get_ready
+        if kind is not Kind.SKILL or not is_elsewhere:
+            return self._first.refresh(kind, is_new=is_new)
+        return self._meet_modern if self._other.state.lists.fresh is None else self._other.refresh(Kind.SKILL)
 
-    def _refresh_skills(self) -> Callable[[], Awaitable[None]] | None:
-        """The modern connection is made if its skills are not known yet."""
-        is_elsewhere = self._home is HANDSHAKE and self._eras.known.may(MODERN) and self._other.may_get_ready
-        if not is_elsewhere:
-            return super()._refresh_skills()
-        return self._meet_modern if self._other._lists.fresh is None else self._other.refresh(Kind.SKILL)
+    async def _supervise(self) -> None:
+        """Runs both connections until cancelled."""
+        self._sides.begin(_SECOND)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._other.lifecycle.run)
+                tasks.start_soon(self._follow_second)
+                tasks.start_soon(self._follow_client)
+                await self._first.lifecycle.run()
+        finally:
+            self._eras.keep()
 
     async def _meet_modern(self) -> None:
         with anyio.move_on_after(_MODERN_START), suppress(UpstreamUnavailable):
-            await self._other._next_peer(_MODERN_START)
-
-    # -- the owner task -----------------------------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Supervises both until cancelled."""
-        self._begin_part(_SECOND, self._second)
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._other.run)
-                tasks.start_soon(self._follow_second)
-                tasks.start_soon(self._follow_client)
-                await super().run()
-        finally:
-            self._eras.keep()
+            await self._other.supervisor.next_peer(_MODERN_START)
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -267,35 +235,31 @@ class BothEras(Divided):
             self._meet(call)
         if self._is_split and self._is_for_second(call):
             if call.directory is not None:
-                self._note_session(call.session)
+                self._first.sessions.note(call.session)
             return self._other.begin(call, channel)
-        return super().begin(call, channel)
+        return self._first.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """As `ManagedUpstream.call`; by the first connection where the second one cannot be opened."""
         if call.server_era is not self._last:
             self._meet(call)
-        if self._connected is None and self._eras.is_interactive:
+        if self._first.supervisor.connected is None and self._eras.is_interactive:
             await self._first_start()  # whether the call needs the second connection is open
         if self._is_split and self._is_for_second(call):
             if call.directory is not None:
-                self._note_session(call.session)
+                self._first.sessions.note(call.session)
             try:
                 return await self._other.call(call, channel)
             except UpstreamUnavailable as exc:  # nothing was sent
-                if self._successor is not None and call.session not in (self._sessions or ()):
-                    return await self._successor(call, channel)
+                if self._first.successor is not None and call.session not in self._first.sessions:
+                    return await self._first.successor(call, channel)
                 log.warning("upstream_era_unavailable", upstream=self.name, reason=str(exc))
-        return await super().call(call, channel)
-
-    def _move_after(self, wait: float, moves: Callable[[str], None]) -> None:
-        super()._move_after(wait, moves)
-        self._other._move_after(wait, moves)
+        return await self._first.call(call, channel)
 
     async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
         """The result of a call that could not ask over the modern connection, by one over which it can.
 
-        Raises `error` if that cannot help, and as `_permit`.
+        Raises `error` if that cannot help, and as `may_repeat`.
         """
         question = unasked(error) if self._home is MODERN else None
         if question is None:
@@ -304,40 +268,20 @@ class BothEras(Divided):
         self._divide()
         if self._key(call) is None or call.lack(question, b"{}") is not None:
             raise error
-        await self._permit(call, channel, question)
+        state = self._first.state
+        await may_repeat(call, channel, question, state.lists.snapshot, state.rules.repetition)
         log.info("upstream_asks_by_handshake", upstream=self.name)
         try:
             return await self._other.call(call, channel)
         except UpstreamUnavailable:
             raise error from None
 
-    async def _permit(self, call: Call, channel: CallChannel, question: str) -> None:
-        """Returns if the call may begin anew: it is safe to repeat, or its caller agrees. Raises `RpcError`."""
-        if call.method != "tools/call":
-            return
-        name = read_as(call.params.get("name", b""), str) or ""
-        lists = self._lists.snapshot
-        tools = () if lists is None else lists.lists.get(Kind.TOOL, ())
-        definitions = [raw for raw in tools if (tool := read_as(raw, _Tool)) is not None and tool.name == name]
-        rules = {self._rules.repetition(name, raw) for raw in definitions or [b""]}
-        if rules == {"safe"}:
-            return
-        about = f'The tool "{hide_head(name, 100)}" of the server "{self.name}"'
-        if "never" not in rules and await agrees(call, channel, _AGAIN.format(tool=about)):
-            return
-        raise RpcError(
-            f"{about} stopped before its question ({question}), because the server cannot ask over the connection that "
-            "ran the call. What the tool did before that is done. Call it again if that does no harm: from now on "
-            "your calls use a connection over which the server can ask.",
-            data={"upstream": {"server": self.name, "question": question}, "outcome": "unknown"},
-        )
-
     async def _first_start(self) -> None:
         """Waits until it is known which era the connection has."""
         try:
-            await self._next_peer(self._rules.ready_wait)
+            await self._first.supervisor.next_peer(self._first.state.rules.ready_wait)
         except UpstreamUnavailable:
-            if self._successor is None:
+            if self._first.successor is None:
                 raise
 
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
@@ -346,45 +290,35 @@ class BothEras(Divided):
         if self._home is None:
             self._eras.need(era)
             with suppress(UpstreamUnavailable):
-                await self._next_peer(None)
+                await self._first.supervisor.next_peer(None)
         if self._home is not None and era is not self._home and self._eras.known.may(era):
             return await self._other.resume(call, channel, how)
-        return await super().resume(call, channel, how)
-
-    # -- both ---------------------------------------------------------------------------------------------------
-
-    def leave_tasks(self) -> None:
-        super().leave_tasks()
-        self._other.leave_tasks()
-
-    def restart(self) -> None:
-        super().restart()
-        if not self._other.rests:
-            self._other.restart()
-
-    async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(super().drain, seconds, why)
-            tasks.start_soon(self._other.drain, seconds, why)
-
-    def use(self, twin: Self) -> None:
-        super().use(twin)
-        self._other.adjust(_spare(twin._rules))
-
-    def hand_over(self, successor: CallHandler) -> Handover:
-        self._other.hand_over(successor)
-        return super().hand_over(successor)
+        return await self._first.resume(call, channel, how)
 
     def set_log_level(self, level: str) -> None:
-        super().set_log_level(level)
+        self._first.set_log_level(level)
         self._other.set_log_level(level)
+
+    def session_ended(self, session: str) -> None:
+        self._first.session_ended(session)
+
+    def apart(self, call: Call) -> CallerConnection | None:
+        """As `Upstream.apart`: handshake callers of a server that asks are at the second connection."""
+        return self._sides.apart(call)
+
+    async def subscribe(self, uri: str, call: Call) -> None:
+        """As `ManagedUpstream.subscribe`, at the connection that runs the calls of this caller."""
+        await self._sides.subscribe(uri, call)
+
+    def unsubscribe(self, uri: str, call: Call) -> None:
+        self._sides.unsubscribe(uri, call)
 
     def status(self) -> UpstreamStatus:
         """That of the first connection, or of the second one if only that is left.
 
         `second` is one that runs beside, with the reason why.
         """
-        first, other = super().status(), self._other.status()
+        first, other = self._first.status(), self._other.status()
         restarts, asks = first.restarts + other.restarts, first.asks or other.asks
         if first.state is UpstreamState.STOPPED and other.state in _LEFT:
             return replace(other, restarts=restarts, warnings=first.warnings, listed_at=first.listed_at)
@@ -392,6 +326,60 @@ class BothEras(Divided):
         if second is not None and second.state is UpstreamState.READY and second.era is not None:
             second = replace(second, reason=_FOR[second.era])
         return replace(first, restarts=restarts, second=second, asks=asks)
+
+
+class _BothLifecycle(HubLifecycle):
+    """That of both connections."""
+
+    def __init__(self, upstream: BothEras) -> None:
+        super().__init__()
+        self._upstream = upstream
+
+    @property
+    def _each(self) -> tuple[ManagedLifecycle, ManagedLifecycle]:
+        return self._upstream._first.lifecycle, self._upstream._other.lifecycle
+
+    @property
+    def peers(self) -> list[Peer]:
+        return [peer for life in self._each for peer in life.peers]
+
+    async def run(self) -> None:
+        """Supervises both until cancelled."""
+        await self._upstream._supervise()
+
+    async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
+        async with anyio.create_task_group() as tasks:
+            for life in self._each:
+                tasks.start_soon(life.drain, seconds, why)
+
+    def wake(self) -> None:
+        self._each[0].wake()
+
+    def restart(self) -> None:
+        first, second = self._each
+        first.restart()
+        if not self._upstream._other.supervisor.life.rests:
+            second.restart()
+
+    def adjust(self, rules: SupervisorRules) -> None:
+        first, second = self._each
+        first.adjust(rules)
+        second.adjust(_spare(rules))
+
+    def leave_tasks(self) -> None:
+        for life in self._each:
+            life.leave_tasks()
+
+    def hand_over(self, successor: CallHandler) -> Handover:
+        upstream = self._upstream
+        first, second = self._each
+        second.hand_over(successor)
+        state = first.hand_over(successor)
+        shared = SharedServer(upstream, upstream._first.sessions, (upstream._first.state, upstream._other.state))
+        return replace(state, wanted=(*state.wanted, *upstream._sides.wanted.references), shared=shared)
+
+    def inherit(self, state: Handover) -> None:
+        self._upstream._sides.inherit(state)
 
 
 def _spare(rules: SupervisorRules) -> SupervisorRules:

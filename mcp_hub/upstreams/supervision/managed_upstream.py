@@ -1,26 +1,35 @@
 """One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after another."""
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Final
 
 import anyio
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallHandler, SentCall, Upstream
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall
+from mcp_hub.clock import Clock
 from mcp_hub.errors import HubRestarted, NotReadOnly, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed, hubs_message
-from mcp_hub.masking import hide
-from mcp_hub.protocol import eras
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.rpc_errors import FAILED, HEADER_MISMATCH, LONGEST_UNKNOWN, is_unknown, is_unknown_result
-from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.lists.list_cache import CachedList
+from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamStatus
+from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.peer.callers import ServerLogs
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown
 from mcp_hub.upstreams.peer.tasks import taken_up
+from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.server import (
+    STOP_REQUESTED,
+    Handover,
+    HubLifecycle,
+    ServerState,
+    SharedServer,
+    SupervisorRules,
+)
 from mcp_hub.upstreams.supervision.supervisor import Supervisor
 from mcp_hub.wire.base import Pending, WireClosed
 
@@ -30,57 +39,95 @@ _MOST_SESSIONS: Final = 1024
 """Clients that are remembered as callers; the one that came first makes room."""
 
 
-class Handover(msgspec.Struct, frozen=True):
-    """The lists, the log level and the references to resources with which the successor of an upstream begins.
+Refused = Callable[[Call, CallChannel, RpcError], Awaitable[Completed]]
+"""The result of a call that ended with this error, if there is a way to one. Raises the error."""
 
-    A reference is a resource and a call of the session that wants it. `shared` is the old one, if it stays for the
-    clients that have called it.
+
+async def _raised(call: Call, channel: CallChannel, error: RpcError) -> Completed:
+    raise error
+
+
+def _nothing_more(peer: Peer) -> None:
+    """A new session needs nothing but what the server's state says."""
+
+
+class _Sessions(dict[str, None]):
+    """Clients of a background hub that have called its server."""
+
+    def note(self, session: str) -> None:
+        """One calls it."""
+        if session not in self:
+            self[session] = None
+            if len(self) > _MOST_SESSIONS:
+                del self[next(iter(self))]
+
+
+class ManagedUpstream:
+    """An `Upstream` behind a connection that is kept up; `state` is that of its server.
+
+    `gate` checks each call when it is sent, maybe long after it was let in. `lists`, `takes_turns` and `logs` are as
+    for `ServerState`, `starts` and `on_ready` as for `Supervisor`.
     """
 
-    lists: CachedList | None
-    log_level: str | None
-    wanted: tuple[tuple[str, Call], ...]
-    shared: "ManagedUpstream | None" = None
-
-
-class ManagedUpstream(Supervisor, Upstream):
-    """An `Upstream` behind a connection that is kept up."""
-
-    _log_level: str | None = None
-    _successor: CallHandler | None = None
-    """Takes the calls that this one cannot send any more."""
-    _sessions: dict[str, None] | None = None
-    """Clients of a background hub that have called it."""
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Connection],
+        rules: SupervisorRules,
+        *,
+        clock: Clock,
+        changes: Notices,
+        jitter: Callable[[], float] = random.random,
+        lists: ListFile | None = None,
+        takes_turns: bool = False,
+        gate: Gate | None = None,
+        starts: bool = True,
+        logs: ServerLogs | None = None,
+        on_ready: Callable[[Peer], None] = _nothing_more,
+        refused: Refused = _raised,
+    ) -> None:
+        self.name = name
+        self.state = state = ServerState(name, rules, changes, file=lists, takes_turns=takes_turns, logs=logs)
+        self.supervisor = Supervisor(state, connect, clock=clock, jitter=jitter, starts=starts, on_ready=on_ready)
+        self.doubts = ListDoubts(state)
+        self.lifecycle = ManagedLifecycle(self)
+        self.successor: CallHandler | None = None
+        """Takes the calls that this one cannot send any more."""
+        self.sessions = _Sessions()
+        self._gate = gate
+        self._refused = refused
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """As `Upstream.begin`; None while the upstream is not up, not free, or not behind a pipe."""
-        peer = self._peer
+        peer = self.state.peer
         if peer is None or not peer.can_begin(call):
             return None
         if peer.is_interactive:
-            self._turns.switch_on()
-        if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
+            self.state.turns.switch_on()
+        if self._gate is not None and (snapshot := self.state.lists.snapshot) is not None:
             try:
                 self._gate(call, snapshot, snapshot)
             except NotReadOnly:
                 return None  # `call` refuses it where refusals are explained
-        if not self._turns.enter_now(call.session, alone=call.log_level is not None and self._logs.rule == "turns"):
+        if not self.state.turns.enter_now(
+            call.session, alone=call.log_level is not None and self.state.logs.rule == "turns"
+        ):
             return None
         if call.directory is not None:
-            self._note_session(call.session)
+            self.sessions.note(call.session)
         if call.log_level is not None:
-            self.set_log_level(call.log_level)
+            self.state.set_log_level(call.log_level)
         try:
             return _Sent(self, peer, call, channel, peer.begin(call, channel))
         except WireClosed:
-            self._turns.leave(call.session)
+            self.state.turns.leave(call.session)
             return None
 
     def _end(self, call: Call, abandoned: CallChannel | None = None) -> None:
         """The turn of a call is over; `abandoned` is the channel of one that was given up."""
         if abandoned is not None and abandoned.is_overdue:
-            self._liveness.suspect()
-        self._turns.leave(call.session, abandoned=abandoned is not None)
+            self.state.liveness.suspect()
+        self.state.turns.leave(call.session, abandoned=abandoned is not None)
 
     @contextmanager
     def _in_turn(self, call: Call, channel: CallChannel) -> Iterator[None]:
@@ -98,16 +145,12 @@ class ManagedUpstream(Supervisor, Upstream):
         """The rest of a call that was begun in place."""
         with self._in_turn(sent.call, sent.channel):
             try:
-                return self._looked_at(sent.call, await sent.peer.finish(sent.call, sent.channel, sent.pending))
+                return self.doubts.look_at(sent.call, await sent.peer.finish(sent.call, sent.channel, sent.pending))
             except TaskLeft as left:
                 return await self._follow(left.task, left)
             except RpcError as error:
-                self._doubt(sent.call, error)
+                self.doubts.note(sent.call, error)
                 return await self._refused(sent.call, sent.channel, error)
-
-    async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
-        """The result of a call that ended with this error, if there is a way to one. Raises the error."""
-        raise error
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call, after a short wait if the upstream is on its way up.
@@ -118,91 +161,66 @@ class ManagedUpstream(Supervisor, Upstream):
             async with self._turn(call, channel):
                 return await self._call(call, channel)
         except UpstreamUnavailable:  # nothing was sent
-            if self._successor is None:
+            if self.successor is None:
                 raise
-        return await self._successor(call, channel)
+        return await self.successor(call, channel)
 
     @asynccontextmanager
     async def _turn(self, call: Call, channel: CallChannel) -> AsyncIterator[None]:
         """The turn of a call, for which it waits. Raises `Busy`."""
-        if self._peer is not None and self._peer.is_interactive:
-            self._turns.switch_on()
-        alone = call.log_level is not None and self._logs.rule == "turns"
-        if not self._turns.enter_now(call.session, alone=alone):
+        if self.state.peer is not None and self.state.peer.is_interactive:
+            self.state.turns.switch_on()
+        alone = call.log_level is not None and self.state.logs.rule == "turns"
+        if not self.state.turns.enter_now(call.session, alone=alone):
             waits = partial(channel.send, hubs_message(f'waits until another session has finished at "{self.name}"'))
-            channel.times.begin_wait(self._turns.sessions)
+            channel.times.begin_wait(self.state.turns.sessions)
             try:
-                if await self._turns.enter(call.session, call.principal, alone=alone, waits=waits):
+                if await self.state.turns.enter(call.session, call.principal, alone=alone, waits=waits):
                     channel.send(hubs_message("its turn has come"))
             finally:
                 channel.times.end_wait()
         with self._in_turn(call, channel):
             if call.directory is not None:
-                self._note_session(call.session)
+                self.sessions.note(call.session)
             if call.log_level is not None:
-                self.set_log_level(call.log_level)
+                self.state.set_log_level(call.log_level)
             yield
-
-    def _note_session(self, session: str) -> None:
-        """A client of a background hub calls it."""
-        if self._sessions is None:
-            self._sessions = {}
-        if session not in self._sessions:
-            self._sessions[session] = None
-            if len(self._sessions) > _MOST_SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
 
     async def _call(self, call: Call, channel: CallChannel) -> Completed:
         reason = None
-        peer = self._peer
+        peer = self.state.peer
         if peer is None or not peer.wire.can_send:
             peer = await self._awaited(channel)
         for is_retry in (False, True):
-            if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
+            if self._gate is not None and (snapshot := self.state.lists.snapshot) is not None:
                 self._gate(call, snapshot, snapshot)
             try:
-                return self._looked_at(call, await peer.call(call, channel))
+                return self.doubts.look_at(call, await peer.call(call, channel))
             except WireClosed as exc:  # nothing was sent, so trying once more is safe
                 reason = str(exc)
                 peer = await self._awaited(channel)
             except TaskLeft as left:
                 return await self._follow(left.task, left)
             except RpcError as refused:
-                self._doubt(call, refused)
+                self.doubts.note(call, refused)
                 if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
                     return await self._refused(call, channel, refused)
                 await self._learn_headers(peer, refused)
-        raise self._unavailable(reason)
+        raise self.supervisor.unavailable(reason)
 
     async def _awaited(self, channel: CallChannel) -> Peer:
         """The peer that a call is sent to, for which it waits a little. Raises `UpstreamUnavailable`."""
         channel.times.begin_wait(f'server "{self.name}" to start')
         try:
-            return await self._next_peer(self._rules.ready_wait)
+            return await self.supervisor.next_peer(self.state.rules.ready_wait)
         finally:
             channel.times.end_wait()
-
-    def _looked_at(self, call: Call, done: Completed) -> Completed:
-        """The result of a call; one that says that the server does not know the tool has its list read again."""
-        if FAILED.search(done.result, 0, LONGEST_UNKNOWN) and is_unknown_result(done.result):
-            self._reread(call)
-        return done
-
-    def _doubt(self, call: Call, refused: RpcError) -> None:
-        """As `_looked_at`, for an error."""
-        if is_unknown(refused):
-            self._reread(call)
-
-    def _reread(self, call: Call) -> None:
-        kind = _LISTED.get(call.method)
-        if kind is not None and self._peer is not None:
-            self._lists.doubt(self._peer, kind)
 
     async def _follow(self, task: TaskPoll, left: RpcError | None = None) -> Completed:
         """Follows a task to its end, over one connection after the other. Raises as `Peer.follow`, or `left`."""
         while True:
             try:
-                peer = await self._next_peer(None)
+                peer = await self.supervisor.next_peer(None)
             except UpstreamUnavailable as gone:
                 raise left or gone from None
             try:
@@ -216,8 +234,8 @@ class ManagedUpstream(Supervisor, Upstream):
         Raises `refused` if there are not any. Source: 2026-07-28, basic/transports/streamable-http "Client Behavior".
         """
         try:
-            with anyio.move_on_after(self._rules.request_timeout):
-                await self._lists.read(peer, {Kind.TOOL})
+            with anyio.move_on_after(self.state.rules.request_timeout):
+                await self.state.lists.read(peer, {Kind.TOOL})
         except StartFailed:
             raise refused from None
 
@@ -236,102 +254,109 @@ class ManagedUpstream(Supervisor, Upstream):
                 data=task.about({"outcome": "unknown"}),
             ) from None
 
-    def hand_over(self, successor: CallHandler) -> Handover:
-        """From now on `successor` takes the calls that this one cannot send; returns its state for the successor."""
-        self._successor = successor
-        return Handover(self._lists.last, self._log_level, self._subscriptions.resources.references)
-
-    def inherit(self, state: Handover) -> None:
-        """Stands in for another one from the beginning, before it runs."""
-        self._log_level = state.log_level
-        self._lists.inherit(state.lists)
-        for uri, call in state.wanted:
-            self._subscriptions.resources.want(uri, call)
-
     def status(self) -> UpstreamStatus:
-        life, last, connection, peer = self._life, self._lists.last, self._connection, self._connected
-        known = peer.info if peer else last
-        notes = connection.notes if peer and connection else ()
-        state, reason, code, failures = life.state, life.reason, life.code, life.streak
-        if peer is not None and peer.signs.is_bad and state is UpstreamState.READY:
-            state, failures, bad = UpstreamState.BACKING_OFF, peer.signs.failures, peer.signs.reason
-            code, reason = bad if bad is not None else CONNECTION_LOST
-        return UpstreamStatus(
-            server=self.name,
-            state=state,
-            reason=reason,
-            era=known.era if known else None,
-            version=known.version if known else None,
-            server_info=known.server_info if known else None,
-            restarts=life.restarts,
-            pid=connection.pid if peer and connection else None,
-            stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else self._last_output),
-            warnings=(*map(hide, (*notes, *(last.snapshot.warnings if last else ()))), *self._lists.unsteady),
-            unsteady=self._lists.unsteady,
-            listed_at=last.at if last else None,
-            asks=peer is not None and peer.is_interactive,
-            rests=life.rests,
-            code=code,
-            failures=failures,
-            logs=self._logs.flow(),
-            noise=peer.strays.summary if peer else None,
-        )
+        return self.supervisor.status()
 
     def snapshot(self) -> Snapshot | None:
         """Its last lists, of this hub or an earlier one, whatever its state is now."""
-        return self._lists.snapshot
+        return self.state.lists.snapshot
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
         """As `Upstream.refresh`: servers do not announce that skills have changed. None is started for an old list."""
+        peer = self.state.peer
         if kind is Kind.SKILL:
-            return self._refresh_skills()
-        self._show(kind, is_new=is_new)
+            return None if peer is None else self.state.lists.refresh(peer, Kind.SKILL)
+        if peer is not None:
+            self.state.lists.show(peer, kind, is_new=is_new)
         return None
 
-    def _show(self, kind: Kind, *, is_new: bool) -> None:
-        if self._peer is not None:
-            self._lists.show(self._peer, kind, is_new=is_new)
-
-    def _refresh_skills(self) -> Callable[[], Awaitable[None]] | None:
-        return None if self._peer is None else self._lists.refresh(self._peer, Kind.SKILL)
-
     def set_log_level(self, level: str) -> None:
-        """Asks a handshake upstream for messages of `level` and above; never lowered to a less verbose one."""
-        if self._log_level is not None and _verbosity(self._log_level) <= _verbosity(level):
-            return
-        self._log_level = level
-        if self._peer is not None:
-            self._on_ready(self._peer)
-
-    def _move_after(self, wait: float, moves: Callable[[str], None]) -> None:
-        """As `Turns.move_after`; the call of a session that has moved goes to the successor."""
-        self._turns.move_after(wait, moves)
+        self.state.set_log_level(level)
 
     def session_ended(self, session: str) -> None:
         """It has not called any more."""
-        if self._sessions is not None:
-            self._sessions.pop(session, None)
+        self.sessions.pop(session, None)
+
+    def apart(self, call: Call) -> CallerConnection | None:
+        """None: there is one connection for all callers."""
+        return None
 
     async def subscribe(self, uri: str, call: Call) -> None:
         """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""
-        self._subscriptions.resources.want(uri, call)
-        await self._watched(uri)
+        self.state.subscriptions.resources.want(uri, call)
+        await self.watched(uri)
 
-    async def _watched(self, uri: str) -> None:
+    async def watched(self, uri: str) -> None:
         """Returns when the server watches a resource that is wanted. Raises as `subscribe`."""
-        if self._peer is None or not self._peer.wire.can_send:
-            await self._next_peer(self._rules.ready_wait)
-        await self._subscriptions.confirmed(uri)
+        if self.state.peer is None or not self.state.peer.wire.can_send:
+            await self.supervisor.next_peer(self.state.rules.ready_wait)
+        await self.state.subscriptions.confirmed(uri)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
-        self._subscriptions.resources.release(uri, call.session)
+        self.state.subscriptions.resources.release(uri, call.session)
 
-    def _on_ready(self, peer: Peer) -> None:
-        """Sends the log level. A server that has just died gets it when it is back: no other call fails with it."""
-        if self._log_level and peer.info.era is Era.HANDSHAKE and "logging" in peer.info.capabilities:
-            params = object_bytes({"level": self._log_level})
-            with suppress(WireClosed):
-                peer.wire.request("logging/setLevel", params)
+
+class ManagedLifecycle(HubLifecycle):
+    """That of a server with one connection: its supervisor's, and what it hands over."""
+
+    def __init__(self, upstream: ManagedUpstream) -> None:
+        super().__init__()
+        self._upstream = upstream
+        self._supervisor = upstream.supervisor
+
+    @property
+    def peers(self) -> list[Peer]:
+        return [] if self._supervisor.connected is None else [self._supervisor.connected]
+
+    async def run(self) -> None:
+        await self._supervisor.run()
+
+    async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
+        await self._supervisor.drain(seconds, why)
+
+    def wake(self) -> None:
+        self._supervisor.wake()
+
+    def restart(self) -> None:
+        self._supervisor.restart()
+
+    def adjust(self, rules: SupervisorRules) -> None:
+        self._supervisor.adjust(rules)
+
+    def leave_tasks(self) -> None:
+        self._supervisor.leave_tasks()
+
+    def hand_over(self, successor: CallHandler) -> Handover:
+        upstream, state = self._upstream, self._upstream.state
+        upstream.successor = successor
+        shared = SharedServer(upstream, upstream.sessions, (state,))
+        return Handover(state.lists.last, state.log_level, state.subscriptions.resources.references, shared)
+
+    def inherit(self, state: Handover) -> None:
+        self._upstream.state.inherit(state)
+
+
+class ListDoubts:
+    """Has a list of the server read again when an answer says that it does not know an entry."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    def look_at(self, call: Call, done: Completed) -> Completed:
+        """The result of a call, as it is."""
+        if FAILED.search(done.result, 0, LONGEST_UNKNOWN) and is_unknown_result(done.result):
+            self._doubt(call)
+        return done
+
+    def note(self, call: Call, error: RpcError) -> None:
+        """Looks at the error of a call."""
+        if is_unknown(error):
+            self._doubt(call)
+
+    def _doubt(self, call: Call) -> None:
+        kind = _LISTED.get(call.method)
+        if kind is not None and self._state.peer is not None:
+            self._state.lists.doubt(self._state.peer, kind)
 
 
 class _Sent(msgspec.Struct, eq=False):
@@ -349,7 +374,7 @@ class _Sent(msgspec.Struct, eq=False):
     def result(self) -> Completed | None:
         done = self.peer.result(self.call, self.pending)
         if done is not None and not done.is_plain and FAILED.search(done.result, 0, LONGEST_UNKNOWN):
-            return self._upstream._looked_at(self.call, done)
+            return self._upstream.doubts.look_at(self.call, done)
         return done
 
     def leave(self) -> None:
@@ -361,7 +386,3 @@ class _Sent(msgspec.Struct, eq=False):
 
     async def finish(self) -> Completed:
         return await self._upstream._finish(self)
-
-
-def _verbosity(level: str) -> int:
-    return eras.LOG_LEVELS.index(level) if level in eras.LOG_LEVELS else 0

@@ -10,28 +10,34 @@ hub.
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Literal
 
 import anyio
 import anyio.abc
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallChannel, Gate, SentCall
+from mcp_hub.call import Call, CallChannel, CallerConnection, CallHandler, Gate, SentCall
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, HubRestarted, RpcError, SessionElsewhere, StoreError, UpstreamUnavailable
+from mcp_hub.errors import Busy, HubRestarted, RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era, RawJson, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.supervision.connection import Connection
-from mcp_hub.upstreams.supervision.divided import Divided, SideConnection
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedLifecycle, ManagedUpstream
+from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, HubLifecycle, Predecessor, SupervisorRules
+from mcp_hub.upstreams.supervision.side_connections import (
+    Holder,
+    ScopedProcess,
+    ScopedProcesses,
+    SideConnections,
+    side_notices,
+)
 
 MOST_PROCESSES: Final = 32
 """Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
@@ -41,47 +47,29 @@ _SWEEP: Final = 30.0
 """Seconds between two looks for idle processes, at most."""
 
 
-class _Member(SideConnection, eq=False, kw_only=True):
-    """One process, and the scope that ends it; `is_last` if it ends with the calls that it runs."""
+class _ProcessKeys(msgspec.Struct, frozen=True):
+    """Names the process that runs a call; `folder_of` tells clients apart by their working directory."""
 
-    idle_since: float
-    busy: int = 0
-    is_last: bool = False
-    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
-
-
-class _Members(dict[str, _Member]):
-    """The processes by session, principal, call or folder; `holder` and `folder_of` as for `Scoped`.
-
-    `restarts` are those of processes that have ended.
-    """
-
-    restarts = 0
-    holder: "Holder | None" = None
+    scope: Literal["session", "call", "folder"]
     folder_of: Callable[[str | None], str]
 
-    def leave(self, key: str) -> _Member | None:
-        """Takes one out; any replica may have it from now on."""
-        member = self.pop(key, None)
-        if member is not None and self.holder is not None:
-            self.holder.release(key)
-        return member
+    def process(self, call: Call) -> str:
+        """The key of its process."""
+        if self.scope == "call":
+            return call.id
+        if self.scope == "folder":
+            return f"{call.server_era.value} in {self.folder_of(call.directory)}"
+        if call.era is Era.HANDSHAKE:
+            return call.session
+        if call.directory is not None:  # of one client of a background hub
+            return f"{call.session} {call.server_era.value}"
+        return f"principal {call.principal}" if call.server_era is Era.MODERN else f"programs of {call.principal}"
 
 
-class Holder(Protocol):
-    """Knows which replica of the hub has the process of a session."""
+class Scoped:
+    """An `Upstream`: the listed process of a server, and the processes that run its calls, one for each `scope`.
 
-    async def hold(self, what: str) -> bool:
-        """Whether this replica has it, from now on if none had. Raises `StoreError`."""
-
-    def release(self, what: str) -> None:
-        """Any replica may have it."""
-
-
-class Scoped(Divided):
-    """The listed process of a server, and the processes that run its calls, one for each `scope`.
-
-    `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
+    After `part_idle` seconds without a call a process is ended; the next call of its session starts another.
     `connect_in` connects in the working directory of a client, or, for None, as `connect`. `folder_of` tells clients
     apart by theirs. With a `holder` a session has its process at one replica only: calls of it that come to another
     are refused.
@@ -93,7 +81,6 @@ class Scoped(Divided):
         connect: Callable[[EraWish], Connection],
         rules: SupervisorRules,
         scope: Literal["session", "call", "folder"],
-        idle: float,
         eras: ServerEras,
         *,
         clock: Clock,
@@ -105,36 +92,37 @@ class Scoped(Divided):
         folder_of: Callable[[str | None], str] = lambda directory: directory or "",
         holder: Holder | None = None,
     ) -> None:
-        listed = partial(connect, EraWish(self._listed_era))
-        super().__init__(name, listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
+        self.name = name
+        self.lifecycle = _ScopedLifecycle(self, clock)
         self._connect_in = connect_in if connect_in is not None else lambda directory: connect
+        self._make = partial(ManagedUpstream, name, clock=clock, jitter=jitter, gate=gate)
         self._eras = eras
-        self._of_each = scope
-        self._idle = idle
-        self._sides = self._members = _Members()
-        self._members.folder_of = folder_of
-        self._members.holder = holder if scope == "session" else None
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._relisted = -math.inf
-        self._emptied: anyio.Event | None = None
+        self._keys = _ProcessKeys(scope, folder_of)
+        self._members = ScopedProcesses(name, clock, holder if scope == "session" else None)
+        listed = partial(connect, EraWish(self._listed_era))
+        self._listed = self._make(listed, rules, changes=changes, lists=lists, on_ready=self._on_ready)
+        self._sides = SideConnections(
+            self._listed, self._members, key=self._key, begun=self._begun, snapshot=self.snapshot
+        )
+        self._predecessor = Predecessor(clock, changes, self._sides.wanted.want)
 
-    async def run(self) -> None:
-        """Supervises all processes until cancelled."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            self._take_waiting()
-            tasks.start_soon(super().run)
+    async def _supervise(self) -> None:
+        """Runs all processes until cancelled."""
+        async with self._members.open() as tasks:
+            self._predecessor.take_waiting()
+            tasks.start_soon(self._listed.lifecycle.run)
             try:
                 while True:
-                    await anyio.sleep(min(_SWEEP, self._idle / 4))
-                    self._sweep()
+                    await anyio.sleep(min(_SWEEP, self._listed.state.rules.part_idle / 4))
+                    idle = self._listed.state.rules.part_idle
+                    self._predecessor.leave_idle(idle)
+                    self._members.stop_idle(idle)
             finally:
-                self._tasks = None
-                self._leave_shared()
+                self._predecessor.leave()
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """In place at the shared process only: another one may have to be started."""
-        shared = self._shared(call)
+        shared = self._predecessor.upstream(call)
         return None if shared is None else shared.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
@@ -142,205 +130,212 @@ class Scoped(Divided):
 
         Raises `Busy`, `SessionElsewhere`, and as `ManagedUpstream.call`.
         """
-        if (shared := self._shared(call)) is not None:
+        if (shared := self._predecessor.upstream(call)) is not None:
             return await shared.call(call, channel)
-        if self._successor is not None:
-            return await self._successor(call, channel)
-        if not self._lists.is_fresh:
-            self.wake()  # its known lists may be old
-        key = self._process(call)
+        if self._listed.successor is not None:
+            return await self._listed.successor(call, channel)
+        if not self._listed.state.lists.is_fresh:
+            self._listed.lifecycle.wake()  # its known lists may be old
+        key = self._keys.process(call)
         member = await self._begun(call)
-        member.busy += 1
-        member.is_last = self._of_each == "call"  # a session that was thought to be over is not
-        is_over = member.supervisor.is_over
         try:
-            return self._looked_at(call, await member.supervisor.call(call, channel))
+            with self._members.call(member, is_last=self._keys.scope == "call"):
+                return self._listed.doubts.look_at(call, await member.upstream.call(call, channel))
         except RpcError as refused:
-            self._doubt(call, refused)
+            self._listed.doubts.note(call, refused)
             raise
         finally:
-            member.busy -= 1
-            if self._emptied is not None:
-                self._emptied.set()
-            if not is_over:  # a refused call does not use it
-                member.idle_since = self._clock.now()
             if member.is_last and not member.busy and self._members.get(key) is member:
-                self._stop(key)
+                self._members.stop(key)
 
-    async def _begun(self, call: Call) -> _Member:
+    async def _begun(self, call: Call) -> ScopedProcess:
         """The process for a call. Raises `SessionElsewhere`, `Busy`."""
-        key = self._process(call)
-        if self._members.holder is not None and call.era is Era.HANDSHAKE and key not in self._members:
-            await self._hold(self._members.holder, key)
+        key = self._keys.process(call)
+        if call.era is Era.HANDSHAKE and key not in self._members:
+            await self._members.hold(key)
         return self._members.get(key) or self._start(key, call)
-
-    def _part(self, key: str) -> _Member | None:
-        return self._members.get(key)
 
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
         """Raises `HubRestarted`: the process of a session or a call ends with its hub, and all that ran in it."""
+        scope = self._keys.scope
         raise HubRestarted(
-            f'server "{self.name}" cannot continue the call: its process ended with the hub (scope: {self._of_each}).',
+            f'server "{self.name}" cannot continue the call: its process ended with the hub (scope: {scope}).',
             data={"upstream": {"server": self.name}, "outcome": "unknown"},
         )
 
     def _key(self, call: Call) -> str | None:
         """None where each call has a process: what is between calls is at the listed one."""
-        return None if self._of_each == "call" else self._process(call)
-
-    def _process(self, call: Call) -> str:
-        if self._of_each == "call":
-            return call.id
-        if self._of_each == "folder":
-            return f"{call.server_era.value} in {self._members.folder_of(call.directory)}"
-        if call.era is Era.HANDSHAKE:
-            return call.session
-        if call.directory is not None:  # of one client of a background hub
-            return f"{call.session} {call.server_era.value}"
-        return f"principal {call.principal}" if call.server_era is Era.MODERN else f"programs of {call.principal}"
+        return None if self._keys.scope == "call" else self._keys.process(call)
 
     async def _listed_era(self) -> Era:
-        last = self._lists.last
+        last = self._listed.state.lists.last
         return last.era if last is not None else await self._eras.first()
 
     def _on_ready(self, peer: Peer) -> None:
-        super()._on_ready(peer)
         self._eras.see(peer.info)
-
-    async def _hold(self, holder: Holder, session: str) -> None:
-        """Raises `SessionElsewhere`."""
-        try:
-            is_here = await holder.hold(session)
-        except StoreError as problem:
-            raise UpstreamUnavailable(f'server "{self.name}" was not called: {problem.public}') from None
-        if not is_here:
-            said = f'server "{self.name}" has its process for this session at another replica of the hub '
-            said += "(scope: session). Use a balancer with sticky sessions for its clients."
-            raise SessionElsewhere(said, data={"upstream": {"server": self.name}})
 
     # -- members ------------------------------------------------------------------------------------------------
 
-    def _start(self, key: str, call: Call) -> _Member:
-        if self._tasks is None:
+    def _start(self, key: str, call: Call) -> ScopedProcess:
+        if self._members.tasks is None:
             raise UpstreamUnavailable(f'server "{self.name}" is stopped.')
-        if len(self._members) >= MOST_PROCESSES:
-            self._make_room()
-        supervisor = self._supervisor(call.server_era, self._notices(key), call.directory)
-        member = self._members[key] = _Member(supervisor, idle_since=self._clock.now())
-        self._begin_part(key, member)
-        self._tasks.start_soon(self._run, key, member, name=f"upstream {self.name} for {key}")
-        return member
-
-    def _supervisor(self, era: Era, changes: Notices, directory: str | None = None) -> ManagedUpstream:
-        """A member's: its callers wait for it to start, and nobody else is notified of its changes."""
-        rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
-        asks = era is Era.HANDSHAKE and self._eras.is_interactive
-        return ManagedUpstream(
-            self.name, partial(self._connect_in(directory), wish(era)), rules, clock=self._clock, changes=changes,
-            jitter=self._jitter, takes_turns=asks, gate=self._gate, logs=self._logs,
-        )  # fmt: skip
-
-    async def _run(self, key: str, member: _Member) -> None:
-        with member.scope:
-            async with anyio.create_task_group() as tasks:
-                if self._of_each != "call":
-                    tasks.start_soon(self._follow_part, member)
-                await member.supervisor.run()
-                tasks.cancel_scope.cancel()
-        if self._members.get(key) is member:
-            self._stop(key)
-
-    def _make_room(self) -> None:
-        idle = [
-            (bool(member.resources.wanted), member.idle_since, key)
-            for key, member in self._members.items()
-            if not member.busy
-        ]
-        if not idle:
+        if len(self._members) >= MOST_PROCESSES and not self._members.make_room():
             raise Busy(
-                f'server "{self.name}" has {MOST_PROCESSES} busy processes (scope: {self._of_each}). Try again later.',
+                f'server "{self.name}" has {MOST_PROCESSES} busy processes (scope: {self._keys.scope}). '
+                "Try again later.",
                 data={"upstream": {"server": self.name}, "processes": MOST_PROCESSES},
             )
-        self._stop(min(idle)[2])
+        changes = side_notices(self.name, self._listed.state.changes, key)
+        upstream = self._process_for(call.server_era, changes, call.directory)
+        member = self._members.start(key, upstream)
+        self._sides.begin(key)
+        self._members.tasks.start_soon(self._run, key, member, name=f"upstream {self.name} for {key}")
+        return member
 
-    def _sweep(self) -> None:
-        limit = self._clock.now() - self._idle
-        self._leave_idle(limit)
-        for key, member in list(self._members.items()):
-            if not member.busy and member.idle_since < limit and not member.resources.wanted:
-                self._stop(key)
+    def _process_for(self, era: Era, changes: Notices, directory: str | None = None) -> ManagedUpstream:
+        """Runs the calls of some callers; nobody else is notified of its changes."""
+        asks = era is Era.HANDSHAKE and self._eras.is_interactive
+        connect = partial(self._connect_in(directory), wish(era))
+        logs = self._listed.state.logs
+        return self._make(connect, self._member_rules, changes=changes, takes_turns=asks, logs=logs)
 
-    def _stop(self, key: str) -> None:
-        member = self._members.leave(key)
-        if member is not None:
-            self._members.restarts += member.supervisor.status().restarts
-            member.scope.cancel()
+    @property
+    def _member_rules(self) -> SupervisorRules:
+        """Callers of a process wait for it to start; it is ended, not put to rest."""
+        rules = self._listed.state.rules
+        return replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
 
-    # -- operators ----------------------------------------------------------------------------------------------
-
-    async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
-        """As `ManagedUpstream.drain`; the processes end with `run`."""
-        with anyio.move_on_after(seconds):
-            while any(member.busy for member in self._members.values()):
-                self._emptied = anyio.Event()
-                await self._emptied.wait()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(super().drain, 0.0, why)
-            for member in self._members.values():
-                tasks.start_soon(member.supervisor.drain, 0.0, why)
-
-    def restart(self) -> None:
-        """Ends all processes and starts the listed one anew; calls start theirs."""
-        for key in list(self._members):
-            self._stop(key)
-        super().restart()
-
-    def relist(self) -> None:
-        """Starts a fresh process to be listed, once in a while: the others list something else now."""
-        if self._clock.now() - self._relisted >= _RELIST:
-            self._relisted = self._clock.now()
-            super().restart()
-
-    def use(self, twin: Self) -> None:
-        """Applies the limits of `twin` from now on, to all processes that run."""
-        super().use(twin)
-        self._connect, self._connect_in, self._idle = twin._connect, twin._connect_in, twin._idle
-        limits = self._supervisor(Era.MODERN, Notices())
-        for member in self._members.values():
-            member.supervisor.use(limits)
-
-    def revive(self) -> bool:
-        """Sessions whose process was given up get a fresh one with their next call; False if there are none."""
-        over = [key for key, member in self._members.items() if member.supervisor.is_over]
-        for key in over:
-            if self._members[key].busy:
-                self._members[key].supervisor.restart()
-            else:
-                self._stop(key)
-        return bool(over)
+    async def _run(self, key: str, member: ScopedProcess) -> None:
+        with member.scope:
+            async with anyio.create_task_group() as tasks:
+                if self._keys.scope != "call":
+                    tasks.start_soon(self._sides.follow, member)
+                await member.upstream.lifecycle.run()
+                tasks.cancel_scope.cancel()
+        if self._members.get(key) is member:
+            self._members.stop(key)
 
     # -- clients ------------------------------------------------------------------------------------------------
 
     def session_ended(self, session: str) -> None:
         """Its process ends, once the calls that it runs have; the shared one with the last session."""
-        self._leave_shared(session)
-        if (member := self._members.get(session)) is not None and member.busy:
-            member.is_last = True
-        else:
-            self._stop(session)
+        self._predecessor.leave(session)
+        self._members.stop_after_calls(session)
 
     def set_log_level(self, level: str) -> None:
-        super().set_log_level(level)
+        self._listed.set_log_level(level)
         for member in self._members.values():
-            member.supervisor.set_log_level(level)
+            member.upstream.set_log_level(level)
+
+    def snapshot(self) -> Snapshot | None:
+        """The lists of the listed process."""
+        return self._listed.snapshot()
+
+    def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
+        """As `ManagedUpstream.refresh`, at the listed process."""
+        return self._listed.refresh(kind, is_new=is_new)
+
+    def apart(self, call: Call) -> CallerConnection | None:
+        """As `Upstream.apart`."""
+        if (shared := self._predecessor.upstream(call)) is not None:
+            lists = self._predecessor.lists_beside(self.snapshot())
+            return shared.apart(call) or CallerConnection(self.name, lists)
+        return self._sides.apart(call)
+
+    async def subscribe(self, uri: str, call: Call) -> None:
+        """As `ManagedUpstream.subscribe`, at the process that runs the calls of this caller."""
+        await (self._predecessor.upstream(call) or self._sides).subscribe(uri, call)
+
+    def unsubscribe(self, uri: str, call: Call) -> None:
+        (self._predecessor.upstream(call) or self._sides).unsubscribe(uri, call)
 
     def status(self) -> UpstreamStatus:
         """The status of the listed process, with the restarts of all, and the reason of those that were given up."""
-        first, members = super().status(), [member.supervisor for member in self._members.values()]
+        first, members = self._listed.status(), [member.upstream for member in self._members.values()]
         restarts = first.restarts + self._members.restarts + sum(member.status().restarts for member in members)
-        over = [member.status() for member in members if member.is_over]
+        over = [member.status() for member in members if member.supervisor.is_over]
         reason, code = first.reason, first.code
         if over and (first.state is UpstreamState.READY or first.rests):
-            failed = f"{len(over)} of {len(members)} {self._of_each} processes failed: {over[-1].reason}"
+            failed = f"{len(over)} of {len(members)} {self._keys.scope} processes failed: {over[-1].reason}"
             reason, code = f"{reason}; {failed}" if reason else failed, over[-1].code
-        return replace(first, restarts=restarts, reason=reason, code=code, scope=self._of_each)
+        return replace(first, restarts=restarts, reason=reason, code=code, scope=self._keys.scope)
+
+
+class _ScopedLifecycle(HubLifecycle):
+    """That of all processes of a server."""
+
+    def __init__(self, upstream: Scoped, clock: Clock) -> None:
+        super().__init__()
+        self._upstream = upstream
+        self._clock = clock
+        self._relisted = -math.inf
+
+    @property
+    def _listed(self) -> ManagedLifecycle:
+        return self._upstream._listed.lifecycle
+
+    @property
+    def peers(self) -> list[Peer]:
+        sides = [peer for member in self._upstream._members.values() for peer in member.upstream.lifecycle.peers]
+        return [*self._listed.peers, *sides]
+
+    async def run(self) -> None:
+        await self._upstream._supervise()
+
+    async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
+        """As `Lifecycle.drain`; the processes end with `run`."""
+        upstream = self._upstream
+        with anyio.move_on_after(seconds):
+            await upstream._members.idle()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listed.drain, 0.0, why)
+            for member in upstream._members.values():
+                tasks.start_soon(member.upstream.lifecycle.drain, 0.0, why)
+
+    def wake(self) -> None:
+        self._listed.wake()
+
+    def restart(self) -> None:
+        """Ends all processes and starts the listed one anew; calls start theirs."""
+        for key in list(self._upstream._members):
+            self._upstream._members.stop(key)
+        self._listed.restart()
+
+    def relist(self) -> None:
+        """Starts a fresh process to be listed, once in a while: the others list something else now."""
+        now = self._clock.now()
+        if now - self._relisted >= _RELIST:
+            self._relisted = now
+            self._listed.restart()
+
+    def revive(self) -> bool:
+        """Sessions whose process was given up get a fresh one with their next call; False if there are none."""
+        members = self._upstream._members
+        over = [key for key, member in members.items() if member.upstream.supervisor.is_over]
+        for key in over:
+            if members[key].busy:
+                members[key].upstream.lifecycle.restart()
+            else:
+                self._upstream._members.stop(key)
+        return bool(over)
+
+    def adjust(self, rules: SupervisorRules) -> None:
+        self._listed.adjust(rules)
+        for member in self._upstream._members.values():
+            member.upstream.lifecycle.adjust(self._upstream._member_rules)
+
+    def leave_tasks(self) -> None:
+        self._listed.leave_tasks()
+
+    def hand_over(self, successor: CallHandler) -> Handover:
+        """No client stays: the processes of sessions end."""
+        upstream, state = self._upstream, self._listed.hand_over(successor)
+        wanted = (*state.wanted, *upstream._sides.wanted.references, *upstream._predecessor.references)
+        return replace(state, wanted=wanted, shared=None)
+
+    def inherit(self, state: Handover) -> None:
+        """Clients that have called a predecessor which is `shared` stay there, with their subscriptions."""
+        self._upstream._sides.inherit(self._upstream._predecessor.inherit(state))
+
+    async def outlived(self) -> None:
+        await self._upstream._predecessor.left()

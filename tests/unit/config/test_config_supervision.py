@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.app.upstream_factory import UpstreamFactory, _list_key
+from mcp_hub.app.upstream_factory import UpstreamFactory, _list_key, supervisor_rules
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.settings import Settings
@@ -48,9 +48,8 @@ def made(server: str, defaults: str = "{}", memory: EraCache | None = None) -> A
     ],
 )
 def test_rules_of_a_server(server: str, defaults: str, lazy: bool, idle: float | None) -> None:
-    upstream = made(server, defaults)
-    assert isinstance(upstream, ManagedUpstream)
-    assert (upstream._rules.lazy, upstream._rules.idle_stop) == (lazy, idle)
+    rules = supervisor_rules(settings(server, defaults), "a")
+    assert (rules.lazy, rules.idle_stop) == (lazy, idle)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +59,9 @@ def test_rules_of_a_server(server: str, defaults: str, lazy: bool, idle: float |
 def test_processes_of_a_scope_have_the_same_rule(more: str, first: float | None, members: float) -> None:
     upstream = made(f"{{command: x, scope: session{more}}}")
     assert isinstance(upstream, Scoped)
-    assert (upstream._rules.idle_stop, upstream._idle) == (first, members)
-    member = upstream._supervisor(Era.MODERN, Notices())
-    assert member._rules.idle_stop is None and not member._rules.lazy, "they are ended, not put to rest"
+    assert (upstream._listed.state.rules.idle_stop, upstream._listed.state.rules.part_idle) == (first, members)
+    member = upstream._process_for(Era.MODERN, Notices())
+    assert member.state.rules.idle_stop is None and not member.state.rules.lazy, "they are ended, not put to rest"
 
 
 @pytest.mark.parametrize(
@@ -89,10 +88,11 @@ def test_mistakes_are_named(server: str, said: str) -> None:
 def test_a_server_and_all_its_connections_go_by_its_rule_for_logs(more: str) -> None:
     default, upstream = made(f"{{{more}}}"), made(f"{{{more}, logs: shared}}")
     assert (default.status().logs, upstream.status().logs) == (LogFlow("hub"), LogFlow("shared"))
-    inner = [upstream._other] if isinstance(upstream, BothEras) else []
-    inner += [upstream._supervisor(era, Notices()) for era in Era] if isinstance(upstream, Scoped) else []
-    assert all(one._logs is upstream._logs for one in inner)
-    upstream.use(made(f"{{{more}, logs: turns}}"))
+    inner = [upstream._first, upstream._other] if isinstance(upstream, BothEras) else []
+    if isinstance(upstream, Scoped):
+        inner = [upstream._listed, *(upstream._process_for(era, Notices()) for era in Era)]
+    assert all(one.state.logs is inner[0].state.logs for one in inner)
+    upstream.lifecycle.adjust(supervisor_rules(settings(f"{{{more}, logs: turns}}"), "a"))
     assert upstream.status().logs == LogFlow("turns"), "a reload changes it at once"
 
 
@@ -121,4 +121,5 @@ def test_a_list_belongs_to_what_is_run_and_not_to_the_values_of_its_secrets() ->
 def test_sessions_take_turns_at_a_pinned_server_that_asks_unless_it_is_modern(era: str, takes_turns: bool) -> None:
     memory = EraCache(None)
     memory.put_interactive(server_key("x", []))
-    assert made(f"{{command: x, era: {era}}}", memory=memory)._turns._is_on is takes_turns
+    upstream = made(f"{{command: x, era: {era}}}", memory=memory)
+    assert isinstance(upstream, ManagedUpstream) and upstream.state.turns._is_on is takes_turns

@@ -20,8 +20,7 @@ from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ClientEra, EraWish, ServerEras
 from mcp_hub.upstreams.supervision.both_eras import BothEras
-from mcp_hub.upstreams.supervision.managed_upstream import Handover
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.server import Handover, SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import ToyConnection, Toys
@@ -114,7 +113,7 @@ class Followed:
     def caller(self, era: Era, *, is_program: bool = False, session: str = "s") -> Call:
         """Some call of this caller, which can be asked."""
         capabilities: JsonObject = {"elicitation": {"form": {}}}
-        more: JsonObject = {"version": "2025-11-25", "capabilities": capabilities}
+        more: JsonObject = {"upstream": "toy", "version": "2025-11-25", "capabilities": capabilities}
         return msgspec.structs.replace(request("x"), era=era, is_program=is_program, session=session, **more)
 
     def seen(self, era: Era) -> list[str]:
@@ -153,13 +152,13 @@ class Followed:
         return [] if snapshot is None else list(snapshot.lists[Kind.TOOL])
 
     async def until(self, state: UpstreamState) -> None:
-        changes = self.upstream._changes
+        changes = self.upstream._first.state.changes
         while self.status.state is not state:
             await changes.wait(changes.version)
 
     def state(self) -> Handover:
         """What the next hub knows of it."""
-        return self.upstream.hand_over(self.upstream.call)
+        return self.upstream.lifecycle.hand_over(self.upstream.call)
 
 
 @asynccontextmanager
@@ -178,9 +177,9 @@ async def following(
         jitter=lambda: 0.0,
     )  # fmt: skip
     if known is not None:
-        upstream.inherit(known)
+        upstream.lifecycle.inherit(known)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(upstream.run)
+        tasks.start_soon(upstream.lifecycle.run)
         yield Followed(toys, upstream, eras, tasks)
         tasks.cancel_scope.cancel()
     assert toys.running == [] and toys.alive == 0

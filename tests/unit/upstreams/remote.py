@@ -15,7 +15,7 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script
 from tests.unit.wire.raw_lines import WAIT
@@ -100,7 +100,7 @@ async def supervised(server: HttpServer | HttpUpstream, **spec: Any) -> AsyncIte
         "far", lambda: HttpConnection("far", made, memory), SupervisorRules(), clock=SystemClock(), changes=changes
     )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(supervisor.run)
+        tasks.start_soon(supervisor.lifecycle.run)
         yield supervisor
         tasks.cancel_scope.cancel()
 
@@ -109,4 +109,4 @@ async def ready(supervisor: ManagedUpstream, restarts: int = 0) -> None:
     """Returns when it is, after so many restarts."""
     with anyio.fail_after(WAIT):
         while supervisor.status().state is not UpstreamState.READY or supervisor.status().restarts < restarts:
-            await supervisor._changes.wait(supervisor._changes.version)
+            await supervisor.state.changes.wait(supervisor.state.changes.version)

@@ -11,8 +11,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.server_eras import ClientEra
-from mcp_hub.upstreams.supervision.managed_upstream import Handover
-from mcp_hub.upstreams.supervision.supervisor import Repetition
+from mcp_hub.upstreams.supervision.server import Handover, Repetition, SupervisorRules
 from tests.unit.calls.virtual_time import virtual
 from tests.unit.fakes import NotedWaits
 from tests.unit.upstreams.era_toys import Caller, EraToys, following
@@ -137,7 +136,7 @@ async def test_the_next_connection_has_the_era_of_the_last_caller() -> None:
     async with following(EraToys(), client=ClientEra(HANDSHAKE)) as far:
         assert await far.call(HANDSHAKE) is HANDSHAKE
         assert await far.call(MODERN) is HANDSHAKE
-        far.upstream.restart()
+        far.upstream.lifecycle.restart()
         assert await far.call(MODERN) is MODERN
         assert far.toys.begun == [HANDSHAKE, MODERN]
 
@@ -297,11 +296,11 @@ async def test_each_caller_is_listed_what_the_connection_of_its_calls_lists() ->
             assert await far.call(era) is era
             wires[era] = far.toys.wire
         for era in Era:
-            version = far.upstream._changes.version
+            version = far.upstream._first.state.changes.version
             wires[era].more.append(era.value)
             wires[era].announces(Kind.TOOL)
             await anyio.sleep(10)
-            assert far.upstream._changes.version > version, "its caller hears of it"
+            assert far.upstream._first.state.changes.version > version, "its caller hears of it"
         assert far.seen(MODERN) == ["x", "modern"]
         assert far.seen(HANDSHAKE) == ["x", "modern", "handshake"], "the union, in the order of the listed ones"
         wires[HANDSHAKE].more.clear()
@@ -316,7 +315,7 @@ async def test_updates_come_from_the_connection_of_the_callers_calls_also_if_tha
         old, new = far.caller(HANDSHAKE), far.caller(MODERN)
         await far.upstream.subscribe("toy://r", new)
         await far.upstream.subscribe("toy://r", old)
-        here, there = far.upstream._subscriptions.resources, far.upstream._other._subscriptions.resources
+        here, there = (one.state.subscriptions.resources for one in (far.upstream._first, far.upstream._other))
         assert here.wanted["toy://r"] == 2
         await far.call(HANDSHAKE)  # it has asked
         await anyio.sleep(1)
@@ -324,7 +323,7 @@ async def test_updates_come_from_the_connection_of_the_callers_calls_also_if_tha
         place = far.upstream.apart(old)
         assert place is not None and far.upstream.apart(new) is None
         far.toys.wire.updates("toy://r")
-        changes = far.upstream._changes
+        changes = far.upstream._first.state.changes
         assert changes.notices((place.topic, "toy://r"), 0) and not changes.notices(("toy", "toy://r"), 0)
         assert [uri for uri, _ in far.state().wanted] == ["toy://r"] * 2
         for caller in (old, new):
@@ -369,11 +368,11 @@ async def test_a_restart_makes_both_connections_anew_and_a_drain_ends_both() -> 
         for era in (HANDSHAKE, MODERN):
             await far.call(MODERN)
             await far.call(era)
-        far.upstream.restart()
+        far.upstream.lifecycle.restart()
         await anyio.sleep(10)
         assert sorted(far.toys.begun) == [HANDSHAKE, HANDSHAKE, MODERN, MODERN]
         assert far.status.restarts == 2
-        await far.upstream.drain(5.0)
+        await far.upstream.lifecycle.drain(5.0)
         assert far.toys.running == [] and far.status.state is UpstreamState.STOPPED
         assert "stopped" in str(await far.call(MODERN))
 
@@ -382,19 +381,18 @@ async def test_a_restart_makes_both_connections_anew_and_a_drain_ends_both() -> 
 async def test_a_restart_does_not_make_a_connection_that_nobody_needs() -> None:
     async with following(EraToys(), client=ClientEra(HANDSHAKE)) as far:
         await far.call(HANDSHAKE)
-        far.upstream.restart()
+        far.upstream.lifecycle.restart()
         await anyio.sleep(10)
         assert far.toys.begun == [HANDSHAKE, HANDSHAKE]
 
 
 @virtual
 async def test_other_limits_and_the_log_level_reach_both_connections() -> None:
-    async with following(EraToys(), asking(), ClientEra(MODERN)) as far, following(EraToys(), idle_stop=60.0) as twin:
-        for era in (MODERN, HANDSHAKE):
-            await far.call(era)
+    async with following(EraToys(), asking(), ClientEra(MODERN)) as far:
+        assert [await far.call(era) for era in (MODERN, HANDSHAKE)]
         far.upstream.set_log_level("debug")
         await anyio.sleep(1)
         assert far.toys.levels == ["debug"], "the modern era asks with each call"
-        far.upstream.use(twin.upstream)
+        far.upstream.lifecycle.adjust(SupervisorRules(idle_stop=60.0))
         await anyio.sleep(90)
         assert far.toys.running == []

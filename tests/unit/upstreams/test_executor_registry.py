@@ -130,7 +130,7 @@ async def test_the_watch_sweeps_by_itself(hub: Hub, monkeypatch: pytest.MonkeyPa
     version = hub.changes.version
     hub.clock.time = 60
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(hub.upstream.run)
+        tasks.start_soon(hub.upstream.lifecycle.run)
         await hub.changes.wait(version)
         tasks.cancel_scope.cancel()
     assert listed(hub) == ()

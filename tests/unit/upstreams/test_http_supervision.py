@@ -15,7 +15,7 @@ from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision import supervisor as keeper
 from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.remote import Remote, answering, ready, supervised, tool
 from tests.unit.wire.http_server import Reply, Request, serving
@@ -116,7 +116,7 @@ async def test_a_session_that_is_forgotten_again_and_again_fails_the_call(any_se
 async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_session_counts: None) -> None:
     async with serving(Remote(does={"tools/list": answering(404)})) as server, supervised(server) as far:
         await server.until("initialize", 2)
-        assert far.status().restarts == 1 and len(far._life.deaths) == 1
+        assert far.status().restarts == 1 and len(far.supervisor.life.deaths) == 1
         assert len(server.of("initialize")) == 2
 
 
@@ -154,7 +154,7 @@ async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_bac
             await server.until("tools/call", 2)
             await server.close()
         with anyio.fail_after(WAIT), pytest.raises(UpstreamUnavailable, match="Connection refused"):
-            far._rules = SupervisorRules(ready_wait=0.1)
+            far.state.rules = SupervisorRules(ready_wait=0.1)
             while True:
                 await far.call(call(), Recorder())
         assert far.status().state is not UpstreamState.READY

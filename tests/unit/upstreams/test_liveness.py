@@ -64,7 +64,7 @@ async def test_a_server_that_says_something_of_its_own_lives(sign: Callable[[Pee
         far.toys.frozen = True
         await give_up(far)
         await anyio.sleep(30)
-        peer = far.supervisor._peer
+        peer = far.supervisor.state.peer
         assert peer is not None
         sign(peer)
         await anyio.sleep(1000)

@@ -18,7 +18,7 @@ from mcp_hub.upstreams.remote import session_check
 from mcp_hub.upstreams.supervision import liveness
 from mcp_hub.upstreams.supervision import supervisor as keeper
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
@@ -328,7 +328,7 @@ async def test_server_whose_last_requests_all_failed_is_not_ready(session: str |
         await ready(far)
         refuse = FORMS["502"]
         remote.does = {"tools/call": refuse, "ping": refuse, "initialize": refuse, "tools/list": refuse}
-        far._rules = SupervisorRules(ready_wait=0.1)
+        far.state.rules = SupervisorRules(ready_wait=0.1)
         for _ in range(peer_state.MOST_FAILURES):
             with pytest.raises(RpcError):
                 await run(far)
@@ -355,7 +355,7 @@ async def test_server_that_answers_its_pings_stays_ready_though_its_calls_fail(n
                 await run(far)
         await server.until("ping")
         with anyio.fail_after(WAIT):
-            peer = far._peer
+            peer = far.state.peer
             assert peer is not None
             while peer.signs.failures:
                 await anyio.lowlevel.checkpoint()

@@ -11,7 +11,7 @@ from mcp_hub.types import Cause, Era, JsonObject, UpstreamState
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.peer.task_poll import TaskLeft
 from mcp_hub.upstreams.supervision import lifecycle, supervisor
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.upstreams.scripted import INITIALIZED
 from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, resumed, state
@@ -150,7 +150,7 @@ async def test_a_server_that_does_not_come_up_ends_the_call() -> None:
     async with serving(Remote(handshake=False)) as server, supervised(server, era=Era.MODERN) as far:
         async with resumed(far, how(Era.MODERN)) as made:
             await until(lambda: far.status().state is not UpstreamState.STARTING)
-            far._become(lifecycle.gave_up(far._life, Cause("crashed", "no use")))
+            far.supervisor._become(lifecycle.gave_up(far.supervisor.life, Cause("crashed", "no use")))
             error = await made.error()
             assert isinstance(error, HubRestarted) and "no use" in error.message
 
@@ -170,7 +170,7 @@ async def test_a_hub_that_leaves_its_tasks_leaves_those_of_a_server_that_comes_u
     async with serving(remote) as server, supervised(server) as far:
         if is_up:
             await ready(far)
-        far.leave_tasks()
+        far.lifecycle.leave_tasks()
         async with resumed(far, how(Era.MODERN)):
             await server.until("tasks/get", 2)
         assert not server.of("tasks/cancel")
@@ -182,7 +182,7 @@ async def test_a_call_that_is_gone_on_with_takes_its_turn() -> None:
         await ready(far)
         async with resumed(far, how(Era.HANDSHAKE), session="first") as made:
             await server.until("tasks/get")
-            far._turns.switch_on()
+            far.state.turns.switch_on()
             async with group() as tasks:
                 other = Running(tasks, far.call, call(session="second"))
                 await anyio.wait_all_tasks_blocked()
@@ -234,7 +234,7 @@ async def test_a_server_that_goes_and_comes_back_is_asked_for_the_same_task() ->
     remote = Tasking(Era.MODERN, state())
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
         await ready(far)
-        far._rules = SupervisorRules(ready_wait=0.0)
+        far.state.rules = SupervisorRules(ready_wait=0.0)
         made = Running(tasks, far.call, call())
         await server.until("tasks/get", 2)
         await server.close()
@@ -252,7 +252,7 @@ async def test_a_server_that_leaves_permanently_ends_the_call_with_its_outcome_u
         await server.until("tasks/get")
         await server.close()
         await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
-        far._become(lifecycle.gave_up(far._life, Cause("crashed", "no use")))
+        far.supervisor._become(lifecycle.gave_up(far.supervisor.life, Cause("crashed", "no use")))
         error = await made.error()
         assert isinstance(error, TaskLeft) and isinstance(error, UpstreamLost)
         assert error.data == {"upstream": {"server": "far", "task": "t1"}, "outcome": "unknown"}

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 import anyio
 import anyio.abc
@@ -19,7 +20,7 @@ from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock, virtual
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import Toys
@@ -56,8 +57,15 @@ class Sessions:
         assert "has failed: killed" in await self.call()
 
 
-def made(toys: Toys, intensity: int = 1, idle: float = 600.0, *, asks: bool = False) -> Scoped:
-    rules, clock, changes = SupervisorRules(restart=RestartRule(intensity)), LoopClock(), Notices()
+def made(
+    toys: Toys,
+    intensity: int = 1,
+    idle: float = 600.0,
+    *,
+    asks: bool = False,
+    scope: Literal["session", "call"] = "session",
+) -> Scoped:
+    rules, clock, changes = SupervisorRules(restart=RestartRule(intensity), part_idle=idle), LoopClock(), Notices()
     eras = ServerEras(EraCache(None), "toy")
     if asks:
         eras.put_interactive()
@@ -65,8 +73,7 @@ def made(toys: Toys, intensity: int = 1, idle: float = 600.0, *, asks: bool = Fa
         "toy",
         lambda wish: toys.connect(),
         rules,
-        "session",
-        idle,
+        scope,
         eras,
         clock=clock,
         changes=changes,
@@ -79,7 +86,7 @@ async def sessions(toys: Toys | None = None, idle: float = 600.0, *, asks: bool 
     toys = toys or Toys()
     async with anyio.create_task_group() as tasks:
         scoped = made(toys, idle=idle, asks=asks)
-        tasks.start_soon(scoped.run)
+        tasks.start_soon(scoped.lifecycle.run)
         await anyio.sleep(1)
         yield Sessions(toys, scoped, tasks)
         tasks.cancel_scope.cancel()
@@ -102,10 +109,10 @@ async def test_a_failed_process_is_named_and_its_restarts_count() -> None:
 @virtual
 async def test_a_failed_process_is_made_anew_by_the_next_call_once_revived() -> None:
     async with sessions() as far:
-        assert await far.call("other") == "ok" and not far.scoped.revive()
+        assert await far.call("other") == "ok" and not far.scoped.lifecycle.revive()
         await far.fail()
         starts = far.toys.starts
-        assert far.scoped.revive() and far.toys.starts == starts and not far.scoped.revive()
+        assert far.scoped.lifecycle.revive() and far.toys.starts == starts and not far.scoped.lifecycle.revive()
         assert await far.call() == await far.call("other") == "ok" and far.toys.starts == starts + 1
 
 
@@ -128,7 +135,7 @@ def test_sessions_of_programs_take_turns_at_the_process_that_they_share_if_it_as
 async def test_the_listed_process_is_made_anew_once_a_minute_if_others_list_something_else() -> None:
     async with sessions() as far:
         for starts in (2, 2, 3):
-            far.scoped.relist()
+            far.scoped.lifecycle.relist()
             await anyio.sleep(31)
             assert far.toys.starts == starts
 
@@ -146,10 +153,10 @@ async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists
     rules, clock = SupervisorRules(), LoopClock()
     supervisor = ManagedUpstream("toy", toys.connect, rules, clock=clock, changes=Notices(), gate=gate)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(supervisor.run)
+        tasks.start_soon(supervisor.lifecycle.run)
         await supervisor.call(request("x"), Recorder())
         toys.tools.append("y")
-        supervisor.restart()
+        supervisor.lifecycle.restart()
         with pytest.raises(RpcError, match="something else"):
             await supervisor.call(request("x"), Recorder())
         tasks.cancel_scope.cancel()
@@ -167,7 +174,7 @@ async def test_a_call_that_must_only_read_is_refused_where_refusals_are_explaine
     rules, clock = SupervisorRules(), LoopClock()
     supervisor = ManagedUpstream("toy", toys.connect, rules, clock=clock, changes=Notices(), gate=gate)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(supervisor.run)
+        tasks.start_soon(supervisor.lifecycle.run)
         await supervisor.call(request("x"), Recorder())
         toys.wire.is_pipe = True
         sent = supervisor.begin(request("x"), Recorder())
@@ -184,7 +191,7 @@ async def test_a_call_that_must_only_read_is_refused_where_refusals_are_explaine
 async def test_other_limits_reach_processes_that_run() -> None:
     async with sessions() as far:
         assert await far.call() == "ok"
-        far.scoped.use(made(Toys(), intensity=50))
+        far.scoped.lifecycle.adjust(SupervisorRules(restart=RestartRule(50)))
         await far.crash(4)
         assert await far.call() == "ok" and far.scoped.status().restarts == 4
 

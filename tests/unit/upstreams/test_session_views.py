@@ -7,7 +7,7 @@ from mcp_hub.call import Call
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock, virtual
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.test_scoped import Sessions, made, sessions
@@ -33,7 +33,7 @@ def updates(far: Sessions, session: str) -> list[str]:
     """The updates that a session hears of."""
     place = far.scoped.apart(of(session))
     assert place is not None
-    return [uri for uri, _ in far.scoped._changes.notices((place.topic, URI), 0)]
+    return [uri for uri, _ in far.scoped._listed.state.changes.notices((place.topic, URI), 0)]
 
 
 @virtual
@@ -47,7 +47,7 @@ async def test_a_session_hears_of_updates_at_its_own_process_and_of_no_others() 
         assert await far.call("b") == "ok" and far.toys.starts == 3
         for session in ("a", "b"):
             far.scoped.unsubscribe(URI, of(session))
-        assert far.scoped.hand_over(far.scoped.call).wanted == ()
+        assert far.scoped.lifecycle.hand_over(far.scoped.call).wanted == ()
 
 
 @virtual
@@ -69,7 +69,7 @@ async def test_a_process_with_subscriptions_stays_and_the_next_one_watches_the_s
 async def test_subscriptions_of_the_predecessor_are_made_by_the_processes_of_their_sessions() -> None:
     async with sessions() as old, sessions() as far:
         await old.scoped.subscribe(URI, of("a"))
-        far.scoped.inherit(old.scoped.hand_over(far.scoped.call))
+        far.scoped.lifecycle.inherit(old.scoped.lifecycle.hand_over(far.scoped.call))
         assert await far.call("b") == await far.call("a") == "ok"
         await anyio.sleep(1)
         far.toys.wire.updates(URI)
@@ -82,11 +82,11 @@ async def test_a_session_is_listed_what_its_own_process_lists() -> None:
         for session in ("a", "b"):
             assert await far.call(session) == "ok"
         assert names(far, "a") == names(far, "b") == ["x"]
-        version = far.scoped._changes.version
+        version = far.scoped._listed.state.changes.version
         far.toys.wire.more.append("grown")
         far.toys.wire.announces(Kind.TOOL)
         await anyio.sleep(1)
-        assert far.scoped._changes.version > version
+        assert far.scoped._listed.state.changes.version > version
         assert (names(far, "a"), names(far, "b")) == (["x"], ["x", "grown"])
         far.toys.wire.more.clear()
         far.toys.wire.announces(Kind.TOOL)
@@ -99,16 +99,15 @@ async def test_messages_for_a_session_come_from_its_own_process() -> None:
     async with sessions() as far:
         await far.call("s")
         far.toys.wire._peer._observer.on_message("s", b"{}")  # type: ignore[union-attr]
-        assert far.scoped._changes.messages("s", 0) == [b"{}"]
+        assert far.scoped._listed.state.changes.messages("s", 0) == [b"{}"]
 
 
 @virtual
 async def test_a_process_of_a_single_call_has_no_subscriptions_and_no_lists() -> None:
     toys = Toys()
-    scoped = made(toys)
-    scoped._of_each = "call"
+    scoped = made(toys, scope="call")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(scoped.run)
+        tasks.start_soon(scoped.lifecycle.run)
         await anyio.sleep(1)
         assert scoped.apart(of("s")) is None
         await scoped.subscribe(URI, of("s"))
@@ -128,26 +127,26 @@ async def test_clients_that_have_called_the_shared_process_stay_there_and_others
     toys, changes = Toys(), Notices()
     shared = ManagedUpstream("toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=changes)
     async with sessions() as far, anyio.create_task_group() as tasks:
-        tasks.start_soon(shared.run)
+        tasks.start_soon(shared.lifecycle.run)
         await shared.call(attached("old"), Recorder())
         await shared.subscribe(URI, attached("old"))
         await shared.subscribe(URI, attached("new"))
-        far.scoped.inherit(msgspec.structs.replace(shared.hand_over(far.scoped.call), shared=shared))
-        tasks.start_soon(far.scoped.outlived, name="outlived")
+        far.scoped.lifecycle.inherit(shared.lifecycle.hand_over(far.scoped.call))
+        tasks.start_soon(far.scoped.lifecycle.outlived, name="outlived")
         for session, calls in (("old", 2), ("new", 2), ("old", 3)):
             await far.scoped.call(attached(session), Recorder())
             assert len(toys.called) == calls
-        assert [call.session for _, call in shared._subscriptions.resources.references] == ["old"]
+        assert [call.session for _, call in shared.state.subscriptions.resources.references] == ["old"]
         toys.wire.more.append("grown")
         toys.wire.announces(Kind.TOOL)
         await anyio.sleep(1)
         place = far.scoped.apart(attached("old"))
         assert place is not None and place.topic == "toy" and place.lists is not None
         assert len(place.lists.lists[Kind.TOOL]) == 2
-        assert [call.session for _, call in far.scoped._apart.references] == ["new"]
+        assert [call.session for _, call in far.scoped._sides.wanted.references] == ["new"]
         far.scoped.session_ended("old")
         with anyio.fail_after(60):
-            await far.scoped.outlived()
+            await far.scoped.lifecycle.outlived()
         await far.scoped.call(attached("old"), Recorder())
         assert len(toys.called) == 3, "whoever comes back has another process"
         tasks.cancel_scope.cancel()
@@ -160,18 +159,18 @@ async def test_a_client_whose_turn_does_not_come_leaves_the_shared_process_with_
         "toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices(), takes_turns=True
     )
     async with sessions() as far, anyio.create_task_group() as tasks:
-        tasks.start_soon(shared.run)
+        tasks.start_soon(shared.lifecycle.run)
         for session in ("long", "other"):
-            shared._note_session(session)
+            shared.sessions.note(session)
             await shared.subscribe(URI, attached(session))
-        far.scoped.inherit(msgspec.structs.replace(shared.hand_over(far.scoped.call), shared=shared))
+        far.scoped.lifecycle.inherit(shared.lifecycle.hand_over(far.scoped.call))
         tasks.start_soon(far.scoped.call, attached("long"), Recorder())
         await anyio.sleep(1)
         began = anyio.current_time()
         await far.scoped.call(attached("other"), Recorder())
         assert (len(toys.called), len(far.toys.called)) == (1, 1) and 9 < anyio.current_time() - began < 12
-        assert [call.session for _, call in shared._subscriptions.resources.references] == ["long"]
-        assert [call.session for _, call in far.scoped._apart.references] == ["other"]
+        assert [call.session for _, call in shared.state.subscriptions.resources.references] == ["long"]
+        assert [call.session for _, call in far.scoped._sides.wanted.references] == ["other"]
         tasks.cancel_scope.cancel()
 
 
@@ -181,16 +180,16 @@ async def test_a_shared_process_that_is_gone_or_idle_is_left() -> None:
         toys = Toys()
         shared = ManagedUpstream("toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices())
         async with sessions(idle=100.0) as far, anyio.create_task_group() as tasks:
-            tasks.start_soon(shared.run)
+            tasks.start_soon(shared.lifecycle.run)
             await shared.call(attached("old"), Recorder())
-            far.scoped.inherit(msgspec.structs.replace(shared.hand_over(far.scoped.call), shared=shared))
+            far.scoped.lifecycle.inherit(shared.lifecycle.hand_over(far.scoped.call))
             if ends == "dies":
                 toys.wire.die()
                 await anyio.sleep(0.1)
             else:
                 await anyio.sleep(300)
             await far.scoped.call(attached("old"), Recorder())
-            assert far.scoped._predecessor is None and len(far.toys.called) == 1
+            assert far.scoped._predecessor._shared is None and len(far.toys.called) == 1
             tasks.cancel_scope.cancel()
 
 
@@ -203,14 +202,14 @@ async def test_calls_that_wait_for_their_turn_at_a_shared_process_move() -> None
     toys_of_each = Toys(calls=100.0)
     scoped = made(toys_of_each)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(shared.run)
+        tasks.start_soon(shared.lifecycle.run)
         tasks.start_soon(shared.call, attached("old"), Recorder())
         await anyio.sleep(5)
         tasks.start_soon(shared.call, attached("new"), Recorder())
         tasks.start_soon(shared.call, attached("old"), Recorder())
         await anyio.sleep(5)
-        scoped.inherit(msgspec.structs.replace(shared.hand_over(scoped.call), shared=shared))
-        tasks.start_soon(scoped.run)
+        scoped.lifecycle.inherit(shared.lifecycle.hand_over(scoped.call))
+        tasks.start_soon(scoped.lifecycle.run)
         await anyio.sleep(5)
         assert (len(toys.called), len(toys_of_each.called)) == (2, 1)
         tasks.cancel_scope.cancel()

@@ -7,6 +7,7 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.negotiation import FreshNeeded, Incompatible
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
+from mcp_hub.upstreams.supervision.server import SupervisorRules
 from tests.unit.calls.virtual_time import virtual
 from tests.unit.upstreams.function_calls import request
 from tests.unit.upstreams.toy_servers import Toys, kept, up
@@ -93,13 +94,13 @@ async def test_process_that_ends_with_0_is_started_again_for_a_watched_resource(
 
 @virtual
 async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
-    async with kept(Toys()) as far, kept(Toys(), idle_stop=100.0) as twin, kept(Toys()) as other:
+    async with kept(Toys()) as far:
         await far.until(READY)
         await anyio.sleep(999.5)
-        far.supervisor.use(twin.supervisor)
+        far.supervisor.lifecycle.adjust(SupervisorRules(idle_stop=100.0))
         await far.until(STOPPED)
         assert far.now == 1100.0
-        far.supervisor.use(other.supervisor)
+        far.supervisor.lifecycle.adjust(SupervisorRules())
         await far.until(READY)
         await anyio.sleep(10_000)
         assert (far.state, far.toys.starts) == (READY, 2)
@@ -142,7 +143,7 @@ async def test_drained_it_takes_no_calls_ends_those_that_run_and_stops() -> None
     async with up(Toys(calls=10.0)) as far:
         far.start_call()
         await anyio.sleep(1)
-        far.tasks.start_soon(far.supervisor.drain, 60.0)
+        far.tasks.start_soon(far.supervisor.lifecycle.drain, 60.0)
         await anyio.sleep(1)
         assert (far.state, far.toys.alive, far.status.pid) == (DRAINING, 1, 7)
         assert await far.call() == 'server "toy" is stopping: it was stopped on request'
@@ -158,7 +159,7 @@ async def test_calls_that_outlast_the_drain_end_with_that_reason() -> None:
     async with up(Toys(calls=100.0)) as far:
         far.start_call()
         await anyio.sleep(1)
-        await far.supervisor.drain(5.0)
+        await far.supervisor.lifecycle.drain(5.0)
         assert far.now == 6.7
         assert far.outcomes == [(6.5, 'server "toy" lost its connection: it was stopped on request')]
 
@@ -169,7 +170,7 @@ async def test_a_drain_that_is_given_up_stops_it_all_the_same() -> None:
         far.start_call()
         await anyio.sleep(1)
         with anyio.move_on_after(2):
-            await far.supervisor.drain(60.0)
+            await far.supervisor.lifecycle.drain(60.0)
         await far.until(STOPPED)
         assert far.now == 3.7
 
@@ -181,7 +182,7 @@ async def test_what_does_not_run_is_drained_at_once(when: UpstreamState) -> None
     rule = RestartRule(0) if when is FAILED else RestartRule()
     async with kept(Toys(fails=fails), idle_stop=60.0, restart=rule) as far:
         await far.until(when)
-        await far.supervisor.drain(60.0)
+        await far.supervisor.lifecycle.drain(60.0)
         assert far.state is STOPPED and not far.status.rests
         starts = far.toys.starts
         await anyio.sleep(1000)
@@ -198,13 +199,13 @@ async def test_an_explicit_restart_begins_anew_whatever_has_been(failures: int, 
     async with kept(toys, idle_stop=600.0) as far:
         if state is DRAINING:
             await far.until(READY)
-            await far.supervisor.drain(0.0)
+            await far.supervisor.lifecycle.drain(0.0)
         else:
             await far.until(state)
             await anyio.sleep(0.3)  # the process of one that rests is closed
         far.toys.fails.clear()
         began = far.now
-        far.supervisor.restart()
+        far.supervisor.lifecycle.restart()
         assert (far.state, far.status.reason) == (STARTING, None)
         await far.until(READY)
         assert far.now == round(began + 0.5, 3)
@@ -219,7 +220,7 @@ async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures()
         await far.until(READY)
         far.start_call()
         await anyio.sleep(1)
-        far.supervisor.restart()
+        far.supervisor.lifecycle.restart()
         await far.until(READY, starts=3)
         assert far.outcomes[0][1] == 'server "toy" lost its connection: it was restarted on request'
         far.toys.wire.die()
@@ -232,7 +233,7 @@ async def test_a_restart_while_what_died_is_cleared_away_is_not_lost() -> None:
     async with up(Toys(closing=5.0)) as far:
         far.toys.wire.die()
         await anyio.sleep(1)
-        far.supervisor.restart()
+        far.supervisor.lifecycle.restart()
         await far.until(READY, starts=2)
         assert (far.now, far.status.restarts) == (0.5 + 5.0 + 0.5, 1)
 
@@ -241,9 +242,9 @@ async def test_a_restart_while_what_died_is_cleared_away_is_not_lost() -> None:
 async def test_after_the_hub_is_done_with_it_nothing_starts_it() -> None:
     async with up() as far:
         pass
-    far.supervisor.restart()
-    await far.supervisor.drain(60.0)
-    far.supervisor.wake()
+    far.supervisor.lifecycle.restart()
+    await far.supervisor.lifecycle.drain(60.0)
+    far.supervisor.lifecycle.wake()
     assert (far.state, far.toys.starts) == (STOPPED, 1)
 
 
@@ -257,7 +258,7 @@ async def test_what_is_of_another_era_is_not_tried_again() -> None:
         await anyio.sleep(1000)
         assert far.toys.starts == 1
         assert await far.call() == 'server "toy" is incompatible: no common protocol version'
-        far.supervisor.restart()
+        far.supervisor.lifecycle.restart()
         await far.until(READY)
 
 

@@ -31,7 +31,7 @@ async def left_behind(far: ManagedUpstream, **differs: Any) -> RawJson:
         made = Running(tasks, far.call, call(**differs))
         await until(lambda: made.record.resumption is not None or made.has_ended)
         assert not made.has_ended, await made.outcome()
-        far.leave_tasks()
+        far.lifecycle.leave_tasks()
         return made.how
 
 

@@ -17,7 +17,7 @@ from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, UpstreamState, 
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import PeerInfo
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from mcp_hub.upstreams.supervision.server import SupervisorRules
 from mcp_hub.wire.base import Pending, Requests, WireClosed
 from tests.unit.calls.virtual_time import LoopClock
 from tests.unit.upstreams.function_calls import Recorder, request
@@ -242,7 +242,7 @@ class Kept:
         self.tasks.start_soon(self.call)
 
     async def until(self, *states: UpstreamState, starts: int = 0) -> None:
-        changes = self.supervisor._changes
+        changes = self.supervisor.state.changes
         while self.state not in states or self.toys.starts < starts:
             await changes.wait(changes.version)
 
@@ -254,7 +254,7 @@ async def kept(toys: Toys | None = None, **rules: Any) -> AsyncIterator[Kept]:
     limits = SupervisorRules(**rules)
     supervisor = ManagedUpstream("toy", toys.connect, limits, clock=LoopClock(), changes=Notices(), jitter=lambda: 0.0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(supervisor.run)
+        tasks.start_soon(supervisor.lifecycle.run)
         yield Kept(toys, supervisor, tasks)
         tasks.cancel_scope.cancel()
     assert toys.alive == 0 and toys.most_alive <= 1

@@ -1,0 +1,246 @@
+"""A server with several connections: callers read, list and subscribe at the one that runs their calls.
+
+One connection is listed for everybody; each other one is a `SideConnection`, for some callers. Its upstream
+says for whom, and makes it.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
+
+import anyio
+import anyio.abc
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.call import Call, CallerConnection
+from mcp_hub.clock import Clock
+from mcp_hub.errors import SessionElsewhere, StoreError, UpstreamUnavailable
+from mcp_hub.notices import Notices, PartNotices
+from mcp_hub.types import Snapshot
+from mcp_hub.upstreams.lists.list_union import ListUnion
+from mcp_hub.upstreams.peer.wanted import WantedResources
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.server import Handover
+
+
+class SideConnection(msgspec.Struct, eq=False):
+    """A connection beside the listed one; `union` makes what its callers are listed."""
+
+    upstream: ManagedUpstream
+    union: ListUnion = msgspec.field(default_factory=ListUnion)
+
+    @property
+    def resources(self) -> WantedResources:
+        """The resources that are wanted there."""
+        return self.upstream.state.subscriptions.resources
+
+
+def side_notices(name: str, changes: Notices, key: str) -> Notices:
+    """For the supervisor of a side connection of this server."""
+    return PartNotices(changes, _topic(name, key))
+
+
+def _topic(name: str, key: str) -> str:
+    return f"{name}\0{key}"
+
+
+class SideConnections:
+    """Reading and subscribing at the connections beside `listed`, which are `sides`.
+
+    `key` names the one that runs the calls of a caller, None for the listed one; `snapshot` has the lists of everybody.
+    `begun` starts the one of a caller if need be, and may raise `RpcError`; without it all are there already. A side
+    connection begins with the lists that are known, and keeps their bytes. `wanted` are the resources that are wanted
+    by callers whose calls run there, also while that connection is down.
+    """
+
+    def __init__(
+        self,
+        listed: ManagedUpstream,
+        sides: Mapping[str, SideConnection],
+        *,
+        key: Callable[[Call], str | None],
+        snapshot: Callable[[], Snapshot | None],
+        begun: Callable[[Call], Awaitable[SideConnection]] | None = None,
+    ) -> None:
+        self.wanted = WantedResources(listed.name, Notices())
+        self._listed = listed
+        self._sides = sides
+        self._key = key
+        self._begun = begun
+        self._snapshot = snapshot
+
+    def begin(self, key: str) -> None:
+        """Gives a side connection the state with which it begins."""
+        state = self._listed.state
+        wanted = tuple(pair for pair in self.wanted.references if self._key(pair[1]) == key)
+        self._sides[key].upstream.state.inherit(Handover(state.lists.last, state.log_level, wanted))
+
+    async def follow(self, side: SideConnection) -> None:
+        """Has the lists of its callers looked at again whenever they change, until cancelled."""
+        changes = side.upstream.state.changes
+        seen: Snapshot | None = None
+        while True:
+            version = changes.version
+            if (lists := self._lists_of(side)) is not seen:
+                seen = lists
+                self._listed.state.changes.bump()
+            await changes.wait(version)
+
+    def _lists_of(self, side: SideConnection) -> Snapshot | None:
+        """The lists of its callers, where they differ from those of everybody."""
+        return side.union.of(self._snapshot(), side.upstream.state.lists.fresh)
+
+    def apart(self, call: Call) -> CallerConnection | None:
+        """As `Upstream.apart`."""
+        key = self._key(call)
+        if key is None:
+            return None
+        side = self._sides.get(key)
+        return CallerConnection(_topic(self._listed.name, key), None if side is None else self._lists_of(side))
+
+    async def subscribe(self, uri: str, call: Call) -> None:
+        """As `Upstream.subscribe`, at the connection that runs the calls of this caller."""
+        key = self._key(call)
+        if key is None:
+            await self._listed.subscribe(uri, call)
+            return
+        self.wanted.want(uri, call)
+        if (side := self._sides.get(key)) is not None:
+            side.resources.want(uri, call)
+        side = self._sides[key] if self._begun is None else await self._begun(call)  # a fresh one has it already
+        await side.upstream.watched(uri)
+
+    def unsubscribe(self, uri: str, call: Call) -> None:
+        """Wherever it was subscribed."""
+        if not self.wanted.release(uri, call.session):
+            self._listed.unsubscribe(uri, call)
+            return
+        key = self._key(call)
+        if key is not None and (side := self._sides.get(key)) is not None:
+            side.resources.release(uri, call.session)
+
+    def inherit(self, state: Handover) -> None:
+        """As `Lifecycle.inherit`; a side connection watches what its callers want as soon as it runs."""
+        apart = [pair for pair in state.wanted if self._key(pair[1]) is not None]
+        listed = tuple(pair for pair in state.wanted if self._key(pair[1]) is None)
+        self._listed.state.inherit(replace(state, wanted=listed))
+        for uri, call in apart:
+            self.wanted.want(uri, call)
+
+
+class ScopedProcess(SideConnection, eq=False, kw_only=True):
+    """One process of many, and the scope that ends it; `is_last` if it ends with the calls that it runs."""
+
+    idle_since: float
+    busy: int = 0
+    is_last: bool = False
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+
+
+class Holder(Protocol):
+    """Knows which replica of the hub has the process of a session."""
+
+    async def hold(self, what: str) -> bool:
+        """Whether this replica has it, from now on if none had. Raises `StoreError`."""
+
+    def release(self, what: str) -> None:
+        """Any replica may have it."""
+
+
+class ScopedProcesses(dict[str, ScopedProcess]):
+    """The processes of a server by session, principal, call or folder.
+
+    With a `holder` a session has its process at one replica only. `restarts` are those of processes that have ended.
+    """
+
+    def __init__(self, server: str, clock: Clock, holder: Holder | None) -> None:
+        super().__init__()
+        self.restarts = 0
+        self.tasks: anyio.abc.TaskGroup | None = None
+        self._emptied = anyio.Event()
+        self._server = server
+        self._clock = clock
+        self._holder = holder
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[anyio.abc.TaskGroup]:
+        """Processes run in `tasks`, which are there within."""
+        async with anyio.create_task_group() as self.tasks:
+            try:
+                yield self.tasks
+            finally:
+                self.tasks = None
+
+    async def hold(self, session: str) -> None:
+        """Returns if the process of a session may be here. Raises `SessionElsewhere`, `UpstreamUnavailable`."""
+        if self._holder is None:
+            return
+        try:
+            is_here = await self._holder.hold(session)
+        except StoreError as problem:
+            raise UpstreamUnavailable(f'server "{self._server}" was not called: {problem.public}') from None
+        if not is_here:
+            said = f'server "{self._server}" has its process for this session at another replica of the hub '
+            said += "(scope: session). Use a balancer with sticky sessions for its clients."
+            raise SessionElsewhere(said, data={"upstream": {"server": self._server}})
+
+    @contextmanager
+    def call(self, member: ScopedProcess, *, is_last: bool) -> Iterator[None]:
+        """A call of a process; a session that was thought to be over is not, unless it `is_last`."""
+        member.busy += 1
+        member.is_last = is_last
+        is_over = member.upstream.supervisor.is_over
+        try:
+            yield
+        finally:
+            member.busy -= 1
+            self._emptied.set()
+            if not is_over:  # a refused call does not use it
+                member.idle_since = self._clock.now()
+
+    async def idle(self) -> None:
+        """Returns when none has a call."""
+        while any(member.busy for member in self.values()):
+            self._emptied = anyio.Event()
+            await self._emptied.wait()
+
+    def stop(self, key: str) -> None:
+        """Ends a process; any replica may have the next one."""
+        member = self.pop(key, None)
+        if member is None:
+            return
+        if self._holder is not None:
+            self._holder.release(key)
+        self.restarts += member.upstream.status().restarts
+        member.scope.cancel()
+
+    def stop_after_calls(self, key: str) -> None:
+        """Ends a process, once the calls that it runs have ended."""
+        if (member := self.get(key)) is not None and member.busy:
+            member.is_last = True
+        else:
+            self.stop(key)
+
+    def start(self, key: str, upstream: ManagedUpstream) -> ScopedProcess:
+        """Enters a process that has not begun yet."""
+        process = self[key] = ScopedProcess(upstream, idle_since=self._clock.now())
+        return process
+
+    def make_room(self) -> bool:
+        """Ends the process that has been idle for the longest time, if there is one; whether it did."""
+        idle = [
+            (bool(process.resources.wanted), process.idle_since, key)
+            for key, process in self.items()
+            if not process.busy
+        ]
+        if idle:
+            self.stop(min(idle)[2])
+        return bool(idle)
+
+    def stop_idle(self, seconds: float) -> None:
+        """Ends those that nobody has used for so long."""
+        limit = self._clock.now() - seconds
+        for key, process in list(self.items()):
+            if not process.busy and process.idle_since < limit and not process.resources.wanted:
+                self.stop(key)

@@ -38,7 +38,7 @@ _PARAMETER: Final = re.compile(r'\s*,?\s*([A-Za-z0-9_-]{1,64})\s*=\s*(?:"((?:[^"
 _UNFIT: Final = re.compile(r'[^ -~]|["\\]')
 
 
-class Issued(msgspec.Struct, frozen=True):
+class _Issued(msgspec.Struct, frozen=True):
     """The answer of a token endpoint: a token that fits a header, and a plausible number of whole seconds."""
 
     access_token: str
@@ -82,7 +82,7 @@ def challenge(**parameters: str | None) -> str:
     return f"Bearer {', '.join(pairs)}".rstrip()
 
 
-def issued(response: httpx2.Response, what: str) -> Issued:
+def issued(response: httpx2.Response, what: str) -> _Issued:
     """The tokens that an endpoint gave out, masked by `hide` from now on; `what` was asked. Raises `LoginFailed`."""
     if response.status_code not in GIVEN:
         raise refusal(response, what)
@@ -94,7 +94,7 @@ def issued(response: httpx2.Response, what: str) -> Issued:
         raise LoginFailed(f"{where} answered with no bearer token{why}", is_final=False)
     learn(text for text in (answer.access_token, answer.refresh_token) if text)
     seconds = _seconds(bytes(answer.expires_in))
-    return Issued(answer.access_token, seconds, answer.refresh_token or None, _joined(answer.scope))
+    return _Issued(answer.access_token, seconds, answer.refresh_token or None, _joined(answer.scope))
 
 
 def repaired(response: httpx2.Response) -> httpx2.Response:

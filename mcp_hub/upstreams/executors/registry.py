@@ -24,14 +24,14 @@ class CallOffer(msgspec.Struct, frozen=True, tag_field="type", tag="call", renam
     credit: int
 
 
-class CancelOffer(msgspec.Struct, frozen=True, tag_field="type", tag="cancel"):
+class _CancelOffer(msgspec.Struct, frozen=True, tag_field="type", tag="cancel"):
     """A call that the worker has fetched is over, though the worker did not end it; nobody waits for the result."""
 
     tool_call_id: str
     reason: str
 
 
-class InputOffer(msgspec.Struct, frozen=True, tag_field="type", tag="input"):
+class _InputOffer(msgspec.Struct, frozen=True, tag_field="type", tag="input"):
     """The answer to a question under the worker's `key`: the caller's result, or an error object instead."""
 
     tool_call_id: str
@@ -42,7 +42,7 @@ class InputOffer(msgspec.Struct, frozen=True, tag_field="type", tag="input"):
 
 CANCELLED: Final = RpcError("The call was cancelled.")
 
-Offer = CallOffer | CancelOffer | InputOffer
+Offer = CallOffer | _CancelOffer | _InputOffer
 
 
 class Posted(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Executor(msgspec.Struct, eq=False):
     due: float = 0.0
     waiting: OrderedDict[str, "Work"] = msgspec.field(default_factory=OrderedDict)
     given: dict[str, "Work"] = {}
-    news: deque[CancelOffer | InputOffer] = msgspec.field(default_factory=deque)
+    news: deque[_CancelOffer | _InputOffer] = msgspec.field(default_factory=deque)
     bell: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def register(self, epoch: int, tools: dict[str, bytes], lease: float, now: float) -> None:
@@ -86,7 +86,7 @@ class Executor(msgspec.Struct, eq=False):
         self.waiting[work.offer.tool_call_id] = work
         self.ring()
 
-    def announce(self, news: InputOffer) -> None:
+    def announce(self, news: _InputOffer) -> None:
         """Queues an answer for the worker."""
         self.news.append(news)
         self.ring()
@@ -99,7 +99,7 @@ class Executor(msgspec.Struct, eq=False):
             return False
         self.news = deque(offer for offer in self.news if offer.tool_call_id != id_)
         if reason is not None:
-            self.news.append(CancelOffer(id_, reason))
+            self.news.append(_CancelOffer(id_, reason))
         self.ring()
         return True
 
@@ -108,7 +108,7 @@ class Executor(msgspec.Struct, eq=False):
         offers: list[Offer] = []
         while self.news and len(offers) < most:
             offer = self.news.popleft()
-            if isinstance(offer, InputOffer):
+            if isinstance(offer, _InputOffer):
                 self.given[offer.tool_call_id].production.answered(offer.key)
             offers.append(offer)
         while self.waiting and len(offers) < most and len(self.given) < running:
@@ -148,7 +148,7 @@ class Work(msgspec.Struct, eq=False):
                 is_error = isinstance(outcome, RpcError)
                 answer = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
                 members = {"error" if is_error else "result": answer}
-                self.executor.announce(InputOffer(self.offer.tool_call_id, ask.key, **members))
+                self.executor.announce(_InputOffer(self.offer.tool_call_id, ask.key, **members))
 
         self.asking += 1
         lack = self.call.lack(ask.method, ask.params)

@@ -24,7 +24,7 @@ _MOST_WARNINGS: Final = 20
 _UNKNOWN: Final = f"sha256:{'0' * 64}"
 
 
-class Digest(msgspec.Struct, frozen=True):
+class _Digest(msgspec.Struct, frozen=True):
     """The digest of a file as long as it has this fingerprint; `head` is the YAML of a main file."""
 
     stamp: FileStamp
@@ -36,7 +36,7 @@ class Digest(msgspec.Struct, frozen=True):
 class Scan(msgspec.Struct, frozen=True):
     """One look at a folder: `files` and their digests by path, `paths` by URI, and what servers list."""
 
-    files: dict[str, Digest] = {}
+    files: dict[str, _Digest] = {}
     paths: dict[str, str] = {}
     skills: tuple[bytes, ...] = ()
     resources: tuple[bytes, ...] = ()
@@ -46,7 +46,7 @@ class Scan(msgspec.Struct, frozen=True):
 def scan(root: Path, before: Scan) -> Scan:
     """The skills below a real path; files that are as they were `before` are not read. Blocks. Raises `OSError`."""
     warnings: list[str] = []
-    files: dict[str, Digest] = {}
+    files: dict[str, _Digest] = {}
     for path, stamp in files_in(root).items():
         known = before.files.get(path)
         try:
@@ -77,22 +77,22 @@ def uri_of(path: str) -> str:
     return _SCHEME + quote(path, safe="/!$&'()*+,;=~", errors="strict")
 
 
-def _digest(root: Path, path: str, stamp: FileStamp) -> Digest:
+def _digest(root: Path, path: str, stamp: FileStamp) -> _Digest:
     uri_of(path)
     if stamp.size > MOST_BYTES:  # its skill is too large, whatever is in it
-        return Digest(stamp, _UNKNOWN, stamp.size)
+        return _Digest(stamp, _UNKNOWN, stamp.size)
     content, stamp = read_file(root, path, MOST_BYTES)
     head = None
     if path.endswith(f"/{MAIN}") and (found := _HEAD.match(content)):
         head = found[1]
-    return Digest(stamp, digest_of(content), len(content), head)
+    return _Digest(stamp, digest_of(content), len(content), head)
 
 
 def digest_of(content: bytes) -> str:
     return f"sha256:{sha256(content).hexdigest()}"
 
 
-def _entry(main: str, files: dict[str, Digest]) -> bytes:
+def _entry(main: str, files: dict[str, _Digest]) -> bytes:
     """The entry of a skill. Raises `ValueError` for one that hosts would refuse."""
     folder = main.removesuffix(MAIN)
     head = files[main].head
@@ -115,7 +115,7 @@ def _frontmatter(head: bytes) -> msgspec.Raw:
         raise ValueError(f"its YAML cannot be read: {problem}") from None
 
 
-def _resource(path: str, files: dict[str, Digest], skills: dict[str, bytes]) -> bytes:
+def _resource(path: str, files: dict[str, _Digest], skills: dict[str, bytes]) -> bytes:
     name = path.rpartition("/")[2]
     made: JsonObject = {"uri": uri_of(path), "name": name, "size": files[path].size}
     if (kind := mime_type(name)) is not None:

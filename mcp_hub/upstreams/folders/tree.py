@@ -17,7 +17,7 @@ _FLAGS: Final = os.O_RDONLY | NO_LINK | NO_WAIT
 """A pipe that is put there between the look and the opening does not hold up the hub."""
 
 
-class TooManyFiles(OSError):
+class _TooManyFiles(OSError):
     """The folder has too many files, or folders more than `_DEEPEST` deep."""
 
 
@@ -30,13 +30,13 @@ def files_in(root: Path, most: int = MOST_FILES) -> dict[str, FileStamp]:
     for path, stamp in _walk(str(root), "", _DEEPEST):
         found[path] = stamp
         if len(found) > most:
-            raise TooManyFiles(f"it has more than {most} files")
+            raise _TooManyFiles(f"it has more than {most} files")
     return dict(sorted(found.items()))
 
 
 def _walk(folder: str, prefix: str, left: int) -> Iterator[tuple[str, FileStamp]]:
     if not left:
-        raise TooManyFiles(f"its folders are more than {_DEEPEST} deep")
+        raise _TooManyFiles(f"its folders are more than {_DEEPEST} deep")
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(".") or entry.is_symlink():

@@ -19,7 +19,7 @@ class OutputText:
 
     def __init__(self) -> None:
         self._blocks: list[object] = []
-        self._text: GrowingText | None = None
+        self._text: _GrowingText | None = None
         """The last block, while it is text that may still grow."""
 
     def add(self, item: object) -> events.Delta:
@@ -30,23 +30,23 @@ class OutputText:
             self._blocks.append(block)
         else:
             if self._text is None:
-                self._text = GrowingText()
+                self._text = _GrowingText()
                 self._blocks.append(self._text)
             self._text.add(item)
         return events.Delta(msgspec.json.encode([block]), index=len(self._blocks) - 1)
 
     def blocks(self) -> list[object]:
         """The content blocks so far."""
-        return [content_block(one.text()) if isinstance(one, GrowingText) else one for one in self._blocks]
+        return [content_block(one.text()) if isinstance(one, _GrowingText) else one for one in self._blocks]
 
     def close(self) -> None:
         """Lets go of what is kept outside of memory. Idempotent."""
         for one in self._blocks:
-            if isinstance(one, GrowingText):
+            if isinstance(one, _GrowingText):
                 one.close()
 
 
-class GrowingText:
+class _GrowingText:
     """A text that comes in pieces; all but its end is in a temporary file, as long as that can be written."""
 
     def __init__(self) -> None:

@@ -149,7 +149,7 @@ class Tool(msgspec.Struct, frozen=True):
     """The output schema has "result" as its only property: values that are no such object are put under that key."""
 
 
-class ToolOptions(TypedDict, total=False):
+class _ToolOptions(TypedDict, total=False):
     """The options of the `tool` decorators."""
 
     name: str | None
@@ -187,9 +187,9 @@ class Registry:
     def tool(self, function: F, /) -> F: ...
 
     @overload
-    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, /, **options: Unpack[_ToolOptions]) -> Callable[[F], F]: ...
 
-    def tool(self, function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
+    def tool(self, function: F | None = None, /, **options: Unpack[_ToolOptions]) -> F | Callable[[F], F]:
         """Make a tool of a function, which stays as it is. Name and description come from the function unless given.
 
         `annotations` are MCP's hints (`{"readOnlyHint": True}`); `output_schema` is a JSON Schema or a Python type.
@@ -202,7 +202,7 @@ class Registry:
 
         return register if function is None else register(function)
 
-    def _add(self, function: ToolFunction, options: ToolOptions) -> None:
+    def _add(self, function: ToolFunction, options: _ToolOptions) -> None:
         name = options.get("name") or str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(name):
             raise ValueError(f"tool name {name!r} has to be 1 to 128 letters, digits, '_', '-' or '.'")
@@ -222,10 +222,10 @@ def tool(function: F, /) -> F: ...
 
 
 @overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(**options: Unpack[_ToolOptions]) -> Callable[[F], F]: ...
 
 
-def tool(function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
+def tool(function: F | None = None, /, **options: Unpack[_ToolOptions]) -> F | Callable[[F], F]:
     """Make a tool of a function, as `Registry.tool` does, for the server that names the function's module.
 
     A package also serves the tools of the modules in it that it has imported. Raises: as `Registry.tool`.
@@ -244,7 +244,7 @@ def default_registry(module: str) -> Registry:
     return found[0] if len(found) == 1 else Registry.joined(found)
 
 
-def _make_tool(name: str, function: ToolFunction, options: ToolOptions) -> Tool:
+def _make_tool(name: str, function: ToolFunction, options: _ToolOptions) -> Tool:
     if not inspect.isroutine(function):
         raise TypeError(f"expected a function, not {function!r}")
     if inspect.isgeneratorfunction(function):

@@ -64,7 +64,7 @@ class ServerSubscriptions:
                 await self._listen.run(task_status)
             else:
                 task_status.started()
-                await ByRequest(peer, self.resources, patience).run()
+                await _ByRequest(peer, self.resources, patience).run()
         finally:
             self._peer = self._listen = None
             self.resources.lapse()
@@ -90,7 +90,7 @@ class ServerSubscriptions:
         return UpstreamLost(f'server "{self._server}" lost its connection.')
 
 
-class ByRequest:
+class _ByRequest:
     """Makes the wanted subscriptions by a request for each resource. `timeout`: seconds that an answer may take."""
 
     def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:

@@ -16,7 +16,7 @@ from mcp_hub.notices import Notices
 log = get_logger(__name__)
 
 
-class SubscribeAttempt:
+class _SubscribeAttempt:
     """One try to have a resource watched; all callers that wait for it share its outcome."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class WantedResources:
         self.wanted: Counter[str] = Counter()
         self._calls: dict[tuple[str, str], list[Call]] = {}
         self.watched: set[str] = set()
-        self._attempts: dict[str, SubscribeAttempt] = {}
+        self._attempts: dict[str, _SubscribeAttempt] = {}
         self._missed: set[str] = set()
         self._touched: set[str] = set()
         self._news = anyio.Event()
@@ -73,10 +73,10 @@ class WantedResources:
             self._touch(uri)
         return True
 
-    def attempt(self, uri: str) -> SubscribeAttempt:
+    def attempt(self, uri: str) -> _SubscribeAttempt:
         """Has the resource tried, unless that is under way."""
         if uri not in self._attempts:
-            self._attempts[uri] = SubscribeAttempt()
+            self._attempts[uri] = _SubscribeAttempt()
             self._touch(uri)
         return self._attempts[uri]
 

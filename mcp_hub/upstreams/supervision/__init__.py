@@ -5,7 +5,7 @@ In: a function that makes a fresh `Connection`, the restart rules of the configu
 Out: an `Upstream` that waits for its server, restarts it, and says in its status why it is not ready.
 
 Held together by `supervisor`, whose owner task opens and closes connections, one after the other, and `lifecycle`, a
-pure table that decides every transition; `state_log` logs them. `server` is what outlives a `connection`, and what the
+pure table that decides every transition; `state_log` logs them. `server` is what outlives a connection, and what the
 owner of an upstream does with it. `managed_upstream` has a supervisor, and runs calls, tasks and subscriptions over the
 current connection. `both_eras` has two of these, `scoped` one for each session or call; `side_connections` divides
 their callers. `turns` lets sessions take turns at a server whose questions cannot be attributed. `liveness` checks a

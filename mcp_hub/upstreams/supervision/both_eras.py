@@ -40,12 +40,11 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
 from mcp_hub.upstreams.peer.tasks import taken_up
 from mcp_hub.upstreams.supervision import lifecycle
-from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.lifecycle import Life
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedLifecycle, ManagedUpstream
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, HubLifecycle, SharedServer, SupervisorRules
 from mcp_hub.upstreams.supervision.side_connections import SideConnection, SideConnections, side_notices
-from mcp_hub.upstreams.supervision.supervisor import NOT_STARTED
+from mcp_hub.upstreams.supervision.supervisor import NOT_STARTED, Connection
 
 log = get_logger(__name__)
 
@@ -205,7 +204,7 @@ class BothEras:
         return self._with_skills.of(last, skills) if is_elsewhere else last  # type: ignore[arg-type]
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """As `ManagedUpstream.refresh`. The modern connection is made if its skills are not known yet."""
+        """Reads a list again. The modern connection is made if its skills are not known yet."""
         is_elsewhere = self._home is HANDSHAKE and self._eras.known.may(MODERN) and self._other.supervisor.may_get_ready
         if kind is not Kind.SKILL or not is_elsewhere:
             return self._first.refresh(kind, is_new=is_new)
@@ -230,7 +229,7 @@ class BothEras:
     # -- calls --------------------------------------------------------------------------------------------------
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """As `ManagedUpstream.begin`."""
+        """Writes a request in place, at the connection that takes the call."""
         if (HANDSHAKE if call.is_program else call.era) is not self._last:
             self._meet(call)
         if self._is_split and self._is_for_second(call):
@@ -240,7 +239,7 @@ class BothEras:
         return self._first.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """As `ManagedUpstream.call`; by the first connection where the second one cannot be opened."""
+        """Relays a call; by the first connection where the second one cannot be opened."""
         if call.server_era is not self._last:
             self._meet(call)
         if self._first.supervisor.connected is None and self._eras.is_interactive:
@@ -303,11 +302,11 @@ class BothEras:
         self._first.session_ended(session)
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """As `Upstream.apart`: handshake callers of a server that asks are at the second connection."""
+        """The second connection: handshake callers of a server that asks are at the second connection."""
         return self._sides.apart(call)
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """As `ManagedUpstream.subscribe`, at the connection that runs the calls of this caller."""
+        """Subscribes at the connection that runs the calls of this caller. Raises `RpcError`."""
         await self._sides.subscribe(uri, call)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
@@ -336,12 +335,12 @@ class _BothLifecycle(HubLifecycle):
         self._upstream = upstream
 
     @property
-    def _each(self) -> tuple[ManagedLifecycle, ManagedLifecycle]:
+    def _each(self) -> tuple[HubLifecycle, HubLifecycle]:
         return self._upstream._first.lifecycle, self._upstream._other.lifecycle
 
     @property
     def peers(self) -> list[Peer]:
-        return [peer for life in self._each for peer in life.peers]
+        return [peer for life in self._each for peer in life.peers or ()]
 
     async def run(self) -> None:
         """Supervises both until cancelled."""

@@ -21,7 +21,6 @@ from mcp_hub.upstreams.peer.callers import ServerLogs
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown
 from mcp_hub.upstreams.peer.tasks import taken_up
-from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.server import (
     STOP_REQUESTED,
     Handover,
@@ -30,7 +29,7 @@ from mcp_hub.upstreams.supervision.server import (
     SharedServer,
     SupervisorRules,
 )
-from mcp_hub.upstreams.supervision.supervisor import Supervisor
+from mcp_hub.upstreams.supervision.supervisor import Connection, Supervisor
 from mcp_hub.wire.base import Pending, WireClosed
 
 _LISTED: Final = {"tools/call": Kind.TOOL, "prompts/get": Kind.PROMPT}
@@ -89,8 +88,8 @@ class ManagedUpstream:
         self.name = name
         self.state = state = ServerState(name, rules, changes, file=lists, takes_turns=takes_turns, logs=logs)
         self.supervisor = Supervisor(state, connect, clock=clock, jitter=jitter, starts=starts, on_ready=on_ready)
-        self.doubts = ListDoubts(state)
-        self.lifecycle = ManagedLifecycle(self)
+        self.doubts = _ListDoubts(state)
+        self.lifecycle = _ManagedLifecycle(self)
         self.successor: CallHandler | None = None
         """Takes the calls that this one cannot send any more."""
         self.sessions = _Sessions()
@@ -98,7 +97,7 @@ class ManagedUpstream:
         self._refused = refused
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """As `Upstream.begin`; None while the upstream is not up, not free, or not behind a pipe."""
+        """Writes a request in place; None while the upstream is not up, not free, or not behind a pipe."""
         peer = self.state.peer
         if peer is None or not peer.can_begin(call):
             return None
@@ -282,7 +281,7 @@ class ManagedUpstream:
         return None
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""
+        """Subscribes, after a short wait if the upstream is on its way up. Raises as `Upstream.subscribe`."""
         self.state.subscriptions.resources.want(uri, call)
         await self.watched(uri)
 
@@ -296,7 +295,7 @@ class ManagedUpstream:
         self.state.subscriptions.resources.release(uri, call.session)
 
 
-class ManagedLifecycle(HubLifecycle):
+class _ManagedLifecycle(HubLifecycle):
     """That of a server with one connection: its supervisor's, and what it hands over."""
 
     def __init__(self, upstream: ManagedUpstream) -> None:
@@ -336,7 +335,7 @@ class ManagedLifecycle(HubLifecycle):
         self._upstream.state.inherit(state)
 
 
-class ListDoubts:
+class _ListDoubts:
     """Has a list of the server read again when an answer says that it does not know an entry."""
 
     def __init__(self, state: ServerState) -> None:

@@ -28,8 +28,7 @@ from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamS
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
-from mcp_hub.upstreams.supervision.connection import Connection
-from mcp_hub.upstreams.supervision.managed_upstream import ManagedLifecycle, ManagedUpstream
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, Handover, HubLifecycle, Predecessor, SupervisorRules
 from mcp_hub.upstreams.supervision.side_connections import (
     Holder,
@@ -38,6 +37,7 @@ from mcp_hub.upstreams.supervision.side_connections import (
     SideConnections,
     side_notices,
 )
+from mcp_hub.upstreams.supervision.supervisor import Connection
 
 MOST_PROCESSES: Final = 32
 """Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
@@ -232,18 +232,18 @@ class Scoped:
         return self._listed.snapshot()
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """As `ManagedUpstream.refresh`, at the listed process."""
+        """Reads a list of the listed process again."""
         return self._listed.refresh(kind, is_new=is_new)
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """As `Upstream.apart`."""
+        """The process that runs calls of this caller."""
         if (shared := self._predecessor.upstream(call)) is not None:
             lists = self._predecessor.lists_beside(self.snapshot())
             return shared.apart(call) or CallerConnection(self.name, lists)
         return self._sides.apart(call)
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """As `ManagedUpstream.subscribe`, at the process that runs the calls of this caller."""
+        """Subscribes at the process that runs the calls of this caller. Raises `RpcError`."""
         await (self._predecessor.upstream(call) or self._sides).subscribe(uri, call)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
@@ -271,19 +271,19 @@ class _ScopedLifecycle(HubLifecycle):
         self._relisted = -math.inf
 
     @property
-    def _listed(self) -> ManagedLifecycle:
+    def _listed(self) -> HubLifecycle:
         return self._upstream._listed.lifecycle
 
     @property
     def peers(self) -> list[Peer]:
-        sides = [peer for member in self._upstream._members.values() for peer in member.upstream.lifecycle.peers]
-        return [*self._listed.peers, *sides]
+        sides = [peer for member in self._upstream._members.values() for peer in member.upstream.lifecycle.peers or ()]
+        return [*(self._listed.peers or ()), *sides]
 
     async def run(self) -> None:
         await self._upstream._supervise()
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
-        """As `Lifecycle.drain`; the processes end with `run`."""
+        """Lets calls end, and takes no more; the processes end with `run`."""
         upstream = self._upstream
         with anyio.move_on_after(seconds):
             await upstream._members.idle()

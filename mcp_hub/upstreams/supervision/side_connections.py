@@ -92,7 +92,7 @@ class SideConnections:
         return side.union.of(self._snapshot(), side.upstream.state.lists.fresh)
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """As `Upstream.apart`."""
+        """The side connection that runs calls of this caller; None for the listed one."""
         key = self._key(call)
         if key is None:
             return None
@@ -100,7 +100,7 @@ class SideConnections:
         return CallerConnection(_topic(self._listed.name, key), None if side is None else self._lists_of(side))
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """As `Upstream.subscribe`, at the connection that runs the calls of this caller."""
+        """Subscribes at the connection that runs the calls of this caller. Raises `RpcError`."""
         key = self._key(call)
         if key is None:
             await self._listed.subscribe(uri, call)
@@ -121,7 +121,7 @@ class SideConnections:
             side.resources.release(uri, call.session)
 
     def inherit(self, state: Handover) -> None:
-        """As `Lifecycle.inherit`; a side connection watches what its callers want as soon as it runs."""
+        """Begins with this state; a side connection watches what its callers want as soon as it runs."""
         apart = [pair for pair in state.wanted if self._key(pair[1]) is not None]
         listed = tuple(pair for pair in state.wanted if self._key(pair[1]) is None)
         self._listed.state.inherit(replace(state, wanted=listed))

@@ -4,8 +4,8 @@
 """
 
 import math
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 import anyio
 import anyio.abc
@@ -20,7 +20,6 @@ from mcp_hub.upstreams.peer.negotiation import AnotherProcess, Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.supervision import lifecycle
-from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.server import STOP_REQUESTED, ServerState, SupervisorRules
 from mcp_hub.upstreams.supervision.state_log import log_failure, log_ready
@@ -43,6 +42,42 @@ _RESTARTED: Final = Cause("restarted", "it was restarted on request")
 _STOPPED: Final = Cause("stopped", "it was stopped")
 _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_output": "not_mcp"}
 """Codes of an end that mean something else before the server was ready."""
+
+
+class Connection(Protocol):
+    """Opened once and closed once, by the same owner task; a new start makes a new one.
+
+    `pid` is the process behind it, if the hub started one; `stderr` has the last lines that the server wrote for
+    people. `can_retry`: whether another start may go better; not, say, when the command does not exist.
+    `lost_session`: whether it ended because the server has forgotten the session, and nothing worse. `notes` are
+    warnings about an open connection.
+    """
+
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def stderr(self) -> Iterable[str]: ...
+    @property
+    def can_retry(self) -> bool: ...
+    @property
+    def lost_session(self) -> bool: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+    def successor(self) -> "Connection | None":
+        """The connection that takes over the session which was begun in place of a lost one, if there is one."""
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+        """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed` with the reason.
+
+        `AnotherProcess` is one of them: another connection is to be opened at once, and that is not a failure.
+        """
+
+    async def last_words(self, cause: Cause) -> Cause:
+        """`cause`, with what else is known of why the connection ended or was not open in time. May wait a moment."""
+
+    async def close(self) -> None:
+        """Ends it. Shielded and bounded."""
 
 
 class _Ended(msgspec.Struct, frozen=True):
@@ -157,7 +192,7 @@ class Supervisor:
             await self._server.changes.wait(self._server.changes.version)
 
     def adjust(self, rules: SupervisorRules) -> None:
-        """As `Lifecycle.adjust`."""
+        """Goes by these rules from now on. A server that rests and no longer may is started."""
         self._server.adjust(rules)
         self._adjusted.set()
         self._adjusted = anyio.Event()

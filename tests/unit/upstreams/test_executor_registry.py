@@ -6,7 +6,7 @@ import pytest
 from mcp_hub.errors import ExecutorLost, NotKept, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.executors.registry import CallOffer, CancelOffer
+from mcp_hub.upstreams.executors.registry import CallOffer, _CancelOffer
 from tests.unit.upstreams.executor_workers import STEP, Hub, listed, played, refusing, tool
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +121,7 @@ async def test_a_fetched_call_without_posts_is_lost_and_the_worker_learns_it(hub
     end = await hub.calls.end()
     assert isinstance(end, ExecutorLost) and end.data and end.data["outcome"] == "unknown"
     (offer,) = await hub.fetch(epoch=2)
-    assert isinstance(offer, CancelOffer) and offer.tool_call_id == id_
+    assert isinstance(offer, _CancelOffer) and offer.tool_call_id == id_
 
 
 @played()

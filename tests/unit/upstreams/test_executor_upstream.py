@@ -18,7 +18,7 @@ from mcp_hub.errors import (
     UnknownEntry,
 )
 from mcp_hub.events import Completed, Delta, Progressed
-from mcp_hub.upstreams.executors.registry import CancelOffer, InputOffer, Posted
+from mcp_hub.upstreams.executors.registry import Posted, _CancelOffer, _InputOffer
 from tests.unit.fakes import Channel
 from tests.unit.upstreams.executor_workers import ASK, STEP, Hub, can_elicit, played, refusing, tool
 from tests.unit.upstreams.function_calls import request
@@ -63,7 +63,7 @@ async def test_a_cancelled_call_is_withdrawn_or_the_worker_learns_it(hub: Hub) -
     first.cancel()
     second.cancel()
     await anyio.wait_all_tasks_blocked()
-    assert await hub.fetch() == [CancelOffer(id_, "The call was cancelled.")]
+    assert await hub.fetch() == [_CancelOffer(id_, "The call was cancelled.")]
     with refusing("call_ended"):
         await hub.post(id_, 1, STEP)
 
@@ -122,7 +122,7 @@ async def test_answers_come_on_the_feed_under_the_workers_key(hub: Hub) -> None:
     assert await hub.calls.all_run(), "silence counts from the answer"
     with refusing("malformed"):
         await hub.post(id_, 2, ASK, epoch=2)
-    assert await hub.fetch(epoch=2) == [InputOffer(id_, "mine", msgspec.Raw(b'{"action":"accept"}'))]
+    assert await hub.fetch(epoch=2) == [_InputOffer(id_, "mine", msgspec.Raw(b'{"action":"accept"}'))]
     await hub.post(id_, 2, ASK, epoch=2)
     channel.asked[1].answered(RpcError("no"))
     (offer,) = await hub.fetch(epoch=2)
@@ -137,7 +137,7 @@ async def test_a_question_that_the_caller_cannot_be_asked_is_declined_at_once(hu
     id_ = await hub.fetch_one()
     await hub.post(id_, 1, ASK)
     (offer,) = await hub.fetch()
-    assert isinstance(offer, InputOffer) and offer.error and not channel.asked
+    assert isinstance(offer, _InputOffer) and offer.error and not channel.asked
 
 
 @played(waiting=2, running=1, executors=2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.upstreams.folders.scan import Scan, scan
-from mcp_hub.upstreams.folders.tree import TooManyFiles, files_in, read_file
+from mcp_hub.upstreams.folders.tree import _TooManyFiles, files_in, read_file
 from tests.unit.fronts.skill_folders import write_skill
 
 
@@ -60,10 +60,10 @@ def test_a_file_is_read_up_to_its_bound(root: Path) -> None:
 
 
 def test_a_folder_of_too_many_files_or_levels_is_refused(root: Path) -> None:
-    with pytest.raises(TooManyFiles, match="more than 2 files"):
+    with pytest.raises(_TooManyFiles, match="more than 2 files"):
         files_in(root, 2)
     (root / "/".join("d" * 17)).mkdir(parents=True)
-    with pytest.raises(TooManyFiles, match="16 deep"):
+    with pytest.raises(_TooManyFiles, match="16 deep"):
         files_in(root)
 
 

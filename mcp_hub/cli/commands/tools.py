@@ -1,4 +1,4 @@
-"""`mcp-hub tools`: the tools as clients get them."""
+"""`mcp-hub tools`: the tools as clients get them, and `tools export`: as model providers take them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -21,52 +21,50 @@ _WIDEST: Final = 200
 """Characters of a description on one line."""
 
 
-@click.command()
-@click.option("--server", metavar="NAME", shell_complete=completion.servers, help="Show only the tools of this server.")
+_server_option: Final = click.option(
+    "--server", metavar="NAME", shell_complete=completion.servers, help="Show only the tools of this server."
+)
+
+
+@click.group(invoke_without_command=True)
+@_server_option
 @click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as a JSON array.")
-@click.option(
-    "--format", "form", type=click.Choice([one.value for one in (*Format, *Connector)]), metavar="FORMAT",
-    help=f"Print the tools as a provider's request takes them: {', '.join([*Format, *Connector])}.",
-)  # fmt: skip
-@click.option("--strict", is_flag=True, help="With --format: let the provider enforce the schemas that it supports.")
-@click.option("--defer", is_flag=True, help="With --format: let the provider load tools that a search returned.")
-@click.option("--group", is_flag=True, help="With --format openai-responses: one namespace for each server.")
-@click.option("--tools", "names", metavar="A,B", help="With --format: only these tools.")
-@click.option("--public-url", metavar="URL", help="With --format: the hub's https address, for connectors.")
-@click.option(
-    "--profile",
-    metavar="NAME",
-    shell_complete=completion.profiles,
-    help="With --format: only what this profile exposes.",
-)
 @hub_options
-def tools(
-    server: str | None,
-    full: bool,
-    as_json: bool,
-    form: str | None,
-    profile: str | None,
-    reach: Reach,
-    **options: Any,
-) -> None:
+@click.pass_context
+def tools(context: click.Context, /, server: str | None, full: bool, as_json: bool, reach: Reach) -> None:
     """List the tools under the names that clients use.
 
     Asks the running hub of the configuration; if none runs, starts the servers. Exit code 3 if a server that
     may have tools is not ready.
     """
+    if context.invoked_subcommand is None:
+        chosen = Selection([] if server is None else [server], None)
+        run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), chosen, lists_servers=True)
+
+
+@tools.command()
+@click.argument("form", metavar="FORMAT", type=click.Choice([form.value for form in (*Format, *Connector)]))
+@_server_option
+@click.option("--strict", is_flag=True, help="Let the provider enforce the schemas that it supports.")
+@click.option("--defer", is_flag=True, help="Let the provider load tools that a search returned.")
+@click.option("--group", is_flag=True, help="With openai-responses: one namespace for each server.")
+@click.option("--tools", "names", metavar="A,B", help="Only these tools.")
+@click.option("--public-url", metavar="URL", help="The hub's https address, for connectors.")
+@click.option("--profile", metavar="NAME", shell_complete=completion.profiles, help="Only what this profile exposes.")
+@hub_options
+def export(form: str, server: str | None, profile: str | None, reach: Reach, **options: Any) -> None:
+    """Print the tools as the request of a model provider takes them.
+
+    FORMAT is mcp, anthropic, openai, openai-responses or gemini; anthropic-mcp and openai-mcp are the entries by which
+    a provider itself connects to the hub. Exit code 3 if a server that may have tools is not ready.
+    """
+    values = {"format": form, "server": server, "tools": options["names"], "url": options["public_url"]}
+    values |= {name: "1" for name in ("strict", "defer") if options[name]}
+    values |= {"group": "server"} if options["group"] else {}
+    params = {name: value for name, value in values.items() if value is not None}
     chosen = Selection([] if server is None else [server], profile)
-    if form is not None:
-        if full or as_json:
-            raise click.UsageError("--format, --full and --json exclude each other. Give one of them.")
-        given = {"format": form, "server": server, "tools": options["names"], "url": options["public_url"]}
-        given |= {name: "1" for name in ("strict", "defer") if options[name]}
-        given |= {"group": "server"} if options["group"] else {}
-        params = {name: value for name, value in given.items() if value is not None}
-        run_with_hub(reach, lambda hub: _print_exported(hub, params), chosen, lists_servers=True)
-    if profile is not None or any(options.values()):
-        raise click.UsageError("--strict, --defer, --group, --tools, --public-url and --profile belong to --format.")
-    run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), chosen, lists_servers=True)
+    run_with_hub(reach, lambda hub: _print_exported(hub, params), chosen, lists_servers=True)
 
 
 async def _print_exported(hub: ReachedHub, params: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""`mcp-hub tools --format` and `search --format`, as they are really run."""
+"""`mcp-hub tools export` and `search --format`, as they are really run."""
 
 import json
 from pathlib import Path
@@ -31,18 +31,18 @@ def printed(folder: Path, *args: str) -> Any:
 
 @processes
 def test_tools_are_printed_in_the_format(folder: Path) -> None:
-    tools = printed(folder, "tools", "--format", "anthropic", "--defer", "--strict")["tools"]
+    tools = printed(folder, "tools", "export", "anthropic", "--defer", "--strict")["tools"]
     assert [tool["name"] for tool in tools] == ["find_tools", *NAMES]
     assert all(tool["strict"] and tool["defer_loading"] for tool in tools[1:])
-    chosen = printed(folder, "tools", "--format", "openai", "--tools", "jobs_wait,jobs_run_job", "--server", "jobs")
+    chosen = printed(folder, "tools", "export", "openai", "--tools", "jobs_wait,jobs_run_job", "--server", "jobs")
     assert [tool["function"]["name"] for tool in chosen["tools"]] == [NAMES[0], NAMES[2]]
-    (space,) = printed(folder, "tools", "--format", "openai-responses", "--group")["tools"]
+    (space,) = printed(folder, "tools", "export", "openai-responses", "--group")["tools"]
     assert space["name"] == "jobs" and [tool["name"] for tool in space["tools"]] == NAMES
 
 
 @processes
 def test_connector_of_a_profile_is_printed(folder: Path) -> None:
-    line = ("tools", "--format", "openai-mcp", "--public-url", "https://hub.example.com", "--profile", "small")
+    line = ("tools", "export", "openai-mcp", "--public-url", "https://hub.example.com", "--profile", "small")
     (entry,) = printed(folder, *line)["tools"]
     assert entry["server_url"] == "https://hub.example.com/mcp/p/small" and entry["authorization"] == "${HUB_TOKEN}"
     assert "jobs_wait" in entry["allowed_tools"]["tool_names"] and NAMES[0] not in entry["allowed_tools"]["tool_names"]
@@ -51,7 +51,7 @@ def test_connector_of_a_profile_is_printed(folder: Path) -> None:
 @processes
 def test_request_that_the_hub_refuses_says_why(folder: Path) -> None:
     for args, said in ((("openai-mcp",), "hub.http.public_url"), (("openai", "--tools", "nothing"), "nothing")):
-        done = hub(folder, "tools", "--format", *args)
+        done = hub(folder, "tools", "export", *args)
         assert done.returncode == 2 and said in done.stderr and done.stdout == ""
 
 
@@ -66,11 +66,10 @@ def test_search_is_printed_in_the_format(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["tools", "--format", "claude"], "'claude' is not one of"),
-        (["tools", "--strict"], "belong to --format"),
-        (["tools", "--profile", "x"], "belong to --format"),
-        (["tools", "--format", "mcp", "--full"], "exclude each other"),
-        (["tools", "--format", "mcp", "--json"], "exclude each other"),
+        (["tools", "export", "claude"], "'claude' is not one of"),
+        (["tools", "export"], "FORMAT"),
+        (["tools", "--strict"], "--strict"),
+        (["tools", "export", "mcp", "--full"], "--full"),
         (["search", "x", "--format", "openai-mcp"], "is not one of"),
     ],
 )

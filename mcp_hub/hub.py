@@ -190,21 +190,22 @@ class HubPort:
         facts = self._facts(session)
         if facts.of_apps is not None:
             params = facts.of_apps.exported(method, params, meta.rest)
-        meant = meta_tools.meant(facts.view, session.era, method, params, facts.is_settled, facts.unlisted)
+        to = meta_tools.resolve(facts.view, session.era, method, params, facts.is_settled, facts.unlisted)
+        params = params if to.requested is None else to.requested
         early = None
-        if method == "tools/call" and meant.to.server != OWN:
-            early = facts.early if session.era is HANDSHAKE else self._early(session, meant.to, facts.early)
-        call = _routed(session, method, meant, meta, facts, early, self.session_rules.people)
+        if method == "tools/call" and to.server != OWN:
+            early = facts.early if session.era is HANDSHAKE else self._early(session, to, facts.early)
+        call = _routed(session, method, params, to, meta, facts, early, self.session_rules.people)
         if retried is not None:
             found = self._retried(call, *retried, early)
             if isinstance(found, CallHandle):
                 return found
             call = found
         if call.upstream == OWN:
-            return self._call_own(session, call, facts.deadline or 0, meant.refused)
+            return self._call_own(session, call, facts.deadline or 0, to.refusal)
         explain = None
-        if meant.entry is not None:
-            explain = partial(explaining, entry=meant.entry, given=meant.params.get("arguments", b"{}"))
+        if to.entry is not None:
+            explain = partial(explaining, entry=to.entry, given=params.get("arguments", b"{}"))
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place
@@ -363,9 +364,8 @@ class HubPort:
 
 
 def _routed(
-    session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, facts: _Facts, early: Early | None,
-    people: People | None) -> Call:  # fmt: skip
-    to = meant.to
+    session: Session, method: str, params: RawObject, to: Route, meta: RequestMeta, facts: _Facts,
+    early: Early | None, people: People | None) -> Call:  # fmt: skip
     return Call(
         new_call_id(), to.server, method, to.params, meta.rest,
         session=session.id,
@@ -375,7 +375,7 @@ def _routed(
         version=session.version,
         capabilities=session.capabilities,
         exported_uri=to.exported_uri,
-        asked=meant.params.get("name", meant.params.get("uri", msgspec.UNSET)),
+        asked=params.get("name", params.get("uri", msgspec.UNSET)),
         wants_progress=early is not None or meta.token is not None,
         takes_events=meta.takes_events,
         log_level=session.log_level,
@@ -383,7 +383,7 @@ def _routed(
         # a client that takes events gets partial content by them, but for the hub's own tools
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
         is_program=session.offer.kind is not None,
-        must_read=meant.must_read,
+        must_read=to.must_read,
         people=people,
         directory=session.caller.directory,
         roots_changes=session.offer.roots_changes,

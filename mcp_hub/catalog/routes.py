@@ -14,8 +14,9 @@ import msgspec
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.offers.apps import SCHEME
 from mcp_hub.catalog.pins import UnapprovedTool
+from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.view import CatalogView
-from mcp_hub.errors import InvalidParams, NotApproved, ToolRemoved, UnknownEntry
+from mcp_hub.errors import InvalidParams, NotApproved, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.meta import is_absent
@@ -37,13 +38,20 @@ _LONGEST: Final = 200
 class Route(msgspec.Struct, frozen=True, gc=False):
     """The server, and the params that it is to get; `exported_uri` is the client's where it differs.
 
-    A result that `is_whole` is never cut: it is a file of a skill, whose digest the client knows.
+    A result that `is_whole` is never cut: it is a file of a skill, whose digest the client knows. The rest is for a
+    request of `run_tool` or `read_tool`: `requested` are the params, in the caller's names, of the call that it stands
+    for, `entry` the tool of that call, `refusal` why there is none. A call that `must_read` must not reach a tool that
+    is not read-only.
     """
 
     server: str
     params: RawObject
     exported_uri: str | None = None
     is_whole: bool = False
+    requested: RawObject | None = None
+    entry: Entry | None = None
+    refusal: RpcError | None = None
+    must_read: bool = False
 
 
 def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted = lambda name: None) -> Route:
@@ -54,9 +62,9 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted:
     """
     match method:
         case "tools/call":
-            return _named(view, _TOOL, method, params, unlisted)
+            return named(view, _TOOL, method, params, unlisted)
         case "prompts/get":
-            return _named(view, Kind.PROMPT, method, params, unlisted)
+            return named(view, Kind.PROMPT, method, params, unlisted)
         case "resources/read" | "resources/directory/read" | "skills/get":
             asked = text(params, "uri", method)
             server, own = _resource(view, era, asked)
@@ -81,7 +89,8 @@ def _encoded(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def _named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlisted: Unlisted) -> Route:
+def named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlisted: Unlisted) -> Route:
+    """The route of a request that names a tool or a prompt. Raises as `route`."""
     arguments = params.get("arguments")
     if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
         if not is_absent(arguments):
@@ -155,7 +164,7 @@ def _completion(view: CatalogView, era: Era, method: str, params: RawObject, unl
         raise InvalidParams(f"{method}: params.ref must be an object") from None
     match text(ref, "type", f"{method} ref"):
         case "ref/prompt":
-            found = _named(view, Kind.PROMPT, f"{method} ref", ref, unlisted)
+            found = named(view, Kind.PROMPT, f"{method} ref", ref, unlisted)
             return Route(found.server, {**params, "ref": _encoded(found.params)})
         case "ref/resource":
             uri = text(ref, "uri", f"{method} ref")

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.catalog.discovery.answers import exact
 from mcp_hub.catalog.offers.definitions import Definition, parse
 from mcp_hub.catalog.offers.rules import ServerRules, find_override, overridden
-from mcp_hub.catalog.routes import Route, Unlisted, route
+from mcp_hub.catalog.routes import Route, Unlisted, named, route
 from mcp_hub.catalog.texts.definitions import FIND, RUN, RUN_READING
 from mcp_hub.catalog.texts.signatures import signature
 from mcp_hub.catalog.views.entries import Entry
@@ -113,55 +114,42 @@ def _out_of_text(arguments: bytes, runner: str) -> bytes:
     return one_line(text)  # a break between two tokens would end the message to a server, and begin another
 
 
-class Meant(msgspec.Struct, frozen=True, gc=False):
-    """The call that a request means, in the caller's words: for `run_tool` that of the tool `entry`, or `refused`.
-
-    `must_read`: it was `read_tool`, and must not reach a tool that is not read-only.
-    """
-
-    to: Route
-    params: RawObject
-    entry: Entry | None = None
-    refused: RpcError | None = None
-    must_read: bool = False
-
-
-def meant(
+def resolve(
     view: CatalogView,
     era: Era,
     method: str,
     params: RawObject,
     is_settled: Callable[[], bool],
     unlisted: Unlisted = lambda name: None,
-) -> Meant:
-    """Raises `InvalidParams`, `UnknownEntry`."""
+) -> Route:
+    """The route of a request; of one of `run_tool` or `read_tool`, that of the call that it stands for.
+
+    Raises as `routes.route`.
+    """
+    if method != "tools/call":
+        return route(view, era, method, params, unlisted)
     try:
-        to = route(view, era, method, params, unlisted)
+        to = named(view, Kind.TOOL, method, params, unlisted)
     except (UnknownEntry, InvalidParams):
-        if method != "tools/call" or (runner := runner_of(params)) is None:
+        if (runner := runner_of(params)) is None:
             raise
     else:
         if to.server != OWN or (runner := runner_of(params)) is None:
-            return Meant(to, params)  # a name of the hub's own is nobody else's
-    return _meant_by(runner, view.for_model, era, params, is_settled, unlisted)
+            return to  # a name of the hub's own is nobody else's
+    return _unwrapped_route(runner, view.for_model, params, is_settled, unlisted)
 
 
-def _meant_by(
-    runner: str,
-    view: CatalogView,
-    era: Era,
-    params: RawObject,
-    is_settled: Callable[[], bool],
-    unlisted: Unlisted,
-) -> Meant:
+def _unwrapped_route(
+    runner: str, view: CatalogView, params: RawObject, is_settled: Callable[[], bool], unlisted: Unlisted
+) -> Route:
     entry, must_read = None, runner == RUN_READING
     try:
         run = _run(params, runner)
         entry = view.find(Kind.TOOL, run.name)
         if must_read and entry is not None and not entry.is_read_only:
             return _refused(params, not_read_only(run.name).message)
-        own = _unwrapped(params, run, runner)
-        to = route(view, era, "tools/call", own, unlisted)
+        requested = _unwrapped(params, run, runner)
+        to = named(view, Kind.TOOL, "tools/call", requested, unlisted)
         _check_members(params, runner)
     except UnknownEntry as problem:
         if problem.about_upstream.get("state") == "starting" or not is_settled():
@@ -170,7 +158,8 @@ def _meant_by(
         return _refused(params, f"{problem.message}{end} {FIND} says which there are.")
     except InvalidParams as problem:
         return _refused(params, _explained(problem.message, entry))
-    return Meant(to, own, entry if to.server != OWN else None, must_read=must_read)
+    entry = entry if to.server != OWN else None
+    return replace(to, requested=requested, entry=entry, must_read=must_read)
 
 
 def not_read_only(name: str) -> NotReadOnly:
@@ -178,8 +167,8 @@ def not_read_only(name: str) -> NotReadOnly:
     return NotReadOnly(f"{RUN_READING} runs read-only tools, and {name} is not known to be one. Use {RUN} for it.")
 
 
-def _refused(params: RawObject, message: str) -> Meant:
-    return Meant(Route(OWN, params), params, refused=InvalidParams(message))
+def _refused(params: RawObject, message: str) -> Route:
+    return Route(OWN, params, refusal=InvalidParams(message))
 
 
 def _explained(message: str, entry: Entry | None) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.token_costs import account
-from mcp_hub.catalog.discovery.meta_tools import meant
+from mcp_hub.catalog.discovery.meta_tools import resolve
 from mcp_hub.catalog.discovery.servers import instructions
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
@@ -178,9 +178,9 @@ def test_a_model_neither_runs_nor_is_told_of_a_tool_for_apps_alone(runner: str, 
     for name in ("a_refresh", "a_rereads", "a_refres"):
         arguments = json.dumps({"name": name}).encode()
         params = {"name": msgspec.Raw(f'"{runner}"'.encode()), "arguments": msgspec.Raw(arguments)}
-        found = meant(view, Era.MODERN, "tools/call", params, lambda: True)
-        assert found.to.server == OWN and found.refused is not None
-        assert found.refused.message.startswith(f"Unknown tool: {name}") and "mean a_re" not in found.refused.message
+        found = resolve(view, Era.MODERN, "tools/call", params, lambda: True)
+        assert found.server == OWN and found.refusal is not None
+        assert found.refusal.message.startswith(f"Unknown tool: {name}") and "mean a_re" not in found.refusal.message
 
 
 # -- the requests of apps

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_hub.catalog.discovery.meta_tools import ReadCheck, meant
+from mcp_hub.catalog.discovery.meta_tools import ReadCheck, resolve
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.pins import Record, encoded
 from mcp_hub.catalog.trust import approvals as module
@@ -42,7 +42,7 @@ def is_run(hub: Hub, name: str) -> bool:
     arguments = msgspec.json.encode({"name": name})
     params = {"name": msgspec.Raw(b'"read_tool"'), "arguments": msgspec.Raw(arguments)}
     view = hub.catalog.view(None)
-    return meant(view, Era.MODERN, "tools/call", params, lambda: True).refused is None
+    return resolve(view, Era.MODERN, "tools/call", params, lambda: True).refusal is None
 
 
 async def test_trust_on_first_use_is_not_enough_and_an_approval_counts_within_a_second(tmp_path: Path) -> None:

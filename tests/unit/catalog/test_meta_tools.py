@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, CallHandler
-from mcp_hub.catalog.discovery.meta_tools import Meant, explaining, meant, refusing
+from mcp_hub.catalog.discovery.meta_tools import explaining, refusing, resolve
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import Override, ServerRules, Supplied, ViewRules
+from mcp_hub.catalog.routes import Route
 from mcp_hub.catalog.views.entries import Entry
 from mcp_hub.catalog.views.exposure import exposed
 from mcp_hub.catalog.views.view import CatalogView, build
@@ -48,26 +49,26 @@ VIEW: CatalogView = exposed(build([OFFER], RULES), RULES, ClientKind(), "search"
 """As a client sees it that is listed the meta-tools alone."""
 
 
-def understood(arguments: bytes | None, name: bytes = b'"run_tool"', *, is_settled: bool = True, **more: Any) -> Meant:
+def understood(arguments: bytes | None, name: bytes = b'"run_tool"', *, is_settled: bool = True, **more: Any) -> Route:
     given = {} if arguments is None else {"arguments": arguments}
     params = {key: msgspec.Raw(value) for key, value in {"name": name, **given, **more}.items()}
-    return meant(VIEW, Era.MODERN, "tools/call", params, lambda: is_settled)
+    return resolve(VIEW, Era.MODERN, "tools/call", params, lambda: is_settled)
 
 
-def call_of(found: Meant) -> tuple[str, str, bytes | None]:
+def call_of(found: Route) -> tuple[str, str, bytes | None]:
     """Server, its own name of the tool, and the arguments as they are written."""
-    assert found.refused is None, found.refused
-    arguments = found.to.params.get("arguments")
+    assert found.refusal is None, found.refusal
+    arguments = found.params.get("arguments")
     return (
-        found.to.server,
-        msgspec.json.decode(found.to.params["name"], type=str),
+        found.server,
+        msgspec.json.decode(found.params["name"], type=str),
         None if arguments is None else bytes(arguments),
     )
 
 
-def refusal(found: Meant) -> str:
-    assert found.refused is not None and found.to.server == OWN and found.entry is None
-    return found.refused.message
+def refusal(found: Route) -> str:
+    assert found.refusal is not None and found.server == OWN and found.entry is None
+    return found.refusal.message
 
 
 def entry(name: str) -> Entry:
@@ -125,7 +126,7 @@ def test_a_line_of_text_never_becomes_a_line_on_a_pipe(break_: str) -> None:
 def test_everything_beside_name_and_arguments_stays() -> None:
     more: dict[str, Any] = {"x-new": b'{"a":1.50}', "task": b"{}"}
     found = understood(b'{"name":"git_log","arguments":{}}', **more)
-    assert {key: bytes(value) for key, value in found.to.params.items()} == {
+    assert {key: bytes(value) for key, value in found.params.items()} == {
         "name": b'"log"', "arguments": b"{}", "x-new": b'{"a":1.50}', "task": b"{}",
     }  # fmt: skip
 
@@ -235,7 +236,7 @@ def test_while_servers_start_an_unknown_tool_may_yet_turn_up() -> None:
 def test_a_tool_of_a_server_that_was_never_listed_is_refused_with_its_state() -> None:
     dead = UpstreamStatus("rv", UpstreamState.FAILED, "no licence")
     params = {"name": msgspec.Raw(b'"run_tool"'), "arguments": msgspec.Raw(b'{"name":"rv_echo"}')}
-    found = meant(
+    found = resolve(
         VIEW, Era.MODERN, "tools/call", params, lambda: True, lambda name: dead if name == "rv_echo" else None
     )
     assert refusal(found).startswith('Unknown tool: rv_echo. Its server "rv" has failed: no licence')
@@ -346,8 +347,8 @@ async def test_any_other_result_is_passed_on_byte_for_byte(result: bytes, given:
 
 async def test_what_the_settings_add_is_not_put_down_to_the_caller() -> None:
     given = understood(b'{"name":"git_fixed","arguments":{"a":"x"}}')
-    assert given.entry is not None
-    sent = call(bytes(given.to.params["arguments"]))
-    for own, is_explained in ((given.params["arguments"], False), (b"{}", True)):
+    assert given.entry is not None and given.requested is not None
+    sent = call(bytes(given.params["arguments"]))
+    for own, is_explained in ((given.requested["arguments"], False), (b"{}", True)):
         done = await explaining(answering(FAILED), entry("git_fixed"), own)(sent, NOBODY)
         assert (done.result != FAILED) is is_explained

@@ -9,10 +9,11 @@ import pytest
 
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.discovery.answers import answer, exact, listing
-from mcp_hub.catalog.discovery.meta_tools import Meant, meant, not_read_only, refusing
+from mcp_hub.catalog.discovery.meta_tools import not_read_only, refusing, resolve
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.hints import HintClaims
 from mcp_hub.catalog.offers.rules import Override, ServerRules, ViewRules
+from mcp_hub.catalog.routes import Route
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 from mcp_hub.catalog.views.exposure import exposed
 from mcp_hub.catalog.views.view import CatalogView, build
@@ -38,10 +39,10 @@ RULES = ViewRules({"git": ServerRules("git", tools=Filter(deny=("secret",)), ove
 VIEW = exposed(build([offer("git", *TOOLS)], RULES), RULES, ClientKind(own=OFFERED), "search")
 
 
-def asked(runner: str, arguments: Any, view: CatalogView = VIEW, *, is_settled: bool = True) -> Meant:
+def asked(runner: str, arguments: Any, view: CatalogView = VIEW, *, is_settled: bool = True) -> Route:
     raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments).encode()
     params = {"name": msgspec.Raw(json.dumps(runner).encode()), "arguments": msgspec.Raw(raw)}
-    return meant(view, Era.MODERN, "tools/call", params, lambda: is_settled)
+    return resolve(view, Era.MODERN, "tools/call", params, lambda: is_settled)
 
 
 @pytest.mark.parametrize("name", ["git_log", "git_mine"])
@@ -49,16 +50,16 @@ def test_a_read_only_tool_is_called_as_by_run_tool_and_must_not_reach_another(na
     given = {"name": name, "arguments": '{"path":"a"}'}
     read, run = asked("read_tool", given), asked("run_tool", given)
     assert read == msgspec.structs.replace(run, must_read=True) and not run.must_read
-    assert read.refused is None and (read.to.server, bytes(read.to.params["arguments"])) == ("git", b'{"path":"a"}')
+    assert read.refusal is None and (read.server, bytes(read.params["arguments"])) == ("git", b'{"path":"a"}')
 
 
 @pytest.mark.parametrize("arguments", [{}, {"path": 5}, "no object", [1]])
 @pytest.mark.parametrize("name", ["git_commit", "git_gc", "git_both", "git_theirs"])
 def test_a_tool_that_is_not_known_to_only_read_is_refused_with_the_way_to_run_it(name: str, arguments: Any) -> None:
     found = asked("read_tool", {"name": name, "arguments": arguments})
-    assert found.refused is not None and found.to.server == OWN and not found.must_read
+    assert found.refusal is not None and found.server == OWN and not found.must_read
     said = f"read_tool runs read-only tools, and {name} is not known to be one. Use run_tool for it."
-    assert found.refused.message == said
+    assert found.refusal.message == said
 
 
 @pytest.mark.anyio
@@ -82,7 +83,7 @@ async def test_the_refusal_is_a_result_for_the_model() -> None:
     ],
 )
 def test_what_is_wrong_is_refused_in_the_words_of_run_tool(given: Any) -> None:
-    read, run = asked("read_tool", given).refused, asked("run_tool", given).refused
+    read, run = asked("read_tool", given).refusal, asked("run_tool", given).refusal
     assert read is not None and run is not None
     assert read.message == re.sub(r"^run_tool", "read_tool", run.message)
 
@@ -92,8 +93,8 @@ def test_what_is_wrong_is_refused_in_the_words_of_run_tool(given: Any) -> None:
 def test_neither_runs_the_other_or_itself(outer: str, inner: str) -> None:
     given = b'{"name":"%b","arguments":{"name":"git_log","arguments":{}}}' % inner.encode()
     found = asked(outer, given)
-    assert found.refused is not None
-    assert found.refused.message.startswith(f"{outer} cannot run {inner.replace(chr(92) + 'u005f', '_')}.")
+    assert found.refusal is not None
+    assert found.refusal.message.startswith(f"{outer} cannot run {inner.replace(chr(92) + 'u005f', '_')}.")
 
 
 def test_while_servers_start_an_unknown_tool_may_yet_turn_up() -> None:
@@ -104,7 +105,7 @@ def test_while_servers_start_an_unknown_tool_may_yet_turn_up() -> None:
 @pytest.mark.parametrize("name", ["find_tools", "read_result", "hub_wait", "hub_cancel"])
 def test_of_the_hubs_own_tools_it_runs_those_that_only_read(name: str) -> None:
     found = asked("read_tool", {"name": name, "arguments": {}})
-    assert (found.refused is None) is (name != "hub_cancel")
+    assert (found.refusal is None) is (name != "hub_cancel")
 
 
 def test_waiting_for_a_call_reads_and_ending_it_destroys_nothing() -> None:
@@ -125,7 +126,7 @@ def test_no_captured_tool_that_writes_by_its_hints_or_name_is_run() -> None:
     ran, writers = 0, 0
     for entry, own in zip(view.entries(Kind.TOOL), sent, strict=True):
         reads = own.get("readOnlyHint") is True and own.get("destructiveHint") is not True
-        refused = asked("read_tool", {"name": entry.exported}, shown).refused
+        refused = asked("read_tool", {"name": entry.exported}, shown).refusal
         assert (refused is None) is reads, entry.exported
         assert refused is None or "run_tool" in refused.message
         ran += refused is None

@@ -54,12 +54,15 @@ class _Reads(msgspec.Struct):
 
 
 class ListState:
-    """The lists of one server. They outlive the hub in `file`, whose content is offered from the beginning.
+    """The lists of one server, read with its present `limits`.
 
+    They outlive the hub in `file`, whose content is offered from the beginning.
     A definition that says the same as the last one of its name keeps its bytes, in whatever era it is read.
     """
 
-    def __init__(self, name: str, limits: ListLimits, changes: Notices, file: ListFile | None = None) -> None:
+    def __init__(
+        self, name: str, limits: Callable[[], ListLimits], changes: Notices, file: ListFile | None = None
+    ) -> None:
         self.name = name
         self._limits = limits
         self._changes = changes
@@ -70,10 +73,6 @@ class ListState:
         self.snapshot: Snapshot | None = None
         self.is_fresh = False  # this hub has read them, not only an earlier one
         self.inherit(file.read() if file is not None else None)
-
-    def use(self, limits: ListLimits) -> None:
-        """The next reading has these limits."""
-        self._limits = limits
 
     def inherit(self, last: CachedList | None) -> None:
         """These lists stand until others are read."""
@@ -98,7 +97,7 @@ class ListState:
         hint = self.snapshot.hints.get(kind) if self.snapshot is not None else None
         ttl = hint.ttl_ms / 1000 if hint is not None else 0.0
         now, reads = anyio.current_time(), self._reads
-        if kind is not Kind.SKILL and reads.ages.take_due(kind, now, self._limits.max_age, ttl, is_new=is_new):
+        if kind is not Kind.SKILL and reads.ages.take_due(kind, now, self._limits().max_age, ttl, is_new=is_new):
             reads.aged.add(kind)
             peer.list_changes.announce(())
 
@@ -120,7 +119,7 @@ class ListState:
         Those that are `aged` stay as they are if nothing of them is new.
         """
         began = anyio.current_time()
-        found = await list_kinds(peer, kinds, self._limits, silence)
+        found = await list_kinds(peer, kinds, self._limits(), silence)
         read = {kind for kind, listed in found.items() if not listed.is_late}
         async with self._reads.merging:
             same = await self._without_news(found, aged & read)
@@ -163,7 +162,7 @@ class ListState:
             warnings = (*(text for text in old.warnings if not text.startswith(renewed)), *warnings)
         info = peer.info
         fresh = Snapshot(self.name, info.era, lists, hints, info.capabilities, info.instructions, warnings)
-        await prepared(fresh, self._limits)
+        await prepared(fresh, self._limits())
         if Kind.TOOL in lists:
             peer.tasks.learn(info.capabilities, lists[Kind.TOOL])
         self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, wall_time()))
@@ -182,7 +181,7 @@ class ListState:
             listed, is_urgent = self.snapshot.lists.get(kind, ()) if self.snapshot else (), kind in self._reads.doubtful
             self._reads.doubtful.discard(kind)
             raws = tuple(found[kind].raws)
-            if len(raws) < self._limits.long:
+            if len(raws) < self._limits().long:
                 contents = _contents(raws, listed)
             else:
                 contents = await anyio.to_thread.run_sync(_contents, raws, listed)
@@ -199,7 +198,7 @@ class ListState:
         def settle() -> dict[Kind, tuple[bytes, ...]]:
             return {kind: settled(kind, before.get(kind, ()), raws) for kind, raws in lists.items()}
 
-        is_long = sum(map(len, lists.values())) >= self._limits.long
+        is_long = sum(map(len, lists.values())) >= self._limits().long
         return await anyio.to_thread.run_sync(settle, abandon_on_cancel=True) if is_long else settle()
 
     async def follow(self, peer: Peer, patience: float) -> None:

@@ -41,16 +41,17 @@ _MOST_LATE: Final = 32
 
 
 class ServerLogs:
-    """The rule for log messages of one server, and how many went where, over all its connections."""
+    """The present rule for log messages of one server, and how many went where, over all its connections."""
 
-    def __init__(self, rule: LogRule = "hub") -> None:
-        self.rule = rule
+    def __init__(self, rule: Callable[[], LogRule] = lambda: "hub") -> None:
+        self._rule = rule
         self._sent = 0
         self._kept = 0
 
-    def use(self, rule: LogRule) -> None:
-        """From now on messages go by this rule."""
-        self.rule = rule
+    @property
+    def rule(self) -> LogRule:
+        """The rule that messages go by now."""
+        return self._rule()
 
     def count(self, *, is_sent: bool, is_counted: bool = False) -> None:
         """A message went to a call, to those of several sessions, or else is kept in the hub's log.

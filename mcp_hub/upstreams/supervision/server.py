@@ -78,9 +78,9 @@ class ServerState:
         self.name = name
         self.rules = rules
         self.changes = changes
-        self.lists = ListState(name, rules.lists, changes, file)
+        self.lists = ListState(name, lambda: self.rules.lists, changes, file)
         self.turns = Turns(name, is_on=takes_turns)
-        self.logs = logs or ServerLogs(rules.logs)
+        self.logs = logs or ServerLogs(lambda: self.rules.logs)
         self.subscriptions = ServerSubscriptions(name, changes)
         self.liveness = LivenessCheck(lambda: self.rules.request_timeout, changes)
         self.log_level: str | None = None
@@ -92,10 +92,9 @@ class ServerState:
         return bool(self.subscriptions.resources.wanted)
 
     def adjust(self, rules: SupervisorRules) -> None:
-        """Goes by these rules from now on."""
+        """Goes by these rules from now on; its status shows some of them."""
         self.rules = rules
-        self.lists.use(rules.lists)
-        self.logs.use(rules.logs)
+        self.changes.bump()
 
     def attach(self, peer: Peer) -> None:
         """Calls are sent to this session from now on; its server gets the log level."""

@@ -40,7 +40,8 @@ class Scene:
     """Calls in flight at one server, by name, with what they were sent."""
 
     def __init__(self, peer: Peer, server: Server, tasks: TaskGroup, rule: LogRule) -> None:
-        self.logs = ServerLogs(rule)
+        self.rule = rule
+        self.logs = ServerLogs(lambda: self.rule)
         self.channels: dict[str, Channel] = {}
         self._scopes: dict[str, anyio.CancelScope] = {}
         self._peer, self._server, self._tasks = peer, server, tasks
@@ -258,7 +259,7 @@ async def test_a_rule_that_changes_holds_at_once() -> None:
         await scene.begin("a", session="a")
         await scene.begin("b", session="b")
         assert await scene.hear() == ""
-        scene.logs.use("shared")
+        scene.rule = "shared"
         assert await scene.hear() == "ab"
         assert scene.logs.flow() == LogFlow("shared", sent=1, kept=1)
 

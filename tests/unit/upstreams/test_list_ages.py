@@ -1,6 +1,6 @@
 """Lists grow old: when they are read again, and what of it is news."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -156,7 +156,7 @@ async def first_reading(lists: ListState, peer: Peer, server: Server, **result: 
 
 @asynccontextmanager
 async def following(
-    tools: Sequence[Any], limits: ListLimits = AT_ONCE
+    tools: Sequence[Any], limits: Callable[[], ListLimits] = lambda: AT_ONCE
 ) -> AsyncIterator[tuple[ListState, Peer, Server, Notices]]:
     """Lists that were read once and are followed."""
     changes = Notices()
@@ -187,10 +187,11 @@ async def test_an_old_list_is_read_again_when_a_client_is_listed_it() -> None:
 
 
 async def test_a_list_that_is_young_is_not_read_again() -> None:
-    async with following([tool("old")], ListLimits()) as (lists, peer, server, changes):
+    limits = [ListLimits()]
+    async with following([tool("old")], lambda: limits[-1]) as (lists, peer, server, _):
         lists.show(peer, Kind.TOOL, is_new=True)
         assert not lists._reads.aged
-        lists.use(AT_ONCE)
+        limits.append(AT_ONCE)
         lists.show(peer, Kind.TOOL, is_new=True)
         await server.answer("tools/list", {"tools": []})
 
@@ -229,7 +230,7 @@ async def test_lists_are_read_again_when_a_stream_of_announcements_is_back() -> 
 
 async def test_the_list_of_a_modern_server_is_kept_as_long_as_it_says() -> None:
     async with talking(Era.MODERN, tools={}) as (peer, server):
-        lists = ListState("git", AT_ONCE, Notices())
+        lists = ListState("git", lambda: AT_ONCE, Notices())
         await first_reading(lists, peer, server, tools=[], ttlMs=3_600_000, cacheScope="private")
         lists.show(peer, Kind.TOOL, is_new=True)
         assert not lists._reads.aged

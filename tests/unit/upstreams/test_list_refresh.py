@@ -30,7 +30,7 @@ async def read(lists: ListState, peer: Peer, server: Server, ttl_ms: int) -> Non
 
 async def test_a_list_that_may_be_kept_is_not_read_again() -> None:
     async with talking(Era.MODERN, **OFFERED) as (peer, server):
-        lists = ListState("git", ListLimits(), Notices())
+        lists = ListState("git", ListLimits, Notices())
         assert lists.refresh(peer, Kind.SKILL) is not None
         await read(lists, peer, server, 60_000)
         assert lists.refresh(peer, Kind.SKILL) is None
@@ -38,13 +38,13 @@ async def test_a_list_that_may_be_kept_is_not_read_again() -> None:
 
 async def test_a_server_without_the_extension_is_not_asked() -> None:
     async with talking(Era.MODERN, resources={}) as (peer, _):
-        assert ListState("git", ListLimits(), Notices()).refresh(peer, Kind.SKILL) is None
+        assert ListState("git", ListLimits, Notices()).refresh(peer, Kind.SKILL) is None
 
 
 async def test_one_reading_serves_all_who_asked_before_it_began() -> None:
     async with talking(Era.MODERN, **OFFERED) as (peer, server):
         changes = Notices()
-        lists = ListState("git", ListLimits(), changes)
+        lists = ListState("git", ListLimits, changes)
         await read(lists, peer, server, 0)
         before = changes.version
         jobs = [lists.refresh(peer, Kind.SKILL) for _ in range(3)]
@@ -64,7 +64,7 @@ async def test_a_definition_that_says_the_same_keeps_its_bytes_whichever_way_it_
         ({"name": "a", "x": {"b": 1, "c": 1}}, {"x": {"c": 1, "b": 1}, "name": "a"}),
         ({"name": "b", "x": {"b": 1, "c": 1}}, {"x": {"c": 2, "b": 1}, "name": "b"}),
     ]
-    lists = ListState("git", ListLimits(), Notices())
+    lists = ListState("git", ListLimits, Notices())
     for era, column in ((Era.HANDSHAKE, 0), (Era.MODERN, 1)):
         async with talking(era, tools={}) as (peer, server):
 
@@ -85,7 +85,7 @@ async def test_lists_that_another_replica_has_otherwise_are_read_again_and_it_is
     sent: list[tuple[str, str]] = []
     shared.connect(lambda server, digest: sent.append((server, digest)))
     async with talking(Era.MODERN, tools={"listChanged": True}) as (peer, server):
-        lists = ListState("git", ListLimits(), Notices(shared))
+        lists = ListState("git", ListLimits, Notices(shared))
 
         async def answer(name: str) -> None:
             tool = {"name": name, "inputSchema": {"type": "object"}}

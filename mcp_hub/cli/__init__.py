@@ -164,14 +164,14 @@ class _Commands(click.Group):
         raise click.UsageError(f"There is no command {quoted(args[0])}{hint}", ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = _COMMANDS.get(cmd_name) or _HIDDEN.get(cmd_name)
-        if place is None:
+        target = _COMMANDS.get(cmd_name) or _HIDDEN.get(cmd_name)
+        if target is None:
             return None
         if cmd_name in ("serve", "attached-hub"):  # before the rest of the hub is imported, which takes a while
             from mcp_hub.cli.signals import hold_hangups
 
             hold_hangups()
-        module, _, function = place.partition(":")
+        module, _, function = target.partition(":")
         command = getattr(import_module(f"mcp_hub.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
         return command
@@ -193,9 +193,9 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             vars(error)["message"] = visible(error.message)
-            if "unexpected extra argument" in error.message and (given := _FILE.search(error.message)):
-                said = f"{error.message}. Name the configuration with --config {given[0]}."
-                raise click.UsageError(said, error.ctx) from None
+            if "unexpected extra argument" in error.message and (file := _FILE.search(error.message)):
+                message = f"{error.message}. Name the configuration with --config {file[0]}."
+                raise click.UsageError(message, error.ctx) from None
             raise _with_advice(error) from None
         except KeyboardInterrupt:  # before a command has its own handler
             raise SystemExit(EXIT_INTERRUPTED) from None
@@ -238,14 +238,14 @@ def _with_advice(error: click.ClickException) -> click.ClickException:
     """The error of a command line that lacks something or has it in another place, with the way to write it."""
     context = getattr(error, "ctx", None)
     command = "" if context is None else context.command.name or ""
-    said = ""
+    message = ""
     if isinstance(error, click.NoSuchOption) and context is not None and context.parent is None:
-        said = f"Options stand behind the command: mcp-hub COMMAND {error.option_name} …"
+        message = f"Options stand behind the command: mcp-hub COMMAND {error.option_name} …"
     elif isinstance(error, click.NoSuchOption) and command == "add" and error.option_name in _WORDS_OF_ADD:
-        said = "The command stands behind --, and a URL behind the name: mcp-hub add NAME -- COMMAND ARG…"
+        message = "The command stands behind --, and a URL behind the name: mcp-hub add NAME -- COMMAND ARG…"
     elif isinstance(error, click.MissingParameter):
-        said = _MISSING.get(command, "")
-    return click.UsageError(f"{_first_sentence(error)} {said}", context) if said else error
+        message = _MISSING.get(command, "")
+    return click.UsageError(f"{_first_sentence(error)} {message}", context) if message else error
 
 
 def _first_sentence(error: click.ClickException) -> str:

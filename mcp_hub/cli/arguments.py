@@ -24,10 +24,10 @@ def spelled_out(args: Sequence[str]) -> list[str]:
     So `--json NAME` is the flag and the tool's name, as `NAME --json` is.
     """
     done: list[str] = []
-    for place, arg in enumerate(args):
+    for index, arg in enumerate(args):
         if arg == "--":
-            return [*done, *args[place:]]
-        following = args[place + 1] if place + 1 < len(args) else ""
+            return [*done, *args[index:]]
+        following = args[index + 1] if index + 1 < len(args) else ""
         is_flag = arg == "--json" and not following.lstrip().startswith(("{", "@"))
         done.append("--json=" if is_flag else arg)
     return done
@@ -67,12 +67,12 @@ def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
     except msgspec.ValidationError:
         raise click.UsageError(f'{option}: give the arguments as a JSON object, {{"name": value}}.') from None
     except (msgspec.DecodeError, RecursionError) as problem:
-        said = f"the text is not JSON: {str(problem).removeprefix('JSON is malformed: ')}"
+        message = f"the text is not JSON: {str(problem).removeprefix('JSON is malformed: ')}"
         if _has_half(text):
-            said = "the text holds half of a character (a lone surrogate)"
-        elif "truncated" in said:
-            said = "the JSON is not complete: a quotation mark or a bracket is missing at its end"
-        raise click.UsageError(f'{option}: {said}. Write it as \'{{"name": "value"}}\'.') from None
+            message = "the text holds half of a character (a lone surrogate)"
+        elif "truncated" in message:
+            message = "the JSON is not complete: a quotation mark or a bracket is missing at its end"
+        raise click.UsageError(f'{option}: {message}. Write it as \'{{"name": "value"}}\'.') from None
     except UnicodeError:
         raise click.UsageError(f"{option}: the text is not UTF-8. Save it as UTF-8.") from None
 
@@ -132,11 +132,11 @@ def check_known(
     for name in given:
         if not is_open and name not in known:
             hint = nearest(name, known) or "."
-            said = f'{what} does not have a parameter "{name}"{hint} {listed}{more}'
-            raise ConfigError(ConfigFinding("unknown_parameter", said))
+            message = f'{what} does not have a parameter "{name}"{hint} {listed}{more}'
+            raise ConfigError(ConfigFinding("unknown_parameter", message))
     if missing := [name for name in required if name not in present]:
-        said = f"{what} needs {' '.join(f'{name}=…' for name in missing)}. {listed}"
-        raise ConfigError(ConfigFinding("missing_parameter", said))
+        message = f"{what} needs {' '.join(f'{name}=…' for name in missing)}. {listed}"
+        raise ConfigError(ConfigFinding("missing_parameter", message))
 
 
 def compose(base: RawObject, pairs: dict[str, str], definition: RawJson) -> msgspec.Raw:

@@ -40,8 +40,8 @@ def check_started_as(caller: Caller) -> Callable[[Settings], None]:
 
     def check(settings: Settings) -> None:
         if caller.profile is not None and caller.profile not in settings.profiles:
-            said = f'must keep "{caller.profile}": this hub was started with it (--profile)'
-            raise ConfigError(ConfigFinding("unknown_profile", said, path="profiles"))
+            message = f'must keep "{caller.profile}": this hub was started with it (--profile)'
+            raise ConfigError(ConfigFinding("unknown_profile", message, path="profiles"))
         if caller.client is not None:
             settings.client_table.require(caller.client)
 

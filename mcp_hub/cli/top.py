@@ -125,7 +125,7 @@ class TopApp(App[ConfigError | None]):
         self.query_one("#needs", Static).update(Text("\n").join(lines))
         running = {call.id for call in feed.live}
         calls = [*reversed(feed.live), *(call for call in feed.calls if call.id not in running)][:_ROWS]
-        _fill(self._table("servers"), ((own.server, server_row(own)) for own in feed.servers))
+        _fill(self._table("servers"), ((server.server, server_row(server)) for server in feed.servers))
         _fill(self._table("calls"), ((call.id, call_row(call, now)) for call in calls))
         if self._stream:
             self._draw_call(now)
@@ -219,13 +219,13 @@ def _fill(table: DataTable[Text], rows: Iterable[tuple[str, _Cells]]) -> None:
         table.move_cursor(row=table.get_row_index(chosen), animate=False)
 
 
-def server_row(own: ServerInfo) -> list[Text]:
+def server_row(server: ServerInfo) -> list[Text]:
     """One server."""
-    state = "sleeps" if own.rests else own.state
-    tools = (own.offered or {}).get("tool", 0)
-    refused = plural(own.sandbox.refused, "attempt") if own.sandbox and own.sandbox.refused else ""
-    why = own.reason or (f"its sandbox refused {refused}: mcp-hub sandbox {quote(own.server)}" if refused else "")
-    return [_cell(own.server), _state(state), _cell(tools or ""), _cell(own.restarts or ""), _cell(why)]
+    state = "sleeps" if server.rests else server.state
+    tools = (server.offered or {}).get("tool", 0)
+    refused = plural(server.sandbox.refused, "attempt") if server.sandbox and server.sandbox.refused else ""
+    why = server.reason or (f"its sandbox refused {refused}: mcp-hub sandbox {quote(server.server)}" if refused else "")
+    return [_cell(server.server), _state(state), _cell(tools or ""), _cell(server.restarts or ""), _cell(why)]
 
 
 def call_row(call: CallSummary, now: float) -> list[Text]:
@@ -251,16 +251,14 @@ def needs(servers: Sequence[ServerInfo], live: Sequence[CallSummary]) -> Iterato
     for call in live:
         if call.questions:
             about = f': "{call.question}"' if call.question else f" {plural(call.questions, 'question')}"
-            said = f"{call.name} asks{about}. Answer: mcp-hub resume {call.id}"
-            yield Text(visible(said), "yellow")
-    for own in servers:
-        if own.state in ("failed", "incompatible", "backing_off"):
-            yield Text(visible(f"{own.server}: {own.reason or own.state}"), "red")
-        if own.unapproved:
-            said = (
-                f"{own.server}: {plural(len(own.unapproved), 'tool')} not approved: mcp-hub approve {quote(own.server)}"
-            )
-            yield Text(visible(said), "yellow")
+            message = f"{call.name} asks{about}. Answer: mcp-hub resume {call.id}"
+            yield Text(visible(message), "yellow")
+    for server in servers:
+        if server.state in ("failed", "incompatible", "backing_off"):
+            yield Text(visible(f"{server.server}: {server.reason or server.state}"), "red")
+        if server.unapproved:
+            message = f"{server.server}: {plural(len(server.unapproved), 'tool')} not approved"
+            yield Text(visible(f"{message}: mcp-hub approve {quote(server.server)}"), "yellow")
 
 
 def event_text(event: CallEvent | None) -> Text | None:
@@ -303,5 +301,5 @@ def _state(state: str) -> Text:
 
 
 def _line(head: str, text: str, style: str = "") -> Text:
-    said = "\n".join(visible(line) for line in hide_head(text, _LINE).splitlines())
-    return Text(visible(f"{head}: {said}" if head and said else head or said), style)
+    message = "\n".join(visible(line) for line in hide_head(text, _LINE).splitlines())
+    return Text(visible(f"{head}: {message}" if head and message else head or message), style)

@@ -106,7 +106,7 @@ def boxed(
     `choice` is that of the person; without one the command `asks` or takes yes. `fill` puts the values of secrets into
     an entry that are not written yet.
     """
-    names = [name for name, own in servers.items() if is_local(own) and "sandbox" not in own]
+    names = [name for name, entry in servers.items() if is_local(entry) and "sandbox" not in entry]
     if not names:
         return Boxed(servers)
     these = f"{len(names)} servers" if len(names) > 1 else names[0]
@@ -155,15 +155,15 @@ def why_unsupported() -> str | None:
     return None
 
 
-def is_local(own: Mapping[str, object]) -> bool:
+def is_local(entry: Mapping[str, object]) -> bool:
     """Whether the entry of a server is for a process of its own."""
-    return bool(own.get("command")) and not own.get("url")
+    return bool(entry.get("command")) and not entry.get("url")
 
 
-def in_sandbox(own: JsonObject, word: Word = ON) -> JsonObject:
+def in_sandbox(entry: JsonObject, word: Word = ON) -> JsonObject:
     """The entry with its sandbox on or off; a rule stays."""
-    box = own.get("sandbox")
-    return {**own, "sandbox": {**box, "mode": word} if isinstance(box, dict) else word}
+    box = entry.get("sandbox")
+    return {**entry, "sandbox": {**box, "mode": word} if isinstance(box, dict) else word}
 
 
 def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float = _LONGEST) -> Trial:
@@ -172,12 +172,12 @@ def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float =
     `servers` are entries in which all secrets are values or can be read; `longest` is the number of seconds for a group
     of them; all of them have twice as many. Exits as any command if it is interrupted.
     """
-    untried = {name: reason for name, own in servers.items() if (reason := why_not_tried(own)) is not None}
-    chosen = {name: in_sandbox(own) for name, own in servers.items() if name not in untried}
+    untried = {name: reason for name, entry in servers.items() if (reason := why_not_tried(entry)) is not None}
+    chosen = {name: in_sandbox(entry) for name, entry in servers.items() if name not in untried}
     if not chosen:
         return Trial((), {}, untried)
     try:
-        loaded = file.loaded_with([PutServer(name, own, replaces=True) for name, own in chosen.items()])
+        loaded = file.loaded_with([PutServer(name, entry, replaces=True) for name, entry in chosen.items()])
     except ConfigError as error:
         return Trial((), {}, {**untried, **dict.fromkeys(chosen, on_one_line(str(error)))})
     failed = {name: cause for name in chosen if (cause := loaded.settings.failure(name)) is not None}
@@ -203,14 +203,14 @@ def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float =
     return Trial(tuple(name for name in names if name not in refused), refused, untried)
 
 
-def why_not_tried(own: Mapping[str, object]) -> str | None:
+def why_not_tried(entry: Mapping[str, object]) -> str | None:
     """Why a local server is not to have a sandbox, or not now, without a start; None if a start shows it."""
-    if own.get("enabled") is False:
+    if entry.get("enabled") is False:
         return "it is disabled"
-    program = os.path.basename(str(own["command"])).removesuffix(".exe")
+    program = os.path.basename(str(entry["command"])).removesuffix(".exe")
     if program in _ELSEWHERE:
         return f"{program} starts it {_ELSEWHERE[program]}"
-    if works_where_started(own["command"], own.get("args")):
+    if works_where_started(entry["command"], entry.get("args")):
         return "it works in the folder of its client, in which a sandbox lets it only read"
     return None
 
@@ -246,8 +246,8 @@ def _failure(status: UpstreamStatus) -> str:
     """Why a server did not become ready; for a refusal of the sandbox with the whole line to add."""
     text = (status.reason or "").partition(LAST_OUTPUT)[0]
     is_refusal = (status.code or "").startswith("sandbox")
-    said = hide_head(" ".join(text.split()), _LONGEST_REASON, "…") if is_refusal else brief(status.reason)
-    return f"{said or 'it does not start in time'}{f' [{status.code}]' if status.code else ''}"
+    message = hide_head(" ".join(text.split()), _LONGEST_REASON, "…") if is_refusal else brief(status.reason)
+    return f"{message or 'it does not start in time'}{f' [{status.code}]' if status.code else ''}"
 
 
 def _closed(loaded: Loaded, name: str) -> Iterator[str]:
@@ -272,17 +272,18 @@ def _closed_value(server: str, variable: str, value: str, resolved: ResolvedRule
     real = os.path.realpath(path)
     if resolved.confinement.allows(real) is not None or not os.path.isdir(folder):
         return
-    said = f"The sandbox closes {path}, which {variable} names."
+    message = f"The sandbox closes {path}, which {variable} names."
     if secret_of(real, os.path.realpath(home)) is not None:
-        yield f"{said} {resolved.advice('read', real)}"
+        yield f"{message} {resolved.advice('read', real)}"
     elif os.path.lexists(path):
-        yield f"{said} {resolved.advice('write', path)}"
+        yield f"{message} {resolved.advice('write', path)}"
     elif is_inside(home, folder):
-        place = os.path.join(folder, f"{server}-data")
-        file = os.path.join(place, os.path.basename(path))
-        yield f"{said} Make the folder {place}, and set {variable} to {file}. {resolved.advice('write', place)}"
+        data_folder = os.path.join(folder, f"{server}-data")
+        file = os.path.join(data_folder, os.path.basename(path))
+        advice = f"Make the folder {data_folder}, and set {variable} to {file}"
+        yield f"{message} {advice}. {resolved.advice('write', data_folder)}"
     else:
-        yield f"{said} {resolved.advice('write', folder)}"
+        yield f"{message} {resolved.advice('write', folder)}"
 
 
 class MeasuredCosts(msgspec.Struct, frozen=True):
@@ -307,9 +308,9 @@ def measured(loaded: Loaded, names: Collection[str]) -> MeasuredCosts:
     """Starts these servers, counts, and stops them. Exits as any command if it is interrupted."""
     at_once = {"start": "eager", "idle_stop": "never"}
     servers = {
-        name: own.model_copy(update=at_once)
-        for name, own in loaded.settings.servers.items()
-        if name in names and (own.enabled or loaded.settings.failure(name) is not None)
+        name: server.model_copy(update=at_once)
+        for name, server in loaded.settings.servers.items()
+        if name in names and (server.enabled or loaded.settings.failure(name) is not None)
     }
     only = replace(loaded, settings=loaded.settings.model_copy(update={"servers": servers}))
     found: list[MeasuredCosts] = []

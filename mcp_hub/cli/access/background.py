@@ -80,8 +80,8 @@ def started_hub(config: str | None, advice: str) -> str:
         else:
             say("Started the background hub.")
             return folder
-    said = f"No hub serves {loaded.place}, and none was started in the background: {why}. {advice}"
-    fail("no_running_hub", said, EXIT_UNAVAILABLE)
+    message = f"No hub serves {loaded.place}, and none was started in the background: {why}. {advice}"
+    fail("no_running_hub", message, EXIT_UNAVAILABLE)
 
 
 def end_hub(folder: str) -> None:
@@ -120,12 +120,12 @@ def hubs_of(config: str | None) -> tuple[str, list[HubRecord]]:
     Raises `ConfigError`.
     """
     try:
-        place = os.path.abspath(find_config(config, Path.cwd(), os.environ))
+        path = os.path.abspath(find_config(config, Path.cwd(), os.environ))
     except ConfigError as error:
         if error.code != "config_not_found":
             raise
         return "", running_hubs(None, os.environ)
-    return place, running_hubs(place, os.environ)
+    return path, running_hubs(path, os.environ)
 
 
 def end_hubs_of(configs: Iterable[str]) -> list[str]:

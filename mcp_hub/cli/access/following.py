@@ -92,8 +92,8 @@ async def followed(
 def _save(outcome: results.ShownResult, folder: Path, show: Show) -> bool:
     """Whether all binary content is saved."""
     try:
-        for said in saved(outcome.blocks, folder):
-            show.note(said)
+        for message in saved(outcome.blocks, folder):
+            show.note(message)
     except OSError as problem:
         say(f"Cannot write {problem.filename or folder}: {problem.strerror}.")
         return False
@@ -103,8 +103,8 @@ def _save(outcome: results.ShownResult, folder: Path, show: Show) -> bool:
 def refuse(show: Show, error: RpcError) -> int:
     """Shows an error; its exit code."""
     code = exit_code(error)
-    said = f"error {error.code}: {error.message}" if code == EXIT_TOOL else error.message
-    show.error(error, with_code(error, said))
+    message = f"error {error.code}: {error.message}" if code == EXIT_TOOL else error.message
+    show.error(error, with_code(error, message))
     for url in results.urls_of(error):
         for line in ("Open this page if you trust it, and call again:", *url_lines(url)):
             show.note(line)

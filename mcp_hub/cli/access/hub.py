@@ -242,10 +242,10 @@ def run_with_client(
     if reach.url is not None:
         run_at(reach, HubPlace(reach.url), None, main, stream)
     if (found := running_place(reach)) is None:
-        place = config_path(reach.config)
-        said = f"No hub serves {place} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
-        said += "one with --url."
-        fail("no_running_hub", said, EXIT_UNAVAILABLE)
+        path = config_path(reach.config)
+        message = f"No hub serves {path} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
+        message += "one with --url."
+        fail("no_running_hub", message, EXIT_UNAVAILABLE)
     run_at(reach, *found, main, stream, operates=operates)
 
 
@@ -301,7 +301,7 @@ def run_at(
 
 def _token_of(loaded: "Loaded") -> str | None:
     """A token of the configuration that is not bound to a profile."""
-    free = (own.token.get_secret_value() for own in loaded.settings.hub.tokens if own.profile is None)
+    free = (token.token.get_secret_value() for token in loaded.settings.hub.tokens if token.profile is None)
     return next(free, None)
 
 
@@ -324,8 +324,8 @@ def run_opened(
             return EXIT_CONFIG
         except (RpcError, StoreError) as error:
             is_wrong = isinstance(error, InvalidParams | EventsGone)
-            said = with_code(error) if isinstance(error, RpcError) else f"{error} [store_unavailable]"
-            say(f"{stream}: {said}" if is_wrong and stream is not None else said)
+            message = with_code(error) if isinstance(error, RpcError) else f"{error} [store_unavailable]"
+            say(f"{stream}: {message}" if is_wrong and stream is not None else message)
             return EXIT_CONFIG if is_wrong else EXIT_UNAVAILABLE
 
     run_with(opened, checked)
@@ -342,8 +342,8 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
     from mcp_hub.fronts.rest.api import RestApi
     from mcp_hub.sessions.session import Caller
 
-    own = started.settings.hub.model_copy(update={"first_list_wait": 0.0})
-    at_once = replace(started, settings=started.settings.model_copy(update={"hub": own}))
+    hub_settings = started.settings.hub.model_copy(update={"first_list_wait": 0.0})
+    at_once = replace(started, settings=started.settings.model_copy(update={"hub": hub_settings}))
     caller = Caller(profile=profile, is_operator=True)
     has_all = started.settings.servers.keys() == loaded.settings.servers.keys()
     async with open_app(at_once, os.environ) as app:

@@ -56,7 +56,10 @@ def settings_for(loaded: Loaded, server: str, token: str, *, limits_hosts: bool)
     rule = settings.effective(server).sandbox.model_copy(update={"mode": "on"})
     if limits_hosts and rule.net == "any":
         rule = rule.model_copy(update={"net": []})
-    servers = {name: own.model_copy(update={"enabled": False}) for name, own in settings.servers.items()}
+    servers = {
+        name: server_settings.model_copy(update={"enabled": False})
+        for name, server_settings in settings.servers.items()
+    }
     servers[server] = settings.servers[server].model_copy(update={"enabled": True, "sandbox": rule, "start": "lazy"})
     tokens = [TokenSettings(token=SecretStr(token), principal="learning")]
     fresh = {"tokens": tokens, "http": HttpSettings(), "store": StoreSettings(type="memory")}

@@ -44,16 +44,16 @@ async def open_streams(loaded: Loaded) -> AsyncIterator["LocalStreams"]:
     """The streams in the store of this configuration; without a store, none. Raises `UpstreamUnavailable`."""
     settings = loaded.settings.hub
     if settings.store.type == "redis":
-        place, is_there, store = settings.store.shown, True, open_store(loaded.settings, os.environ)
+        store_name, is_there, store = settings.store.shown, True, open_store(loaded.settings, os.environ)
     else:
         folder = Path(settings.store.path) if settings.store.path is not None else state_dir(os.environ)
         limits = StoreLimits(settings.limits.stream_events, settings.limits.stream_size)
-        place, is_there = str(folder / FILE), (folder / FILE).exists()  # a look must not create one
+        store_name, is_there = str(folder / FILE), (folder / FILE).exists()  # a look must not create one
         store = stores.open_store("sqlite" if is_there else "memory", folder, limits, SystemClock())
     await store.open()
     try:
         if is_there and not store.is_durable:
-            raise UpstreamUnavailable(f"The store {place} cannot be used. The log of the hub has the reason.")
+            raise UpstreamUnavailable(f"The store {store_name} cannot be used. The log of the hub has the reason.")
         yield LocalStreams(store)
     finally:
         await store.close()
@@ -132,8 +132,8 @@ class LocalStream:
         await self._store.has_news()  # from here on: whether there is any
         row = await found(self._store, self.stream)
         if self.cursor > row.last:
-            said = f"cursor {self.cursor} is beyond the stream's last event, {row.last}"
-            raise InvalidParams(said, symbol="invalid_cursor")
+            message = f"cursor {self.cursor} is beyond the stream's last event, {row.last}"
+            raise InvalidParams(message, symbol="invalid_cursor")
         return row
 
     async def _wait(self, row: StreamInfo) -> None:

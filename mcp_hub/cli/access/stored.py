@@ -58,8 +58,8 @@ def _with_store(reach: Reach) -> "Loaded":
     """The configuration. Exits with 2 if its hubs keep nothing outside of their memory."""
     loaded = load_config(reach.config)
     if loaded.settings.hub.store.type == "memory":
-        said = f"Hubs of {loaded.path} keep calls in memory (hub.store), and none serves HTTP. Name one with --url."
-        fail("store_in_memory", said)
+        message = f"Hubs of {loaded.path} keep calls in memory (hub.store), and none serves HTTP. Name one with --url."
+        fail("store_in_memory", message)
     quiet_logs(0)
     return loaded
 

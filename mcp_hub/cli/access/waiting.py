@@ -66,8 +66,8 @@ async def settle_running(servers: Callable[[], Awaitable[list["ServerInfo"]]]) -
 
 def _on_way_up(servers: Iterable["ServerInfo"]) -> list[str]:
     """The servers that start for the first time, or again without having failed."""
-    starting = (own for own in servers if UpstreamState(own.state) is UpstreamState.STARTING)
-    return [own.server for own in starting if not own.reason or own.code == _RESTARTED]
+    starting = (server for server in servers if UpstreamState(server.state) is UpstreamState.STARTING)
+    return [server.server for server in starting if not server.reason or server.code == _RESTARTED]
 
 
 def starting_text(statuses: Iterable[UpstreamStatus]) -> str:
@@ -99,7 +99,7 @@ async def started_once(app: "App") -> tuple[int, list[UpstreamStatus]]:
     What the servers listed is on disk when the hub is closed.
     """
     settings = app.settings
-    names = [name for name, own in settings.servers.items() if own.enabled]
+    names = [name for name, server in settings.servers.items() if server.enabled]
     for name in names:
         app.upstream_set.wake(name)
     limits = [settings.effective(name).start_timeout for name in names]

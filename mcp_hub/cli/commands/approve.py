@@ -196,8 +196,8 @@ def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequenc
             continue
         record, key = _record(store, loaded, name), record_key(loaded.place, name)
         if absent := [decoded(tool) for tool in tools if tool not in record.tools]:
-            said = f'No hub has recorded a tool "{absent[0]}" of server "{decoded(name)}". Run mcp-hub list first.'
-            fail("unknown_tool", said)
+            message = f'No hub has recorded a tool "{absent[0]}" of server "{decoded(name)}". Run mcp-hub list first.'
+            fail("unknown_tool", message)
         for tool, found in findings_of(name, record, record.tools, policy).items():
             if not tools or tool in tools:
                 yield Waiting(found, record.tools[tool], key)
@@ -211,8 +211,8 @@ def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
     try:
         return read(store.read(key))
     except (OSError, ValueError) as problem:
-        said = f"{store.place(key)} cannot be read: {decoded(str(problem))}"
-        fail("state_unreadable", f"{said}. To start again, run: mcp-hub approve {quote(server)} --forget")
+        message = f"{store.place(key)} cannot be read: {decoded(str(problem))}"
+        fail("state_unreadable", f"{message}. To start again, run: mcp-hub approve {quote(server)} --forget")
 
 
 def _list(waiting: Sequence[Waiting], *, has_edits: bool) -> None:
@@ -314,6 +314,8 @@ def _data(one: Waiting) -> JsonObject:
     }
 
 
-def _definition(own: Fingerprint | None) -> msgspec.Raw | None:
+def _definition(fingerprint: Fingerprint | None) -> msgspec.Raw | None:
     """The text that was kept: of a long definition the ends of its members; None without one."""
-    return own.definition if own is not None and isinstance(own.definition, msgspec.Raw) else None
+    return (
+        fingerprint.definition if fingerprint is not None and isinstance(fingerprint.definition, msgspec.Raw) else None
+    )

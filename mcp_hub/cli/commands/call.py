@@ -224,12 +224,12 @@ def prompt(name: str, loose: Sequence[str], pairs: Sequence[str], as_json: bool,
     Each KEY=VALUE is one argument of the prompt, as text.
     """
     arguments.check_text(name, f"NAME {name!r}")
-    given = arguments.split_pairs([*pairs, *loose])
+    arguments_given = arguments.split_pairs([*pairs, *loose])
 
     async def got(hub: ReachedHub) -> int:
         async def checked() -> RawJson:
-            await _check(hub.client, name, given)
-            return msgspec.json.encode(given)
+            await _check(hub.client, name, arguments_given)
+            return msgspec.json.encode(arguments_given)
 
         return await run_call(hub, name, checked, output, kind=Kind.PROMPT, is_verbose=reach.verbose > 0)
 
@@ -242,6 +242,6 @@ async def _check(client: "HubClient", name: str, given: dict[str, str]) -> None:
         definition = msgspec.json.decode(raw, type=JsonObject)
         if definition.get("name") == name:
             listed = definition.get("arguments")
-            known = {own["name"]: own for own in listed or () if isinstance(own, dict) and "name" in own}
-            required = [key for key, own in known.items() if own.get("required") is True]
+            known = {item["name"]: item for item in listed or () if isinstance(item, dict) and "name" in item}
+            required = [key for key, item in known.items() if item.get("required") is True]
             arguments.check_known(name, given, given, known, required)

@@ -74,12 +74,12 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
             text += "Run mcp-hub reload, or add --local."
             _print(report, (), [*warnings, ConfigFinding("hub_outdated", text)], as_json)
             return 0
-        late = [own.server for own in readiness.not_ready(map(status_of, listed.servers))]
+        late = [status.server for status in readiness.not_ready(map(status_of, listed.servers))]
         rules, text = view_rules(loaded.settings), "did not start, so {} were not checked. Run: mcp-hub doctor {}"
         unknown = [
-            ConfigFinding("server_not_ready", text.format(patterns, quote(own)), path=f"servers.{own}")
-            for own in late
-            if own in loaded.settings.servers and (patterns := untested(rules, own))
+            ConfigFinding("server_not_ready", text.format(patterns, quote(name)), path=f"servers.{name}")
+            for name in late
+            if name in loaded.settings.servers and (patterns := untested(rules, name))
         ]
         unmatched, about_tools = unmatched_patterns(listed.unmatched, loaded), notices(listed.servers)
         _print(report, (), [*warnings, *unmatched, *about_tools, *unknown], as_json, late)
@@ -122,8 +122,8 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
         if not server.enabled:
             continue
         if server.cwd is not None and "${client." not in server.cwd and not os.path.isdir(server.cwd):
-            said = f"the working directory {server.cwd} does not exist. Create it, or correct cwd."
-            report.warn(("servers", name, "cwd"), "cwd_not_found", said)
+            message = f"the working directory {server.cwd} does not exist. Create it, or correct cwd."
+            report.warn(("servers", name, "cwd"), "cwd_not_found", message)
         try:
             program = find_program(server, os.environ, folder)
             found[name] = hide(program)
@@ -165,8 +165,8 @@ def _server(loaded: Loaded, name: str, program: str | None) -> JsonObject:
     server, cause = loaded.settings.servers[name], loaded.settings.failure(name)
     kind = _kind(server)
     overrides = {name: ["name"] for name in server.rename}
-    for pattern, own in server.per_tool.items():
-        if changed := own.changed():
+    for pattern, settings in server.per_tool.items():
+        if changed := settings.changed():
             overrides[pattern] = [*overrides.get(pattern, []), *changed]
     sources = {"gets": [*loaded.sources.get(name, ())], "to": target_of(server.command, server.url)}
     return {
@@ -181,8 +181,8 @@ def _print(
     """`late` servers did not start."""
     report = {"ok": report["ok"], "errors": [*map(str, errors)], "warnings": [*map(str, warnings)], **report}
     if as_json:
-        leveled = [*(("error", own) for own in errors), *(("warning", own) for own in warnings)]
-        report["findings"] = [{"level": level, **to_builtins(own)} for level, own in leveled]
+        leveled = [*(("error", finding) for finding in errors), *(("warning", finding) for finding in warnings)]
+        report["findings"] = [{"level": level, **to_builtins(finding)} for level, finding in leveled]
         tables.print_json(report)
         return
     for error in report["errors"]:
@@ -191,7 +191,7 @@ def _print(
     if not report["ok"]:
         return
     servers = report["servers"]
-    down = [name for name, own in servers.items() if own["failure"] or own["enabled"] and not own["runs"]]
+    down = [name for name, server in servers.items() if server["failure"] or server["enabled"] and not server["runs"]]
     down += [name for name in late if name not in down]
     found, counted = f"valid, but {plural(len(down), 'server')} cannot start", _counted(report)
     put(f"{report['file']}: " + (f"{found} ({counted}). Run: mcp-hub doctor" if down else f"ok, {counted}"))

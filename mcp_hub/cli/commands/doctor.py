@@ -92,8 +92,8 @@ def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
     """The configuration with only these servers, started at once; without names, with all."""
     at_once = {"start": "eager", "idle_stop": "never"}
     chosen = {
-        name: own.model_copy(update=at_once)
-        for name, own in loaded.settings.servers.items()
+        name: server.model_copy(update=at_once)
+        for name, server in loaded.settings.servers.items()
         if not names or name in names
     }
     return replace(loaded, settings=loaded.settings.model_copy(update={"servers": chosen}))
@@ -108,8 +108,8 @@ async def _doctor(
 ) -> int:
     seconds = await _settled(hub, patience)
     listed = await hub.client.lists.servers()
-    servers = [own for own in listed.servers if not names or own.server in names]
-    found = [_diagnosis(own, hub.loaded, seconds.get(own.server)) for own in servers]
+    servers = [server for server in listed.servers if not names or server.server in names]
+    found = [_diagnosis(server, hub.loaded, seconds.get(server.server)) for server in servers]
     repairs = [(repair, outcome) for repair, outcome in repairs if not any(_has_path(one, repair) for one in found)]
     warnings = [*hub.unmatched(listed), *notices(servers, ends=hub.app is not None)]
     if hub.loaded is not None:
@@ -253,7 +253,7 @@ def _lines(one: Diagnosis) -> list[tuple[str, str]]:
         label = "url:    " if one.program.startswith("http") else "command:"
         lines.append((f"  {label} {one.program}", ""))
     if not one.is_ok:
-        lines += [(f"  problem: {one.problem}", ""), *((f"  at:      {place}", "") for place in one.places)]
+        lines += [(f"  problem: {one.problem}", ""), *((f"  at:      {location}", "") for location in one.places)]
         lines.append((f"  fix:     {one.advice or one.fix}", "bold"))
         if names := ", ".join(one.variables):
             lines.append(

@@ -29,7 +29,7 @@ def list_servers(as_json: bool, reach: Reach) -> None:
 async def _list(hub: ReachedHub, as_json: bool) -> int:
     await hub.settle()
     servers = await hub.client.servers()
-    statuses = [status_of(own) for own in servers]
+    statuses = [status_of(server) for server in servers]
     missing = not_ready(statuses)
     if hub.loaded is not None:
         tables.print_warnings(project_warnings(hub.loaded.settings))
@@ -41,7 +41,7 @@ async def _list(hub: ReachedHub, as_json: bool) -> int:
         tables.print_table(server_table(servers, ends=hub.app is not None))
         partly = [s for s in statuses if s.rests or (s.reason and s.version and s.state is UpstreamState.READY)]
         lines = [*tables.reasons([*partly, *missing], ends=hub.app is not None), *tables.warnings(statuses)]
-        lines += [(visible(str(own)), "yellow") for own in notices(servers, ends=hub.app is not None)]
+        lines += [(visible(str(notice)), "yellow") for notice in notices(servers, ends=hub.app is not None)]
         if lines and tables.console().is_terminal:
             put()
         tables.print_lines(lines)

@@ -88,7 +88,7 @@ def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
         yield from _commands(loaded, env)
         yield from _folders(loaded, env)
         yield from _unlimited(loaded, env)
-    yield from (_dead_record(place) for place in dead_records(env))
+    yield from (_dead_record(record) for record in dead_records(env))
     for entry in lost_entries(state_dir(env)):
         if (client := find_client(entry.client)) is not None:
             yield _lost_entry(entry, client, env)
@@ -101,14 +101,14 @@ def _rights(loaded: Loaded | None, env: Mapping[str, str]) -> Iterator[Repair]:
     for folder in untrusted_state(own_folders(None if loaded is None else loaded.settings, env), env):
         mode = stat.S_IMODE(folder.stat().st_mode)
         diff = [f"- {folder}: mode {mode:04o}", f"+ {folder}: mode {mode & ~_OTHERS:04o}"]
-        said = f"{folder} can be written by other users, who could replace what the hub remembers"
-        yield Repair("state_untrusted", said, diff, partial(_close, folder))
+        message = f"{folder} can be written by other users, who could replace what the hub remembers"
+        yield Repair("state_untrusted", message, diff, partial(_close, folder))
 
 
 def _close(folder: Path) -> None:
     if not close_folder(folder):
-        said = "belongs to another user. Change its owner (chown)."
-        raise ConfigError(ConfigFinding("state_untrusted", said, str(folder)))
+        message = "belongs to another user. Change its owner (chown)."
+        raise ConfigError(ConfigFinding("state_untrusted", message, str(folder)))
 
 
 def _commands(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
@@ -117,30 +117,32 @@ def _commands(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
         written = ServersFile(loaded.path, env).servers()
     except ConfigError:  # the file of another client, which that one changes
         return
-    for name, own in loaded.settings.servers.items():
-        program = _hidden_program(own, env, loaded)
+    for name, server in loaded.settings.servers.items():
+        program = _hidden_program(server, env, loaded)
         entry = written.get(name)
-        if program is None or not isinstance(entry, dict) or entry.get("command") != own.command:
+        if program is None or not isinstance(entry, dict) or entry.get("command") != server.command:
             continue
-        place = f"servers.{name}.command"
-        said = f'server "{name}": applications that start from the desktop do not find {own.command}'
-        diff = [f"- {place}: {own.command}", f"+ {place}: {program}"]
+        key = f"servers.{name}.command"
+        message = f'server "{name}": applications that start from the desktop do not find {server.command}'
+        diff = [f"- {key}: {server.command}", f"+ {key}: {program}"]
         apply = partial(_set, loaded.path, env, name, "command", program)
-        yield Repair("hidden_command", said, diff, apply, is_problem=False)
+        yield Repair("hidden_command", message, diff, apply, is_problem=False)
 
 
 def _folders(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
     """Servers that clients start in their project, and the hub in a folder with nothing in it."""
     if StartFolders.of(Path(loaded.place), state_dir(env)).project is not None:
         return
-    for name, own in loaded.settings.servers.items():
-        if own.cwd is not None or not own.enabled or names_client(own):
+    for name, server in loaded.settings.servers.items():
+        if server.cwd is not None or not server.enabled or names_client(server):
             continue
-        if not works_where_started(own.command, own.args):
+        if not works_where_started(server.command, server.args):
             continue
-        said = f'server "{name}" works on the folder it starts in. Clients start it in theirs, the hub in an empty one'
+        message = (
+            f'server "{name}" works on the folder it starts in. Clients start it in theirs, the hub in an empty one'
+        )
         apply = partial(_set, loaded.path, env, name, "cwd", CLIENTS_FOLDER)
-        yield Repair("start_folder", said, [f"+ servers.{name}.cwd: {CLIENTS_FOLDER}"], apply, is_problem=False)
+        yield Repair("start_folder", message, [f"+ servers.{name}.cwd: {CLIENTS_FOLDER}"], apply, is_problem=False)
 
 
 def _unlimited(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
@@ -149,24 +151,24 @@ def _unlimited(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
         added, settings = ImportedServers(state_dir(env)).of(loaded.place), loaded.settings
         names = [
             name
-            for name, own in settings.servers.items()
+            for name, server in settings.servers.items()
             if name in added
-            and own.enabled
-            and own.command is not None
-            and own.sandbox is None
-            and why_not_tried({"command": own.command, "args": own.args}) is None
+            and server.enabled
+            and server.command is not None
+            and server.sandbox is None
+            and why_not_tried({"command": server.command, "args": server.args}) is None
         ]
         if names and settings.defaults.sandbox.mode == "off" and why_unsupported() is None:
             which = shlex.quote(names[0]) if len(names) == 1 else "--all"
-            said = f"without a sandbox, and able to read all your files: {', '.join(names)}. "
-            said += f"Run mcp-hub sandbox {which} on, or off to leave it so."
-            yield by_hand("sandbox_off", said)
+            message = f"without a sandbox, and able to read all your files: {', '.join(names)}. "
+            message += f"Run mcp-hub sandbox {which} on, or off to leave it so."
+            yield by_hand("sandbox_off", message)
 
 
-def _hidden_program(own: ServerSettings, env: Mapping[str, str], loaded: Loaded) -> str | None:
-    if own.command is None or not own.enabled or os.path.dirname(own.command) or "PATH" in own.env:
+def _hidden_program(server: ServerSettings, env: Mapping[str, str], loaded: Loaded) -> str | None:
+    if server.command is None or not server.enabled or os.path.dirname(server.command) or "PATH" in server.env:
         return None
-    find = partial(commands.resolve, own.command, home=str(Path.home()), cwd=str(loaded.path.absolute().parent))
+    find = partial(commands.resolve, server.command, home=str(Path.home()), cwd=str(loaded.path.absolute().parent))
     try:
         program = find(env_path=env.get("PATH"), env=env)
     except StartFailed:
@@ -182,19 +184,19 @@ def _set(path: Path, env: Mapping[str, str], name: str, key: str, value: str) ->
     try:
         ServersFile(path, env).change([PutKey(name, key, value)])
     except EditRefused as refused:
-        said = f"{refused.findings[0].message} Set the {key} of {name} to {value} yourself."
-        raise ConfigError(ConfigFinding("not_editable", said, str(path))) from None
+        message = f"{refused.findings[0].message} Set the {key} of {name} to {value} yourself."
+        raise ConfigError(ConfigFinding("not_editable", message, str(path))) from None
 
 
-def _dead_record(place: Path) -> Repair:
-    said = f"{place} is the record of a hub that was killed"
-    return Repair("stale_record", said, [f"- {place}"], partial(remove, place), is_problem=False)
+def _dead_record(record: Path) -> Repair:
+    message = f"{record} is the record of a hub that was killed"
+    return Repair("stale_record", message, [f"- {record}"], partial(remove, record), is_problem=False)
 
 
 def _lost_entry(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> Repair:
-    said = f"{client.title} has lost the hub: {entry.path} does not have its entry any more"
+    message = f"{client.title} has lost the hub: {entry.path} does not have its entry any more"
     apply = partial(_install, entry, client, env)
-    return Repair("client_entry_lost", said, [f"+ {entry.path}: the entry of mcp-hub"], apply)
+    return Repair("client_entry_lost", message, [f"+ {entry.path}: the entry of mcp-hub"], apply)
 
 
 def _in_other_linux(env: Mapping[str, str]) -> Iterator[Repair]:
@@ -207,8 +209,8 @@ def _in_other_linux(env: Mapping[str, str]) -> Iterator[Repair]:
         with suppress(FileRefused):
             found = entry_in(file) if os.path.realpath(file.path) in paths else None
             if isinstance(found, dict) and (there := other_linux(found, side.distribution, side.user)):
-                said = f"{file.client.title} starts the hub {there}, and this is {side.place}"
-                yield by_hand("client_entry_differs", said)
+                message = f"{file.client.title} starts the hub {there}, and this is {side.place}"
+                yield by_hand("client_entry_differs", message)
 
 
 def _install(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> None:
@@ -257,26 +259,28 @@ def _missing_logins(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
         except LoginFailed:
             is_there = False
         if not is_there:
-            said = f'server "{name}" has no login on this machine. Run mcp-hub login {name}'
-            yield by_hand("login_missing", said, name)
+            message = f'server "{name}" has no login on this machine. Run mcp-hub login {name}'
+            yield by_hand("login_missing", message, name)
 
 
-def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
+def _texts(value: object, key_path: str) -> Iterator[tuple[str, str]]:
     """The texts in which a path of this machine may stand, each with its place."""
     if isinstance(value, str):
-        yield place, value
+        yield key_path, value
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _texts(item, f"{place}[{index}]")
+            yield from _texts(item, f"{key_path}[{index}]")
     elif isinstance(value, dict):
         is_container = os.path.basename(str(value.get("command"))) in _CONTAINERS
         for key, item in value.items():
             if key in _SKIPPED or key.endswith("PATH"):
-                yield from _texts([file for text in _strings(item) for file in _FILE.findall(text)], f"{place}.{key}")
+                yield from _texts(
+                    [file for text in _strings(item) for file in _FILE.findall(text)], f"{key_path}.{key}"
+                )
             elif key == "args" and is_container and isinstance(item, list):
-                yield from _texts(list(_volumes(item)), f"{place}.{key}")
+                yield from _texts(list(_volumes(item)), f"{key_path}.{key}")
             else:
-                yield from _texts(item, f"{place}.{key}")
+                yield from _texts(item, f"{key_path}.{key}")
 
 
 def _strings(value: object) -> Iterator[str]:

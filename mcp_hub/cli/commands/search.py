@@ -86,18 +86,18 @@ def search(
     The cost of the answer for a model, in tokens, goes to stderr. Exit code 1 if no tool matches, or 3 if no tool
     matches and a server is not ready. Weak hits, which the answer marks as such, count as hits.
     """
-    given = _given(query, server, limit, detail)
+    arguments = _given(query, server, limit, detail)
 
     async def searched(hub: ReachedHub) -> int:
         await hub.settle()
         absent = missing(await hub.client.servers(), server)
         try:
-            found = await _found(hub, profile, given)
+            found = await _found(hub, profile, arguments)
         except RpcError as error:
             say(with_code(error))
             return EXIT_TOOL
         if form is not None:
-            await _print_answer(hub, form, given)
+            await _print_answer(hub, form, arguments)
         elif as_json:
             tables.print_json(found)
         else:
@@ -117,35 +117,35 @@ def _given(query: Sequence[str], server: str | None, limit: int, detail: str | N
     return {"query": text, "limit": limit, "detail": detail or "brief", **only}
 
 
-async def _print_answer(hub: ReachedHub, form: str, given: JsonObject) -> None:
+async def _print_answer(hub: ReachedHub, form: str, arguments: JsonObject) -> None:
     """The answer to a provider's own search."""
-    only = {name: str(given[name]) for name in ("limit", "server") if name in given}
-    put_json(bytes(await hub.client.lists.found(q=given["query"][:_SEARCHED], format=form, **only)))
+    only = {name: str(arguments[name]) for name in ("limit", "server") if name in arguments}
+    put_json(bytes(await hub.client.lists.found(q=arguments["query"][:_SEARCHED], format=form, **only)))
 
 
-async def _found(hub: ReachedHub, profile: str | None, given: JsonObject) -> SearchReport:
+async def _found(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> SearchReport:
     """The answer of find_tools, and the hits behind it. Raises `RpcError`."""
     from mcp_hub.catalog.tokens import estimate
 
-    answer, query = await _answer(hub, profile, given), given["query"][:_SEARCHED]
+    answer, query = await _answer(hub, profile, arguments), arguments["query"][:_SEARCHED]
     if not query.strip():
-        return SearchReport(given["query"], answer, estimate(answer), True, ())
+        return SearchReport(arguments["query"], answer, estimate(answer), True, ())
     # find_tools answers the exact name of a tool with that tool alone
     found = await hub.client.lists.search(query, 1)
     if not found.hits or found.hits[0].name != query.strip():
-        found = await hub.client.lists.search(query, given["limit"], given.get("server"))
+        found = await hub.client.lists.search(query, arguments["limit"], arguments.get("server"))
     hits = tuple(Hit(one.name, one.score, tuple(one.also), one.parts) for one in found.hits)
-    return SearchReport(given["query"], answer, estimate(answer), found.weak, hits)
+    return SearchReport(arguments["query"], answer, estimate(answer), found.weak, hits)
 
 
-async def _answer(hub: ReachedHub, profile: str | None, given: JsonObject) -> str:
+async def _answer(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> str:
     """The result of a client's call of find_tools. Raises `RpcError`."""
     if hub.app is None:
-        stream = hub.client.stream(FIND, msgspec.json.encode(given))
+        stream = hub.client.stream(FIND, msgspec.json.encode(arguments))
         async with stream:
             events: Sequence[CallEvent] = [event async for event in stream]
     else:
-        events = await _events(hub.app.hub, profile, given)
+        events = await _events(hub.app.hub, profile, arguments)
     match events[-1]:
         case Completed(result):
             return ShownResult.of(result).text
@@ -155,7 +155,7 @@ async def _answer(hub: ReachedHub, profile: str | None, given: JsonObject) -> st
             raise RpcError(f"{FIND} was cancelled")
 
 
-async def _events(hub: "HubPort", profile: str | None, given: JsonObject) -> Sequence[CallEvent]:
+async def _events(hub: "HubPort", profile: str | None, arguments: JsonObject) -> Sequence[CallEvent]:
     """A call in a hub of our own, which no stream is kept of."""
     from mcp_hub.aio import Bell
     from mcp_hub.ids import new_session_id
@@ -163,7 +163,7 @@ async def _events(hub: "HubPort", profile: str | None, given: JsonObject) -> Seq
     from mcp_hub.sessions.session import Caller, Session
 
     session = Session(new_session_id(), Caller(profile=profile), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
-    params = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (("name", FIND), ("arguments", given))}
+    params = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (("name", FIND), ("arguments", arguments))}
     call, bell = hub.call(session, "tools/call", params, RequestMeta(None, None, None, None, None, {})), Bell()
     reader = call.reader(bell.ring)
     while not call.has_ended:

@@ -171,8 +171,8 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
         listener.listen(2048)
     except OSError as exc:
         listener.close()
-        said = f"Cannot listen on {host}:{port}: {exc.strerror or exc}. Choose another port with --port."
-        fail("cannot_listen", said)
+        message = f"Cannot listen on {host}:{port}: {exc.strerror or exc}. Choose another port with --port."
+        fail("cannot_listen", message)
     return listener
 
 

@@ -72,7 +72,9 @@ async def _print_exported(hub: ReachedHub, params: Mapping[str, str]) -> int:
     await hub.settle()
     put_json(bytes(await hub.client.lists.exported(**params)))
     listed = await hub.client.lists.servers()
-    missing = [own for own in not_ready(map(status_of, listed.servers)) if params.get("server") in (None, own.server)]
+    missing = [
+        status for status in not_ready(map(status_of, listed.servers)) if params.get("server") in (None, status.server)
+    ]
     tables.print_missing(missing, ends=hub.app is not None, has_output=False)
     return EXIT_UNAVAILABLE if missing else 0
 
@@ -87,28 +89,28 @@ async def _tools(hub: ReachedHub, server: str | None, full: bool, as_json: bool)
     owners = await client.lists.owners() if server is not None or not as_json else {}
     entries = [(owners.get(name, ""), name, raw, summary) for name, raw, summary in _parsed(definitions)]
     if server is not None:
-        _check_there(server, {*(own.server for own in servers), *owners.values()}, client.url)
+        _check_there(server, {*(info.server for info in servers), *owners.values()}, client.url)
         entries = [entry for entry in entries if entry[0] == server]
     if as_json:
         put_json(b"[" + b",\n ".join(raw for _, _, raw, _ in entries) + b"]")
     elif full:
-        for own, name, raw, _ in entries:
-            tables.print_page(name, own, raw)
+        for info, name, raw, _ in entries:
+            tables.print_page(name, info, raw)
     else:
-        _print_table([(name, own, summary) for own, name, _, summary in entries])
-    missing = [own for own in not_ready(map(status_of, servers)) if server in (None, own.server)]
+        _print_table([(name, info, summary) for info, name, _, summary in entries])
+    missing = [info for info in not_ready(map(status_of, servers)) if server in (None, info.server)]
     tables.print_missing(missing, ends=hub.app is not None, has_output=False)
     tables.print_warnings(hub.unmatched(listed))
     return EXIT_UNAVAILABLE if missing else 0
 
 
-def _check_there(server: str, known: set[str], place: str) -> None:
+def _check_there(server: str, servers: set[str], hub_url: str) -> None:
     """Raises `ConfigError` for a server that the hub does not have."""
     from mcp_hub.config.findings import nearest
 
-    if server not in known:
-        hint = nearest(server, known) or f". Servers: {', '.join(sorted(known)) or 'none'}."
-        raise ConfigError(ConfigFinding("unknown_server", f'there is no server "{server}"{hint}', place))
+    if server not in servers:
+        hint = nearest(server, servers) or f". Servers: {', '.join(sorted(servers)) or 'none'}."
+        raise ConfigError(ConfigFinding("unknown_server", f'there is no server "{server}"{hint}', hub_url))
 
 
 def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:

@@ -53,8 +53,8 @@ async def answered(client: "HubClient", stream: str, question: InputRequired, sh
         return _LATE
     content = UNSET if reply.content is None else Raw(msgspec.json.encode(reply.content))
     is_in_time = await _send(client, stream, InputBody(question.key, action=reply.action, content=content))
-    said = "declined" if reply.action == "decline" else "answered"
-    return f"{said} what the tool asks" if is_in_time else _LATE
+    message = "declined" if reply.action == "decline" else "answered"
+    return f"{message} what the tool asks" if is_in_time else _LATE
 
 
 async def _asked(question: InputRequired, asker: str) -> Reply:

@@ -134,8 +134,8 @@ def _choices(schema: object) -> list[Choice]:
         return []
     titled = schema.get("oneOf", schema.get("anyOf"))
     if isinstance(titled, list):
-        named = [own for own in titled if isinstance(own, dict) and isinstance(own.get("const"), str)]
-        return [Choice(own["const"], _text(own, "title") or own["const"]) for own in named]
+        named = [option for option in titled if isinstance(option, dict) and isinstance(option.get("const"), str)]
+        return [Choice(option["const"], _text(option, "title") or option["const"]) for option in named]
     values, names = schema.get("enum"), schema.get("enumNames")
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         return []
@@ -155,8 +155,8 @@ def _number(schema: JsonObject, key: str) -> float | None:
 
 def _bounds(schema: JsonObject, low: str, high: str, unit: str) -> str:
     least, most = _number(schema, low), _number(schema, high)
-    said = [f"at least {least:g}" if least is not None else "", f"at most {most:g}" if most is not None else ""]
-    return f"; {', '.join(filter(None, said))}{unit}" if any(said) else ""
+    message = [f"at least {least:g}" if least is not None else "", f"at most {most:g}" if most is not None else ""]
+    return f"; {', '.join(filter(None, message))}{unit}" if any(message) else ""
 
 
 def _check(size: float, schema: JsonObject, low: str, high: str, unit: str = "") -> None:

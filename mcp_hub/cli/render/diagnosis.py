@@ -75,14 +75,14 @@ def told_apart(message: str) -> tuple[str, str]:
     return problem, " ".join(advice)
 
 
-def diagnose(own: ServerInfo) -> Diagnosis:
+def diagnose(server: ServerInfo) -> Diagnosis:
     """The verdict from a server's state, and how much of its lists clients get."""
-    status = status_of(own)
+    status = status_of(server)
     match status.state:
         case UpstreamState.DISABLED:
             return Diagnosis(status, "disabled")
         case UpstreamState.READY:
-            return Diagnosis(status, *_of_lists(own))
+            return Diagnosis(status, *_of_lists(server))
         case UpstreamState.STARTING if status.reason is None:
             return Diagnosis(status, "start_timeout", "It is still starting.", tuple(last_lines(status)))
         case _:
@@ -90,14 +90,14 @@ def diagnose(own: ServerInfo) -> Diagnosis:
             return found.about(reason(status))
 
 
-def _of_lists(own: ServerInfo) -> tuple[str, str]:
+def _of_lists(server: ServerInfo) -> tuple[str, str]:
     """Code and problem of a server that is ready."""
-    if own.quarantined:
-        return "definitions_quarantined", "; ".join(own.warnings[-own.quarantined :])
-    if own.unsteady:
-        return "lists_unsteady", "; ".join(own.unsteady)
-    if not any(own.entries.values()):
+    if server.quarantined:
+        return "definitions_quarantined", "; ".join(server.warnings[-server.quarantined :])
+    if server.unsteady:
+        return "lists_unsteady", "; ".join(server.unsteady)
+    if not any(server.entries.values()):
         return "no_tools", "It lists nothing at all."
-    if own.offered is not UNSET and not any(own.offered.values()):
+    if server.offered is not UNSET and not any(server.offered.values()):
         return "all_filtered", "The filters of the configuration hide everything it lists."
     return "ok", ""

@@ -46,10 +46,10 @@ def _short(path: str, home: str) -> str:
     return escaped(f"~{path[len(home) :]}" if path.startswith(home.rstrip("/") + "/") else path)
 
 
-def difference(before: str, after: str, place: str) -> list[tuple[str, str]]:
+def difference(before: str, after: str, key: str) -> list[tuple[str, str]]:
     """Lines with their styles: what would change in the configuration."""
     styles = {"+": "green", "-": "yellow"}
-    lines = unified_diff(before.splitlines(), after.splitlines(), place, f"{place} (proposed)", lineterm="", n=2)
+    lines = unified_diff(before.splitlines(), after.splitlines(), key, f"{key} (proposed)", lineterm="", n=2)
     return [(hide(line), styles.get(line[:1], "")) for line in lines]
 
 

@@ -44,37 +44,37 @@ def notices(servers: Iterable[ServerInfo], *, ends: bool = False) -> list[Config
     Servers whose names look alike have one flag. `ends`: their hub ends with the command.
     """
     alike: dict[str, list[ServerInfo]] = {}
-    for own in (servers := [*servers]):
-        alike.setdefault(folded(own.server), []).append(own)
+    for server in (servers := [*servers]):
+        alike.setdefault(folded(server.server), []).append(server)
     return [
-        ConfigFinding(code, line, path=f"servers.{own.server}")
-        for own in servers
+        ConfigFinding(code, line, path=f"servers.{server.server}")
+        for server in servers
         for code, lines in (
-            ("tool_not_approved", _unapproved(own)),
-            ("suspicious_tool", _flags(own, alike[folded(own.server)])),
-            ("sandbox_refused", _refusals(own, ends=ends)),
+            ("tool_not_approved", _unapproved(server)),
+            ("suspicious_tool", _flags(server, alike[folded(server.server)])),
+            ("sandbox_refused", _refusals(server, ends=ends)),
         )
         for line in lines
     ]
 
 
-def _unapproved(own: ServerInfo) -> Iterator[str]:
-    if not own.unapproved:
+def _unapproved(server: ServerInfo) -> Iterator[str]:
+    if not server.unapproved:
         return
-    for found in own.unapproved[:_MOST]:
-        said = UnapprovedTool(own.server, found.tool, found.kind, tuple(found.members)).text
-        yield f"{label_of(found.tool)} {said}{'; it is held back' if found.held else ''}"
-    more = _more(own.unapproved)
-    yield f"{f'{more} more, ' if more else ''}see and approve: mcp-hub approve {quote(own.server)}"
+    for found in server.unapproved[:_MOST]:
+        message = UnapprovedTool(server.server, found.tool, found.kind, tuple(found.members)).text
+        yield f"{label_of(found.tool)} {message}{'; it is held back' if found.held else ''}"
+    more = _more(server.unapproved)
+    yield f"{f'{more} more, ' if more else ''}see and approve: mcp-hub approve {quote(server.server)}"
 
 
-def _flags(own: ServerInfo, alike: Sequence[ServerInfo]) -> Iterator[str]:
+def _flags(server: ServerInfo, alike: Sequence[ServerInfo]) -> Iterator[str]:
     """A line for each flag. Those of names that look alike because the names of the servers do are one, at the first of
     these servers."""
-    starts = tuple(f"looks like {one.server}" for one in alike if one is not own)
-    twins = [flag for flag in own.flags if starts and flag.kind == "lookalike" and flag.why.startswith(starts)]
-    flags = [flag for flag in own.flags if flag not in twins]
-    if twins and own is alike[0]:
+    starts = tuple(f"looks like {one.server}" for one in alike if one is not server)
+    twins = [flag for flag in server.flags if starts and flag.kind == "lookalike" and flag.why.startswith(starts)]
+    flags = [flag for flag in server.flags if flag not in twins]
+    if twins and server is alike[0]:
         names = ", ".join(one.server for one in alike[1:])
         yield f"its name looks like {names}, and so do the names of {plural(len(twins), 'tool')}. Rename a server"
     for flag in flags[:_MOST]:
@@ -120,8 +120,8 @@ def report_of(loaded: "Loaded") -> Findings:
     except (ConfigError, OSError, ValueError):
         return Findings(name)
     data = document.data
-    place = place_of_servers(data, is_yaml=document.is_yaml) if isinstance(data, dict) else ("servers",)
-    return Findings(name, document.lines, {"servers": place})
+    holder = place_of_servers(data, is_yaml=document.is_yaml) if isinstance(data, dict) else ("servers",)
+    return Findings(name, document.lines, {"servers": holder})
 
 
 def unmatched_patterns(
@@ -135,7 +135,7 @@ def unmatched_patterns(
     for found in patterns:
         if has_all or found.path[0] == "servers":
             report.warn(tuple(found.path), "unmatched_pattern", found.reason)
-    return [masked(own) for own in report.located(report.warnings)]
+    return [masked(finding) for finding in report.located(report.warnings)]
 
 
 def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFinding]:

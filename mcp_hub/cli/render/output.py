@@ -79,7 +79,7 @@ def _escaped(problem: UnicodeError) -> tuple[str, int]:
     if not isinstance(problem, UnicodeEncodeError):
         raise problem
     units = problem.object[problem.start : problem.end].encode("utf-16-be", "surrogatepass")
-    codes = (int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2))
+    codes = (int.from_bytes(units[index : index + 2]) for index in range(0, len(units), 2))
     return "".join(f"\\u{code:04x}" for code in codes), problem.end
 
 

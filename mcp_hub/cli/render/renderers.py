@@ -122,16 +122,16 @@ class _Streamed:
         self._length = 0
 
     def add(self, text: str) -> None:
-        said = text.encode("utf-8", "replace")
-        self._digest.update(said)
-        self._length += len(said)
+        message = text.encode("utf-8", "replace")
+        self._digest.update(message)
+        self._length += len(message)
 
     def left(self, outcome: ShownResult) -> tuple[str, str]:
         """The text that continues what came, and the lines that follow it."""
-        said = outcome.joined.encode("utf-8", "replace")
-        if not self._length or hashlib.sha256(said[: self._length]).digest() != self._digest.digest():
+        message = outcome.joined.encode("utf-8", "replace")
+        if not self._length or hashlib.sha256(message[: self._length]).digest() != self._digest.digest():
             return "", outcome.text
-        return said[self._length :].decode(), outcome.others
+        return message[self._length :].decode(), outcome.others
 
 
 class PlainText(Show):

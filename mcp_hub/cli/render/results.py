@@ -145,10 +145,10 @@ def _block_text(block: object) -> str:
 
 
 def _summary(kind: str, named: JsonObject, data: object) -> str:
-    said = [str(named[key]) for key in ("name", "uri", "mimeType") if isinstance(named.get(key), str)]
+    message = [str(named[key]) for key in ("name", "uri", "mimeType") if isinstance(named.get(key), str)]
     if isinstance(data, str):  # base64: four characters for three bytes
-        said.append(plural(len(data) * 3 // 4 - data[-2:].count("="), "byte"))
-    return f"[{' '.join([kind, *said])}]"
+        message.append(plural(len(data) * 3 // 4 - data[-2:].count("="), "byte"))
+    return f"[{' '.join([kind, *message])}]"
 
 
 def with_code(error: RpcError, message: str | None = None) -> str:
@@ -237,11 +237,11 @@ def event_line(event: CallEvent, seq: int = 0) -> bytes | None:
             kept = {key: members[key] for key in members if key not in _HEAD}
             return _line("log", seq, {"level": event.level, **kept})
         case ToolCall():
-            given = {"call": event.call, "name": event.name, "arguments": msgspec.Raw(bytes(event.arguments))}
-            return _line("tool-call", seq, given)
+            tool_call = {"call": event.call, "name": event.name, "arguments": msgspec.Raw(bytes(event.arguments))}
+            return _line("tool-call", seq, tool_call)
         case ToolResult():
-            said = {"call": event.call, "isError": event.is_error, "content": msgspec.Raw(bytes(event.content))}
-            return _line("tool-result", seq, said)
+            message = {"call": event.call, "isError": event.is_error, "content": msgspec.Raw(bytes(event.content))}
+            return _line("tool-result", seq, message)
         case InputRequired():
             asked = {"key": event.key, "method": event.method, "params": msgspec.Raw(bytes(event.params))}
             return _line("input-required", seq, asked)
@@ -265,8 +265,8 @@ def cancelled_line(reason: str | None, seq: int = 0) -> bytes:
 
 def result_line(outcome: ShownResult, seq: int = 0) -> bytes:
     """The result as sent, and whether it is an error."""
-    said = "tool_error" if outcome.is_error else "ok"
-    return _line("end", seq, {"outcome": said, "result": msgspec.Raw(bytes(outcome.raw))})
+    message = "tool_error" if outcome.is_error else "ok"
+    return _line("end", seq, {"outcome": message, "result": msgspec.Raw(bytes(outcome.raw))})
 
 
 def error_line(error: RpcError, seq: int = 0) -> bytes:
@@ -289,16 +289,16 @@ def make_media_folder(folder: Path) -> None:
 
 def saved(blocks: Sequence[object], folder: Path) -> Iterator[str]:
     """Writes each binary block into a file; yields a sentence about each. Raises `OSError`."""
-    for place, block in enumerate(blocks, 1):
+    for number, block in enumerate(blocks, 1):
         if (found := _binary(block)) is None:
             continue
         kind, text = found
         try:
             data = b64decode("".join(text.split()), validate=True)
         except (binascii.Error, ValueError):
-            yield f"block {place} ({kind}) is not saved: its data are not Base64"
+            yield f"block {number} ({kind}) is not saved: its data are not Base64"
             continue
-        path = _written(folder, str(place), _extension(kind), data)
+        path = _written(folder, str(number), _extension(kind), data)
         yield f"saved {path} ({kind}, {plural(len(data), 'byte')})"
 
 

@@ -16,72 +16,74 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-def status_of(own: ServerInfo) -> UpstreamStatus:
+def status_of(server: ServerInfo) -> UpstreamStatus:
     """The state of a server in the form that the other tables take."""
     return UpstreamStatus(
-        own.server,
-        UpstreamState(own.state),
-        own.reason or None,
-        Era(own.era) if own.era else None,
-        own.version or None,
-        restarts=own.restarts,
-        pid=own.pid or None,
-        stderr=tuple(own.stderr),
-        warnings=tuple(own.warnings),
-        listed_at=tables.unix_time(own.listed) if own.listed else None,
-        rests=own.rests,
-        code=own.code or None,
-        second=_second(own.server, own.second) if own.second else None,
+        server.server,
+        UpstreamState(server.state),
+        server.reason or None,
+        Era(server.era) if server.era else None,
+        server.version or None,
+        restarts=server.restarts,
+        pid=server.pid or None,
+        stderr=tuple(server.stderr),
+        warnings=tuple(server.warnings),
+        listed_at=tables.unix_time(server.listed) if server.listed else None,
+        rests=server.rests,
+        code=server.code or None,
+        second=_second(server.server, server.second) if server.second else None,
     )
 
 
-def _second(server: str, own: SecondConnection) -> UpstreamStatus:
-    era = Era(own.era) if own.era else None
-    return UpstreamStatus(server, UpstreamState(own.state), own.reason or None, era, own.version or None)
+def _second(server: str, connection: SecondConnection) -> UpstreamStatus:
+    era = Era(connection.era) if connection.era else None
+    return UpstreamStatus(
+        server, UpstreamState(connection.state), connection.reason or None, era, connection.version or None
+    )
 
 
-def _count(own: ServerInfo, kind: Kind) -> int:
+def _count(server: ServerInfo, kind: Kind) -> int:
     """The number of entries of a kind that clients get. An older hub only says how many the server lists."""
-    offered = own.entries if own.offered is msgspec.UNSET else own.offered
+    offered = server.entries if server.offered is msgspec.UNSET else server.offered
     return offered.get(kind.value, 0)
 
 
-def _logs(own: ServerInfo) -> str:
+def _logs(server: ServerInfo) -> str:
     """The rule for log messages that name no call, and how many the hub has kept: `hub (26)`."""
-    if not own.logs:
+    if not server.logs:
         return ""
-    return f"{own.logs.rule} ({own.logs.kept})" if own.logs.kept else own.logs.rule
+    return f"{server.logs.rule} ({server.logs.kept})" if server.logs.kept else server.logs.rule
 
 
-def _sandbox(own: ServerInfo) -> "Text":
+def _sandbox(server: ServerInfo) -> "Text":
     """`on`, `absent` or `pending`; empty for a server that is to run without one."""
-    state = own.sandbox.state if own.sandbox else ""
+    state = server.sandbox.state if server.sandbox else ""
     return tables.cell(state, "red" if state == "absent" else "")
 
 
-def server_data(own: ServerInfo) -> JsonObject:
+def server_data(server: ServerInfo) -> JsonObject:
     """One server as `--json` shows it."""
     return {
-        "server": own.server,
-        "state": own.state,
-        "era": own.era or None,
-        "version": own.version or None,
-        "software": own.software or None,
-        "pid": own.pid or None,
-        **{f"{kind.value}s": _count(own, kind) for kind in Kind},
-        "code": own.code or None,
-        "reason": own.reason or None,
-        "stderr": own.stderr[-tables.LAST_LINES :],
-        "restarts": own.restarts,
-        "rests": own.rests,
-        "listedAt": own.listed or None,
-        "warnings": own.warnings,
-        "unapproved": to_builtins(own.unapproved),
-        "flags": to_builtins(own.flags),
-        "second": to_builtins(own.second) if own.second else None,
-        "logs": to_builtins(own.logs) if own.logs else None,
-        "scope": own.scope,
-        **({"sandbox": to_builtins(own.sandbox)} if own.sandbox else {}),
+        "server": server.server,
+        "state": server.state,
+        "era": server.era or None,
+        "version": server.version or None,
+        "software": server.software or None,
+        "pid": server.pid or None,
+        **{f"{kind.value}s": _count(server, kind) for kind in Kind},
+        "code": server.code or None,
+        "reason": server.reason or None,
+        "stderr": server.stderr[-tables.LAST_LINES :],
+        "restarts": server.restarts,
+        "rests": server.rests,
+        "listedAt": server.listed or None,
+        "warnings": server.warnings,
+        "unapproved": to_builtins(server.unapproved),
+        "flags": to_builtins(server.flags),
+        "second": to_builtins(server.second) if server.second else None,
+        "logs": to_builtins(server.logs) if server.logs else None,
+        "scope": server.scope,
+        **({"sandbox": to_builtins(server.sandbox)} if server.sandbox else {}),
     }
 
 
@@ -92,37 +94,37 @@ def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table
     command, so that it restarts nothing.
     """
     kinds = [Kind.TOOL, Kind.RESOURCE, Kind.PROMPT]
-    if any(_count(own, Kind.SKILL) for own in servers):
+    if any(_count(server, Kind.SKILL) for server in servers):
         kinds.append(Kind.SKILL)
     counted = [f"{kind.value}s" for kind in kinds]
-    scopes = ["scope"] if any(own.scope != "shared" for own in servers) else []
-    sandboxes = ["sandbox"] if any(own.sandbox for own in servers) else []
+    scopes = ["scope"] if any(server.scope != "shared" for server in servers) else []
+    sandboxes = ["sandbox"] if any(server.sandbox for server in servers) else []
     made = tables.table("server", "state", "protocol", *counted, "logs", *scopes, *sandboxes, right=counted)
-    for own in servers:
-        shown = tables.shown_state(status_of(own), ends=ends)
+    for server in servers:
+        shown = tables.shown_state(status_of(server), ends=ends)
         state = tables.cell(shown.value, tables.STYLES.get(shown, "yellow"))
-        protocol = tables.cell(tables.protocol(status_of(own)))
-        counts = (str(_count(own, kind)) for kind in kinds)
-        scope = [own.scope] if scopes else []
-        sandbox = [_sandbox(own)] if sandboxes else []
-        made.add_row(tables.cell(own.server), state, protocol, *counts, _logs(own), *scope, *sandbox)
+        protocol = tables.cell(tables.protocol(status_of(server)))
+        counts = (str(_count(server, kind)) for kind in kinds)
+        scope = [server.scope] if scopes else []
+        sandbox = [_sandbox(server)] if sandboxes else []
+        made.add_row(tables.cell(server.server), state, protocol, *counts, _logs(server), *scope, *sandbox)
     return made
 
 
-def described(own: JsonObject) -> str:
+def described(entry: JsonObject) -> str:
     """The server on one line: its exact command, quoted as a shell would have it, with its variables and its folder, or
     its URL and all that is sent there.
     """
-    if "url" in own:
-        oauth = own.get("oauth")
+    if "url" in entry:
+        oauth = entry.get("oauth")
         login = {f"oauth.{name}": value for name, value in (oauth.items() if isinstance(oauth, dict) else ())}
-        login |= {"bearer": own["bearer"]} if "bearer" in own else {}
-        sent = " ".join([*_settings(own.get("headers")), *_settings(login)])
-        return f"{own['url']} with {sent}" if sent else str(own["url"])
-    args = own.get("args")
-    line = shlex.join([str(own.get("command")), *map(str, args if isinstance(args, list) else ())])
-    folder = [f"(in {shlex.quote(str(own['cwd']))})"] if "cwd" in own else []
-    return " ".join([*_settings(own.get("env")), line, *folder])
+        login |= {"bearer": entry["bearer"]} if "bearer" in entry else {}
+        sent = " ".join([*_settings(entry.get("headers")), *_settings(login)])
+        return f"{entry['url']} with {sent}" if sent else str(entry["url"])
+    args = entry.get("args")
+    line = shlex.join([str(entry.get("command")), *map(str, args if isinstance(args, list) else ())])
+    folder = [f"(in {shlex.quote(str(entry['cwd']))})"] if "cwd" in entry else []
+    return " ".join([*_settings(entry.get("env")), line, *folder])
 
 
 def _settings(values: object) -> list[str]:

@@ -111,17 +111,17 @@ def print_page(name: str, server: str, definition: RawJson) -> None:
     from mcp_hub.catalog.texts.signatures import parameter_lines
 
     about = msgspec.json.decode(definition, type=_About).description
-    said = about.strip() if isinstance(about, str) else ""
-    lines = [f"{name} ({server})" if server else name, *(f"  {line}" for line in said.splitlines())]
+    message = about.strip() if isinstance(about, str) else ""
+    lines = [f"{name} ({server})" if server else name, *(f"  {line}" for line in message.splitlines())]
     lines += [f"    {line}" for line in parameter_lines(bytes(definition))]
     put("\n".join(lines))
 
 
 def reason(status: UpstreamStatus) -> str:
     """The reason why a server is not ready, without the output that `last_lines` has."""
-    said, _, output = (status.reason or "").partition(LAST_OUTPUT)
+    message, _, output = (status.reason or "").partition(LAST_OUTPUT)
     gave_up = output.rfind(GAVE_UP)
-    return said + output[gave_up:] if gave_up >= 0 else said
+    return message + output[gave_up:] if gave_up >= 0 else message
 
 
 def last_lines(status: UpstreamStatus) -> list[str]:
@@ -133,13 +133,18 @@ def last_lines(status: UpstreamStatus) -> list[str]:
 
 def protocol(status: UpstreamStatus) -> str:
     """`2025-11-25 (handshake)`; of a second connection also why there is one. Python functions have no version."""
-    both = [own for own in (status, status.second) if own is not None and own.era is not None]
-    return ", ".join(f"{own.version} ({_era(own, status)})" if own.version else str(own.era) for own in both)
+    both = [
+        connection for connection in (status, status.second) if connection is not None and connection.era is not None
+    ]
+    return ", ".join(
+        f"{connection.version} ({_era(connection, status)})" if connection.version else str(connection.era)
+        for connection in both
+    )
 
 
-def _era(own: UpstreamStatus, first: UpstreamStatus) -> str:
-    is_explained = own is first.second and own.reason and own.state is UpstreamState.READY
-    return f"{own.era} {own.reason}" if is_explained else str(own.era)
+def _era(connection: UpstreamStatus, first: UpstreamStatus) -> str:
+    is_explained = connection is first.second and connection.reason and connection.state is UpstreamState.READY
+    return f"{connection.era} {connection.reason}" if is_explained else str(connection.era)
 
 
 def reasons(
@@ -153,8 +158,8 @@ def reasons(
     for status in statuses:
         since = None if status.listed_at is None else age(status.listed_at, wall_time())
         listed = "" if since is None else f" Its list is from {since} ago."
-        said = reason(status)
-        head = f"{_headline(status, said, ends=ends)}{listed}"
+        message = reason(status)
+        head = f"{_headline(status, message, ends=ends)}{listed}"
         lines.append((head, ""))
         lines += [(f"  | {line}", "dim") for line in (last_lines(status) if has_output else ())]
     return [(visible(hide(text)), style) for text, style in lines]
@@ -166,16 +171,16 @@ def shown_state(status: UpstreamStatus, *, ends: bool) -> UpstreamState:
     return UpstreamState.FAILED if ends and has_failed else status.state
 
 
-def _headline(status: UpstreamStatus, said: str, *, ends: bool) -> str:
-    """The server, its state, the reason `said` and its code. A hub that `ends` restarts nothing."""
+def _headline(status: UpstreamStatus, message: str, *, ends: bool) -> str:
+    """The server, its state, the reason `message` and its code. A hub that `ends` restarts nothing."""
     code = f" [{status.code}]" if status.code else ""
-    why = f": {said}" if said else ""
+    why = f": {message}" if message else ""
     state = shown_state(status, ends=ends)
     if ends and state in _BETWEEN:
         return f"{status.server} has not started in time{code}"
     if ends and status.code in _WITHOUT_VALUE:
         return f"{status.server} needs a value{why}{code}"
-    return f"{status.server} {condition(state, said, status.failures)}{why}{code}"
+    return f"{status.server} {condition(state, message, status.failures)}{why}{code}"
 
 
 def _failure_line(status: UpstreamStatus) -> str:

@@ -68,9 +68,9 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
     values: set[str] = set()
     secret = partial(_secret, source.folder, values, _outputs(loaded, names) if writes else {}) if writes else None
     made = [
-        exported(file.client, layout, names[name], _placed(own, source.folder), secret)
-        for name, own in servers.items()
-        if isinstance(own, dict) and name in names
+        exported(file.client, layout, names[name], _placed(server, source.folder), secret)
+        for name, server in servers.items()
+        if isinstance(server, dict) and name in names
     ]
     for one in made:
         for note in one.notes:
@@ -90,14 +90,14 @@ def _origins(file: ClientFile, source: ServersFile) -> dict[str, str]:
     return names
 
 
-def _placed(own: Mapping[str, object], folder: Path) -> Mapping[str, object]:
+def _placed(server: Mapping[str, object], folder: Path) -> Mapping[str, object]:
     """The server with its working directory as an absolute path: another program starts from another folder."""
-    cwd = own.get("cwd")
+    cwd = server.get("cwd")
     if not isinstance(cwd, str) or not cwd or cwd.startswith("${"):
-        return own
+        return server
     with suppress(Unresolved):
-        return {**own, "cwd": os.path.normpath(folder / expand_home(cwd, os.environ))}
-    return own
+        return {**server, "cwd": os.path.normpath(folder / expand_home(cwd, os.environ))}
+    return server
 
 
 def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[CommandLookup, str]:
@@ -167,8 +167,8 @@ def _refuse_running(file: ClientFile) -> None:
 def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> int:
     """Puts those into the file that are not there yet; their number. Exits if it cannot be changed."""
     if layout.is_list:
-        said = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste those above."
-        fail("client_file_unclear", said, EXIT_TOOL)
+        message = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste those above."
+        fail("client_file_unclear", message, EXIT_TOOL)
     added: dict[str, None] = {}
 
     def edited(before: bytes | None) -> bytes | None:
@@ -181,8 +181,8 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
                     text = entries.put(text, name, (*layout.key, one.name), one.entry)
                     added[one.name] = None
         except (CannotEdit, ConfigError) as problem:
-            said = f"{file.path}: {problem}. Run the command without --write, and paste the servers."
-            raise FileRefused("client_file_unclear", said) from None
+            message = f"{file.path}: {problem}. Run the command without --write, and paste the servers."
+            raise FileRefused("client_file_unclear", message) from None
         return text.encode() if added else before
 
     try:

@@ -59,8 +59,8 @@ class AskedInputs:
             else:
                 names = ", ".join(server.name for server in users)
                 verb = "needs" if len(users) == 1 else "need"
-                said = " ".join(f"{names} {verb} a value, {_label(wanted)}".split())
-                say(f"{hide_head(said, _LONGEST, '…')}. Set it with: {self._secrets.command(reference)}")
+                message = " ".join(f"{names} {verb} a value, {_label(wanted)}".split())
+                say(f"{hide_head(message, _LONGEST, '…')}. Set it with: {self._secrets.command(reference)}")
         self._open.clear()
         return plan
 
@@ -100,9 +100,9 @@ def with_agreed_paths(plan: ImportPlan, *, yes: bool, asks: bool, tells: bool = 
         if yes:
             say(f"{name}: {listed}")
         elif not asks:
-            said = f"it has paths of Windows, for which nobody could be asked: {listed}. To take it: mcp-hub import"
+            message = f"it has paths of Windows, for which nobody could be asked: {listed}. To take it: mcp-hub import"
             found = next(found for found in one.found if found.renamed)
-            reasons[name] = f"{said} {found.client if found.is_users else quote(found.source)} --yes"
+            reasons[name] = f"{message} {found.client if found.is_users else quote(found.source)} --yes"
         elif not agrees(f"{name}: {listed}. Take it with these paths?", default=True):
             reasons[name] = "its paths of Windows stay"
     for name, reason in reasons.items() if tells else ():
@@ -138,7 +138,7 @@ def _with(plan: ImportPlan, before: str, after: str) -> ImportPlan:
     return msgspec.structs.replace(plan, taken=tuple(taken))
 
 
-def _replaced(own: JsonObject, before: str, after: str) -> JsonObject:
+def _replaced(entry: JsonObject, before: str, after: str) -> JsonObject:
     def changed(tree: object) -> object:
         if isinstance(tree, dict):
             return {key: changed(value) for key, value in tree.items()}
@@ -146,7 +146,7 @@ def _replaced(own: JsonObject, before: str, after: str) -> JsonObject:
             return [changed(value) for value in tree]
         return re.sub(_pattern(before), lambda _: after, tree) if isinstance(tree, str) else tree
 
-    return {key: changed(value) for key, value in own.items()}
+    return {key: changed(value) for key, value in entry.items()}
 
 
 def print_plan(plan: ImportPlan) -> None:
@@ -222,9 +222,9 @@ def _alerts(one: TakenServer, env: Mapping[str, str]) -> Iterator[str]:
         yield f"{target} gets these secrets: {names}"
 
 
-def _sources(own: JsonObject) -> Iterator[tuple[str, str]]:
+def _sources(entry: JsonObject) -> Iterator[tuple[str, str]]:
     """All that an entry takes from outside, as `sources_of` has it, each with the key that does."""
-    for key, value in own.items():
+    for key, value in entry.items():
         for label, text in value.items() if isinstance(value, dict) else [("", value)]:
             for source in sources_of(text):
                 yield source, f"{key} {label}".strip()
@@ -264,11 +264,11 @@ def print_costs(costs: MeasuredCosts) -> None:
 def saving(costs: MeasuredCosts) -> str:
     """The tokens of the tools before and after in a sentence, which also says why nothing is saved."""
     verb = "costs" if costs.tools == 1 else "cost"
-    said = f"{tables.plural(costs.tools, 'tool')} {verb} {costs.before:,} tokens in every session; through the hub "
+    message = f"{tables.plural(costs.tools, 'tool')} {verb} {costs.before:,} tokens in every session; through the hub "
     if costs.after < costs.before:
-        return f"{said}{costs.after:,}."
+        return f"{message}{costs.after:,}."
     if costs.mode != "full":
-        return f"{said}{costs.after:,}, because so few tools take less than the hub's own."
+        return f"{message}{costs.after:,}, because so few tools take less than the hub's own."
     if costs.expose == "auto":
-        return f"{said}{costs.after:,}: up to {costs.budget:,} it lists all of them in full."
-    return f"{said}{costs.after:,}, because the configuration has it list all of them (expose: {costs.expose})."
+        return f"{message}{costs.after:,}: up to {costs.budget:,} it lists all of them in full."
+    return f"{message}{costs.after:,}, because the configuration has it list all of them (expose: {costs.expose})."

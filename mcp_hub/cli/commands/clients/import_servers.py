@@ -136,8 +136,8 @@ def _passed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> dict[str, 
         names = one.proposed(os.environ)
         done[one.name] = [name for name in names if name in agreed]
         others = [name for name in names if name not in agreed]
-        said = f"Pass {', '.join(others)} of this shell to {one.name}, which may need it (pass_env)?"
-        if others and not yes and sys.stdin.isatty() and agrees(said, default=False):
+        message = f"Pass {', '.join(others)} of this shell to {one.name}, which may need it (pass_env)?"
+        if others and not yes and sys.stdin.isatty() and agrees(message, default=False):
             done[one.name] = names
     return done
 
@@ -193,8 +193,8 @@ def _costs(file: ServersFile, names: Sequence[str]) -> MeasuredCosts | None:
 
 def is_to_count() -> bool:
     """Whether the person at the terminal lets the new servers start once; False without one."""
-    said = "Start these servers once, to see which work and what their tools cost in tokens?"
-    return sys.stdin.isatty() and agrees(said, default=True)
+    message = "Start these servers once, to see which work and what their tools cost in tokens?"
+    return sys.stdin.isatty() and agrees(message, default=True)
 
 
 def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:

@@ -65,8 +65,8 @@ def init(yes: bool, counts: bool | None, is_boxed: bool | None, config: str | No
         names = _added(file, {"time": _TIME} if yes else _chosen(file), is_boxed, asks=not yes)
     if counts or counts is None and not yes and is_to_count():
         print_costs_of(file, names)
-    place = own_folders(load_config(str(file.path), partly=True).settings, os.environ)[-1] / HISTORY
-    say(f"The hub keeps each call with its arguments for 7 days, for your eyes only, in {place}")
+    history = own_folders(load_config(str(file.path), partly=True).settings, os.environ)[-1] / HISTORY
+    say(f"The hub keeps each call with its arguments for 7 days, for your eyes only, in {history}")
     say("(mcp-hub history shows them, hub.history: off keeps none).")
     tell_next(file, are_imported=bool(plan.taken))
 
@@ -78,7 +78,7 @@ def _added(file: ServersFile, servers: Mapping[str, JsonObject], is_boxed: bool 
         raise SystemExit(1)
     found = boxed(file, servers, dict, is_boxed, asks=asks)
     try:
-        file.change([PutServer(name, own) for name, own in found.servers.items()])
+        file.change([PutServer(name, entry) for name, entry in found.servers.items()])
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {', '.join(servers)}")

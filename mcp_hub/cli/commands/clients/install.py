@@ -209,7 +209,7 @@ def _start_once(loaded: Loaded, code: int, options: Options) -> None:
             fail_with(error)
         print_costs(measured(loaded, loaded.settings.servers))
     elif not options.over_http and any(
-        own.enabled or loaded.settings.failure(name) for name, own in loaded.settings.servers.items()
+        server.enabled or loaded.settings.failure(name) for name, server in loaded.settings.servers.items()
     ):
         say("Starting each server once, so that clients get their lists at once …")
         run_with(lambda: open_app(loaded, os.environ), partial(_warmed, code))
@@ -255,11 +255,11 @@ def _command(config: Path, where: Where, profile: str | None, kind: str) -> Comm
 
 
 def _refuse_import_only(client: Client, source: Source, where: Where) -> None:
-    place = client.places[-1]
-    layout = place.layouts[-1]
-    path = (place.paths.at(where) or (Path("its file"),))[0]
+    location = client.places[-1]
+    layout = location.layouts[-1]
+    path = (location.paths.at(where) or (Path("its file"),))[0]
     say(f"{client.title}: the hub does not change its file. Put this into {path}:")
-    put(snippet(path.name, place, layout, source.entry(client, layout)))
+    put(snippet(path.name, location, layout, source.entry(client, layout)))
     fail("client_import_only", f"{client.title} was not changed.", EXIT_TOOL)
 
 

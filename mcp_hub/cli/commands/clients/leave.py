@@ -105,8 +105,8 @@ def _tell_removed(step: Step) -> bool:
     folder = step.file.path.parent
     is_removed = bool(step.problems) and not step.is_needed and step.problem is None and not os.path.lexists(folder)
     for problem in step.problems if is_removed else ():
-        said = f"{step.file.client.title}: {problem} Its folder is gone, too, so nothing is restored there."
-        say(visible(hide(said)))
+        message = f"{step.file.client.title}: {problem} Its folder is gone, too, so nothing is restored there."
+        say(visible(hide(message)))
     return is_removed
 
 
@@ -288,8 +288,8 @@ def _say_what_stays(one: HubPath) -> None:
     if one.name == "state" and (one.path / _FOLDERS).is_dir():
         say(visible(f"{one.path / _FOLDERS} stays: servers have written files there."))
     for path in _uncertain(one):
-        said = "others than you can enter it, so the hub may not have made it. Look at it, and remove it yourself"
-        say(visible(f"{path} stays: {said}."))
+        message = "others than you can enter it, so the hub may not have made it. Look at it, and remove it yourself"
+        say(visible(f"{path} stays: {message}."))
 
 
 def _drop_key(folder: Path) -> None:

@@ -92,8 +92,8 @@ def running_refusal(client: Client, where: Where, advice: str = "Quit it first."
     """The problem with a client that runs and would write its file back."""
     if not _is_running(client, where):
         return None
-    said = f"{client.title} is running, and would undo the change of its file. {advice}"
-    return FileRefused("client_running", said)
+    message = f"{client.title} is running, and would undo the change of its file. {advice}"
+    return FileRefused("client_running", message)
 
 
 def _is_running(client: Client, where: Where) -> bool:
@@ -156,9 +156,9 @@ def tell_others(steps: Iterable[Step]) -> None:
     if found:
         titles = list(dict.fromkeys(client.title for client in found))
         verb = "starts its" if len(titles) == 1 else "start their"
-        said = f"{', '.join(titles)} also {verb} own servers as before."
+        message = f"{', '.join(titles)} also {verb} own servers as before."
         names = " ".join(dict.fromkeys(client.name for client in found))
-        say(f"{said} To move these into the hub: mcp-hub install --import {names}")
+        say(f"{message} To move these into the hub: mcp-hub install --import {names}")
 
 
 def undo(names: Sequence[str], where: Where) -> int:
@@ -202,8 +202,8 @@ def installed_configs(state: Path) -> set[str]:
 
 def end_unused(configs: Iterable[str]) -> None:
     """Ends the background hubs of configurations that are gone, or that no client uses any more."""
-    for place in end_hubs_of(configs):
-        put(f"Stopped the background hub of {visible(place)}.")
+    for config in end_hubs_of(configs):
+        put(f"Stopped the background hub of {visible(config)}.")
 
 
 def _targets(client: Client, where: Where) -> Iterator[Path]:

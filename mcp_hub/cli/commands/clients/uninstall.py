@@ -134,5 +134,5 @@ def _restores(missing: Sequence[Step], *, dry_run: bool) -> bool:
 
 
 def _missing(step: Step) -> str:
-    said = f"{step.file.client.title}: {plural(len(step.back), 'server')} would be only in the hub"
-    return visible(hide(f"{said}: {', '.join(step.back)}"))
+    message = f"{step.file.client.title}: {plural(len(step.back), 'server')} would be only in the hub"
+    return visible(hide(f"{message}: {', '.join(step.back)}"))

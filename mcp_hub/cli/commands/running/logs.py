@@ -44,14 +44,14 @@ def logs(server: str | None, follow: bool, lines: int, as_json: bool, config: st
     Prints the stderr of all servers of the configuration, or that of SERVER, and what the hub says about them, in the
     order of their times; also when no hub runs any more. Reads files in the state folder, and starts nothing.
     """
-    place = os.path.abspath(config_path(config))
-    folder = log_folder(state_dir(os.environ), place)
+    path = os.path.abspath(config_path(config))
+    folder = log_folder(state_dir(os.environ), path)
     if server is not None and server not in ServerLogReader(folder).servers():
         check_servers(load_config(config, partly=True), [server])
     reader = ServerLogReader(folder, server)
     found = reader.fresh()
     if not found:
-        about = place if server is None else f'"{server}" of {place}'
+        about = path if server is None else f'"{server}" of {path}'
         say(f"There is no log of {about}. A hub writes one when it runs a server.")
     _print(found[len(found) - min(lines, len(found)) :], as_json)
     if follow:
@@ -89,5 +89,5 @@ def _line(record: LogRecord) -> "Text":
     line = Text.assemble((visible(f"{when} "), "dim"), (visible(record.server), color), (" | ", "dim"))
     if record.stderr is not None:
         return line.append(visible(record.stderr))
-    said = " ".join([record.event, *(f"{key}={value}" for key, value in record.data.items())])
-    return line.append(visible(f"hub: {said}"), _STYLES.get(record.level, "bold"))
+    message = " ".join([record.event, *(f"{key}={value}" for key, value in record.data.items())])
+    return line.append(visible(f"hub: {message}"), _STYLES.get(record.level, "bold"))

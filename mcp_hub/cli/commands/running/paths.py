@@ -69,20 +69,20 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
         settings = None
     state = state_dir(env)
     stores = own_folders(settings, env)
-    place = os.path.abspath(file.path)
+    config_place = os.path.abspath(file.path)
     optional = [
-        HubPath("overrides", overrides_of(Path(place)), "settings that were made in the dashboard"),
+        HubPath("overrides", overrides_of(Path(config_place)), "settings that were made in the dashboard"),
         HubPath("environment", Path.home() / ENVIRONMENT, "variables of the service"),
     ]
     found = [
-        HubPath("configuration", Path(place), "servers and settings"),
+        HubPath("configuration", Path(config_place), "servers and settings"),
         *(one for one in optional if one.exists),
         HubPath("secrets", file.folder / FOLDER, "a file for each secret that was moved out of the configuration"),
         HubPath("state", state, "streams, results, approvals, logins, undo records, homes of servers in a sandbox"),
         *(HubPath("store", path, "streams and results (hub.store.path)") for path in stores[1:] if path != state),
         HubPath("history", stores[-1] / HISTORY, "calls that have ended, with arguments and results (hub.history)"),
         HubPath("cache", state / "lists", "last lists of the servers; made again"),
-        HubPath("logs", log_folder(state, place), "stderr and log of the servers"),
+        HubPath("logs", log_folder(state, config_place), "stderr and log of the servers"),
     ]
     return [*found, *socket_paths(env)[:1]]
 

@@ -41,11 +41,11 @@ def install(dry_run: bool, config: str | None) -> None:
     The hub serves HTTP at hub.http.host and hub.http.port of the configuration. Variables for it belong in the file
     `environment` in the configuration folder (Linux). A service that was installed before is replaced.
     """
-    place = os.path.abspath(config_path(config))
+    config_place = os.path.abspath(config_path(config))
     load_config(config)
     if (advice := lasting_install(sys.executable)) is not None:
         say(f"warning: {sys.executable} lies in a cache, which may be emptied. Install the hub: {advice}")
-    made = _plan(place)
+    made = _plan(config_place)
     if dry_run:
         put(f"# {made.file}\n{made.readable}")
         _print_commands(made.starts)
@@ -61,7 +61,7 @@ def install(dry_run: bool, config: str | None) -> None:
         if made.yields and _run(made.asks).returncode == 0:
             _run_all(made.yields)
         _run_all(made.starts)
-        say(f"The hub for {place} runs, and starts with your session. Look at it with mcp-hub status.")
+        say(f"The hub for {config_place} runs, and starts with your session. Look at it with mcp-hub status.")
     else:
         say(f"{made.starts[0][0]} is not there, or does not manage this session. Start the service with:")
         _print_commands(made.starts)
@@ -119,7 +119,7 @@ def _plan(config: str) -> ServicePlan:
 def _plan_here(config: str) -> ServicePlan | None:
     env = os.environ
     account = "\\".join(filter(None, (env.get("USERDOMAIN"), env.get("USERNAME"))))
-    own = HubService(
+    service = HubService(
         [sys.executable, "-m", "mcp_hub"],
         config,
         env.get("PATH", os.defpath),
@@ -128,7 +128,7 @@ def _plan_here(config: str) -> ServicePlan | None:
         env.get("SYSTEMROOT", "C:\\Windows"),
     )
     try:
-        return plan(sys.platform, own, user() or 0)
+        return plan(sys.platform, service, user() or 0)
     except ValueError as problem:
         fail("output_unwritable", f"The service cannot be written: {problem}. Rename the folder or file.")
 
@@ -152,10 +152,10 @@ def _run_all(commands: Sequence[Sequence[str]]) -> None:
     for command in commands:
         done = _run(command)
         if done.returncode:
-            said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+            message = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
             fail(
                 "service_failed",
-                f"{_line(command)} failed: {said}. Correct that, and try again.",
+                f"{_line(command)} failed: {message}. Correct that, and try again.",
                 EXIT_UNAVAILABLE,
             )
 

@@ -72,21 +72,21 @@ def status(as_json: bool, config: str | None) -> None:
     code 3 if none runs.
     """
     try:
-        place, hubs = hubs_of(config)
+        config_place, hubs = hubs_of(config)
         paths = shown_paths(config, os.environ)
     except ConfigError as error:
         fail_with(error)
     scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}
-    places = [place] if place else dict.fromkeys(hub.place for hub in hubs if hub.place)
+    places = [config_place] if config_place else dict.fromkeys(hub.place for hub in hubs if hub.place)
     warnings = [*project_warnings(None), *(edit for one in places for edit in waiting_edits(Path(one)))]
     if not as_json:
         tables.print_warnings(warnings)
     uses = {folder: use_of(folder) for folder in scopes}
     report = HubReport(
-        place, hubs, variables=scopes, paths=paths, alone=why_alone(place, os.environ), uses=uses, apart=_apart(hubs),
-        warnings=warnings,
+        config_place, hubs, variables=scopes, paths=paths, alone=why_alone(config_place, os.environ), uses=uses,
+        apart=_apart(hubs), warnings=warnings,
     )  # fmt: skip
-    if place and os.path.isfile(place) and any(hub.endpoint for hub in hubs):
+    if config_place and os.path.isfile(config_place) and any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
         run_with_client(reach, lambda client: _ask(client, report, as_json), operates=True)
     raise SystemExit(_print(report, as_json))
@@ -108,8 +108,8 @@ async def _ask(client: "HubClient", report: HubReport, as_json: bool) -> int:
         clients = await client.lists.clients() if any(hub.url for hub in report.hubs) else []
         return _print(msgspec.structs.replace(report, servers=servers, clients=clients), as_json)
     except (RpcError, ConfigError) as problem:
-        said = with_code(problem) if isinstance(problem, RpcError) else str(problem)
-        return _print(msgspec.structs.replace(report, problem=said), as_json)
+        message = with_code(problem) if isinstance(problem, RpcError) else str(problem)
+        return _print(msgspec.structs.replace(report, problem=message), as_json)
 
 
 def _print(found: HubReport, as_json: bool) -> int:
@@ -144,9 +144,9 @@ def report_data(found: HubReport, now: float) -> JsonObject:
         for hub in found.hubs
     ]
     states = [
-        {"server": own.server, "state": own.state, "code": own.code or None}
-        | ({"refused": own.sandbox.refused} if own.sandbox else {})
-        for own in found.servers
+        {"server": server.server, "state": server.state, "code": server.code or None}
+        | ({"refused": server.sandbox.refused} if server.sandbox else {})
+        for server in found.servers
     ]
     problem = hide(found.problem) or None
     return {"running": bool(hubs), "config": found.place or None, "hubs": hubs, "servers": states, "problem": problem,
@@ -174,21 +174,21 @@ def _clients_data(use: HubUse | None) -> list[JsonObject] | None:
 
 def _is_asked(hub: HubRecord, found: HubReport) -> bool:
     """Whether commands ask this hub over HTTP, and its clients are known."""
-    return bool(found.clients) and hub is next((own for own in found.hubs if own.url), None)
+    return bool(found.clients) and hub is next((candidate for candidate in found.hubs if candidate.url), None)
 
 
 def _clients_over_http(found: HubReport) -> list[JsonObject]:
     return [
         {
-            "name": hide(own.name) or None,
-            "version": hide(own.version) or None,
-            "era": own.era.value,
-            "principal": own.principal,
-            "connected": own.connected,
-            "since": datetime.fromtimestamp(own.first, UTC).isoformat(timespec="seconds"),
-            "calls": own.calls,
+            "name": hide(client.name) or None,
+            "version": hide(client.version) or None,
+            "era": client.era.value,
+            "principal": client.principal,
+            "connected": client.connected,
+            "since": datetime.fromtimestamp(client.first, UTC).isoformat(timespec="seconds"),
+            "calls": client.calls,
         }
-        for own in found.clients
+        for client in found.clients
     ]
 
 
@@ -196,12 +196,12 @@ def _http_clients(hub: HubRecord, found: HubReport, now: float) -> list[tuple[st
     """The clients of the hub over HTTP that was asked, without those that have gone."""
     if not _is_asked(hub, found):
         return []
-    here = [own for own in found.clients if own.connected is not False]
+    here = [client for client in found.clients if client.connected is not False]
     rows = []
-    for own in here[:_MOST_CLIENTS]:
-        name = " ".join(filter(None, (own.name, own.version))) or "a client that has not said its name"
-        about = f"{own.era.value}{', by request' if own.connected is None else ''}"
-        rows.append(f"{name}, {about}, for {tables.age(own.first, now)}, {tables.plural(own.calls, 'call')}")
+    for client in here[:_MOST_CLIENTS]:
+        name = " ".join(filter(None, (client.name, client.version))) or "a client that has not said its name"
+        about = f"{client.era.value}{', by request' if client.connected is None else ''}"
+        rows.append(f"{name}, {about}, for {tables.age(client.first, now)}, {tables.plural(client.calls, 'call')}")
     if more := len(here) - len(rows):
         rows.append(f"{more} more")
     heads = ["  clients: ", *["           "] * len(rows)]
@@ -229,8 +229,8 @@ def _use(hub: HubRecord, found: HubReport, now: float) -> list[tuple[str, str]]:
     if use is None:
         return [("  clients: unknown: this hub does not say", "yellow")]
     rows = [
-        (f"{_client(own)}, for {tables.age(own.since, now)}, {tables.plural(own.calls, 'call')}", "")
-        for own in use.clients
+        (f"{_client(client)}, for {tables.age(client.since, now)}, {tables.plural(client.calls, 'call')}", "")
+        for client in use.clients
     ]
     if more := use.many - len(use.clients):
         rows.append((f"{more} more", ""))
@@ -267,7 +267,7 @@ def _differs(hub: HubRecord, found: HubReport) -> list[tuple[str, str]]:
     names = found.apart.get(hub.folder)
     if names is None:
         return []
-    youngest = next(own for own in found.hubs if own.folder and own.place == hub.place)
+    youngest = next(candidate for candidate in found.hubs if candidate.folder and candidate.place == hub.place)
     if names:
         why = f"other values of {', '.join(names)}"
     elif hub.version != youngest.version:
@@ -293,9 +293,9 @@ def _variables(scope: Mapping[str, bool]) -> list[tuple[str, str]]:
 def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
     """The report for people: lines and their styles."""
     if not found.hubs:
-        said = "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
+        message = "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
         who = f" for {found.place}" if found.place else ""
-        return [(visible(f"No hub runs{who}. {said}"), "yellow"), *_alone(found), *_paths(found)]
+        return [(visible(f"No hub runs{who}. {message}"), "yellow"), *_alone(found), *_paths(found)]
     lines: list[tuple[str, str]] = []
     for hub in found.hubs:
         who = f" for {hub.client}" if hub.client else ""
@@ -325,19 +325,19 @@ def _servers(found: HubReport) -> list[tuple[str, str]]:
         return [(f"servers: unknown: {found.problem}", "yellow")]
     if not found.servers:
         return []
-    counted = Counter(own.state for own in found.servers)
+    counted = Counter(server.state for server in found.servers)
     return [
         (f"servers: {', '.join(f'{number} {state}' for state, number in counted.items())}", ""),
         *(
-            (f"  {own.server}: {own.state} [{own.code}]. Run mcp-hub doctor {quote(own.server)}", "red")
-            for own in found.servers
-            if own.state in _GIVEN_UP
+            (f"  {server.server}: {server.state} [{server.code}]. Run mcp-hub doctor {quote(server.server)}", "red")
+            for server in found.servers
+            if server.state in _GIVEN_UP
         ),
         *(
-            (f"  {own.server}: its sandbox refused {tables.plural(refused, 'attempt')}. "
-             f"Run mcp-hub sandbox {quote(own.server)}", "yellow")
-            for own in found.servers
-            if own.sandbox and (refused := own.sandbox.refused)
+            (f"  {server.server}: its sandbox refused {tables.plural(refused, 'attempt')}. "
+             f"Run mcp-hub sandbox {quote(server.server)}", "yellow")
+            for server in found.servers
+            if server.sandbox and (refused := server.sandbox.refused)
         ),
     ]  # fmt: skip
 
@@ -364,19 +364,25 @@ def stop(config: str | None) -> None:
     was removed, else the only one that runs. Exit code 3 if none runs.
     """
     try:
-        place, hubs = hubs_of(config)
+        config_place, hubs = hubs_of(config)
     except ConfigError as error:
         fail_with(error)
     hubs = [hub for hub in hubs if hub.folder]
-    if not place:
+    if not config_place:
         hubs = [hub for hub in hubs if not os.path.lexists(hub.place)] or hubs
         places = dict.fromkeys(hub.place for hub in hubs)
         if len(places) > 1 and any(map(os.path.lexists, places)):
             listed = "".join(f"\n  mcp-hub stop --config {visible(one)}" for one in places)
             fail("usage", f"Hubs of several configurations run in the background. Name one:{listed}")
     if not hubs:
-        said = f"No hub runs in the background for {place}." if place else "No hub runs in the background."
-        fail("no_running_hub", visible(said), EXIT_UNAVAILABLE)
+        message = (
+            f"No hub runs in the background for {config_place}." if config_place else "No hub runs in the background."
+        )
+        fail("no_running_hub", visible(message), EXIT_UNAVAILABLE)
     for hub in hubs:
         end_hub(hub.folder)
-    say("stopped" if place else visible(f"stopped the hub of {', '.join(dict.fromkeys(hub.place for hub in hubs))}"))
+    say(
+        "stopped"
+        if config_place
+        else visible(f"stopped the hub of {', '.join(dict.fromkeys(hub.place for hub in hubs))}")
+    )

@@ -126,30 +126,30 @@ def is_ours(data: bytes) -> bool:
     return MARK.encode() in data or MARK.encode("utf-16-le") in data
 
 
-def plan(system: str, own: HubService, user: int) -> ServicePlan | None:
+def plan(system: str, service: HubService, user: int) -> ServicePlan | None:
     """The plan for a system as `sys.platform` names it; None where there is none.
 
     Raises `ValueError` for a text that cannot stand in the file.
     """
-    for text in (*own.line, own.path, own.home, own.account):
+    for text in (*service.line, service.path, service.home, service.account):
         if any(char in text for char in _BAD):
             raise ValueError(f"{text!r} has a line break or a NUL")
     if system == "linux":
-        return _systemd(own)
+        return _systemd(service)
     if system == "win32":
-        return _task(own)
-    return _launchd(own, user) if system == "darwin" else None
+        return _task(service)
+    return _launchd(service, user) if system == "darwin" else None
 
 
-def _systemd(own: HubService) -> ServicePlan:
-    folder = PurePosixPath(own.home) / ".config"
+def _systemd(service: HubService) -> ServicePlan:
+    folder = PurePosixPath(service.home) / ".config"
     unit = f"{LABEL}.service"
     text = _UNIT.format(
         mark=MARK,
-        title=own.config.replace("%", "%%"),
-        start=" ".join(map(_quoted, own.line)),
-        path=_quoted(f"PATH={own.path}", has_variables=False),
-        variables=str(PurePosixPath(own.home) / ENVIRONMENT).replace("%", "%%"),
+        title=service.config.replace("%", "%%"),
+        start=" ".join(map(_quoted, service.line)),
+        path=_quoted(f"PATH={service.path}", has_variables=False),
+        variables=str(PurePosixPath(service.home) / ENVIRONMENT).replace("%", "%%"),
     )
     control = ("systemctl", "--user")
     return ServicePlan(
@@ -168,13 +168,13 @@ def _quoted(text: str, *, has_variables: bool = True) -> str:
     return f'"{word.replace("$", "$$") if has_variables else word}"'
 
 
-def _launchd(own: HubService, user: int) -> ServicePlan:
-    library = PurePosixPath(own.home) / "Library"
+def _launchd(service: HubService, user: int) -> ServicePlan:
+    library = PurePosixPath(service.home) / "Library"
     file = Path(library / "LaunchAgents" / f"{LABEL}.plist")
     agent = {
         "Label": LABEL,
-        "ProgramArguments": own.line,
-        "EnvironmentVariables": {"PATH": own.path},
+        "ProgramArguments": service.line,
+        "EnvironmentVariables": {"PATH": service.path},
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
         "ProcessType": "Background",
@@ -194,21 +194,21 @@ def _launchd(own: HubService, user: int) -> ServicePlan:
     )
 
 
-def _task(own: HubService) -> ServicePlan:
-    for text in own.line:
+def _task(service: HubService) -> ServicePlan:
+    for text in service.line:
         if "%" in text or "$(" in text:
             raise ValueError(f"{text!r} has % or $(, which the Task Scheduler would replace")
-    file = PureWindowsPath(own.home, "AppData", "Local", LABEL, LABEL, f"{LABEL}.xml")
-    command, *arguments = own.line
+    file = PureWindowsPath(service.home, "AppData", "Local", LABEL, LABEL, f"{LABEL}.xml")
+    command, *arguments = service.line
     text = _TASK.format(
         mark=MARK,
-        title=escape(own.config),
-        account=escape(own.account),
+        title=escape(service.config),
+        account=escape(service.account),
         command=escape(command),
         arguments=escape(subprocess.list2cmdline(arguments)),
-        home=escape(own.home),
+        home=escape(service.home),
     )
-    programs = PureWindowsPath(own.system_root, "System32")
+    programs = PureWindowsPath(service.system_root, "System32")
     tasks = str(programs / "schtasks.exe")
     shell = str(programs / "WindowsPowerShell" / "v1.0" / "powershell.exe")
     is_running = f"exit [int]((Get-ScheduledTask -TaskName '{LABEL}').State -ne 'Running')"

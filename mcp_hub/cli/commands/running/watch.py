@@ -48,13 +48,13 @@ def open_dashboard(only_print: bool, config: str | None) -> None:
 
 def _leading_to(address: str) -> Path:
     """A file for nobody else's eyes that leads to the address: arguments of programs show up in `ps`."""
-    place = state_dir(os.environ) / "hubs" / "open.html"
-    place.unlink(missing_ok=True)
+    page = state_dir(os.environ) / "hubs" / "open.html"
+    page.unlink(missing_ok=True)
     with open(
-        os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding=sys.getdefaultencoding()
+        os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding=sys.getdefaultencoding()
     ) as file:
         file.write(_PAGE.format(escape(address)))
-    return place
+    return page
 
 
 @click.command()
@@ -102,7 +102,7 @@ def _page(url: str | None, token: str | None, config: str | None) -> tuple[str, 
     path = config_path(config)
     hub = running_hub(os.path.abspath(path), os.environ)
     if hub is None:
-        said = f"No hub serves {path}. Start one with: mcp-hub serve --http, or in the background: mcp-hub open"
-        fail("no_running_hub", said, EXIT_UNAVAILABLE)
+        message = f"No hub serves {path}. Start one with: mcp-hub serve --http, or in the background: mcp-hub open"
+        fail("no_running_hub", message, EXIT_UNAVAILABLE)
     page, operator = dashboard_of(hub)
     return dashboard_address(page), operator

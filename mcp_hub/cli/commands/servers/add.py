@@ -90,12 +90,12 @@ def add(
     """
     file = found_file(config)
     secrets = _kept_secrets(file, keyring)
-    given = {**_pairs("--env", env), **_pairs("--header", headers), **_pairs("--set", values)}
+    pairs = {**_pairs("--env", env), **_pairs("--header", headers), **_pairs("--set", values)}
     if len(words) == 1:
         detail = _document(words[0], file)
         chosen = name or detail.short_name
-        _confirm(chosen, detail, given, remote, is_any_allowed, yes)
-        entry = _entry(chosen, detail, given, secrets, is_remote=remote)
+        _confirm(chosen, detail, pairs, remote, is_any_allowed, yes)
+        entry = _entry(chosen, detail, pairs, secrets, is_remote=remote)
     else:
         if name is not None or values or remote or is_any_allowed:
             raise click.UsageError("--name, --set, --remote and --allow-any-command belong to a server.json.")
@@ -118,33 +118,33 @@ def _document(source: str, file: ServersFile) -> ServerDetail:
 
 
 def _entry(
-    name: str, detail: ServerDetail, given: dict[str, str], secrets: KeptSecrets, *, is_remote: bool
+    name: str, detail: ServerDetail, pairs: dict[str, str], secrets: KeptSecrets, *, is_remote: bool
 ) -> JsonObject:
     """The entry for a document, whose declared secrets are kept."""
-    declared = {label for label in detail.secret_names & given.keys() if "${" not in given[label]}
-    kept = {label: secrets.keep(name, label, given[label]) for label in declared}
-    return entry_of(detail, {**given, **kept}, is_remote=is_remote)
+    declared = {label for label in detail.secret_names & pairs.keys() if "${" not in pairs[label]}
+    kept = {label: secrets.keep(name, label, pairs[label]) for label in declared}
+    return entry_of(detail, {**pairs, **kept}, is_remote=is_remote)
 
 
 def _confirm(
-    name: str, detail: ServerDetail, given: dict[str, str], is_remote: bool, is_any_allowed: bool, yes: bool
+    name: str, detail: ServerDetail, pairs: dict[str, str], is_remote: bool, is_any_allowed: bool, yes: bool
 ) -> None:
     """Shows the entry as it will run. Ends the command unless the person agrees."""
-    declared = {label for label in detail.secret_names & given.keys() if "${" not in given[label]}
-    secret = {label for label, value in given.items() if label in declared or is_secret(label, value)}
-    learn(given[label] for label in secret)
-    masked = {label: MASK if label in secret else value for label, value in given.items()}
+    declared = {label for label in detail.secret_names & pairs.keys() if "${" not in pairs[label]}
+    secret = {label for label, value in pairs.items() if label in declared or is_secret(label, value)}
+    learn(pairs[label] for label in secret)
+    masked = {label: MASK if label in secret else value for label, value in pairs.items()}
     try:
-        entry = entry_of(detail, given, is_remote=is_remote)
+        entry = entry_of(detail, pairs, is_remote=is_remote)
         # only what the person gave is masked: whatever the document says is to be read
         shown_entry = entry_of(detail, masked, is_remote=is_remote)
-        command = command_of(detail, given, is_remote=is_remote)
-        variables = [variable for variable in variables_asked(entry, given) if variable in os.environ]
+        command = command_of(detail, pairs, is_remote=is_remote)
+        variables = [variable for variable in variables_asked(entry, pairs) if variable in os.environ]
     except Unresolved as problem:
         end_with(ConfigError(ConfigFinding(problem.code, str(problem))))
     except ConfigError as error:
         end_with(error)
-    dangers = [] if command is None else dangers_of(command, given)
+    dangers = [] if command is None else dangers_of(command, pairs)
     say("A registry document can run any code with your rights. Add it only if you trust where it comes from.")
     say(on_one_line(f"{name}: {described(shown_entry)}"), "red" if dangers else None)
     for danger in dangers:
@@ -169,12 +169,12 @@ def _from_words(words: Sequence[str], env: dict[str, str], headers: dict[str, st
         raise click.UsageError("Write -- before the command: mcp-hub add NAME -- COMMAND…")
     if headers:
         raise click.UsageError("--header belongs to a URL. A command takes --env.")
-    own: JsonObject = {"command": words[0]}
+    entry: JsonObject = {"command": words[0]}
     if words[1:]:
-        own["args"] = list(words[1:])
+        entry["args"] = list(words[1:])
     if env:
-        own["env"] = env
-    return own if cwd is None else {**own, "cwd": os.path.abspath(os.path.expanduser(cwd))}
+        entry["env"] = env
+    return entry if cwd is None else {**entry, "cwd": os.path.abspath(os.path.expanduser(cwd))}
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -188,13 +188,13 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _write(
-    file: ServersFile, name: str, own: JsonObject, secrets: KeptSecrets, *, replaces: bool, is_boxed: bool | None
+    file: ServersFile, name: str, entry: JsonObject, secrets: KeptSecrets, *, replaces: bool, is_boxed: bool | None
 ) -> None:
-    if is_boxed is not None and not is_local(own):
+    if is_boxed is not None and not is_local(entry):
         raise click.UsageError("--sandbox and --no-sandbox belong to a command: a URL has no process here.")
-    learn(secrets_written(own))
+    learn(secrets_written(entry))
     try:
-        kept = without_secrets(name, own, secrets.keep)
+        kept = without_secrets(name, entry, secrets.keep)
         file.changed_text([PutServer(name, kept, replaces)])  # refuses what cannot be written, before a start
         found = _boxed(file, name, kept, secrets, is_boxed)
         secrets.store(os.environ)
@@ -207,10 +207,10 @@ def _write(
     print_warnings(file.unresolved([name]))
 
 
-def _boxed(file: ServersFile, name: str, own: JsonObject, secrets: KeptSecrets, is_boxed: bool | None) -> Boxed:
+def _boxed(file: ServersFile, name: str, entry: JsonObject, secrets: KeptSecrets, is_boxed: bool | None) -> Boxed:
     """The server with its sandbox: forced without a start, else after one."""
     if not is_boxed:
-        return boxed(file, {name: own}, secrets.filled, is_boxed, asks=False)
+        return boxed(file, {name: entry}, secrets.filled, is_boxed, asks=False)
     reason = why_unsupported()
     lines = () if reason is None else (f"{name} will not start on this system, which has no sandbox: {reason}",)
-    return Boxed({name: in_sandbox(own)}, lines)
+    return Boxed({name: in_sandbox(entry)}, lines)

@@ -50,9 +50,9 @@ def end_with(error: ConfigError) -> NoReturn:
     raise SystemExit(EXIT_CONFIG)
 
 
-def report(file: ServersFile, said: str) -> None:
+def report(file: ServersFile, message: str) -> None:
     """Says on stderr what was done, and that the running hub of the file follows."""
-    say(hide(f"{said} ({file.path})"))
+    say(hide(f"{message} ({file.path})"))
     if (hub := running_hub(os.path.abspath(file.path), os.environ)) is not None:
         say(f"The running hub (process {hub.pid}) reloads the file.")
 

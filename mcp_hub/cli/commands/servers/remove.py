@@ -65,8 +65,8 @@ def _leave_home(name: str, home: PrivateHome, *, purge: bool) -> int:
     """Says where a private home is, or removes it once the running hub has ended the server; the exit code."""
     if not purge:
         command = f"mcp-hub remove --purge -- {shlex.quote(name)}"
-        said = f"{home.folder} is its private home, with what {name} has written in its sandbox."
-        say(visible(f"{said} If you do not need it: {command}"))
+        message = f"{home.folder} is its private home, with what {name} has written in its sandbox."
+        say(visible(f"{message} If you do not need it: {command}"))
         return 0
     clock = SystemClock()
     until = clock.now() + PATIENCE
@@ -103,12 +103,14 @@ def switch_sandbox(names: Sequence[str], word: str, config: str | None) -> int:
     file, is_on = existing_file(config), word == "on"
     loaded = load_config(config, partly=True)
     check_servers(loaded, names)
-    servers = {name: own for name, own in file.servers().items() if name in names or not names and is_local(own)}
+    servers = {name: entry for name, entry in file.servers().items() if name in names or not names and is_local(entry)}
     if not names and is_on:
         servers = {
-            name: own for name, own in servers.items() if "sandbox" not in own and own.get("enabled") is not False
+            name: entry
+            for name, entry in servers.items()
+            if "sandbox" not in entry and entry.get("enabled") is not False
         }
-    for name in [name for name, own in servers.items() if not is_local(own)]:
+    for name in [name for name, entry in servers.items() if not is_local(entry)]:
         fail("misplaced_key", f"{name} is not a local program: only those have a sandbox")
     if is_on and (reason := why_unsupported()) is not None:
         fail("sandbox_unsupported", reason)

@@ -27,6 +27,8 @@ _FOUND = re.compile(
     "|".join(rf"(?<![\w-])(?P<{name.replace('-', '_')}>{pattern})(?![\w-])" for name, (pattern, _) in PHRASES.items()),
     re.I,
 )
+_MAYBE = re.compile(r"\b(?:told|mend|goes\s+on|for\s+good|has\s+none|is\s+no\b)")
+"""At least what `_FOUND` finds, in a small part of the time, in text without capitals."""
 _THERE = re.compile(r"\bthere\s+$", re.I)
 _FENCED = re.compile(r"^(\s*)(```|~~~).*?^\s*\2", re.M | re.S)
 _CODE = re.compile(r"(`+)(?:[^`\0\n]|\n(?!\s*\n))+?\1")
@@ -152,7 +154,9 @@ def english(root: Path) -> Iterator[Offence]:
 def _texts(root: Path) -> list[tuple[str, str]]:
     pages = [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
     texts = [(page.relative_to(root).as_posix(), _FENCED.sub(_blank, _read(page))) for page in pages]
-    texts += [(source.shown, source.prose) for source in sources(root) if _FOUND.search(source.text.replace("#", " "))]
+    texts += [
+        (source.shown, source.prose) for source in sources(root) if _MAYBE.search(source.text.replace("#", " ").lower())
+    ]
     return [(shown, _CODE.sub(_blank, text)) for shown, text in texts]
 
 

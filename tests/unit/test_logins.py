@@ -16,6 +16,7 @@ from mcp_hub.app.build import App, open_app
 from mcp_hub.app.logins import client_of, grant_store
 from mcp_hub.call import Upstream
 from mcp_hub.config.load.load import Loaded, parse
+from mcp_hub.config.plan import plan
 from mcp_hub.errors import HttpRefused, UpstreamUnavailable
 from mcp_hub.types import Era, UpstreamState
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
@@ -124,6 +125,17 @@ async def test_a_stored_login_is_there_at_the_next_start(tmp_path: Path) -> None
     async with hub(Authorization(valid={"a-1": ""}), tmp_path, a_grant, auth="oauth") as it:
         await it.until(UpstreamState.READY)
     assert it.sent == {"Bearer a-1"}
+
+
+async def test_limits_that_change_leave_the_login_of_an_open_connection_alone(tmp_path: Path) -> None:
+    async with hub(Authorization(valid={"a-1": ""}), tmp_path, a_grant, auth="oauth") as it:
+        await it.until(UpstreamState.READY)
+        far, access, settings = it.far, it.app.logins._access_of["far"], it.loaded.settings
+        server = settings.servers["far"].model_copy(update={"start_timeout": 5.0})
+        changed = settings.model_copy(update={"servers": {"far": server}})
+        change = plan(settings, changed)
+        it.app.operations.applier.apply(changed, change, ())
+        assert change.adjusted == ("far",) and it.far is far and it.app.logins._access_of["far"] is access
 
 
 async def test_a_login_that_has_ended_ends_the_connection_with_its_reason(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mcp_hub.onboarding.clients.table import CLIENTS
 from rigs.attach.place import Place, echoed, greeted
@@ -28,12 +29,24 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 
 def entries(home: Path) -> dict[str, list[str]]:
     """The arguments of each kind of client, as they stand in the files."""
-    found = {}
-    for path in (path for path in home.rglob("*") if path.is_file()):
-        for text in re.findall(r'\[[^]]*"serve"[^]]*\]', path.read_text()):
-            line = json.loads(text)
-            arguments = line[line.index("serve") :]
-            found[arguments[arguments.index("--client") + 1]] = arguments
+    lines = [line for path in home.rglob("*") if path.is_file() for line in lists_in(path) if "serve" in line]
+    commands = [line[line.index("serve") :] for line in lines]
+    return {arguments[arguments.index("--client") + 1]: arguments for arguments in commands}
+
+
+def lists_in(path: Path) -> list[list[str]]:
+    """The lists of texts in a client's file."""
+    if path.suffix not in (".yaml", ".yml"):
+        return [json.loads(text) for text in re.findall(r'\[[^]]*"serve"[^]]*\]', path.read_text())]
+    found, waiting = list[list[str]](), [yaml.safe_load(path.read_text())]
+    while waiting:
+        match waiting.pop():
+            case dict() as members:
+                waiting += members.values()
+            case [str(), *_] as line:
+                found.append(line)
+            case list() as items:
+                waiting += items
     return found
 
 

@@ -106,7 +106,7 @@ class HubPort:
         self.durable = StreamPort(streams, rules, lambda profile: catalog.rules(profile).servers)
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
-        self.session_store = SessionStore(streams.store, streams.limits.retention)
+        self.session_store = SessionStore(streams.store.sessions, streams.store.replicas, streams.limits.retention)
         retention = None if long_results is None else long_results.keeping
         self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention, rules)
         self.take_up = self._starter.take_up
@@ -306,7 +306,7 @@ class HubPort:
         profile = session.caller.profile
         return self.catalog.exported_in_result(profile, call, result) if mentions_uris(result) else result
 
-    def is_shared(self, session: Session, call: CallHandle) -> bool:
+    def is_public(self, session: Session, call: CallHandle) -> bool:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
         had_input = call.record.asked or call.call.input_responses is not None or call.call.request_state is not None
         return not had_input and self.catalog.rules(session.caller.profile).shared

@@ -25,16 +25,13 @@ _MOST_BYTES: Final = 4096
 class SharedLists:
     """Changed lists of servers that several replicas of a hub have: each by the digest of its new content.
 
-    A replica reads the lists of its own server again when another one has different ones.
+    A replica reads the lists of its own server again when another one has different ones. `send` gives the other
+    replicas a server and the digest of its lists.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, send: Callable[[str, str], None] = lambda server, digest: None) -> None:
         self._readers: dict[str, list[Callable[[str], None]]] = {}
         self._last: dict[str, str] = {}
-        self._send: Callable[[str, str], None] = lambda server, digest: None
-
-    def connect(self, send: Callable[[str, str], None]) -> None:
-        """`send` gives the other replicas a server and the digest of its lists."""
         self._send = send
 
     def changed(self, server: str, digest: str) -> None:

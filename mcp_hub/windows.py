@@ -84,7 +84,7 @@ class Calls(Protocol):
         """Closes a handle."""
 
 
-class JobPlan(NamedTuple):
+class _JobPlan(NamedTuple):
     """A program in a job object: flags of its start, and limits of the job, whose end ends all that is in it.
 
     It starts suspended, so that it can start nothing before it is in the job.
@@ -227,7 +227,7 @@ def run_program(
     *,
     calls: Calls | None = None,
     start: Callable[..., Any] = subprocess.Popen,
-    plan: JobPlan = JobPlan(),  # noqa: B008
+    plan: _JobPlan = _JobPlan(),  # noqa: B008
 ) -> int:
     """The exit code of a program without input and output, which ends after `seconds` with all that it has started.
 

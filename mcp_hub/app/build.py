@@ -37,6 +37,7 @@ from mcp_hub.app.limits import (
     open_files,
     open_store,
     session_holder,
+    shared_secret,
     state_dir,
     stream_limits,
     time_limits,
@@ -201,7 +202,7 @@ async def open_app(
     With `clients` it is a background hub, which outlives them.
     """
     if owns_process:
-        provide(open_files(loaded.settings, is_shared=clients is not None or has_executors))
+        provide(open_files(loaded.settings, has_clients=clients is not None or has_executors))
     app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, clients=clients)
     log_sources(loaded)
     with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.kept():
@@ -296,10 +297,10 @@ def _executor_upstream(
 
 def _pending_input(settings: Settings, state: Path, registry: CallRegistry, store: EventStore) -> PendingInput:
     def key() -> bytes:
-        return store.secret or stored_key(KeyedFiles(state / "keys"), "request-state")
+        return shared_secret(store) or stored_key(KeyedFiles(state / "keys"), "request-state")
 
     seconds = settings.hub.limits.question_timeout
-    return PendingInput(SystemClock(), seconds, registry.cancel, key, is_shared=store.is_shared)
+    return PendingInput(SystemClock(), seconds, registry.cancel, key, has_replicas=store.replicas is not None)
 
 
 def _catalog(
@@ -357,7 +358,7 @@ def build(
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
-    clock, changes, turn = SystemClock(), Notices(store.news.lists), Turn()
+    clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)

@@ -59,11 +59,11 @@ def view_rules(
     And one for each of `projects`, which is empty without its profiles.
     """
     every = _every(settings, executor_name)
-    is_shared = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
+    is_public = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
     everywhere = {name: server for name, server in every.items() if not _is_for_projects(settings, name)}
-    rules: dict[str | None, ViewRules] = {None: _view_rules(settings, everywhere, ProfileSettings(), is_shared)}
+    rules: dict[str | None, ViewRules] = {None: _view_rules(settings, everywhere, ProfileSettings(), is_public)}
     for name, profile in settings.profiles.items():
-        rules[name] = _view_rules(settings, everywhere, profile, is_shared=False)
+        rules[name] = _view_rules(settings, everywhere, profile, is_public=False)
     for name, view in projects.items():
         rules[name] = view.rules(settings, executor_name)
     return rules
@@ -95,8 +95,8 @@ def project_rules(
         for name, server_rules in _every(settings, executor_name).items()
         if name not in overlay.disable and (name in overlay.enable or not _is_for_projects(settings, name))
     }
-    inner = _view_rules(settings, every, narrower, is_shared=False)
-    outer = _view_rules(settings, inner.servers, base, is_shared=False)
+    inner = _view_rules(settings, every, narrower, is_public=False)
+    outer = _view_rules(settings, inner.servers, base, is_public=False)
     return msgspec.structs.replace(
         outer,
         tools=_both(inner.tools, outer.tools),
@@ -149,7 +149,7 @@ def executor_server(settings: Settings) -> str:
 
 
 def _view_rules(
-    settings: Settings, every: Mapping[str, ServerRules], profile: ProfileSettings, is_shared: bool
+    settings: Settings, every: Mapping[str, ServerRules], profile: ProfileSettings, is_public: bool
 ) -> ViewRules:
     """A profile's settings, completed by the hub's."""
     hub, chosen = settings.hub, profile.servers
@@ -157,7 +157,7 @@ def _view_rules(
         servers=every if chosen is None else {name: every[name] for name in every if name in chosen},
         tools=_filter(profile.tools),
         max_name_length=hub.max_name_length,
-        shared=is_shared,
+        shared=is_public,
         resources=_filter(profile.resources),
         prompts=_filter(profile.prompts),
         pinned=tuple(hub.pinned if profile.pinned is None else profile.pinned),

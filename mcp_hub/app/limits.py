@@ -75,11 +75,11 @@ def state_dir(env: Mapping[str, str]) -> Path:
     return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
 
 
-def open_files(settings: Settings, *, is_shared: bool) -> int:
-    """The descriptors that a hub needs for its servers and, if it `is_shared`, for clients beside the first."""
+def open_files(settings: Settings, *, has_clients: bool) -> int:
+    """The descriptors that a hub needs for its servers and, if it `has_clients`, for clients beside the first."""
     scopes = [entry.scope for entry in settings.servers.values() if entry.enabled and entry.command is not None]
     processes = sum(1 if scope in (None, "shared") else _SESSIONS for scope in scopes)
-    return HUB + PER_SERVER * processes + (PER_CLIENT * _SESSIONS if is_shared else 0)
+    return HUB + PER_SERVER * processes + (PER_CLIENT * _SESSIONS if has_clients else 0)
 
 
 def own_folders(settings: Settings | None, env: Mapping[str, str]) -> list[Path]:
@@ -97,21 +97,20 @@ def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore
         total_bytes=limits.results_size,
         memory_bytes=limits.results_size,
     )
-    if settings.hub.store.type == "redis":
-        from mcp_hub.stores.replicated import redis_documents
-
-        return redis_documents(store, bounds, wall_time)
+    if store.replicas is not None:
+        return store.replicas.documents(bounds, wall_time)
     kind: stores.StoreKind = "memory" if settings.hub.store.type == "memory" else "sqlite"
     return stores.open_documents(kind, _store_folder(settings, env), bounds, wall_time)
 
 
 def session_holder(store: EventStore, server: str) -> Holder | None:
     """Knows which replica has the server's process of a session; None where there is one hub only."""
-    if not store.is_shared:
-        return None
-    from mcp_hub.stores.replicated import redis_holdings
+    return None if store.replicas is None else store.replicas.holdings(server)
 
-    return redis_holdings(store, server)
+
+def shared_secret(store: EventStore) -> bytes | None:
+    """The key that all replicas of the hub have; None where the state folder keeps one."""
+    return None if store.replicas is None else store.replicas.secret
 
 
 def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:

@@ -163,10 +163,10 @@ def shared_folders(path: str) -> list[str]:
     project, and those that other users may write or that belong to them.
     """
     folders = (entry.rstrip(os.sep) for entry in path.split(os.pathsep) if os.path.isabs(entry))
-    return [folder for folder in dict.fromkeys(folders) if folder in _SYSTEM_PATH or _is_shared(folder)]
+    return [folder for folder in dict.fromkeys(folders) if folder in _SYSTEM_PATH or _is_for_all_users(folder)]
 
 
-def _is_shared(folder: str) -> bool:
+def _is_for_all_users(folder: str) -> bool:
     real = os.path.realpath(folder)
     if any("node_modules" in path.split(os.sep) for path in (folder, real)):
         return False

@@ -226,7 +226,7 @@ class RemoteCall(CallHandle, gc=False):
 def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
     """Whether other replicas, if any, can find all that the call has said; if not, `wake` is called soon."""
     streams = call.streams
-    return not streams.is_shared or streams.table.begin(call.record).is_committed(wake)
+    return not streams.has_replicas or streams.table.begin(call.record).is_committed(wake)
 
 
 def remote_call(

@@ -60,7 +60,7 @@ class PendingCall(msgspec.Struct, frozen=True):
 class PendingInput:
     """The calls that wait. `cancel` gets a call that had to make room. `key` is asked once, at the first seal.
 
-    `is_shared`: other replicas have the same key, and calls of theirs may be retried here.
+    `has_replicas`: they have the same key, and calls of theirs may be retried here.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class PendingInput:
         cancel: Callable[[CallRecord, str], None],
         key: Callable[[], bytes] = _new_key,
         *,
-        is_shared: bool = False,
+        has_replicas: bool = False,
     ) -> None:
-        self._is_shared = is_shared
+        self._has_replicas = has_replicas
         self._clock = clock
         self._seconds = seconds
         self._cancel = cancel
@@ -110,7 +110,7 @@ class PendingInput:
     def elsewhere(self, state: str, call: Call) -> CallId | None:
         """The call that `call` is the retry of, if it may wait at another replica: it does not wait here."""
         id_, nonce, seal = _parts(state)
-        may_be = self._is_shared and id_ not in self._pending and self._is_sealed(call, id_, nonce, seal)
+        may_be = self._has_replicas and id_ not in self._pending and self._is_sealed(call, id_, nonce, seal)
         return CallId(id_) if may_be else None
 
     def mark(self, call: Call, state: str) -> str:

@@ -122,7 +122,7 @@ class CallStarter:
         of_tools, of_reads = self._limits[call.upstream]
         limits = of_tools if call.method == "tools/call" else of_reads
         upstream = self._upstreams[call.upstream]
-        asks = asks or (call.era is Era.MODERN and self._streams.store.is_shared)
+        asks = asks or (call.era is Era.MODERN and self._streams.store.replicas is not None)
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
         plan = CallPlan(upstream if in_place else None, layers, passes, truncate, True, reads_only, self._retries)
@@ -153,7 +153,9 @@ class CallStarter:
         return asking
 
     def _keeps_state(self, call: Call) -> bool:
-        return self._streams.store.is_shared and self._rules is not None and _rules_of(self._rules, call).keeps_state
+        if self._streams.store.replicas is None or self._rules is None:
+            return False
+        return _rules_of(self._rules, call).keeps_state
 
     def truncation(self, shows_output: Callable[[str], bool] | None) -> Truncate | None:
         """Truncates and keeps results that are too long for the caller; None where none are.
@@ -166,7 +168,7 @@ class CallStarter:
         """Continues a call of another hub that is gone: its stream belongs to this one now."""
         left = Continuation.of(row)
         limits, _ = self._limits.get(left.call.upstream, _UNKNOWN)
-        progressed = await last_progress(self._streams.store, row)
+        progressed = await last_progress(self._streams.store.log, row)
         plan = left.plan(row, progressed, self.truncation(None))
         record = left.started(self._upstreams.get(left.call.upstream), self._registry, limits, plan)
         self._streams.take_up(record, row).orphan(DETACHED)

@@ -9,16 +9,16 @@ from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.protocol.sse import EventParser
 
 
-class StreamHead(msgspec.Struct):
+class _StreamHead(msgspec.Struct):
     """The number of an event, and the id of its stream."""
 
     seq: int
     stream: str
 
 
-def read_event(line: bytes) -> tuple[StreamHead, CallEvent | None]:
+def read_event(line: bytes) -> tuple[_StreamHead, CallEvent | None]:
     """An event of a stream; None for one that this version does not know. Raises `msgspec.DecodeError`."""
-    head = msgspec.json.decode(line, type=StreamHead)
+    head = msgspec.json.decode(line, type=_StreamHead)
     try:
         return head, decoded(line)[1]
     except ValueError:

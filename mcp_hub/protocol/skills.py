@@ -27,7 +27,7 @@ def _types() -> MimeTypes:
     return MimeTypes()
 
 
-class SkillFile(msgspec.Struct, frozen=True):
+class _SkillFile(msgspec.Struct, frozen=True):
     """One file of a skill: its digest and length are those of its raw bytes."""
 
     uri: str
@@ -35,7 +35,7 @@ class SkillFile(msgspec.Struct, frozen=True):
     size: Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Frontmatter(msgspec.Struct, frozen=True):
+class _Frontmatter(msgspec.Struct, frozen=True):
     """The members of the YAML head of a main file that every skill has."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
@@ -46,8 +46,8 @@ class SkillEntry(msgspec.Struct, frozen=True):
     """One skill. `resources` are all its files, or "dynamic" if it is generated. Decoding refuses what hosts must."""
 
     uri: str
-    frontmatter: Frontmatter
-    resources: list[SkillFile] | Literal["dynamic"]
+    frontmatter: _Frontmatter
+    resources: list[_SkillFile] | Literal["dynamic"]
     meta: RawObject | None = msgspec.field(name="_meta", default=None)
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class SkillEntry(msgspec.Struct, frozen=True):
             return f"the last folder of uri is {segments[-2]}, but the name is {self.frontmatter.name}"
         return None if isinstance(self.resources, str) else self._problem_of_files(self.resources)
 
-    def _problem_of_files(self, files: list[SkillFile]) -> str | None:
+    def _problem_of_files(self, files: list[_SkillFile]) -> str | None:
         uris, folder = {file.uri for file in files}, f"{root_of(self.uri)}/"
         if self.uri not in uris:
             return f"resources lacks the {MAIN} itself"

@@ -5,6 +5,7 @@ takes in what these changed.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import eras
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
-from mcp_hub.stores.base import EventStore, SessionRow
+from mcp_hub.stores.base import Replicas, SessionRow, SessionRows
 from mcp_hub.types import Era, JsonObject
 
 log = get_logger(__name__)
@@ -130,13 +131,14 @@ def _body(record: SessionRow) -> _Body:
 class SessionStore:
     """The records in the store. `retention` in seconds, of streams that have ended."""
 
-    def __init__(self, store: EventStore, retention: float) -> None:
-        self._store = store
+    def __init__(self, records: SessionRows, replicas: Replicas | None, retention: float) -> None:
+        self._records = records
+        self._replicas = replicas
         self._retention = retention
 
     async def begun(self, stored: StoredSession) -> None:
         """A session has begun: where its next request may come to another process, it has to be found there."""
-        if self._store.is_shared:
+        if self._replicas is not None:
             await self.keep(stored, _BEGUN)
 
     async def keep(self, stored: StoredSession, seconds: float) -> None:
@@ -163,37 +165,26 @@ class SessionStore:
         for attempt in range(_ATTEMPTS):
             number = stored.number + 1
             row = SessionRow(session.id, session.caller.principal, stored.encoded(), stored.until)
-            written = await self._store.put_session(row, stored.record if attempt < _ATTEMPTS - 1 else None)
-            if written is None or written == row:
-                stored.seen(written if self._store.is_shared else None, number)
+            written = await self._records.put(row, stored.record if attempt < _ATTEMPTS - 1 else None)
+            replicas = self._replicas
+            if replicas is None or written is None or written == row:
+                stored.seen(None if replicas is None else written, number)
                 return
-            self._store.news.changed(session.id, written)
+            replicas.sessions.changed(session.id, written)
 
-    def listen(
-        self,
-        local: Callable[[str], StoredSession | None],
-        changed: Callable[[StoredSession, ChangedElsewhere | None], None],
-    ) -> None:
-        """Another process has changed a session that is `local` here, or ended it (None)."""
+    def join(self, stored: StoredSession, changed: Callable[[StoredSession, ChangedElsewhere | None], None]) -> None:
+        """Calls `changed` when another replica has changed this session, or ended it (None), until it leaves."""
+        if self._replicas is not None:
+            self._replicas.sessions.join(stored.session.id, partial(_take, stored, changed))
 
-        def told(id_: str, record: SessionRow | None) -> None:
-            stored = local(id_)
-            if stored is None or (record is not None and record.principal != stored.session.caller.principal):
-                return
-            if record is None:
-                stored.end()
-                changed(stored, None)
-                return
-            try:
-                changed(stored, stored.take(record))
-            except ValueError as error:
-                log.warning("session_unreadable", session=id_, reason=str(error))
-
-        self._store.news.listen(lambda id_: local(id_) is not None, told)
+    def leave(self, id_: str) -> None:
+        """The session is over here. Idempotent."""
+        if self._replicas is not None:
+            self._replicas.sessions.leave(id_)
 
     async def find(self, id_: str, caller: Caller) -> StoredSession | None:
         """The session of that id if there is a record, and it is this caller's. Raises `StoreError`."""
-        row = await self._store.session(id_)
+        row = await self._records.find(id_)
         if row is None or row.principal != caller.principal or row.expires <= wall_time():
             return None
         try:
@@ -206,7 +197,7 @@ class SessionStore:
         declared = body.version, body.capabilities, body.client_info, body.log_level
         session = Session(id_, caller, Era.HANDSHAKE, *declared, offer=ClientOffer(apps=dict.fromkeys(body.apps)))
         lapsed = dict.fromkeys(body.subscriptions)
-        record = row if self._store.is_shared else None
+        record = None if self._replicas is None else row
         return StoredSession(
             session, row.expires, row.expires, lapsed, was_elsewhere=True, record=record, number=body.number
         )
@@ -216,6 +207,22 @@ class SessionStore:
         stored.end()
         if stored.until:
             try:
-                await self._store.drop_session(stored.session.id)
+                await self._records.drop(stored.session.id)
             except StoreError as error:
                 log.warning("session_not_dropped", session=stored.session.id, reason=str(error))
+
+
+def _take(
+    stored: StoredSession,
+    changed: Callable[[StoredSession, ChangedElsewhere | None], None],
+    record: SessionRow | None,
+) -> None:
+    """Takes in what another replica has stored; a foreign or an unreadable record changes nothing."""
+    if record is None:
+        stored.end()
+        changed(stored, None)
+    elif record.principal == stored.session.caller.principal:
+        try:
+            changed(stored, stored.take(record))
+        except ValueError as error:
+            log.warning("session_unreadable", session=stored.session.id, reason=str(error))

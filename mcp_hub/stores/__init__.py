@@ -4,10 +4,10 @@ In: opaque lines and bytes with their keys; a state folder that several hubs of 
 
 Out: the same bytes again, in order and without gaps, also to another process and after a crash.
 
-Held together by `base`: `EventStore`, the interface of all stores of streams, and the rules that all of them share: one
-owner per stream, no append after the end, an epoch that fences off earlier owners. `memory` is one store,
-`recovery.failsafe` the other, `replicated` the one that replicas share; `open` chooses. `limits` says what is dropped
-first, `faults` names what can be wrong.
+Held together by `base`: the interfaces of all stores of streams (`StreamLog`, `StreamInbox`, `StreamLeases` and
+`SessionRows` make an `EventStore`), and the rules that all of them share: one owner per stream, no append after the
+end, an epoch that fences off earlier owners. `memory` is one store, `recovery.failsafe` the other, `replicated` the one
+that replicas share; `open` chooses. `limits` says what is dropped first, `faults` names what can be wrong.
 
 `instances` and `locks` tell which hub processes are alive. `keyed_files`, `keys` and `epochs` are small files.
 

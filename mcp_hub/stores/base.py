@@ -14,6 +14,8 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.notices import SharedLists
+from mcp_hub.stores.documents.base import DocumentLimits, Documents
+from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.types import CallId, Status
 
 _COUNTABLE: Final = 1 << 53
@@ -74,20 +76,56 @@ class SessionRow(msgspec.Struct, frozen=True):
     expires: float
 
 
-class ReplicaNews:
-    """News of other processes: sessions that they have changed or ended, and lists of servers.
-
-    `knows` says whether a session is in memory here. `changed` is given its id and its record; None: it has been ended.
-    """
+class LiveSessions:
+    """The handshake sessions in memory at this replica: each hears what other replicas do to its record."""
 
     def __init__(self) -> None:
-        self.knows: Callable[[str], bool] = lambda id_: False
-        self.changed: Callable[[str, SessionRow | None], None] = lambda id_, row: None
-        self.lists = SharedLists()
+        self._readers: dict[str, Callable[[SessionRow | None], None]] = {}
 
-    def listen(self, knows: Callable[[str], bool], changed: Callable[[str, SessionRow | None], None]) -> None:
-        """Calls these from now on."""
-        self.knows, self.changed = knows, changed
+    def __contains__(self, id_: str) -> bool:
+        return id_ in self._readers
+
+    def join(self, id_: str, reader: Callable[[SessionRow | None], None]) -> None:
+        """Calls `reader` with each new record of the session until it leaves; with None once it has been ended."""
+        self._readers[id_] = reader
+
+    def leave(self, id_: str) -> None:
+        """Forgets the session. Idempotent."""
+        self._readers.pop(id_, None)
+
+    def changed(self, id_: str, record: SessionRow | None) -> None:
+        """Hands on what another replica has stored. Does nothing for a session that is not in memory here."""
+        if (reader := self._readers.get(id_)) is not None:
+            reader(record)
+
+
+class Holdings(Protocol):
+    """Things of one kind that one replica has at a time."""
+
+    async def hold(self, what: str) -> bool:
+        """Whether this replica has the thing, from now on if none had. Raises `StoreError`."""
+
+    def release(self, what: str) -> None:
+        """Any replica may have the thing from now on."""
+
+
+class Replicas(Protocol):
+    """The other hubs on the same server of a store: the next request of a client may come to any of them."""
+
+    sessions: LiveSessions
+    lists: SharedLists
+
+    @property
+    def secret(self) -> bytes | None:
+        """A key that all replicas have; None until the server has answered."""
+
+    def holdings(self, kind: str) -> Holdings: ...
+
+    def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
+        """The place for long results of all replicas. `now` is in Unix seconds."""
+
+    def history(self, now: Callable[[], float]) -> HistoryStore:
+        """The past calls of all replicas. `now` is in Unix seconds."""
 
 
 Appended = Callable[[StoreError | None], None]
@@ -95,26 +133,16 @@ Fetched = Callable[[EventPage | StoreError | None], None]
 """Given the page, None if there is no such stream (any more), or what went wrong."""
 
 
-class EventStore(Protocol):
-    """One store. Methods are called on the event loop and never block it; callbacks come there, too, maybe at once.
+class StreamLog(Protocol):
+    """The rows and the events of streams.
 
     An append is only asked for when the one before of the same stream has been confirmed. What is confirmed survives
-    the process if the store `is_durable`.
+    the process if the log `is_durable`.
     """
 
-    instance: str
-    """Id of this hub process, `in_` + 26 characters."""
-
-    news: ReplicaNews
-    """Tells a moment later; never where the processes do not serve the same sessions at a time."""
-
     @property
-    def is_shared(self) -> bool:
-        """Whether the next request of a client may come to another process, so that sessions are stored at once."""
-
-    @property
-    def secret(self) -> bytes | None:
-        """A key that all who share the store have; None where it is for their state folder to keep."""
+    def instance(self) -> str:
+        """Id of this hub process, `in_` + 26 characters."""
 
     @property
     def is_durable(self) -> bool:
@@ -127,14 +155,6 @@ class EventStore(Protocol):
     def survives(self, stream: CallId) -> bool:
         """Whether all that is confirmed of this stream survives this process."""
 
-    async def open(self) -> None:
-        """Makes the store ready. Never raises for a file that cannot be used: see `is_durable`."""
-
-    async def close(self) -> None:
-        """Commits what was asked for, within a bound of 1 s, and lets go of files and locks. Idempotent."""
-
-    # -- the owner
-
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """Adds a stream with its first events, as `row` is with them. `KeyTaken` if its key is in use."""
 
@@ -143,11 +163,6 @@ class EventStore(Protocol):
 
         `Fenced` if the epoch is not the stream's or it has ended. A status that is an ending sets `expires`.
         """
-
-    async def inbox(self) -> list[Message]:
-        """Messages for streams of this process, oldest first; each is given out once."""
-
-    # -- everybody
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
         """At most `most` events (and about 1 MiB, but one at least) from the one behind `after` that is still kept."""
@@ -162,6 +177,13 @@ class EventStore(Protocol):
 
     async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
         """The principal's streams, those of all principals for None; the newest first."""
+
+
+class StreamInbox(Protocol):
+    """Messages between the processes that share a store, and whether others have written to it."""
+
+    async def take(self) -> list[Message]:
+        """Messages for streams of this process, oldest first; each is given out once."""
 
     async def post(self, message: Message) -> bool:
         """Puts a message into the inbox of the stream's owner; False if the stream is unknown or has ended."""
@@ -178,10 +200,12 @@ class EventStore(Protocol):
     async def wait(self, seconds: float) -> None:
         """Returns after so many seconds, or sooner once there may be news."""
 
-    # -- what an owner left behind
+
+class StreamLeases(Protocol):
+    """The owners of streams: whether each is alive, and how a stream gets another one."""
 
     @property
-    def orphan_interval(self) -> float:
+    def interval(self) -> float:
         """Seconds between two looks for orphans: what that costs depends on the store."""
 
     async def orphans(self) -> list[StreamInfo]:
@@ -196,20 +220,55 @@ class EventStore(Protocol):
         None, and nothing is done, if the stream is no longer as `row` says (epoch, last) or has ended.
         """
 
-    async def sweep(self, now: float) -> int:
-        """Deletes streams and sessions that have expired, and the oldest ended ones beyond the store's limits."""
 
-    # -- handshake sessions
+class SessionRows(Protocol):
+    """The records of handshake sessions."""
 
-    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
+    async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
         """Adds or replaces it; the record that is kept then.
 
         That is another one, which stays, if it is no longer `before`; and None, if another process has ended it.
         """
 
-    async def session(self, id_: str) -> SessionRow | None: ...
+    async def find(self, id_: str) -> SessionRow | None: ...
 
-    async def drop_session(self, id_: str) -> None: ...
+    async def drop(self, id_: str) -> None: ...
+
+
+class StreamStore(Protocol):
+    """One store, by its four parts.
+
+    Methods are called on the event loop and never block it; callbacks come there, too, maybe at once.
+    """
+
+    @property
+    def log(self) -> StreamLog: ...
+
+    @property
+    def inbox(self) -> StreamInbox: ...
+
+    @property
+    def leases(self) -> StreamLeases: ...
+
+    @property
+    def sessions(self) -> SessionRows: ...
+
+    async def open(self) -> None:
+        """Makes the store ready. Never raises for a file that cannot be used: see `StreamLog.is_durable`."""
+
+    async def close(self) -> None:
+        """Commits what was asked for, within a bound of 1 s, and lets go of files and locks. Idempotent."""
+
+    async def sweep(self, now: float) -> int:
+        """Deletes streams and sessions that have expired, and the oldest ended ones beyond the store's limits."""
+
+
+class EventStore(StreamStore, Protocol):
+    """The store of a hub."""
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The other hubs that serve the same clients; None for a hub that is alone."""
 
 
 # -- rules

@@ -12,7 +12,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, ReplicaNews, SessionRow
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, Replicas, SessionRow
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import MAX_MESSAGES, PAGE_BYTES, StoreLimits, surplus
 from mcp_hub.types import CallId
@@ -58,64 +58,47 @@ def _of_request(principal: str, key: str) -> tuple[str, str]:
     return principal, key.partition("\n")[0]
 
 
-class MemoryStore:
-    """An `EventStore` without a file."""
+class MemoryStreams:
+    """The streams themselves, and the messages that wait for them. Nothing here waits."""
 
-    is_durable = False
-    is_settled = True
-    is_shared = False
-    secret = None
-    orphan_interval = 5.0
-
-    def __init__(self, limits: StoreLimits | None = None, instance: str | None = None) -> None:
-        self.instance = instance or new_instance_id()
-        self._limits = limits or StoreLimits()
+    def __init__(self, limits: StoreLimits, instance: str) -> None:
+        self.instance = instance
+        self.messages: list[Message] = []
+        self._limits = limits
         self._streams: dict[CallId, _Stream] = {}
         self._keys: dict[tuple[str, str], dict[str, CallId]] = {}
         self._ended: dict[CallId, None] = {}  # in the order in which they ended
-        self._messages: list[Message] = []
-        self._sessions: dict[str, SessionRow] = {}
         self._size = 0
-        self.news = ReplicaNews()
 
-    async def open(self) -> None:
-        """Nothing has to be made ready."""
-
-    async def close(self) -> None:
-        """Does nothing: streams stay until the process ends."""
-
-    def survives(self, stream: CallId) -> bool:
-        return False
-
-    def peek(self, stream: CallId) -> StreamInfo | None:
-        """The row of a stream that is here."""
+    def row(self, stream: CallId) -> StreamInfo | None:
         entry = self._streams.get(stream)
         return None if entry is None else entry.row
+
+    def rows(self) -> list[StreamInfo]:
+        """All, the one that was created last first."""
+        return [stream.row for stream in reversed(self._streams.values())]
+
+    def by_key(self, principal: str, key: str) -> StreamInfo | None:
+        """The stream of a key, found like that of `StreamLog.find_key`."""
+        calls = self._keys.get(_of_request(principal, key), {})
+        if key not in calls and "\n" not in key:
+            key = min(calls, default=key)
+        return self._streams[calls[key]].row if key in calls else None
 
     def has_key(self, principal: str, key: str) -> bool:
         return key in self._keys.get(_of_request(principal, key), ())
 
     def lines(self, stream: CallId) -> tuple[bytes, ...]:
-        """All events that are here of a stream that is."""
+        """All events of a stream that is in memory."""
         return tuple(line for chunk in self._streams[stream].chunks for line in chunk.lines)
 
-    def drop(self, stream: CallId) -> list[Message]:
-        """Forgets a stream that is here; the messages that wait for it."""
-        entry = self._streams.pop(stream)
-        self._ended.pop(stream, None)
-        self._size -= entry.size
-        messages = [message for message in self._messages if message.stream == stream]
-        if messages:
-            self._messages = [message for message in self._messages if message.stream != stream]
-        if entry.row.key is not None:
-            self._free(entry.row.principal, entry.row.key)
-        return messages
+    def page(self, stream: CallId, after: int, most: int) -> EventPage | None:
+        """A page of `StreamLog.fetch`."""
+        entry = self._streams.get(stream)
+        return None if entry is None else entry.page(after, most)
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        """Adds a stream with its first events. Its numbers may go on from events that are kept elsewhere."""
-        done(self._attempt_create(row, chunk))
-
-    def _attempt_create(self, row: StreamInfo, chunk: Chunk) -> StoreError | None:
+    def create(self, row: StreamInfo, chunk: Chunk) -> StoreError | None:
+        """Adds a stream with its first events. Its numbers may continue those of events that are kept elsewhere."""
         if row.id in self._streams:
             return StoreError(f"stream {row.id}: exists already")
         if row.key is not None and self.has_key(row.principal, row.key):
@@ -130,16 +113,8 @@ class MemoryStore:
         self._add(stream, chunk, size)
         return None
 
-    def _free(self, principal: str, key: str) -> None:
-        request = _of_request(principal, key)
-        del self._keys[request][key]
-        if not self._keys[request]:
-            del self._keys[request]
-
-    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
-        done(self._attempt_append(stream, epoch, chunk, change))
-
-    def _attempt_append(self, id_: CallId, epoch: int, chunk: Chunk, change: Change) -> StoreError | None:
+    def append(self, id_: CallId, epoch: int, chunk: Chunk, change: Change) -> StoreError | None:
+        """Adds events like `StreamLog.append`; the error, if it is refused."""
         stream = self._streams.get(id_)
         if stream is None:
             return base.unknown(id_)
@@ -154,6 +129,50 @@ class MemoryStore:
         self._add(stream, chunk, size)
         return None
 
+    def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
+        """Takes a stream over, like `StreamLeases.claim`. Raises `StoreError`."""
+        stream = self._streams.get(row.id)
+        if stream is None or stream.row.has_ended or stream.row.owner == self.instance:
+            return None
+        if (stream.row.epoch, stream.row.last) != (row.epoch, row.last):
+            return None
+        before = stream.row
+        stream.row = msgspec.structs.replace(before, owner=self.instance, epoch=before.epoch + 1)
+        error = self.append(row.id, stream.row.epoch, Chunk(row.last + 1, tuple(lines)), change)
+        if error is not None:
+            stream.row = before
+            raise error
+        return stream.row
+
+    def drop(self, stream: CallId) -> list[Message]:
+        """Forgets a stream that is in memory; the messages that wait for it."""
+        entry = self._streams.pop(stream)
+        self._ended.pop(stream, None)
+        self._size -= entry.size
+        messages = [message for message in self.messages if message.stream == stream]
+        if messages:
+            self.messages = [message for message in self.messages if message.stream != stream]
+        if entry.row.key is not None:
+            self._free(entry.row.principal, entry.row.key)
+        return messages
+
+    def sweep(self, now: float) -> int:
+        """Drops what has expired, and the oldest ended ones beyond the limit; how many streams."""
+        old = [id_ for id_ in self._ended if (self._streams[id_].row.expires or now) <= now]
+        many = len(self._ended) - len(old) - self._limits.ended
+        if many > 0:
+            expired = set(old)
+            old += [id_ for id_ in self._ended if id_ not in expired][:many]
+        for id_ in old:
+            self.drop(id_)
+        return len(old)
+
+    def _free(self, principal: str, key: str) -> None:
+        request = _of_request(principal, key)
+        del self._keys[request][key]
+        if not self._keys[request]:
+            del self._keys[request]
+
     def _add(self, stream: _Stream, chunk: Chunk, size: int) -> None:
         """Puts the events behind those that are there and makes room again."""
         if chunk.lines:
@@ -163,7 +182,7 @@ class MemoryStore:
             self._size += size
         if stream.row.has_ended:
             self._ended[stream.row.id] = None
-            self._messages = [message for message in self._messages if message.stream != stream.row.id]
+            self.messages = [message for message in self.messages if message.stream != stream.row.id]
         while self._size > self._limits.memory_bytes and len(self._ended) > stream.row.has_ended:
             self.drop(next(iter(self._ended)))
         most = self._limits.stream_bytes
@@ -171,38 +190,66 @@ class MemoryStore:
             most = min(most, max(stream.size - 1, 0))
         self._size -= stream.trim(self._limits.stream_events, most)
 
-    async def inbox(self) -> list[Message]:
-        streams = {message.stream for message in self._messages}
-        own = {id_ for id_ in streams if self._streams[id_].row.owner == self.instance}
-        mine = [message for message in self._messages if message.stream in own]
-        self._messages = [message for message in self._messages if message.stream not in own]
-        return mine
+
+class MemoryLog:
+    """The `StreamLog` of streams in memory."""
+
+    is_durable = False
+    is_settled = True
+
+    def __init__(self, streams: MemoryStreams) -> None:
+        self._streams = streams
+
+    @property
+    def instance(self) -> str:
+        return self._streams.instance
+
+    def survives(self, stream: CallId) -> bool:
+        return False
+
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        done(self._streams.create(row, chunk))
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        done(self._streams.append(stream, epoch, chunk, change))
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        entry = self._streams.get(stream)
-        done(None if entry is None else entry.page(after, most))
+        done(self._streams.page(stream, after, most))
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        return self.peek(stream)
+        return self._streams.row(stream)
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        calls = self._keys.get(_of_request(principal, key), {})
-        if key not in calls and "\n" not in key:
-            key = min(calls, default=key)
-        return self._streams[calls[key]].row if key in calls else None
+        return self._streams.by_key(principal, key)
 
     async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        every = (stream.row for stream in reversed(self._streams.values()))
-        mine = [row for row in every if principal in (None, row.principal)]
-        return sorted(mine, key=lambda row: -row.created)[: max(most, 0)]
+        rows = [row for row in self._streams.rows() if principal in (None, row.principal)]
+        return sorted(rows, key=lambda row: -row.created)[: max(most, 0)]
+
+
+class MemoryInbox:
+    """The `StreamInbox` of streams in memory: nobody else writes."""
+
+    def __init__(self, streams: MemoryStreams) -> None:
+        self._streams = streams
+
+    async def take(self) -> list[Message]:
+        streams = self._streams
+        taken: list[Message] = []
+        left: list[Message] = []
+        for message in streams.messages:
+            row = streams.row(message.stream)
+            (taken if row is not None and row.owner == streams.instance else left).append(message)
+        streams.messages = left
+        return taken
 
     async def post(self, message: Message) -> bool:
-        stream = self._streams.get(message.stream)
-        if stream is None or stream.row.has_ended:
+        row = self._streams.row(message.stream)
+        if row is None or row.has_ended:
             return False
-        waiting = [other.kind for other in self._messages if other.stream == message.stream]
+        waiting = [other.kind for other in self._streams.messages if other.stream == message.stream]
         if base.is_wanted(message, waiting, MAX_MESSAGES):
-            self._messages.append(message)
+            self._streams.messages.append(message)
         return True
 
     async def has_news(self) -> bool:
@@ -214,52 +261,73 @@ class MemoryStore:
     async def wait(self, seconds: float) -> None:
         await anyio.sleep(seconds)
 
+
+class MemoryLeases:
+    """The `StreamLeases` of streams in memory."""
+
+    interval = 5.0
+
+    def __init__(self, streams: MemoryStreams) -> None:
+        self._streams = streams
+
     async def orphans(self) -> list[StreamInfo]:
-        running = [stream.row for stream in self._streams.values() if not stream.row.has_ended]
-        return [row for row in running if row.owner != self.instance]
+        running = [row for row in reversed(self._streams.rows()) if not row.has_ended]
+        return [row for row in running if row.owner != self._streams.instance]
 
     async def is_orphan(self, row: StreamInfo) -> bool:
-        return row.owner != self.instance
+        return row.owner != self._streams.instance
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-        stream = self._streams.get(row.id)
-        if stream is None or stream.row.has_ended or stream.row.owner == self.instance:
-            return None
-        if (stream.row.epoch, stream.row.last) != (row.epoch, row.last):
-            return None
-        before = stream.row
-        stream.row = msgspec.structs.replace(before, owner=self.instance, epoch=before.epoch + 1)
-        error = self._attempt_append(row.id, stream.row.epoch, Chunk(row.last + 1, tuple(lines)), change)
-        if error is not None:
-            stream.row = before
-            raise error
-        return stream.row
+        return self._streams.claim(row, lines, change)
 
-    async def sweep(self, now: float) -> int:
-        old = [id_ for id_ in self._ended if (self._streams[id_].row.expires or now) <= now]
-        many = len(self._ended) - len(old) - self._limits.ended
-        if many > 0:
-            expired = set(old)
-            old += [id_ for id_ in self._ended if id_ not in expired][:many]
-        for id_ in old:
-            self.drop(id_)
-        self._sessions = {id_: session for id_, session in self._sessions.items() if session.expires > now}
-        return len(old)
+
+class MemorySessions:
+    """The `SessionRows` in memory, `most` of them; the oldest makes room."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sessions: dict[str, SessionRow] = {}
 
     @property
-    def sessions(self) -> list[SessionRow]:
-        """All that are here."""
+    def rows(self) -> list[SessionRow]:
         return list(self._sessions.values())
 
-    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
+    async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
         self._sessions.pop(session.id, None)
         self._sessions[session.id] = session
-        if len(self._sessions) > self._limits.sessions:
+        if len(self._sessions) > self._most:
             del self._sessions[next(iter(self._sessions))]
         return session
 
-    async def session(self, id_: str) -> SessionRow | None:
+    async def find(self, id_: str) -> SessionRow | None:
         return self._sessions.get(id_)
 
-    async def drop_session(self, id_: str) -> None:
+    async def drop(self, id_: str) -> None:
         self._sessions.pop(id_, None)
+
+    def sweep(self, now: float) -> None:
+        self._sessions = {id_: session for id_, session in self._sessions.items() if session.expires > now}
+
+
+class MemoryStore:
+    """An `EventStore` without a file."""
+
+    replicas: Replicas | None = None
+
+    def __init__(self, limits: StoreLimits | None = None, instance: str | None = None) -> None:
+        limits = limits or StoreLimits()
+        self.streams = MemoryStreams(limits, instance or new_instance_id())
+        self.log = MemoryLog(self.streams)
+        self.inbox = MemoryInbox(self.streams)
+        self.leases = MemoryLeases(self.streams)
+        self.sessions = MemorySessions(limits.sessions)
+
+    async def open(self) -> None:
+        """Nothing has to be made ready."""
+
+    async def close(self) -> None:
+        """Does nothing: streams stay until the process ends."""
+
+    async def sweep(self, now: float) -> int:
+        self.sessions.sweep(now)
+        return self.streams.sweep(now)

@@ -11,7 +11,7 @@ from mcp_hub.stores.documents.files import FileDocuments
 from mcp_hub.stores.documents.memory import MemoryDocuments
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.failsafe import failsafe_on_file
 
 DOCUMENTS: Final = "results"
 """The folder of long results in the hub's state directory."""
@@ -20,7 +20,7 @@ StoreKind = Literal["sqlite", "memory"]
 
 def open_store(kind: StoreKind, folder: Path, limits: StoreLimits, clock: Clock) -> EventStore:
     """The store of streams; `folder` is the hub's state directory."""
-    return MemoryStore(limits) if kind == "memory" else FailsafeStore.on_file(folder, limits, clock)
+    return MemoryStore(limits) if kind == "memory" else failsafe_on_file(folder, limits, clock)
 
 
 def open_documents(kind: StoreKind, folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:

@@ -15,13 +15,13 @@ if sys.platform == "linux":
     import termios
 
 
-class HasFileno(Protocol):
+class _HasFileno(Protocol):
     """An open file, by its descriptor."""
 
     def fileno(self) -> int: ...
 
 
-def has_reader(file: HasFileno) -> bool:
+def has_reader(file: _HasFileno) -> bool:
     """Whether somebody may still read what is written to this file; true for every file that has no other end."""
     if sys.platform == "win32":
         return True

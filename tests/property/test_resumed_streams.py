@@ -101,7 +101,7 @@ async def stored(client: Client) -> dict[int, Any]:
     """What the store has of it, as a client would be told, by number; without what says nothing to one."""
     lines: list[bytes] = []
     id_ = CallId(str(client.ids[0]).partition(":")[0])
-    client.world.store.fetch(id_, 0, 1 << 20, lambda page: lines.extend(page.lines))  # type: ignore[union-attr]
+    client.world.store.log.fetch(id_, 0, 1 << 20, lambda page: lines.extend(page.lines))  # type: ignore[union-attr]
     return dict(map(decoded, lines))
 
 

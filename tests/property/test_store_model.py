@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import ENDINGS, Change, Chunk, EventStore, Message
+from mcp_hub.stores.base import ENDINGS, Change, Chunk, Message, StreamStore
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
 from tests.examples import examples
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
 from tests.unit.stores.event_stores import GONE, SoleStore, line, new_row, replayed, settled
@@ -81,7 +81,7 @@ class AnyStore(RuleBasedStateMachine):
         self.time = 100.0
         self.is_full = False
 
-    def new_store(self) -> EventStore:
+    def new_store(self) -> StreamStore:
         return MemoryStore(LIMITS)
 
     def teardown(self) -> None:
@@ -113,7 +113,7 @@ class AnyStore(RuleBasedStateMachine):
         taken = key is not None and any((k.row.principal, k.row.key) == (principal, key) for k in self.known.values())
         lines = self.lines(1, count, size)
         begun = msgspec.structs.replace(row, last=count)
-        error = self.ask(lambda done: self.store.create(begun, Chunk(1, lines), done))
+        error = self.ask(lambda done: self.store.log.create(begun, Chunk(1, lines), done))
         assert isinstance(error, KeyTaken) if taken else error is None
         if not taken:
             self.known[row.id] = Known(row)
@@ -131,7 +131,9 @@ class AnyStore(RuleBasedStateMachine):
         row, first = known.row, known.row.last + 1 + gap
         lines = self.lines(first, count, size)
         change = Change(self.time, status, **changes)
-        error = self.ask(lambda done: self.store.append(row.id, row.epoch + epoch, Chunk(first, lines), change, done))
+        error = self.ask(
+            lambda done: self.store.log.append(row.id, row.epoch + epoch, Chunk(first, lines), change, done)
+        )
         if row.has_ended or epoch or (gap and count):
             assert isinstance(error, Fenced)
         else:
@@ -148,21 +150,21 @@ class AnyStore(RuleBasedStateMachine):
         lines = self.lines(known.row.last + 1, count, 0)
         fields = {name: getattr(known.row, name) for name in known.row.__struct_fields__}
         asked = StreamInfo(**{**fields, **({stale: fields[stale] - 1} if stale else {})})
-        claimed = self.call(self.store.claim, asked, lines, Change(self.time, status))
-        if known.row.owner == self.store.instance or known.row.has_ended or stale:
+        claimed = self.call(self.store.leases.claim, asked, lines, Change(self.time, status))
+        if known.row.owner == self.store.log.instance or known.row.has_ended or stale:
             assert claimed is None
             return
-        known.grow(lines, updated=self.time, status=status, owner=self.store.instance, epoch=known.row.epoch + 1)
+        known.grow(lines, updated=self.time, status=status, owner=self.store.log.instance, epoch=known.row.epoch + 1)
         known.is_mine = True
-        assert claimed == self.call(self.store.find, known.row.id)
+        assert claimed == self.call(self.store.log.find, known.row.id)
 
     @rule(index=indexes, after=st.integers(-1, 60), most=st.integers(0, 30))
     def fetch(self, index: int, after: int, most: int) -> None:
         known = self.pick(index)
         if known is None:
             return
-        page = self.call(settled, lambda done: self.store.fetch(known.row.id, after, most, done))
-        kept = self.call(self.store.find, known.row.id)
+        page = self.call(settled, lambda done: self.store.log.fetch(known.row.id, after, most, done))
+        kept = self.call(self.store.log.find, known.row.id)
         assert kept is not None
         start = max(after + 1, kept.first)
         assert page.lines == tuple(known.lines[start - 1 : start - 1 + len(page.lines)])
@@ -179,7 +181,7 @@ class AnyStore(RuleBasedStateMachine):
         if known is None:
             return
         message = Message(known.row.id, kind, body)
-        assert self.call(self.store.post, message) is not known.row.has_ended
+        assert self.call(self.store.inbox.post, message) is not known.row.has_ended
         cancels = kind == "cancel" and any(other.kind == "cancel" for other in known.messages)
         if not known.row.has_ended and not cancels:
             known.messages.append(message)
@@ -187,8 +189,8 @@ class AnyStore(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_full)
     @rule()
     def inbox(self) -> None:
-        messages = self.call(self.store.inbox)
-        mine = [known for known in self.known.values() if known.row.owner == self.store.instance]
+        messages = self.call(self.store.inbox.take)
+        mine = [known for known in self.known.values() if known.row.owner == self.store.log.instance]
         for known in mine:
             assert [message for message in messages if message.stream == known.row.id] == known.messages
         assert len(messages) == sum(len(known.messages) for known in mine)
@@ -210,13 +212,15 @@ class AnyStore(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_full)
     @rule()
     def orphans(self) -> None:
-        known = {k.row.id for k in self.known.values() if not k.row.has_ended and k.row.owner != self.store.instance}
-        assert {row.id for row in self.call(self.store.orphans)} == known
+        known = {
+            k.row.id for k in self.known.values() if not k.row.has_ended and k.row.owner != self.store.log.instance
+        }
+        assert {row.id for row in self.call(self.store.leases.orphans)} == known
 
     @invariant()
     def every_stream_is_whole(self) -> None:
         for known in self.known.values():
-            kept = self.call(self.store.find, known.row.id)
+            kept = self.call(self.store.log.find, known.row.id)
             assert kept is not None
             fields = {name: getattr(known.row, name) for name in known.row.__struct_fields__}
             assert kept == StreamInfo(**{**fields, "first": kept.first})
@@ -227,7 +231,7 @@ class AnyStore(RuleBasedStateMachine):
                 assert kept.first == 1, "nothing had to go"
             assert self.keeps_too_much(known, len(lines), sum(map(len, lines))) is False
         for principal in "pq":
-            rows = self.call(self.store.rows, principal, 1000)
+            rows = self.call(self.store.log.rows, principal, 1000)
             expected = [k.row for k in self.known.values() if k.row.principal == principal]
             assert [row.id for row in rows] == [row.id for row in sorted(expected, key=lambda row: -row.created)]
 
@@ -236,7 +240,7 @@ class AnyStore(RuleBasedStateMachine):
 
 
 class AnySqliteStore(AnyStore):
-    def new_store(self) -> EventStore:
+    def new_store(self) -> StreamStore:
         return SoleStore(self.folder, LIMITS, self.clock)
 
     @rule()
@@ -255,8 +259,8 @@ class AnySqliteStore(AnyStore):
 class AnyFailsafeStore(AnySqliteStore):
     store: FailsafeStore
 
-    def new_store(self) -> EventStore:
-        return FailsafeStore.on_file(self.folder, LIMITS, self.clock)
+    def new_store(self) -> StreamStore:
+        return failsafe_on_file(self.folder, LIMITS, self.clock)
 
     @rule()
     def fill_disk(self) -> None:
@@ -270,7 +274,7 @@ class AnyFailsafeStore(AnySqliteStore):
     @rule(seconds=st.sampled_from([1.0, 5.0, 400.0]))
     def wait(self, seconds: float) -> None:
         self.clock.seconds += seconds
-        self.call(self.store.has_news)
+        self.call(self.store.inbox.has_news)
 
     def come_home(self) -> None:
         """Once the disk has room and everything running has been appended to, all is in the file."""
@@ -278,18 +282,18 @@ class AnyFailsafeStore(AnySqliteStore):
         self.is_full = False
         self.clock.seconds += 400
         probe = new_row(self.store, status="completed", ttl=-1.0, updated=0.0)
-        assert self.ask(lambda done: self.store.create(probe, Chunk(1, ()), done)) is None
+        assert self.ask(lambda done: self.store.log.create(probe, Chunk(1, ()), done)) is None
         self.known[probe.id] = Known(probe)
         self.known[probe.id].grow(())
-        assert self.store.is_durable
+        assert self.store.log.is_durable
         for known in self.known.values():
             if known.is_mine and not known.row.has_ended:
                 assert self.ask(partial(self.touch, known.row)) is None
-        self.call(self.store.has_news)
+        self.call(self.store.inbox.has_news)
         self.sweep(0.0)
 
     def touch(self, row: StreamInfo, done: Any) -> None:
-        self.store.append(row.id, row.epoch, Chunk(0, ()), Change(row.updated), done)
+        self.store.log.append(row.id, row.epoch, Chunk(0, ()), Change(row.updated), done)
 
     def keeps_too_much(self, known: Known, events: int, size: int) -> bool:
         """A stream that is away may have as much in memory as in the file."""

@@ -185,7 +185,7 @@ class Streams(RuleBasedStateMachine):
         if self.known:
             known = self.known[call % len(self.known)]
             self.seen(known)
-            self.shared.core._streams[known.id].trim(keeps, 1 << 30)  # type: ignore[index]
+            self.shared.core.streams._streams[known.id].trim(keeps, 1 << 30)  # type: ignore[index]
 
     @rule(hub=PICK)
     def restart(self, hub: int) -> None:

@@ -87,8 +87,8 @@ async def test_both_servers_are_configured_alike_and_their_user_may_do_what_the_
         async with opened(redis_store(url, "mcp-hub:", 5.0, "local", StoreLimits(), SystemClock())) as store:
             row = await create(store, new_row(store, key="k"), 2)
             await append(store, row, 3, status="completed")
-            assert len(await replayed(store, row)) == 3 and store.is_durable
-            assert await store.rows(row.principal, 10) and await store.orphans() == []
+            assert len(await replayed(store, row)) == 3 and store.log.is_durable
+            assert await store.log.rows(row.principal, 10) and await store.leases.orphans() == []
             await store.sweep(1e12)
         with server.client as client:
             assert client.execute_command("ACL", "LOG") == []

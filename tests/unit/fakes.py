@@ -14,7 +14,9 @@ from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound
 from mcp_hub.events import CallEvent, Completed
+from mcp_hub.notices import SharedLists
 from mcp_hub.sessions.session import Session
+from mcp_hub.stores.base import LiveSessions
 from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.wire.base import Requests
 
@@ -146,7 +148,7 @@ class ResponderPort:
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return result
 
-    def is_shared(self, *about: object) -> bool:
+    def is_public(self, *about: object) -> bool:
         return False
 
 
@@ -171,3 +173,22 @@ class KeptWire:
 async def unused(call: Call, channel: CallChannel) -> Completed:
     """The handler of a call that is never run."""
     raise AssertionError("this call is not run")
+
+
+class LoneReplicas:
+    """`Replicas` of a hub whose others do nothing."""
+
+    secret: bytes | None = None
+
+    def __init__(self) -> None:
+        self.sessions = LiveSessions()
+        self.lists = SharedLists()
+
+    def holdings(self, kind: str) -> Any:
+        raise NotImplementedError
+
+    def documents(self, limits: Any, now: Any) -> Any:
+        raise NotImplementedError
+
+    def history(self, now: Any) -> Any:
+        raise NotImplementedError

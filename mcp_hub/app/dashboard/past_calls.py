@@ -5,13 +5,13 @@ at its servers.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final
 
 import anyio.to_thread
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from mcp_hub.app.limits import Current, own_folders, state_dir
+from mcp_hub.app.limits import Current, own_folders, shared_secret, state_dir
 from mcp_hub.call import Upstream
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
@@ -50,7 +50,6 @@ from mcp_hub.stores.history.base import (
     CallTexts,
     HistoryLimits,
     HistoryStore,
-    HoldsHistory,
     LostCalls,
 )
 from mcp_hub.stores.history.file import HistoryFile
@@ -352,8 +351,8 @@ def loss_text(loss: LostCalls) -> str:
 def journal_rules(settings: Settings, *, is_embedded: bool = False) -> JournalRules:
     """The rules of these settings: of a hub with tokens no texts; of one that `is_embedded`, only on request."""
     history, hub = settings.hub.history, settings.hub
-    is_shared = bool(hub.tokens) or hub.http.oauth is not None or hub.http.allow_public
-    keeping: KeepingNow = history.arguments or ("none" if is_shared else "full")
+    has_principals = bool(hub.tokens) or hub.http.oauth is not None or hub.http.allow_public
+    keeping: KeepingNow = history.arguments or ("none" if has_principals else "full")
     if not history.enabled or (is_embedded and "history" not in hub.model_fields_set):
         keeping = "off"
     return JournalRules(
@@ -372,10 +371,10 @@ def _keeping(settings: Settings, server: str, tool: str) -> ToolKeeping:
 
 def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
     """Where past calls are kept, beside the streams of `store`; without it, for somebody who only looks."""
-    if settings.hub.store.type == "redis":
-        return cast("HoldsHistory", store).history(wall_time)
+    if store is not None and store.replicas is not None:
+        return store.replicas.history(wall_time)
     folder = None if settings.hub.store.type == "memory" else own_folders(settings, env)[-1]
-    hub = "" if store is None else store.instance
+    hub = "" if store is None else store.log.instance
     is_gone = Instances(folder or state_dir(env), hub).is_gone
     return HistoryFile(folder, hub, is_gone, wall_time, SystemClock())
 
@@ -394,7 +393,7 @@ def journal_of(
         return journal_rules(current.settings, is_embedded=is_embedded)
 
     def key() -> bytes:
-        return store.secret or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
+        return shared_secret(store) or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
 
     history = open_history(current.settings, env, store)
-    return CallJournal(history, store.instance, rules, ToolDefinitions(upstreams), key, SystemClock())
+    return CallJournal(history, store.log.instance, rules, ToolDefinitions(upstreams), key, SystemClock())

@@ -174,7 +174,7 @@ class HubWatch:
         writer = self._streams.owned(CallId(id_))
         if writer is not None:
             return writer.stream.row.principal
-        row = await self._streams.store.find(CallId(id_)) if id_.isascii() else None
+        row = await self._streams.store.log.find(CallId(id_)) if id_.isascii() else None
         return None if row is None else row.principal
 
     def clients(self, caller: Caller) -> ClientList:
@@ -218,7 +218,7 @@ class HubWatch:
     async def _rows(self, caller: Caller) -> list[StreamInfo]:
         principal = None if caller.operates else caller.principal
         try:
-            rows = await self._streams.store.rows(principal, _STORED)
+            rows = await self._streams.store.log.rows(principal, _STORED)
         except StoreError:
             return []
         return [row for row in rows if self._hub.durable.shows(caller.profile, row)]
@@ -237,7 +237,7 @@ class HubWatch:
 
     async def _read_reason(self, row: StreamInfo) -> None:
         with suppress(StoreError):
-            last = await ending(self._streams.store, row)
+            last = await ending(self._streams.store.log, row)
             self._reasons[row.id] = "" if last is None else reason_of(last)
 
     def _seen_by(self, caller: Caller, calls: Iterable[CallSummary]) -> list[CallSummary]:

@@ -28,7 +28,7 @@ from mcp_hub.events import (
 )
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.shape.stream_events import decoded
-from mcp_hub.stores.base import Change, Chunk, EventPage, EventStore
+from mcp_hub.stores.base import Change, Chunk, EventPage, StreamLog
 from mcp_hub.types import CallId, RawJson
 
 UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
@@ -86,7 +86,7 @@ def _writable(text: str) -> str:
     return hide_head(text, _SHOWN).encode("utf-8", "replace").decode()
 
 
-async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:
+async def fetched(store: StreamLog, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:
     """A page of events, encoded; empty at the end. Raises `StoreError`, `UnknownStream`."""
     page: EventPage | StoreError | None = await done_with(partial(store.fetch, id_, after, most))
     if isinstance(page, StoreError):
@@ -96,7 +96,7 @@ async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) 
     return page.lines
 
 
-async def appended(store: EventStore, row: StreamInfo, lines: Sequence[bytes], change: Change) -> None:
+async def appended(store: StreamLog, row: StreamInfo, lines: Sequence[bytes], change: Change) -> None:
     """Adds events behind the last one of a stream that this process owns and nobody writes to. Raises `StoreError`."""
     chunk = Chunk(row.last + 1, tuple(lines))
     error: StoreError | None = await done_with(partial(store.append, row.id, row.epoch, chunk, change))
@@ -118,7 +118,7 @@ async def done_with(start: Callable[[Callable[[_T], None]], None]) -> _T:
     return found[0]
 
 
-async def _events(store: EventStore, id_: CallId, after: int, last: int, mark: bytes) -> AsyncIterator[CallEvent]:
+async def _events(store: StreamLog, id_: CallId, after: int, last: int, mark: bytes) -> AsyncIterator[CallEvent]:
     """The events behind `after`, up to `last`, whose lines have `mark`."""
     while after < last and (lines := await fetched(store, id_, after, min(last - after, PAGE))):
         for line in lines:
@@ -127,7 +127,7 @@ async def _events(store: EventStore, id_: CallId, after: int, last: int, mark: b
         after += len(lines)
 
 
-async def open_questions(store: EventStore, row: StreamInfo) -> dict[str, InputRequired]:
+async def open_questions(store: StreamLog, row: StreamInfo) -> dict[str, InputRequired]:
     """The open questions of a stream, by key, oldest first."""
     asked: dict[str, InputRequired] = {}
     if row.status == "input_required":
@@ -139,7 +139,7 @@ async def open_questions(store: EventStore, row: StreamInfo) -> dict[str, InputR
     return asked
 
 
-async def asked_last(store: EventStore, row: StreamInfo, keys: Collection[str]) -> dict[str, InputRequired]:
+async def asked_last(store: StreamLog, row: StreamInfo, keys: Collection[str]) -> dict[str, InputRequired]:
     """The committed questions of these keys, looked for from the end: a call that waits says little else."""
     found: dict[str, InputRequired] = {}
     last = row.last
@@ -152,7 +152,7 @@ async def asked_last(store: EventStore, row: StreamInfo, keys: Collection[str]) 
     return found
 
 
-async def ending(store: EventStore, row: StreamInfo) -> Ending | None:
+async def ending(store: StreamLog, row: StreamInfo) -> Ending | None:
     """The last event of a stream that has ended; None if it is gone. Raises `StoreError`."""
     with suppress(UnknownStream):
         for line in await fetched(store, row.id, row.last - 1, 1):
@@ -160,7 +160,7 @@ async def ending(store: EventStore, row: StreamInfo) -> Ending | None:
     return None
 
 
-async def last_progress(store: EventStore, row: StreamInfo) -> Progressed | None:
+async def last_progress(store: StreamLog, row: StreamInfo) -> Progressed | None:
     """Its last progress, as far as the latest events tell."""
     last: Progressed | None = None
     start = max(row.last - PAGE, row.first - 1)

@@ -20,14 +20,14 @@ from mcp_hub.calls.log import nobody
 from mcp_hub.calls.reading.stored import PAGE, done_with, ending_of, event_of
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Delta, Reset
-from mcp_hub.stores.base import EventPage, EventStore, Fetched
+from mcp_hub.stores.base import EventPage, Fetched, StreamLog
 
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
 """Of committed events that stay in memory for those who keep up, if there are any; the latest one in any case."""
 
 
-class PartialContent:
+class _PartialContent:
     """Partial content of the present attempt: whether any was sent (`is_any`), and where it begins in the stream."""
 
     __slots__ = ("_first", "is_any")
@@ -86,11 +86,11 @@ class Stream:
         "__weakref__", "_asked", "_bytes", "_store", "_tail", "_tail_first", "content", "failed", "readers", "row",
     )  # fmt: skip
 
-    def __init__(self, row: StreamInfo, store: EventStore) -> None:
+    def __init__(self, row: StreamInfo, store: StreamLog) -> None:
         self.row = row
         self.readers: tuple[StreamReader, ...] = ()
         self.failed: HubError | None = None
-        self.content = PartialContent()
+        self.content = _PartialContent()
         self._store = store
         self._asked: dict[int, list[Fetched]] = {}  # who waits for the page behind an event
         self._tail: list[Committed] | None = None  # from event `_tail_first` on
@@ -136,7 +136,7 @@ class Stream:
         self._tail_first += gone
 
     def fetch(self, after: int, done: Fetched) -> None:
-        """As `EventStore.fetch`; all that ask for the same page at a time get it by one read."""
+        """As `StreamLog.fetch`; all that ask for the same page at a time get it by one read."""
         if (waiting := self._asked.get(after)) is not None:
             waiting.append(done)
             return

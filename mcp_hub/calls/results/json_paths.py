@@ -45,7 +45,7 @@ _MOST_MATCHED: Final = 256 << 10
 """Bytes of one text for a pattern: nothing looks at the time within it."""
 
 
-class Selected(msgspec.Struct, frozen=True):
+class _Selected(msgspec.Struct, frozen=True):
     """The values in UTF-8, each as JSON on a line of its own, and how many they are."""
 
     body: bytes
@@ -170,7 +170,7 @@ class _Environment(JSONPathEnvironment):
             self.function_extensions[name] = _Matching(self._is_over, whole=name == "match")
 
 
-def select(body: bytes, path: str, is_over: Callable[[], bool]) -> Selected:
+def select(body: bytes, path: str, is_over: Callable[[], bool]) -> _Selected:
     """The values of the JSON text `body` that `path` selects, in its order.
 
     Raises `InvalidParams` for a path that cannot be read, a text that is not JSON, and for more than the bounds allow.
@@ -196,7 +196,7 @@ def select(body: bytes, path: str, is_over: Callable[[], bool]) -> Selected:
         raise InvalidParams(f"path: {hide_head(path, 100)!r}: the text is nested too deeply for it") from None
     except JSONPathError as problem:
         raise InvalidParams(f"path: {hide_head(path, 100)!r}: {hide_head(str(problem.message), _SHOWN)}") from None
-    return Selected(b"\n".join(lines), len(lines))
+    return _Selected(b"\n".join(lines), len(lines))
 
 
 def _parsed(path: str, is_over: Callable[[], bool]) -> _Path:

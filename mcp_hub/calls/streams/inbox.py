@@ -1,21 +1,21 @@
 """Messages of other processes to the owner of a stream: its call is to end, a question has its answer, somebody reads
 the stream.
 
-The store keeps them (`EventStore.post`, `inbox`).
+The store keeps them (`StreamInbox`).
 """
 
 import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc.rpc_errors import from_wire
-from mcp_hub.stores.base import EventStore, Message
+from mcp_hub.stores.base import Message, StreamInbox
 from mcp_hub.types import CallId, RawJson
 
 
 class Inbox:
     """News of other processes, which stay until they are taken in, whatever fails on the way."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: StreamInbox) -> None:
         self._store = store
         self._is_behind = False
         self._messages: list[Message] = []
@@ -28,7 +28,7 @@ class Inbox:
 
     async def messages(self) -> list[Message]:
         """The messages to this process, each once. Raises `StoreError`."""
-        self._messages += await self._store.inbox()
+        self._messages += await self._store.take()
         messages, self._messages = self._messages, []
         return messages
 
@@ -41,7 +41,7 @@ class Inbox:
         self._is_behind = False
 
 
-class InputAnswer(msgspec.Struct, frozen=True):
+class _InputAnswer(msgspec.Struct, frozen=True):
     """The caller's answer to the question `key`."""
 
     key: str
@@ -73,14 +73,14 @@ def answering(stream: CallId, key: str, outcome: RawJson | RpcError) -> Message:
     return Message(stream, "input", msgspec.json.encode({"key": key, "error" if is_error else "result": value}))
 
 
-def answer_in(message: Message) -> InputAnswer:
+def answer_in(message: Message) -> _InputAnswer:
     """Raises `ValueError` for a message without an answer."""
     try:
         body = msgspec.json.decode(message.body, type=_Body)
     except (msgspec.DecodeError, RecursionError) as problem:
         raise ValueError(str(problem)) from None
     if body.error is not msgspec.UNSET:
-        return InputAnswer(body.key, from_wire(body.error, "client"))
+        return _InputAnswer(body.key, from_wire(body.error, "client"))
     if body.result is msgspec.UNSET:
         raise ValueError("neither result nor error")
-    return InputAnswer(body.key, body.result)
+    return _InputAnswer(body.key, body.result)

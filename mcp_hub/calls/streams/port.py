@@ -84,7 +84,7 @@ class StreamHandle:
 
     async def lines(self, after: int, most: int = PAGE) -> tuple[bytes, ...]:
         """Stored events behind `after`; empty at the end. Raises `StoreError`, `UnknownStream`."""
-        return await fetched(self._port.table.store, self.id, after, most)
+        return await fetched(self._port.table.store.log, self.id, after, most)
 
     async def ending(self) -> bytes:
         """The last event of a stream that has ended. Raises `UnknownStream` if it has expired, `StoreError`."""
@@ -100,8 +100,8 @@ class StreamHandle:
         """
         row, record = self.info, self.record
         if record is None or row.status != "input_required":
-            return await open_questions(self._port.table.store, row)
-        asked = await asked_last(self._port.table.store, row, record.open_questions.keys())
+            return await open_questions(self._port.table.store.log, row)
+        asked = await asked_last(self._port.table.store.log, row, record.open_questions.keys())
         return {key: asked[key] for key in list(record.open_questions) if key in asked}
 
     async def answer(self, key: str, outcome: RawJson | RpcError) -> StreamInfo:
@@ -122,8 +122,8 @@ class StreamHandle:
 
     @property
     def _is_safe(self) -> bool:
-        store = self._port.table.store
-        return self.info.last > 0 and (not store.is_shared or store.survives(self.id))
+        table = self._port.table
+        return self.info.last > 0 and (table.store.replicas is None or table.store.log.survives(self.id))
 
     @property
     def _writer(self) -> StreamWriter | None:
@@ -149,12 +149,12 @@ class StreamPort:
     @property
     def is_durable(self) -> bool:
         """Whether what is stored survives this process."""
-        return self.table.store.is_durable
+        return self.table.store.log.is_durable
 
     @property
-    def is_shared(self) -> bool:
-        """Whether hubs with state folders of their own serve the same streams."""
-        return self.table.store.is_shared
+    def has_replicas(self) -> bool:
+        """Whether other hubs, with state folders of their own, serve the same streams."""
+        return self.table.store.replicas is not None
 
     def rules(self, call: Call) -> CallRules:
         """The rules of the tool that is called; the defaults for a call of another method."""
@@ -169,7 +169,7 @@ class StreamPort:
 
     async def newest(self, principal: str, most: int, profile: str | None) -> list[StreamInfo]:
         """The caller's streams among the principal's `most` newest ones, the newest first. Raises `StoreError`."""
-        return [row for row in await self.table.store.rows(principal, most) if self.shows(profile, row)]
+        return [row for row in await self.table.store.log.rows(principal, most) if self.shows(profile, row)]
 
     def shows(self, profile: str | None, row: StreamInfo) -> bool:
         """Whether the stream is of a server of the profile; of any for None."""
@@ -177,7 +177,7 @@ class StreamPort:
 
     def survives(self, stream: CallId) -> bool:
         """Whether all that is committed of the stream survives this process."""
-        return self.table.store.survives(stream)
+        return self.table.store.log.survives(stream)
 
     # -- making calls durable
 
@@ -202,7 +202,7 @@ class StreamPort:
         row: StreamInfo | None = None
         writer = self.table.running(principal, key=key)
         if writer is None:
-            row = await self.table.store.find_key(principal, key)
+            row = await self.table.store.log.find_key(principal, key)
             writer = self.table.running(principal, key=key)  # it may have begun while the store was asked
         if writer is not None:
             _check_digest(writer.stream.row, digest)
@@ -222,7 +222,7 @@ class StreamPort:
             return StreamHandle(self, writer.stream)
         row = writer.stream.row
         if isinstance(writer.error, KeyTaken) and row.key is not None:
-            earlier = await self.table.store.find_key(row.principal, row.key)
+            earlier = await self.table.store.log.find_key(row.principal, row.key)
             joined = None if earlier is None else await self._joined(earlier, row.key, row.digest)
             if joined is not None:
                 return joined

@@ -56,7 +56,7 @@ class StreamTable:
         self._foreign: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
         """One object for each that is in use here: news for one reader is news for all."""
         self._takeover = Takeover(store, go_on, self._inherited)
-        self._inbox = Inbox(store)
+        self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
         self._idle: anyio.Event | None = None
         self._running: anyio.CancelScope | None = None
@@ -79,7 +79,7 @@ class StreamTable:
         row = StreamInfo(
             id=call.id,
             principal=call.principal,
-            owner=self.store.instance,
+            owner=self.store.log.instance,
             server=call.upstream,
             method=call.method,
             name=intern(asked(call)),
@@ -95,7 +95,7 @@ class StreamTable:
         deadline = wall + record.times.limits.total - (self.clock.now() - record.times.started)
         until = deadline if deadline < LAST_MOMENT else None
         start = start_data(call.upstream, own_name(call), row.name, arguments, 1, until)
-        writer = StreamWriter(record, Stream(row, self.store), self, start)
+        writer = StreamWriter(record, Stream(row, self.store.log), self, start)
         self._owned[call.id] = writer
         record.has_stream(writer.stream)
         return writer
@@ -174,21 +174,21 @@ class StreamTable:
                 raise UnknownStream
             await writer.settled()
             if writer.error is None:
-                kept = await self.store.find(writer.stream.row.id)
+                kept = await self.store.log.find(writer.stream.row.id)
                 if kept is not None:
                     writer.stream.seen(kept)
                 return writer.stream
         row = await self._found(principal, id_)
-        if not row.has_ended and (self._takeover.is_at(row.id) or await self.store.is_orphan(row)):
+        if not row.has_ended and (self._takeover.is_at(row.id) or await self.store.leases.is_orphan(row)):
             await self._takeover.take_over(row)
             row = await self._found(principal, id_)
-        if not row.has_ended and row.owner != self.store.instance:
+        if not row.has_ended and row.owner != self.store.log.instance:
             await self._touch(row.id)  # a client that asks after a call wants it to continue
         return self._known(row)
 
     async def _found(self, principal: str, id_: str) -> StreamInfo:
         """Raises `UnknownStream`."""
-        row = await self.store.find(CallId(id_)) if id_.isascii() else None
+        row = await self.store.log.find(CallId(id_)) if id_.isascii() else None
         if row is None or row.principal != principal:
             raise UnknownStream
         return row
@@ -200,7 +200,7 @@ class StreamTable:
             return writer.stream
         stream = self._foreign.get(row.id)
         if stream is None or stream.failed is not None:
-            stream = self._foreign[row.id] = Stream(row, self.store)
+            stream = self._foreign[row.id] = Stream(row, self.store.log)
         else:
             stream.committed(row)
         return stream
@@ -212,7 +212,7 @@ class StreamTable:
         if writer is not None:
             writer.absence.end()
         else:
-            self.store.moved([stream.row for stream in self._followed])  # which watches it from now on
+            self.store.inbox.moved([stream.row for stream in self._followed])  # which watches it from now on
         return reader
 
     async def cancel(self, principal: str, id_: str, reason: str) -> StreamInfo:
@@ -224,7 +224,7 @@ class StreamTable:
             if writer.record.resumption is not None:
                 await writer.committed()  # a hub that continues the call knows it, too
         elif not row.has_ended:
-            await self.store.post(cancelling(row.id, reason))
+            await self.store.inbox.post(cancelling(row.id, reason))
         return row
 
     async def answer(self, principal: str, id_: str, key: str, outcome: RawJson | RpcError) -> StreamInfo:
@@ -233,17 +233,17 @@ class StreamTable:
         writer = self._owned.get(row.id)
         if writer is not None:
             writer.record.answer(key, outcome)
-            if self.store.is_shared:
+            if self.store.replicas is not None:
                 await writer.committed()  # who asks another hub next must not see the question
         elif not row.has_ended:
-            if await self.store.post(answering(row.id, key, outcome)):
+            if await self.store.inbox.post(answering(row.id, key, outcome)):
                 await self._heard(row)
         return row
 
     async def _heard(self, row: StreamInfo) -> None:
         """Waits a moment for the owner to write that it has the answer: whoever asks next must not see the question."""
         with anyio.move_on_after(_HEARD):
-            while (now := await self.store.find(row.id)) and now.last == row.last:  # noqa: ASYNC110 - not of this process
+            while (now := await self.store.log.find(row.id)) and now.last == row.last:  # noqa: ASYNC110 - not of this process
                 await anyio.sleep(_HEARD_LOOK)
 
     # -- other processes ------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class StreamTable:
                         for stream in self._followed:  # a call that somebody reads continues
                             await self._touch(stream.row.id)
                     if now >= next_orphans:
-                        next_orphans = now + self.store.orphan_interval
+                        next_orphans = now + self.store.leases.interval
                         await self._inherit()
                     if now >= next_sweep:
                         next_sweep = now + _SWEEP
@@ -278,8 +278,8 @@ class StreamTable:
                         problem = repr(error)
                         log.exception("store_unreadable", reason=ascii(problem))
                 self._end_orphans(self.clock.now())
-                is_asked = (self._followed or self._owned) and not self.store.is_shared  # which rings by itself
-                await self.store.wait(_NEWS if is_asked else _IDLE)
+                is_asked = (self._followed or self._owned) and self.store.replicas is None  # they ring
+                await self.store.inbox.wait(_NEWS if is_asked else _IDLE)
 
     @property
     def _followed(self) -> list[Stream]:
@@ -289,7 +289,7 @@ class StreamTable:
     async def _look(self) -> None:
         """Takes in messages for our calls, and events of other processes' streams that a client here follows."""
         followed = self._followed
-        moved = self.store.moved([stream.row for stream in followed])
+        moved = self.store.inbox.moved([stream.row for stream in followed])
         if not (followed or self._owned):
             return
         if not await self._inbox.has_news():
@@ -308,7 +308,7 @@ class StreamTable:
     async def _refresh(self, stream: Stream, problems: list[HubError]) -> None:
         """Takes in what the store has of a stream that is followed here, with its events if they are waited for."""
         try:
-            row = await (self.store.find(stream.row.id) if stream.behind else read_on(stream))
+            row = await (self.store.log.find(stream.row.id) if stream.behind else read_on(stream))
         except HubError as problem:
             problems.append(problem)
             return
@@ -338,7 +338,7 @@ class StreamTable:
 
     async def _inherit(self) -> None:
         """Takes over what owners that are gone have left; what cannot be does not keep the others waiting."""
-        for row in await self.store.orphans():
+        for row in await self.store.leases.orphans():
             try:
                 await self._takeover.take_over(row)
             except HubError as error:
@@ -346,7 +346,7 @@ class StreamTable:
 
     async def _touch(self, id_: CallId) -> None:
         with suppress(StoreError):  # there are too many messages, or the file is locked: the next one may get through
-            await self.store.post(touching(id_))
+            await self.store.inbox.post(touching(id_))
 
     def _inherited(self, row: StreamInfo) -> None:
         """A stream has been ended here, which those who follow it have to hear."""

@@ -30,7 +30,7 @@ class Takeover:
     """
 
     def __init__(self, store: EventStore, go_on: GoOn | None, settled: Callable[[StreamInfo], None]) -> None:
-        self._store = store
+        self._log, self._leases, self._replicas = store.log, store.leases, store.replicas
         self._go_on = go_on
         self._settled = settled
         self._under_way: dict[CallId, anyio.Event] = {}
@@ -59,14 +59,14 @@ class Takeover:
     async def _close(self, row: StreamInfo) -> None:
         wall = wall_time()
         line = self._ending(row, wall, "The hub that ran this call is gone. The outcome of the call is unknown.")
-        closed = await self._store.claim(row, [line], Change(wall, "failed"))
+        closed = await self._leases.claim(row, [line], Change(wall, "failed"))
         if closed is not None:
             log.warning("stream_closed", stream=row.id, upstream=row.server, reason="its hub is gone")
             self._settled(closed)
 
     async def _continue(self, row: StreamInfo, go_on: GoOn) -> None:
         wall = wall_time()
-        claimed = await self._store.claim(row, await self._withdrawals(row, wall), Change(wall, "working"))
+        claimed = await self._leases.claim(row, await self._withdrawals(row, wall), Change(wall, "working"))
         if claimed is None:
             return
         try:
@@ -87,7 +87,7 @@ class Takeover:
             row, wall, f"The hub that ran this call is gone, and this one cannot continue it: {problem}"
         )
         try:
-            await appended(self._store, row, [line], Change(wall, "failed"))
+            await appended(self._log, row, [line], Change(wall, "failed"))
         except StoreError as error:
             log.error("stream_not_closed", stream=row.id, reason=str(error))
             return
@@ -96,7 +96,7 @@ class Takeover:
     async def _withdrawals(self, row: StreamInfo, wall: float) -> list[bytes]:
         """Events that close what the stream still asks: the hub that continues the call asks again."""
         when, lines = timestamp(wall), []
-        keys = list(await open_questions(self._store, row))
+        keys = list(await open_questions(self._log, row))
         for number, key in enumerate(keys, 1):
             event = InputReceived(key, len(keys) - number)
             lines.append(encoded(row.id, row.last + number, when, event))
@@ -105,5 +105,5 @@ class Takeover:
     def _ending(self, row: StreamInfo, wall: float, reason: str) -> bytes:
         data = {"upstream": {"server": row.server}, "outcome": "unknown"}
         reason = reason.encode("utf-8", "replace").decode()
-        kind = OwnerLost if self._store.is_shared else HubRestarted
+        kind = HubRestarted if self._replicas is None else OwnerLost
         return encoded(row.id, row.last + 1, timestamp(wall), Failed(kind(reason, data=data)))

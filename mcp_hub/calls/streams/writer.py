@@ -74,7 +74,7 @@ class _Batch(NamedTuple):
     row: StreamInfo
 
 
-class WriterOwner(Protocol):
+class _WriterOwner(Protocol):
     """Has the writers of one process: with it a writer holds one thing instead of three."""
 
     @property
@@ -103,7 +103,7 @@ class StreamWriter:
         self,
         record: CallRecord,
         stream: Stream,
-        owner: WriterOwner,
+        owner: _WriterOwner,
         start: RawJson | None = None,
         *,
         is_over: bool = False,
@@ -261,10 +261,10 @@ class StreamWriter:
         chunk = Chunk(before.last + 1, tuple(lines))
         if is_new:
             self._start = None
-            self._owner.store.create(row, chunk, self._appended)
+            self._owner.store.log.create(row, chunk, self._appended)
         else:
             change = Change(wall, row.status, row.message, how, frees_key=frees_key)
-            self._owner.store.append(row.id, row.epoch, chunk, change, self._appended)
+            self._owner.store.log.append(row.id, row.epoch, chunk, change, self._appended)
 
     def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamInfo]:
         """The events' lines, and the row after them. What cannot be written is replaced in `events`."""

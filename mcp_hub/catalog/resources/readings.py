@@ -48,14 +48,14 @@ _LOOSE: Final = re.compile(r"(?<=[^:/. ])[. ]*/+")  # dots and spaces at the end
 _ESCAPED_GLOB: Final = re.compile(r"%(2a|3f|5b|5d)")
 
 
-class UriVariants(msgspec.Struct, frozen=True):
+class _UriVariants(msgspec.Struct, frozen=True):
     """`allowed`: those that have to be let through, each; `denied`: those of which none may be turned down."""
 
     allowed: tuple[str, ...]
     denied: tuple[str, ...]
 
 
-def uri_variants(uri: str) -> UriVariants | None:
+def uri_variants(uri: str) -> _UriVariants | None:
     """`uri` itself and what may be made of it; None where it means something else to its reader.
 
     That is: dot segments, control characters, outer white space, no valid host, more than `MAX_MATCHED` characters.
@@ -78,7 +78,7 @@ def uri_variants(uri: str) -> UriVariants | None:
     texts = {behind, unquote(path + tail)}
     texts |= {_MORE.split(text, maxsplit=1)[0] for text in texts}  # what names a part or a form of the same
     texts |= {text.rstrip("/") for text in texts}
-    return UriVariants((uri, variants), (uri, variants, *(place + text for place in places for text in sorted(texts))))
+    return _UriVariants((uri, variants), (uri, variants, *(place + text for place in places for text in sorted(texts))))
 
 
 def _parts(rest: str) -> tuple[str, str]:

@@ -54,7 +54,7 @@ _CHECKED: Final = {"tools/call": Kind.TOOL, "prompts/get": Kind.PROMPT, "skills/
 _NOT_READ: Final = object()  # the stamp of a record that was never read
 
 
-class PinStore(Protocol):
+class _PinStore(Protocol):
     """Small files by key, which several processes may change (`stores.keyed_files`). All raise `OSError`."""
 
     def stamp(self, key: str) -> object: ...
@@ -79,7 +79,7 @@ class Approvals:
 
     def __init__(
         self,
-        store: PinStore,
+        store: _PinStore,
         config: str,
         policies: Mapping[str, Policy],
         changes: Notices,

@@ -29,7 +29,7 @@ from mcp_hub.protocol.rest.history import HistoryCall, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores import open as stores
-from mcp_hub.stores.base import EventStore, Message
+from mcp_hub.stores.base import EventStore, Message, StreamLog
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import CallId
@@ -52,7 +52,7 @@ async def open_streams(loaded: Loaded) -> AsyncIterator["LocalStreams"]:
         store = stores.open_store("sqlite" if is_there else "memory", folder, limits, SystemClock())
     await store.open()
     try:
-        if is_there and not store.is_durable:
+        if is_there and not store.log.is_durable:
             raise UpstreamUnavailable(f"The store {store_name} cannot be used. The log of the hub has the reason.")
         yield LocalStreams(store)
     finally:
@@ -67,7 +67,7 @@ class LocalStreams:
 
     async def streams(self, most: int) -> list[StreamStatus]:
         """The newest first."""
-        return [status_of(row) for row in await self._store.rows(LOCAL.principal, most)]
+        return [status_of(row) for row in await self._store.log.rows(LOCAL.principal, most)]
 
     async def stream_list(self, most: int) -> StreamList:
         """The same; nobody here knows the calls that have no stream yet."""
@@ -75,7 +75,7 @@ class LocalStreams:
 
     async def status(self, stream: str) -> StreamStatus:
         """Raises `UnknownStream`."""
-        return status_of(await found(self._store, stream))
+        return status_of(await found(self._store.log, stream))
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> "LocalStream":
         """The events behind number `after`."""
@@ -83,9 +83,9 @@ class LocalStreams:
 
     async def cancel(self, stream: str) -> StreamStatus:
         """Asks the hub that runs the call to end it; its state then. Raises `UnknownStream`."""
-        row = await tended(self._store, await found(self._store, stream))
+        row = await tended(self._store, await found(self._store.log, stream))
         if not row.has_ended:
-            await self._store.post(Message(row.id, "cancel", b"cancelled on request"))
+            await self._store.inbox.post(Message(row.id, "cancel", b"cancelled on request"))
         return status_of(row)
 
 
@@ -112,7 +112,7 @@ class LocalStream:
     async def __aiter__(self) -> AsyncIterator[CallEvent]:
         row = await self._begin()
         while True:
-            lines = await fetched(self._store, row.id, self.cursor)
+            lines = await fetched(self._store.log, row.id, self.cursor)
             for line in lines:
                 head, event = read_event(line)
                 if head.seq != self.cursor + 1:
@@ -126,11 +126,11 @@ class LocalStream:
                 if row.has_ended:
                     return
                 await self._wait(row)
-                row = await found(self._store, self.stream)
+                row = await found(self._store.log, self.stream)
 
     async def _begin(self) -> StreamInfo:
-        await self._store.has_news()  # from here on: whether there is any
-        row = await found(self._store, self.stream)
+        await self._store.inbox.has_news()  # from here on: whether there is any
+        row = await found(self._store.log, self.stream)
         if self.cursor > row.last:
             message = f"cursor {self.cursor} is beyond the stream's last event, {row.last}"
             raise InvalidParams(message, symbol="invalid_cursor")
@@ -138,20 +138,20 @@ class LocalStream:
 
     async def _wait(self, row: StreamInfo) -> None:
         """Returns when there may be new events."""
-        self._store.moved([row])
-        while not await self._store.has_news():
+        self._store.inbox.moved([row])
+        while not await self._store.inbox.has_news():
             if anyio.current_time() >= self._next_look:
                 self._next_look = anyio.current_time() + _OWNER
                 if (await tended(self._store, row)).has_ended:
                     return
-                if await self._store.is_orphan(row):
+                if await self._store.leases.is_orphan(row):
                     self._on_pause(
                         "The hub of this call has ended. Waiting for the next one, which continues the call."
                     )
-            await self._store.wait(_LOOK)
+            await self._store.inbox.wait(_LOOK)
 
 
-async def found(store: EventStore, stream: str) -> StreamInfo:
+async def found(store: StreamLog, stream: str) -> StreamInfo:
     """Raises `UnknownStream`."""
     row = await store.find(CallId(stream))
     if row is None or row.principal != LOCAL.principal:
@@ -161,7 +161,7 @@ async def found(store: EventStore, stream: str) -> StreamInfo:
 
 async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
     """The row; with an ending if its hub has died and no other hub can continue the call."""
-    if row.has_ended or row.continuation is not None or not await store.is_orphan(row):
+    if row.has_ended or row.continuation is not None or not await store.leases.is_orphan(row):
         return row
     return (await StreamTable(store, SystemClock(), StreamLimits()).open(row.principal, row.id)).row
 

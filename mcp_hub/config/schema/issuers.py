@@ -75,12 +75,12 @@ class IssuerSettings(Section):
             raise finding("missing_key", 'needs a "jwks_url", a "jwks_file" or a "shared_key" to verify its tokens')
         if len(sources) > 1:
             raise finding("conflicting_keys", f"an issuer has a {sources[0]} or a {sources[1]}, not both", sources[1])
-        is_shared = self.shared_key is not None
+        has_shared_key = self.shared_key is not None
         for name in self.accepted_algorithms():
-            if name.startswith("HS") and not is_shared:
+            if name.startswith("HS") and not has_shared_key:
                 said = f"{name} needs a shared_key: with public keys anybody could sign"
                 raise finding("missing_key", said, "algorithms")
-            if is_shared and not name.startswith("HS"):
+            if has_shared_key and not name.startswith("HS"):
                 said = f"{name} is for key pairs. A shared_key takes HS256, HS384 or HS512."
                 raise finding("invalid_value", said, "algorithms")
         return self

@@ -66,7 +66,6 @@ class HandshakeHttp:
         self._streams: dict[str, anyio.CancelScope] = {}
         self._lapsed: dict[str, Bell] = {}
         """Of each session that listens: rings when there is something to subscribe to again."""
-        self._resumption.sessions.listen(self._known, self._changed_elsewhere)
 
     @property
     def sessions(self) -> int:
@@ -111,7 +110,7 @@ class HandshakeHttp:
         elif request.message.method == ROOTS_CHANGED:
             client.session.offer.change_roots()
         elif request.message.is_answer:
-            if not client.questions.take(request.message) and self._hub.durable.is_shared:
+            if not client.questions.take(request.message) and self._hub.durable.has_replicas:
                 await self._forward_answer(client, request.message)
             await self._resumption.forward_answers(client)
         await request.accepted()
@@ -168,6 +167,7 @@ class HandshakeHttp:
             self._end(gone)
         client = self._clients[session.id] = ClientCalls(stored)
         self._announcers[session.id] = Announcer(self._hub, session)
+        self._resumption.sessions.join(stored, self._changed_elsewhere)
         return client
 
     async def _client(self, http: HttpExchange) -> ClientCalls:
@@ -210,10 +210,6 @@ class HandshakeHttp:
         for lapsed in [known for known in stored.lapsed if uri == msgspec.json.encode(known)]:
             del stored.lapsed[lapsed]
         await self._resumption.sessions.update(stored)
-
-    def _known(self, id_: str) -> StoredSession | None:
-        client = self._clients.get(id_)
-        return None if client is None else client.stored
 
     def _changed_elsewhere(self, stored: StoredSession, change: ChangedElsewhere | None) -> None:
         """At another replica the client has changed its session, or ended it."""
@@ -260,7 +256,7 @@ class HandshakeHttp:
         client.session.be("connected")
         try:
             async with anyio.create_task_group() as tasks:
-                if client.stored.lapsed or self._hub.durable.is_shared:
+                if client.stored.lapsed or self._hub.durable.has_replicas:
                     tasks.start_soon(self._keep_subscribed, client.stored, lapsed)
                 await stream(self._announcers[id_], receive, send, scope)
                 tasks.cancel_scope.cancel()
@@ -300,6 +296,7 @@ class HandshakeHttp:
     def _end(self, session: Session) -> None:
         """The session is over; what it still runs ends by itself."""
         self._resumption.close(self._clients.pop(session.id))
+        self._resumption.sessions.leave(session.id)
         del self._announcers[session.id]
         self._hub.end(session)
         if (scope := self._streams.get(session.id)) is not None:

@@ -375,7 +375,7 @@ class Resumption:
 
     def _may_be_remote(self, client: ClientCalls) -> bool:
         """Whether other hubs may run calls of the session: by round robin, or since it was theirs."""
-        return client.stored.was_elsewhere or self._hub.durable.is_shared
+        return client.stored.was_elsewhere or self._hub.durable.has_replicas
 
     async def forward_answers(self, client: ClientCalls) -> None:
         """Sends answers that the client has given to the processes that run the calls."""

@@ -44,7 +44,7 @@ class QuickCall(msgspec.Struct, eq=False):
         done = call.plain_result
         if done is None:
             return None
-        shared = call.call.method == "resources/read" and self.hub.is_shared(self.session, call)
+        shared = call.call.method == "resources/read" and self.hub.is_public(self.session, call)
         try:
             return result_frame(self.id, *result_for(self.hub, self.session, call.call, done, shared=shared))
         except RpcError:

@@ -2,7 +2,7 @@
 
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -179,13 +179,6 @@ class HistoryStore(Protocol):
 
     async def close(self) -> None:
         """Says that this hub has ended. Idempotent. Never raises."""
-
-
-class HoldsHistory(Protocol):
-    """A store of streams that has a place for past calls, too."""
-
-    def history(self, now: Callable[[], float]) -> HistoryStore:
-        """Still to be used; the store is open. `now` are Unix seconds."""
 
 
 def floats(column: bytes) -> Sequence[float]:

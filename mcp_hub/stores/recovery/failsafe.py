@@ -17,384 +17,372 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, EventStore, Fetched, Message, SessionRow
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, Replicas, SessionRow, StreamLog
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import Instances, new_instance_id
 from mcp_hub.stores.limits import MAX_MESSAGES, StoreLimits
-from mcp_hub.stores.recovery.memory_fallback import MemoryFallback
+from mcp_hub.stores.memory import MemoryInbox, MemoryLog, MemorySessions
+from mcp_hub.stores.recovery.memory_fallback import (
+    BackedStore,
+    Backing,
+    MemoryFallback,
+    OwnedStreams,
+    no_answer,
+    read,
+    write,
+)
 from mcp_hub.stores.recovery.recovery import Recovery
 from mcp_hub.types import CallId
 
 _AT_ONCE: Final = 64
-"""Ended streams that come home each time."""
+"""Ended streams that return each time."""
 _GOODBYE: Final = 0.5
-"""Seconds for bringing streams home when the store closes."""
+"""Seconds for returning streams when the store closes."""
 
-_NO_FILE: Final = 5.0
-"""Seconds between two looks for orphans, which try the file, too."""
+_NO_STORE: Final = 5.0
+"""Seconds between two looks for orphans, which try the store, too."""
+
 
 T = TypeVar("T")
 
 
-class BackedStore(EventStore, Protocol):
-    """A store whose faults come as `StoreFault`."""
+class _Returns(Protocol):
+    """The way of streams from memory back into the store."""
 
-    async def touch(self) -> None:
-        """Writes without changing anything. Raises `StoreFault` if that does not work."""
+    async def tend(self) -> None:
+        """Tries to have the store again, if it is time to, and returns what can return."""
 
+    async def try_again(self) -> None:
+        """Tries a store that is out of use: maybe nobody else has anything to write."""
 
-class Backing(Protocol):
-    """A store over time: in use, out of use, back again. `recovery.Recovery` is the one of a file."""
-
-    @property
-    def file(self) -> BackedStore | None:
-        """The store that can be read, if any."""
-
-    @property
-    def is_fit(self) -> bool: ...
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether others, too, have had the time to write what they had in memory."""
-
-    def for_writing(self) -> BackedStore | None:
-        """The store, if it is fit or worth a try; who is given it says `worked` or `failed`."""
-
-    def worked(self) -> None: ...
-    def failed(self, fault: StoreFault) -> None: ...
-    def failed_reading(self, fault: StoreFault) -> None: ...
-    async def open(self) -> None: ...
-    async def recover(self, leave: Callable[[], None]) -> None:
-        """If it is time to: tries to have it again. `leave` is called before `file` changes."""
-
-    async def close(self) -> None: ...
+    async def return_all(self) -> None:
+        """Returns what can return, until that fails."""
 
 
-class FailsafeStore:
-    """An `EventStore` that never fails for the sake of the one behind it."""
+class StoreReads:
+    """Answers to what a caller asks about, from the store and from memory.
 
-    is_shared = False
+    A store that only this machine uses has nothing else while it is out of use: what memory holds is all there is. Of
+    one that `is_shared` nobody knows then what it has.
+    """
 
-    def __init__(self, files: Backing, limits: StoreLimits, instance: str) -> None:
-        self.instance = instance
-        self._files = files
-        self._away = MemoryFallback(limits, instance)
-        self._own: dict[CallId, StreamInfo] = {}
-        """Running streams of this process that are in the file, as they were confirmed."""
-        self._messages: list[Message] = []
-        self.news = base.ReplicaNews()
+    def __init__(self, backing: Backing, fallback: MemoryFallback, *, is_shared: bool = False) -> None:
+        self._backing = backing
+        self._fallback = fallback
+        self._memory = MemoryLog(fallback.memory)
+        self._is_shared = is_shared
 
-    @classmethod
-    def on_file(cls, folder: Path, limits: StoreLimits, clock: Clock) -> "FailsafeStore":
-        """One on `<folder>/streams.db`."""
-        instances = Instances(folder, new_instance_id())
-        return cls(Recovery(folder, limits, clock, instances), limits, instances.own)
+    async def ask(self, question: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
+        """The store's answer, or `otherwise`. Raises `StoreFault` in place of that for a shared store."""
+        if not self._is_shared:
+            return await read(self._backing, question, otherwise)
+        if self._backing.store is None:
+            raise no_answer()
+        try:
+            return await question(self._backing.store)
+        except StoreFault as fault:
+            self._backing.failed_reading(fault)
+            raise
 
-    @property
-    def secret(self) -> bytes | None:
-        return None if self._files.file is None else self._files.file.secret
+    def sure(self, answer: T | None) -> T | None:
+        """The answer. Raises `StoreFault` for None, if a replica may still have it in memory."""
+        if answer is None and not self._backing.is_settled:
+            raise no_answer()
+        return answer
+
+    async def find(self, stream: CallId) -> StreamInfo | None:
+        while True:
+            was_in_memory = self._fallback.row(stream) is not None
+            stored = await self.ask(lambda store: store.log.find(stream), None)
+            row = self._fallback.row(stream)
+            if row is not None:
+                return self._fallback.whole(row, stored)
+            if not was_in_memory:
+                return stored
+
+    async def find_key(self, principal: str, key: str) -> StreamInfo | None:
+        """A row that may be out of date."""
+        row = self._fallback.memory.by_key(principal, key)
+        if row is None or row.key != key:
+            row = await self.ask(lambda store: store.log.find_key(principal, key), None) or row
+        return row
+
+    async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
+        stored: list[StreamInfo] = await self.ask(lambda store: store.log.rows(principal, limit), [])
+        rows = {row.id: row for row in stored}
+        for row in await self._memory.rows(principal, limit):
+            rows[row.id] = self._fallback.whole(row, rows.get(row.id))
+        return sorted(rows.values(), key=lambda row: -row.created)[: max(limit, 0)]
+
+
+class _FileReturns:
+    """`_Returns` to a file: what is in memory is written behind the last event that the file had confirmed."""
+
+    def __init__(self, backing: Backing, streams: OwnedStreams) -> None:
+        self._backing = backing
+        self._streams = streams
+
+    async def tend(self) -> None:
+        await self._backing.recover(self._streams.leave_all)
+        await self.return_all()
+
+    async def try_again(self) -> None:
+        if not self._backing.is_fit:
+            await write(self._backing, lambda store: store.touch())
+
+    async def return_all(self) -> None:
+        """Writes ended streams to the file that were in memory when they ended, until that fails."""
+        fallback = self._streams.fallback
+        for row in [row for row in fallback.returnable() if row.has_ended][:_AT_ONCE]:
+            store = self._backing.store
+            if store is None or not self._backing.is_fit:
+                return
+            if fallback.row(row.id) is not None:  # else somebody else has asked at the same time
+                await self._return(store, row)
+
+    async def _return(self, store: BackedStore, row: StreamInfo) -> None:
+        returned = anyio.Event()
+        self.start(store, row, (), lambda _: returned.set())
+        await returned.wait()
+
+    def start(self, store: BackedStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
+        """Writes to the file what it lacks of a stream in memory, `lines` behind it, and the row as it is then."""
+        fallback = self._streams.fallback
+
+        def returned(error: StoreError | None) -> None:
+            if error is None:
+                self._streams.messages.extend(fallback.returned(row.id))
+                self._streams.confirm(row)
+            elif isinstance(error, StoreFault):
+                self._backing.failed(error)
+            else:
+                fallback.refused(row.id)
+            done(error)
+
+        missing = fallback.missing(row.id, lines)
+        if fallback.is_known(row.id):
+            change = Change(row.updated, row.status, row.message, row.continuation, row.info, row.ttl, row.key is None)
+            store.log.append(row.id, row.epoch, missing, change, returned)
+        else:
+            store.log.create(row, missing, returned)
+
+
+class _FileLog:
+    """The `StreamLog` of a file with memory behind it."""
+
+    is_settled = True
+
+    def __init__(self, backing: Backing, streams: OwnedStreams, returns: _FileReturns, reads: StoreReads) -> None:
+        self.instance = streams.fallback.memory.instance
+        self._backing = backing
+        self._streams = streams
+        self._fallback = streams.fallback
+        self._returns = returns
+        self._reads = reads
 
     @property
     def is_durable(self) -> bool:
-        return self._files.is_fit
-
-    @property
-    def is_settled(self) -> bool:
-        return True
+        return self._backing.is_fit
 
     def survives(self, stream: CallId) -> bool:
-        return self._away.row(stream) is None
-
-    async def open(self) -> None:
-        await self._files.open()
-
-    async def close(self) -> None:
-        with anyio.move_on_after(_GOODBYE, shield=True):
-            await self._bring_home()
-        await self._files.close()
-
-    # -- the owner
+        return self._fallback.row(stream) is None
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        file = self._files.for_writing()
-        if file is None or self._has_key_away(row):
-            self._away.create(row, chunk, done)
-            return
-
-        def on_done(error: StoreError | None) -> None:
-            if isinstance(error, StoreFault):
-                self._files.failed(error)
-                self._away.create(row, chunk, done)
-                return
-            if error is None:
-                self._confirmed(base.begin(row, chunk), chunk.lines)
-            done(error)
-
-        file.create(row, chunk, on_done)
-
-    def _has_key_away(self, row: StreamInfo) -> bool:
-        return row.key is not None and self._away.memory.has_key(row.principal, row.key)
+        self._streams.create(row, chunk, done)
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
-        here = self._away.row(stream)
-        file = self._files.for_writing() if here is None or self._away.can_return(stream) else None
-        if file is None:
-            self._append_away(stream, epoch, chunk, change, done)
-        elif here is not None:
-            self._append_home(file, here, epoch, chunk, change, done)
-        else:
-            self._append(file, stream, epoch, chunk, change, done)
-
-    def _append(
-        self, file: BackedStore, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended
-    ) -> None:
-        def on_done(error: StoreError | None) -> None:
-            if isinstance(error, StoreFault):
-                self._files.failed(error)
-                self._append_away(stream, epoch, chunk, change, done)
-                return
-            row = self._own.get(stream)
-            if error is None and row is not None:
-                self._confirmed(base.changed(row, chunk, change), chunk.lines)
-            elif error is None:
-                self._files.worked()
-            done(error)
-
-        file.append(stream, epoch, chunk, change, on_done)
-
-    def _append_away(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
-        if stream in self._own:
-            self._go_away(self._own.pop(stream))
-        self._away.memory.append(stream, epoch, chunk, change, done)
-
-    def _append_home(
-        self, file: BackedStore, here: StreamInfo, epoch: int, chunk: Chunk, change: Change, done: Appended
-    ) -> None:
+        row = self._fallback.row(stream)
+        store = self._backing.for_writing() if row is None or self._fallback.can_return(stream) else None
+        if row is None or store is None:
+            self._streams.append(store, stream, epoch, chunk, change, done)
+            return
         try:
-            base.refuse(here.id, here, epoch, chunk)
+            base.refuse(stream, row, epoch, chunk)
             base.joined(chunk)
         except StoreError as error:
             done(error)
             return
 
-        def on_done(error: StoreError | None) -> None:
-            if error is None:
-                done(None)
-            else:
-                self._away.memory.append(here.id, epoch, chunk, change, done)
+        def returned(error: StoreError | None) -> None:
+            done(None if error is None else self._fallback.memory.append(stream, epoch, chunk, change))
 
-        self._return(file, base.changed(here, chunk, change), chunk.lines, on_done)
-
-    def _return(self, file: BackedStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
-        """Writes to the file what it lacks of a stream that is away, `lines` behind it, and the row as it is then."""
-
-        def on_done(error: StoreError | None) -> None:
-            if error is None:
-                self._messages += self._away.returned(row.id)
-                self._confirmed(row)
-            elif isinstance(error, StoreFault):
-                self._files.failed(error)
-            else:
-                self._away.refused(row.id)
-            done(error)
-
-        rest = self._away.rest(row.id, lines)
-        if self._away.is_known(row.id):
-            change = Change(row.updated, row.status, row.message, row.continuation, row.info, row.ttl, row.key is None)
-            file.append(row.id, row.epoch, rest, change, on_done)
-        else:
-            file.create(row, rest, on_done)
-
-    def _go_away(self, row: StreamInfo) -> None:
-        """A stream that the file holds as the row says continues in memory."""
-        self._away.leave(row)
-
-    def _confirmed(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
-        """The file holds the stream as the row says; `lines` are its last events, those that were written now."""
-        self._files.worked()
-        if row.has_ended:
-            self._own.pop(row.id, None)
-        else:
-            self._own[row.id] = row
-
-    async def inbox(self) -> list[Message]:
-        self._messages += await self._away.memory.inbox()
-        self._messages += await self._read(lambda file: file.inbox(), [])
-        messages, self._messages = self._messages, []
-        return messages
-
-    # -- everybody
+        self._returns.start(store, base.changed(row, chunk, change), chunk.lines, returned)
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        file, here = self._files.file, self._away.row(stream)
-        if file is None or (here is not None and not self._away.is_before(stream, after)):
-            self._away.memory.fetch(stream, after, most, done)
+        store, fallback = self._backing.store, self._fallback
+        if store is None or (fallback.row(stream) is not None and not fallback.is_before(stream, after)):
+            done(fallback.memory.page(stream, after, most))
             return
 
-        def on_done(page: EventPage | StoreError | None) -> None:
+        def fetched(page: EventPage | StoreError | None) -> None:
             if isinstance(page, StoreFault):
-                self._files.failed_reading(page)
-            if self._away.row(stream) is None:
+                self._backing.failed_reading(page)
+            if fallback.row(stream) is None:
                 done(page)
-            elif isinstance(page, EventPage) and (page := self._away.joined(page)).lines:
+            elif isinstance(page, EventPage) and (page := fallback.joined(page)).lines:
                 done(page)
             else:
-                self._away.memory.fetch(stream, after, most, done)
+                done(fallback.memory.page(stream, after, most))
 
-        file.fetch(stream, after, most, on_done)
+        store.log.fetch(stream, after, most, fetched)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        while True:
-            was_away = self._away.row(stream) is not None
-            kept = await self._ask(lambda file: file.find(stream), None)
-            here = self._away.row(stream)
-            if here is not None:
-                return self._away.whole(here, kept)
-            if not was_away:
-                return kept
+        return await self._reads.find(stream)
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        row = await self._away.memory.find_key(principal, key)
-        if row is None or row.key != key:
-            row = await self._ask(lambda file: file.find_key(principal, key), None) or row
+        row = await self._reads.find_key(principal, key)
         return None if row is None else await self.find(row.id)
 
     async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        in_file: list[StreamInfo] = await self._ask(lambda file: file.rows(principal, most), [])
-        kept = {row.id: row for row in in_file}
-        for row in await self._away.memory.rows(principal, most):
-            kept[row.id] = self._away.whole(row, kept.get(row.id))
-        return sorted(kept.values(), key=lambda row: -row.created)[: max(most, 0)]
+        return await self._reads.rows(principal, most)
+
+
+class _FailsafeInbox:
+    """The `StreamInbox` of a store with memory behind it."""
+
+    def __init__(self, backing: Backing, streams: OwnedStreams, returns: _Returns) -> None:
+        self._backing = backing
+        self._streams = streams
+        self._memory = MemoryInbox(streams.fallback.memory)
+        self._returns = returns
+
+    async def take(self) -> list[Message]:
+        streams = self._streams
+        streams.messages.extend(await self._memory.take())
+        streams.messages.extend(await read(self._backing, lambda store: store.inbox.take(), []))
+        messages = list(streams.messages)
+        streams.messages.clear()
+        return messages
 
     async def post(self, message: Message) -> bool:
-        """Raises `StoreError` too if the file cannot take it now: the owner may be another process."""
-        if self._away.row(message.stream) is not None:
-            return await self._away.memory.post(message)
+        """Raises `StoreError` too if the store cannot take it now: the owner may be another process."""
+        streams, store = self._streams, self._backing.store
+        if streams.fallback.row(message.stream) is not None:
+            return await self._memory.post(message)
         try:
-            return self._files.file is not None and await self._files.file.post(message)
+            return store is not None and await store.inbox.post(message)
         except StoreFault as fault:
-            self._files.failed_reading(fault)
-            if message.stream not in self._own or len(self._messages) >= MAX_MESSAGES:
+            self._backing.failed_reading(fault)
+            if message.stream not in streams.confirmed or len(streams.messages) >= MAX_MESSAGES:
                 raise
-        self._messages.append(message)
+        streams.messages.append(message)
         return True
 
     async def has_news(self) -> bool:
-        await self._tend()
-        return await self._read(lambda file: file.has_news(), False)
+        await self._returns.tend()
+        return await read(self._backing, lambda store: store.inbox.has_news(), False)
 
     def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
-        file = self._files.file
-        return () if file is None else file.moved(followed)
+        store = self._backing.store
+        return () if store is None else store.inbox.moved(followed)
 
     async def wait(self, seconds: float) -> None:
-        file = self._files.file
-        await (anyio.sleep(seconds) if file is None else file.wait(seconds))
+        store = self._backing.store
+        await (anyio.sleep(seconds) if store is None else store.inbox.wait(seconds))
 
-    # -- what an owner left behind
+
+class _FailsafeLeases:
+    """The `StreamLeases` of a store with memory behind it."""
+
+    def __init__(self, backing: Backing, streams: OwnedStreams, returns: _Returns) -> None:
+        self._backing = backing
+        self._streams = streams
+        self._returns = returns
 
     @property
-    def orphan_interval(self) -> float:
-        file = self._files.file
-        return _NO_FILE if file is None else file.orphan_interval
+    def interval(self) -> float:
+        store = self._backing.store
+        return _NO_STORE if store is None else store.leases.interval
 
     async def orphans(self) -> list[StreamInfo]:
-        await self._try_again()
-        return await self._read(lambda file: file.orphans(), [])
+        await self._returns.try_again()
+        return await read(self._backing, lambda store: store.leases.orphans(), [])
 
     async def is_orphan(self, row: StreamInfo) -> bool:
-        return await self._read(lambda file: file.is_orphan(row), False)
+        return await read(self._backing, lambda store: store.leases.is_orphan(row), False)
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-        """None too if the file cannot be written now."""
-        file = self._files.for_writing()
+        """None too if the store cannot be written now."""
+        store = self._backing.for_writing()
         try:
-            claimed = None if file is None else await file.claim(row, lines, change)
+            claimed = None if store is None else await store.leases.claim(row, lines, change)
         except StoreFault as fault:
-            self._files.failed(fault)
+            self._backing.failed(fault)
             return None
         if claimed is not None:
-            self._confirmed(claimed, tuple(lines))
+            self._streams.confirm(claimed, tuple(lines))
         return claimed
 
-    async def sweep(self, now: float) -> int:
-        await self._tend()
-        return await self._away.memory.sweep(now) + await self._read(lambda file: file.sweep(now), 0)
 
-    # -- handshake sessions
+class FailsafeSessions:
+    """The `SessionRows` of a store with `memory` behind it."""
 
-    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
-        older = before if await self._away.memory.session(session.id) is None else None
-        written = await self._written(lambda file: file.put_session(session, older))
+    def __init__(self, backing: Backing, reads: StoreReads, memory: MemorySessions) -> None:
+        self._backing = backing
+        self._reads = reads
+        self.memory = memory
+
+    async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
+        older = before if await self.memory.find(session.id) is None else None
+        written = await write(self._backing, lambda store: store.sessions.put(session, older))
         if not written:
-            return await self._away.memory.put_session(session)
-        await self._away.memory.drop_session(session.id)
+            return await self.memory.put(session)
+        await self.memory.drop(session.id)
         return written[0]
 
-    async def session(self, id_: str) -> SessionRow | None:
-        """From memory, else from the file."""
-        here = await self._away.memory.session(id_)
-        return here or await self._ask(lambda file: file.session(id_), None)
+    async def find(self, id_: str) -> SessionRow | None:
+        """From memory, else from the store."""
+        session = await self.memory.find(id_)
+        return self._reads.sure(session or await self._reads.ask(lambda store: store.sessions.find(id_), None))
 
-    async def drop_session(self, id_: str) -> None:
-        """In memory and in the file."""
-        await self._away.memory.drop_session(id_)
-        await self._read(lambda file: file.drop_session(id_), None)
+    async def drop(self, id_: str) -> None:
+        """In memory and in the store."""
+        await self.memory.drop(id_)
+        await read(self._backing, lambda store: store.sessions.drop(id_), None)
 
-    # -- the file
 
-    async def _read(self, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
-        """The file's answer, if it can be read."""
-        file = self._files.file
-        if file is None:
-            return otherwise
-        try:
-            return await ask(file)
-        except StoreFault as fault:
-            self._files.failed_reading(fault)
-            return otherwise
+class FailsafeStore:
+    """An `EventStore` that never fails for the sake of the one behind it. `log` and `returns` are of its kind."""
 
-    async def _ask(self, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
-        """The same for what a caller asks about: without the file, what memory holds is all there is."""
-        return await self._read(ask, otherwise)
+    def __init__(
+        self,
+        backing: Backing,
+        log: StreamLog,
+        sessions: FailsafeSessions,
+        streams: OwnedStreams,
+        *,
+        returns: _Returns,
+        replicas: Replicas | None = None,
+    ) -> None:
+        self.replicas = replicas
+        self.log = log
+        self.inbox = _FailsafeInbox(backing, streams, returns)
+        self.leases = _FailsafeLeases(backing, streams, returns)
+        self.sessions = sessions
+        self.backing = backing
+        self._streams = streams.fallback.memory
+        self._returns = returns
 
-    async def _written(self, write: Callable[[BackedStore], Awaitable[T]]) -> list[T]:
-        """The file's answer; nothing if it could not be written."""
-        if (file := self._files.for_writing()) is None:
-            return []
-        try:
-            answer = [await write(file)]
-        except StoreFault as fault:
-            self._files.failed(fault)
-            return []
-        self._files.worked()
-        return answer
+    async def open(self) -> None:
+        await self.backing.open()
 
-    async def _tend(self) -> None:
-        await self._files.recover(self._leave)
-        await self._bring_home()
+    async def close(self) -> None:
+        with anyio.move_on_after(_GOODBYE, shield=True):
+            await self._returns.return_all()
+        await self.backing.close()
 
-    async def _try_again(self) -> None:
-        """Writes something to a file that is out of use, when it is worth a try: maybe nobody else has anything to."""
-        if not self._files.is_fit:
-            await self._written(lambda file: file.touch())
+    async def sweep(self, now: float) -> int:
+        await self._returns.tend()
+        self.sessions.memory.sweep(now)
+        return self._streams.sweep(now) + await read(self.backing, lambda store: store.sweep(now), 0)
 
-    def _leave(self) -> None:
-        """The file is about to be another."""
-        for row in self._own.values():
-            self._away.leave(row)
-        self._own = {}
 
-    async def _bring_home(self) -> None:
-        """Writes ended streams to the file that were away when they ended, until that fails."""
-        for row in [row for row in self._away.returnable() if row.has_ended][:_AT_ONCE]:
-            file = self._files.file
-            if file is None or not self._files.is_fit:
-                return
-            if self._away.row(row.id) is not None:  # else somebody else has asked at the same time
-                await self._return_and_wait(file, row)
-
-    async def _return_and_wait(self, file: BackedStore, row: StreamInfo) -> None:
-        is_done = anyio.Event()
-        self._return(file, row, (), lambda _: is_done.set())
-        await is_done.wait()
+def failsafe_on_file(folder: Path, limits: StoreLimits, clock: Clock) -> FailsafeStore:
+    """One on `<folder>/streams.db`."""
+    instances = Instances(folder, new_instance_id())
+    backing = Recovery(folder, limits, clock, instances)
+    streams = OwnedStreams(backing, MemoryFallback(limits, instances.own))
+    returns, reads = _FileReturns(backing, streams), StoreReads(backing, streams.fallback)
+    log = _FileLog(backing, streams, returns, reads)
+    sessions = FailsafeSessions(backing, reads, MemorySessions(limits.sessions))
+    return FailsafeStore(backing, log, sessions, streams, returns=returns)

@@ -1,105 +1,301 @@
-"""Streams that are in memory because their file failed, and what of them the file holds."""
+"""A store that may fail, and the streams of this process beside it: only in memory, or confirmed by it lately."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Appended, Chunk, EventPage, Message
+from mcp_hub.stores import base
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Message, StreamStore
+from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.memory import MemoryStreams
 from mcp_hub.types import CallId
+
+_RECENT_SECONDS: Final = 5.0
+"""Longer than a server waits for its disk before it stops answering (2 s), and than a replica of it lags behind."""
+_RECENT_BYTES: Final = 64 << 20
+"""Bytes of events; the oldest go first."""
+
+T = TypeVar("T")
+
+
+class BackedStore(StreamStore, Protocol):
+    """A store whose faults come as `StoreFault`."""
+
+    async def touch(self) -> None:
+        """Writes without changing anything. Raises `StoreFault` if that does not work."""
+
+
+class Backing(Protocol):
+    """A store over time. `recovery.Recovery` is the one of a file, `stores.replicated.Reconnect` that of a server."""
+
+    @property
+    def store(self) -> BackedStore | None:
+        """The store that can be read, if any."""
+
+    @property
+    def is_fit(self) -> bool: ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether others, too, have had the time to write what they had in memory."""
+
+    def for_writing(self) -> BackedStore | None:
+        """The store, if it is fit or worth a try; who is given it says `worked` or `failed`."""
+
+    def worked(self) -> None: ...
+    def failed(self, fault: StoreFault) -> None: ...
+    def failed_reading(self, fault: StoreFault) -> None: ...
+    async def open(self) -> None: ...
+    async def recover(self, leave: Callable[[], None]) -> None:
+        """If it is time to: tries to have it again. `leave` is called before `store` changes."""
+
+    async def close(self) -> None: ...
+
+
+async def read(backing: Backing, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
+    """The store's answer, if it can be read."""
+    if backing.store is None:
+        return otherwise
+    try:
+        return await ask(backing.store)
+    except StoreFault as fault:
+        backing.failed_reading(fault)
+        return otherwise
+
+
+async def write(backing: Backing, change: Callable[[BackedStore], Awaitable[T]]) -> list[T]:
+    """The store's answer; nothing if it could not be written."""
+    if (store := backing.for_writing()) is None:
+        return []
+    try:
+        answer = [await change(store)]
+    except StoreFault as fault:
+        backing.failed(fault)
+        return []
+    backing.worked()
+    return answer
+
+
+def no_answer() -> StoreFault:
+    return StoreFault("away", "The store does not answer. Try again in a moment.")
 
 
 class MemoryFallback:
-    """`memory` holds their events behind the last one in the file, or all if the file does not know them."""
+    """`memory` holds their events behind the last one in the store, or all if the store does not know them."""
 
     def __init__(self, limits: StoreLimits, instance: str) -> None:
-        self.memory = MemoryStore(limits, instance)
-        self._home: dict[CallId, int | None] = {}
-        """The last event in the file; None if the file does not know the stream."""
+        self.memory = MemoryStreams(limits, instance)
+        self._stored: dict[CallId, int | None] = {}
+        """The last event in the store; None if the store does not know the stream."""
         self.begins: dict[CallId, int] = {}
-        """The first event in the file of those that it knows."""
+        """The first event in the store of those that it knows."""
         self._strays: set[CallId] = set()
-        """Streams that the file does not take back."""
+        """Streams that the store does not take back."""
 
     def row(self, stream: CallId) -> StreamInfo | None:
-        """As it is in memory, where `first` is the first event that is there; None if it is not away."""
-        return self.memory.peek(stream)
+        """As it is in memory, where `first` is the first event there; None if it is not in memory."""
+        return self.memory.row(stream)
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        """Begins a stream that the file does not know."""
-
-        def on_done(error: StoreError | None) -> None:
-            if error is None:
-                self._home[row.id] = None
-            done(error)
-
-        self.memory.create(row, chunk, on_done)
+    def create(self, row: StreamInfo, chunk: Chunk) -> StoreError | None:
+        """Begins a stream that the store does not know."""
+        error = self.memory.create(row, chunk)
+        if error is None:
+            self._stored[row.id] = None
+        return error
 
     def leave(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
-        """Continues in memory a stream that the file holds as the row says; but for `lines`, its last, in any case."""
-        outcomes: list[StoreError | None] = []
+        """Continues in memory a stream that the store holds as the row says; but for `lines`, its last, in any case."""
         last = Chunk(row.last + 1 - len(lines), lines)
-        self.memory.create(row, last, outcomes.append)
-        if outcomes[0] is not None:  # the key has been used again meanwhile
-            self.memory.create(msgspec.structs.replace(row, key=None), last, outcomes.append)
-        self._home[row.id], self.begins[row.id] = last.first - 1, row.first
+        if self.memory.create(row, last) is not None:  # the key has been used again meanwhile
+            self.memory.create(msgspec.structs.replace(row, key=None), last)
+        self._stored[row.id], self.begins[row.id] = last.first - 1, row.first
 
-    # -- what the file holds
+    # -- what the store holds
 
     def is_known(self, stream: CallId) -> bool:
-        """Whether the file knows it."""
-        return self._home.get(stream) is not None
+        """Whether the store knows it."""
+        return self._stored.get(stream) is not None
 
     def is_before(self, stream: CallId, after: int) -> bool:
-        """Whether what follows `after` is in the file."""
-        here, last = self.memory.peek(stream), self._home.get(stream)
-        return here is not None and last is not None and after < last and here.first == last + 1
+        """Whether what follows `after` is in the store."""
+        row, last = self.memory.row(stream), self._stored.get(stream)
+        return row is not None and last is not None and after < last and row.first == last + 1
 
-    def whole(self, here: StreamInfo, kept: StreamInfo | None) -> StreamInfo:
-        """The row in memory with the events in the file counted in, if they are still next to those in memory."""
-        last = self._home.get(here.id)
-        if kept is None or last is None or here.first != last + 1 or kept.last < last:
-            return here
-        return msgspec.structs.replace(here, first=min(kept.first, here.first))
+    def whole(self, row: StreamInfo, stored: StreamInfo | None) -> StreamInfo:
+        """The row in memory with the events in the store counted in, if they are still next to those in memory."""
+        last = self._stored.get(row.id)
+        if stored is None or last is None or row.first != last + 1 or stored.last < last:
+            return row
+        return msgspec.structs.replace(row, first=min(stored.first, row.first))
 
     def joined(self, page: EventPage) -> EventPage:
-        """A page of the file without what is in memory, and with the row as it is."""
-        here, last = self.memory.peek(page.row.id), self._home.get(page.row.id)
-        if here is None or last is None:
+        """A page of the store without what is in memory, and with the row as it is."""
+        row, last = self.memory.row(page.row.id), self._stored.get(page.row.id)
+        if row is None or last is None:
             return page
-        return EventPage(self.whole(here, page.row), page.lines[: max(last + 1 - page.first, 0)], page.first)
+        return EventPage(self.whole(row, page.row), page.lines[: max(last + 1 - page.first, 0)], page.first)
 
-    # -- coming home
+    # -- returning
 
     def can_return(self, stream: CallId) -> bool:
-        """Whether the events in memory follow those in the file."""
-        here, last = self.memory.peek(stream), self._home.get(stream)
-        return here is not None and stream not in self._strays and (last is None or here.first == last + 1)
+        """Whether the events in memory follow those in the store."""
+        row, last = self.memory.row(stream), self._stored.get(stream)
+        return row is not None and stream not in self._strays and (last is None or row.first == last + 1)
 
     def returnable(self) -> list[StreamInfo]:
         """Streams that can return; those that are no longer kept are forgotten."""
-        self._home = {id_: last for id_, last in self._home.items() if self.memory.peek(id_) is not None}
-        self.begins = {id_: first for id_, first in self.begins.items() if id_ in self._home}
-        self._strays &= self._home.keys()
-        rows = [row for id_ in self._home if (row := self.memory.peek(id_)) is not None]
+        self._stored = {id_: last for id_, last in self._stored.items() if self.memory.row(id_) is not None}
+        self.begins = {id_: first for id_, first in self.begins.items() if id_ in self._stored}
+        self._strays &= self._stored.keys()
+        rows = [row for id_ in self._stored if (row := self.memory.row(id_)) is not None]
         return [row for row in rows if self.can_return(row.id)]
 
-    def rest(self, stream: CallId, lines: tuple[bytes, ...]) -> Chunk:
-        """The events that the file lacks, with `lines` behind them."""
-        here = self.memory.peek(stream)
-        assert here is not None
-        return Chunk(here.first, self.memory.lines(stream) + lines)
+    def missing(self, stream: CallId, lines: tuple[bytes, ...]) -> Chunk:
+        """The events that the store lacks, with `lines` behind them."""
+        row = self.memory.row(stream)
+        assert row is not None
+        return Chunk(row.first, self.memory.lines(stream) + lines)
 
     def returned(self, stream: CallId) -> list[Message]:
-        """Forgets a stream that the file holds all of; the messages that wait for it."""
-        self._home.pop(stream, None)
+        """Forgets a stream that the store holds all of; the messages that wait for it."""
+        self._stored.pop(stream, None)
         self.begins.pop(stream, None)
-        return [] if self.memory.peek(stream) is None else self.memory.drop(stream)
+        return [] if self.memory.row(stream) is None else self.memory.drop(stream)
 
     def refused(self, stream: CallId) -> None:
-        """The file does not take it back. If it was to know it, it may have been made anew; else that is final."""
-        if self._home.get(stream) is None:
+        """The store does not take it back. If it was to know it, it may have been made anew; else that is final."""
+        if self._stored.get(stream) is None:
             self._strays.add(stream)
         else:
-            self._home[stream] = None
+            self._stored[stream] = None
+
+
+class RecentEvents:
+    """Events that were confirmed in the last seconds, also of streams that have ended.
+
+    A server that fails, or another in its place, may not have them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._added: deque[tuple[float, CallId, deque[bytes], int, int]] = deque()  # when, of what, events, bytes
+        self._rows: dict[CallId, StreamInfo] = {}
+        self._lines: dict[CallId, deque[bytes]] = {}
+        self._size = 0
+
+    def add(self, row: StreamInfo, lines: Sequence[bytes]) -> None:
+        """The store has confirmed the stream as the row says, the last events of which are `lines`."""
+        now, size = self._clock.now(), sum(map(len, lines))
+        self._rows[row.id] = row
+        tail = self._lines.setdefault(row.id, deque())
+        tail.extend(lines)
+        self._added.append((now, row.id, tail, len(lines), size))
+        self._size += size
+        while self._added and (self._added[0][0] < now - _RECENT_SECONDS or self._size > _RECENT_BYTES):
+            self._drop()
+
+    def _drop(self) -> None:
+        _, id_, lines, count, size = self._added.popleft()
+        self._size -= size
+        for _ in range(min(count, len(lines))):
+            lines.popleft()
+        if not lines and self._lines.get(id_) is lines:
+            del self._lines[id_], self._rows[id_]
+
+    def take(self, stream: CallId) -> tuple[bytes, ...]:
+        """The last events of a stream, which are not kept here any longer."""
+        self._rows.pop(stream, None)
+        lines = self._lines.pop(stream, deque())
+        taken = tuple(lines)
+        lines.clear()
+        return taken
+
+    def rows(self) -> list[StreamInfo]:
+        """The streams with recent events or changes, as they were confirmed."""
+        return list(self._rows.values())
+
+
+class OwnedStreams:
+    """The streams of this process: `confirmed` in the store while they run, or in the `fallback`.
+
+    `messages` wait to be taken. With `recent`, a stream that leaves the store takes its last confirmed events along.
+    """
+
+    def __init__(self, backing: Backing, fallback: MemoryFallback, recent: RecentEvents | None = None) -> None:
+        self.fallback = fallback
+        self.confirmed: dict[CallId, StreamInfo] = {}
+        self.messages: list[Message] = []
+        self._backing = backing
+        self._recent = recent
+
+    def confirm(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
+        """The store holds the stream as the row says; `lines` are its last events, those that were written now."""
+        self._backing.worked()
+        if row.has_ended:
+            self.confirmed.pop(row.id, None)
+        else:
+            self.confirmed[row.id] = row
+        if self._recent is not None:
+            self._recent.add(row, lines)
+
+    def leave(self, stream: CallId) -> None:
+        """Continues in memory a stream that is confirmed; does nothing for any other."""
+        if (row := self.confirmed.pop(stream, None)) is not None:
+            self._take(row)
+
+    def leave_all(self) -> None:
+        """The store is about to be another one, or has lost what it confirmed last."""
+        rows = list(self.confirmed.values()) if self._recent is None else self._recent.rows()
+        for row in rows:
+            self.confirmed.pop(row.id, None)
+            if self.fallback.row(row.id) is None:
+                self._take(row)
+
+    def _take(self, row: StreamInfo) -> None:
+        self.fallback.leave(row, () if self._recent is None else self._recent.take(row.id))
+
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        """Begins a stream in the store; in memory if the store does not work, or the key is in use there."""
+        store = self._backing.for_writing()
+        if store is None or (row.key is not None and self.fallback.memory.has_key(row.principal, row.key)):
+            done(self.fallback.create(row, chunk))
+            return
+
+        def created(error: StoreError | None) -> None:
+            if isinstance(error, StoreFault):
+                self._backing.failed(error)
+                error = self.fallback.create(row, chunk)
+            elif error is None:
+                self.confirm(base.begin(row, chunk), chunk.lines)
+            done(error)
+
+        store.log.create(row, chunk, created)
+
+    def append(
+        self, store: BackedStore | None, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended
+    ) -> None:
+        """Appends to the store, and in memory without one, or if the store does not work."""
+        if store is None:
+            self.leave(stream)
+            done(self.fallback.memory.append(stream, epoch, chunk, change))
+            return
+
+        def appended(error: StoreError | None) -> None:
+            if isinstance(error, StoreFault):
+                self._backing.failed(error)
+                self.append(None, stream, epoch, chunk, change, done)
+                return
+            row = self.confirmed.get(stream)
+            if error is None and row is not None:
+                self.confirm(base.changed(row, chunk, change), chunk.lines)
+            elif error is None:
+                self._backing.worked()
+            done(error)
+
+        store.log.append(stream, epoch, chunk, change, appended)

@@ -73,7 +73,7 @@ class Retry:
 
 
 class Recovery:
-    """`file` is what can be read, if anything; what can be written is for `for_writing` to say."""
+    """`store` is what can be read, if anything; what can be written is for `for_writing` to say."""
 
     def __init__(self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances) -> None:
         self._folder = folder
@@ -84,7 +84,7 @@ class Recovery:
         self._retry = Retry()
         self._is_damaged = False
         self._is_recovering = False
-        self.file: SqliteStore | None = None
+        self.store: SqliteStore | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -97,12 +97,12 @@ class Recovery:
     @property
     def _is_whole(self) -> bool:
         """Whether the file is open for writing, too."""
-        return self.file is not None and not self.file.is_read_only
+        return self.store is not None and not self.store.is_read_only
 
     def for_writing(self) -> SqliteStore | None:
         """The file, if it is fit or worth a try; who is given it says `worked` or `failed`."""
         if self.is_fit or (self._is_whole and not self._is_damaged and self._retry.take(self._clock.now())):
-            return self.file
+            return self.store
         return None
 
     def worked(self) -> None:
@@ -126,7 +126,7 @@ class Recovery:
     async def open(self) -> None:
         """Opens the file, or a new one in its place. Never raises for the file's sake: see `is_fit`."""
         try:
-            self.file = await self._opened()
+            self.store = await self._opened()
         except StoreFault as fault:
             self.failed(fault)
             await self._open_to_read(fault)
@@ -146,18 +146,18 @@ class Recovery:
             self._is_recovering = False
 
     async def close(self) -> None:
-        if self.file is not None:
-            await self.file.close()
+        if self.store is not None:
+            await self.store.close()
         self._instances.leave()
 
     async def _replace(self, leave: Callable[[], None]) -> None:
-        old = self.file
+        old = self.store
         if old is not None and not old.is_read_only:
             await old.retire()
             leave()
             if not await self._set_aside(old.identity):
                 raise StoreFault("corrupt", f"store {self._path}: is damaged, and another hub uses it")
-        self.file, self._is_damaged = await self._opened(), False
+        self.store, self._is_damaged = await self._opened(), False
         self.worked()
         if old is not None:
             await old.close()
@@ -180,7 +180,7 @@ class Recovery:
 
     async def _open_to_read(self, fault: StoreFault) -> None:
         """Opens the file for reading alone, unless it is damaged; none is open, or it stays."""
-        if self.file is not None or fault.fault == "corrupt":
+        if self.store is not None or fault.fault == "corrupt":
             return
         file = self._new_store(is_read_only=True)
         try:
@@ -188,7 +188,7 @@ class Recovery:
         except StoreFault as problem:
             self.failed_reading(problem)
         else:
-            self.file = file
+            self.store = file
 
     def _new_store(self, *, is_read_only: bool = False) -> SqliteStore:
         return SqliteStore(self._folder, self._limits, self._clock, self._instances, is_read_only=is_read_only)

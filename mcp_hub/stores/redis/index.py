@@ -140,7 +140,7 @@ class Index:
         self._writer.submit(LinkJob([command], answered))
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        """As `EventStore.find_key`. Raises `StoreError`."""
+        """As `StreamLog.find_key`. Raises `StoreError`."""
         request = self._keys.request(principal, key)
         [reply] = await self._reader.ask(("HGETALL", request))
         fields = pairs(reply)

@@ -20,7 +20,7 @@ _TYPES: Final = {
 """The type of a key, by the kind in its hash tag and what follows that."""
 
 
-class StreamKeys(NamedTuple):
+class _StreamKeys(NamedTuple):
     """The keys of one stream, in one slot: row, chunks of events, parts of long chunks, messages for its owner."""
 
     row: str
@@ -29,7 +29,7 @@ class StreamKeys(NamedTuple):
     messages: str
 
 
-class DocumentKeys(NamedTuple):
+class _DocumentKeys(NamedTuple):
     """The keys of a principal's long results, in one slot: a sorted set of their ids by the time at which they expire,
     a hash of their sizes, and the texts.
     """
@@ -44,7 +44,7 @@ class DocumentKeys(NamedTuple):
         return f"{self.ends}:{id_}"
 
 
-class HistoryKeys(NamedTuple):
+class _HistoryKeys(NamedTuple):
     """The keys of past calls, in one slot: a hash of what is known of each batch, hashes of their columns and of texts,
     a hash of the replicas that wrote last, and a list of what was lost.
     """
@@ -85,7 +85,7 @@ class RedisKeys:
         """A Redis stream: sessions that were changed or ended, and servers whose lists were, each with the replica."""
         self.secret = f"{prefix}{{secret}}"
         """A text: the key with which all replicas seal."""
-        self.history = HistoryKeys(f"{prefix}{{history}}")
+        self.history = _HistoryKeys(f"{prefix}{{history}}")
         self.prefix = prefix
 
     def type_of(self, key: str) -> str:
@@ -93,9 +93,9 @@ class RedisKeys:
         parts = _KEY.match(key, len(self.prefix))
         return "string" if parts is None else _TYPES.get(parts[1] + parts[2], "string")
 
-    def stream(self, id_: CallId) -> StreamKeys:
+    def stream(self, id_: CallId) -> _StreamKeys:
         row = f"{self.prefix}{{{id_}}}"
-        return StreamKeys(row, f"{row}:e", f"{row}:p", f"{row}:m")
+        return _StreamKeys(row, f"{row}:e", f"{row}:p", f"{row}:m")
 
     def running(self, instance: str) -> str:
         """A set: the streams of a replica that have not ended."""
@@ -125,8 +125,8 @@ class RedisKeys:
         """A text: the replica that has something which one replica has at a time."""
         return f"{self.prefix}{{h:{hashed(what)}}}"
 
-    def documents(self, principal: str) -> "DocumentKeys":
-        return DocumentKeys(f"{self.prefix}{{d:{hashed(principal)}}}")
+    def documents(self, principal: str) -> "_DocumentKeys":
+        return _DocumentKeys(f"{self.prefix}{{d:{hashed(principal)}}}")
 
 
 def hashed(text: str) -> str:

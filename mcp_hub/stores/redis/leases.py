@@ -127,15 +127,15 @@ class StoreLinks(NamedTuple):
     instance: str
 
 
-class Holdings:
+class RedisHoldings:
     """Things that one replica has at a time, as long as it is alive; `kind` tells those of one name apart."""
 
-    def __init__(self, keys: RedisKeys, own: str, leases: Leases, writer: Link, kind: str) -> None:
-        self._keys = keys
+    def __init__(self, links: StoreLinks, kind: str) -> None:
+        self._keys = links.keys
         self._kind = kind
-        self._own = own
-        self._leases = leases
-        self._writer = writer
+        self._instance = links.instance
+        self._leases = links.leases
+        self._writer = links.writer
 
     async def hold(self, what: str) -> bool:
         """Whether this replica has it, from now on if none had. Raises `StoreError`."""
@@ -145,7 +145,7 @@ class Holdings:
         return not other
 
     async def _held_by_another(self, what: str, gone: bytes) -> bytes:
-        [reply] = await self._writer.ask(script(HOLD, [self._key(what)], self._own, gone, _HELD))
+        [reply] = await self._writer.ask(script(HOLD, [self._key(what)], self._instance, gone, _HELD))
         return bytes(reply)
 
     def _key(self, what: str) -> str:
@@ -153,4 +153,4 @@ class Holdings:
 
     def release(self, what: str) -> None:
         """Any replica may have it; one whose request to the server fails keeps it while it is alive."""
-        self._writer.submit(LinkJob([script(LET_GO, [self._key(what)], self._own)], lambda _: None))
+        self._writer.submit(LinkJob([script(LET_GO, [self._key(what)], self._instance)], lambda _: None))

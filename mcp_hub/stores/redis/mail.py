@@ -71,7 +71,7 @@ class Mail:
     # -- messages
 
     async def post(self, message: Message) -> bool:
-        """As `EventStore.post`."""
+        """As `StreamInbox.post`."""
         keys = self._keys.stream(message.stream)
         command = script(POST, [keys.row, keys.messages], message.kind, message.body, MAX_MESSAGES)
         [[said, *rest]] = await self._writer.ask(command)
@@ -82,7 +82,7 @@ class Mail:
         return bool(said == b"done")
 
     async def take(self) -> list[Message]:
-        """As `EventStore.inbox`; a cancellation for each stream that was this replica's and is no longer."""
+        """As `StreamInbox.take`; a cancellation for each stream that was this replica's and is no longer."""
         if self._is_called:
             self._is_called = False
             try:

@@ -36,7 +36,7 @@ class Pages:
         self._behind = behind
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched, attempts: int = _ATTEMPTS) -> None:
-        """As `EventStore.fetch`. A page that would begin with a damaged chunk is read again without it."""
+        """As `StreamLog.fetch`. A page that would begin with a damaged chunk is read again without it."""
         most = max(most, 1)
         keys = self._keys.stream(stream)
 

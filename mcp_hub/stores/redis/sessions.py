@@ -16,7 +16,8 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.stores.base import ReplicaNews, SessionRow
+from mcp_hub.notices import SharedLists
+from mcp_hub.stores.base import LiveSessions, SessionRow
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.link import Link, LinkJob, script
 from mcp_hub.stores.redis.quarantine import Quarantine
@@ -52,11 +53,11 @@ class RedisSessions:
         self._reader = reader
         self._quarantine = quarantine
         self._most = most
-        self.news = ReplicaNews()
-        self.news.lists.connect(self._announce)
+        self.live = LiveSessions()
+        self.lists = SharedLists(self._announce)
 
-    async def put(self, session: SessionRow, before: SessionRow | None) -> SessionRow | None:
-        """As `EventStore.put_session`."""
+    async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
+        """As `SessionRows.put`."""
         known = "" if before is None else hashlib.sha1(_encoded(before), usedforsecurity=False).hexdigest()
         given = session.id, _encoded(session), session.expires, self._most, known, self._own, _CHANGES
         [[said, *other]] = await self._writer.ask(script(PUT_SESSION, self._keys, *given))
@@ -67,7 +68,7 @@ class RedisSessions:
         return await self.put(session, None)  # in place of the one that is damaged
 
     async def find(self, id_: str) -> SessionRow | None:
-        """As `EventStore.session`."""
+        """As `SessionRows.find`."""
         [record] = await self._reader.ask(("HGET", self._keys[0], id_))
         return self._sound(id_, record) if record else None
 
@@ -79,8 +80,8 @@ class RedisSessions:
             self._quarantine.fields(self._keys[0], {id_.encode("utf-8", "surrogatepass"): record}, str(error))
             return None
 
-    async def end(self, id_: str) -> None:
-        """As `EventStore.drop_session`."""
+    async def drop(self, id_: str) -> None:
+        """As `SessionRows.drop`."""
         given = id_, wall_time() + _ENDED, self._own, _CHANGES
         await self._writer.ask(script(END_SESSION, self._keys, *given))
 
@@ -100,8 +101,8 @@ class RedisSessions:
             others = [fields for _, fields in entries if _text(fields, b"by") != self._own]
             for fields in others:
                 if fields.get(b"is") == b"lists":
-                    self.news.lists.heard(_text(fields, b"id"), _text(fields, b"digest"))
-            known = [id_ for id_ in dict.fromkeys(_text(fields, b"id") for fields in others) if self.news.knows(id_)]
+                    self.lists.heard(_text(fields, b"id"), _text(fields, b"digest"))
+            known = [id_ for id_ in dict.fromkeys(_text(fields, b"id") for fields in others) if id_ in self.live]
             if known:
                 for id_, record in zip(known, await client.hmget(self._keys[0], known), strict=True):
                     self._tell(id_, record)
@@ -120,9 +121,9 @@ class RedisSessions:
     def _tell(self, id_: str, record: object) -> None:
         """Of a session whose record is missing nothing is known: it had to make room, or the server has lost it."""
         if record == b"":
-            self.news.changed(id_, None)
+            self.live.changed(id_, None)
         elif isinstance(record, bytes) and (session := self._sound(id_, record)) is not None:
-            self.news.changed(id_, session)
+            self.live.changed(id_, session)
 
 
 def is_plausible(id_: bytes) -> bool:

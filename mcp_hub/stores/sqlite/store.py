@@ -4,14 +4,14 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, ReplicaNews, SessionRow
+from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.sqlite import reads, writes
@@ -28,68 +28,26 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 
-class SqliteStore:
-    """An `EventStore` on `<folder>/streams.db`. `open` raises `StoreFault` if the file cannot be used.
+class _Links(NamedTuple):
+    """The threads of a store, and what takes note of rows that cannot be read."""
 
-    `instances` has been entered by who opens the store, who also leaves. `is_read_only`: it is opened without making or
-    changing anything; what is to be written fails with `StoreFault`.
-    """
+    writer: Worker
+    reader: Worker
+    damaged: Callable[[int, str], None]
+
+
+class _SqliteLog:
+    """The `StreamLog` of a file. `damaged` is given each row that cannot be read."""
 
     is_durable = is_settled = True
-    is_shared = False
-    secret = None
-    orphan_interval = 5.0
-    news = ReplicaNews()  # which nobody ever tells anything
 
-    def __init__(
-        self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances, *, is_read_only: bool = False
-    ) -> None:
-        self._instances = instances
-        self.instance = instances.own
-        self.path = folder / FILE
+    def __init__(self, links: _Links, instance: str, limits: StoreLimits) -> None:
+        self.instance = instance
         self._limits = limits
-        self.is_read_only = is_read_only
-        reads_by = ReadOnlyTransactions if is_read_only else ReadTransactions
-        writes_on, reads_on = self._transactions = (WriteTransactions(self.path, clock), reads_by(self.path, clock))
-        self._writer, self._reader = Worker("store-writer", writes_on), Worker("store-reader", reads_on)
-        self._messages: list[Message] = []
-        self._version = 0
-
-    async def open(self) -> None:
-        """Makes the file ready. Raises `StoreFault`."""
-        if self.is_read_only:
-            await self._reader.start()
-            return
-        try:
-            await self._writer.start()
-            await self._reader.start()
-            self._version = await self._writer.ask(_data_version)
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        until = anyio.current_time() + _CLOSING
-        await self.retire()
-        self._transactions[1].is_closing.set()
-        if not await self._reader.stop(max(until - anyio.current_time(), 0)):
-            log.error("store_close_timed_out", store=str(self.path))
-
-    async def retire(self) -> None:
-        """Ends writing, and with it the share in the file; reading continues. Within the same bound as `close`."""
-        self._transactions[0].is_closing.set()
-        if not await self._writer.stop(_CLOSING):
-            log.error("store_writes_timed_out", store=str(self.path))
-
-    @property
-    def identity(self) -> tuple[int, int] | None:
-        """Of the file that is or was open for writing (`quarantine.identity`)."""
-        return self._transactions[0].identity
+        self._writer, self._reader, self._damaged = links
 
     def survives(self, stream: CallId) -> bool:
         return True
-
-    # -- the owner
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         run = partial(writes.create, row=row, chunk=chunk)
@@ -100,34 +58,42 @@ class SqliteStore:
         is_vital = change.status in ENDINGS
         self._writer.submit(Job(run, done, writes=True, is_vital=is_vital, size=_size(chunk)))
 
-    async def inbox(self) -> list[Message]:
-        if await self._reader.ask(partial(reads.has_messages, owner=self.instance)):
-            taken = partial(writes.take_messages, owner=self.instance)
+    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+        run = partial(reads.fetch, stream=stream, after=after, most=most, damaged=self._damaged)
+        self._reader.submit(Job(run, done))
+
+    async def find(self, stream: CallId) -> StreamInfo | None:
+        return await self._reader.ask(partial(reads.find, stream=stream, damaged=self._damaged))
+
+    async def find_key(self, principal: str, key: str) -> StreamInfo | None:
+        return await self._reader.ask(partial(reads.find_key, principal=principal, key=key, damaged=self._damaged))
+
+    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
+        return await self._reader.ask(partial(reads.rows, principal=principal, most=most, damaged=self._damaged))
+
+
+class _SqliteInbox:
+    """The `StreamInbox` of a file."""
+
+    def __init__(self, links: _Links, instance: str) -> None:
+        self._writer, self._reader, _ = links
+        self._instance = instance
+        self._messages: list[Message] = []
+        self._version = 0
+
+    async def begin(self) -> None:
+        """Counts all that has been written so far as old. Raises `StoreFault`."""
+        self._version = await self._writer.ask(_data_version)
+
+    async def take(self) -> list[Message]:
+        if await self._reader.ask(partial(reads.has_messages, owner=self._instance)):
+            taken = partial(writes.take_messages, owner=self._instance)
             await self._writer.ask(taken, writes=True, on_result=self._messages.extend)
         messages, self._messages = self._messages, []
         return messages
 
-    # -- everybody
-
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        run = partial(reads.fetch, stream=stream, after=after, most=most, damaged=self._transactions[1].note)
-        self._reader.submit(Job(run, done))
-
-    async def find(self, stream: CallId) -> StreamInfo | None:
-        return await self._reader.ask(partial(reads.find, stream=stream, damaged=self._transactions[1].note))
-
-    async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        return await self._reader.ask(
-            partial(reads.find_key, principal=principal, key=key, damaged=self._transactions[1].note)
-        )
-
-    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        return await self._reader.ask(
-            partial(reads.rows, principal=principal, most=most, damaged=self._transactions[1].note)
-        )
-
     async def post(self, message: Message) -> bool:
-        return await self._write(partial(writes.post, message=message))
+        return await self._writer.ask(partial(writes.post, message=message), writes=True)
 
     async def has_news(self) -> bool:
         version, before = await self._writer.ask(_data_version), self._version
@@ -140,13 +106,22 @@ class SqliteStore:
     async def wait(self, seconds: float) -> None:
         await anyio.sleep(seconds)
 
-    # -- what an owner left behind
+
+class _SqliteLeases:
+    """The `StreamLeases` of a file: an owner is gone when its lock can be taken."""
+
+    interval = 5.0
+
+    def __init__(self, links: _Links, instances: Instances, limits: StoreLimits) -> None:
+        self._writer, self._reader, self._damaged = links
+        self._instances = instances
+        self._limits = limits
 
     async def orphans(self) -> list[StreamInfo]:
         return await self._reader.ask(self._orphans)
 
     def _orphans(self, db: Connection) -> list[StreamInfo]:
-        running = reads.running(db, self._transactions[1].note)
+        running = reads.running(db, self._damaged)
         gone = {owner for owner in {row.owner for row in running} if self._instances.is_gone(owner)}
         return [row for row in running if row.owner in gone]
 
@@ -154,14 +129,92 @@ class SqliteStore:
         return await self._reader.ask(lambda _: self._instances.is_gone(row.owner))
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-        return await self._write(partial(self._claim, row=row, lines=lines, change=change), is_vital=True)
+        run = partial(self._claim, row=row, lines=lines, change=change)
+        return await self._writer.ask(run, writes=True, is_vital=True)
 
     def _claim(self, db: Connection, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         if not self._instances.is_gone(row.owner):
             return None
-        if not writes.claim(db, self._limits, row, self.instance, lines, change):
+        if not writes.claim(db, self._limits, row, self._instances.own, lines, change):
             return None
-        return reads.find(db, row.id, self._transactions[1].note)
+        return reads.find(db, row.id, self._damaged)
+
+
+class _SqliteSessions:
+    """The `SessionRows` of a file."""
+
+    def __init__(self, links: _Links, limits: StoreLimits) -> None:
+        self._writer, self._reader, _ = links
+        self._limits = limits
+
+    async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
+        await self._writer.ask(partial(writes.put_session, limits=self._limits, session=session), writes=True)
+        return session
+
+    async def find(self, id_: str) -> SessionRow | None:
+        return await self._reader.ask(partial(reads.session, id_=id_))
+
+    async def drop(self, id_: str) -> None:
+        await self._writer.ask(partial(writes.drop_session, id_=id_), writes=True)
+
+
+class SqliteStore:
+    """A `StreamStore` on `<folder>/streams.db`. `open` raises `StoreFault` if the file cannot be used.
+
+    `instances` has been entered by who opens the store, who also leaves. `is_read_only`: it is opened without making or
+    changing anything; what is to be written fails with `StoreFault`.
+    """
+
+    def __init__(
+        self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances, *, is_read_only: bool = False
+    ) -> None:
+        self._instances = instances
+        self.path = folder / FILE
+        self._limits = limits
+        self.is_read_only = is_read_only
+        reads_by = ReadOnlyTransactions if is_read_only else ReadTransactions
+        writes_on, reads_on = self._transactions = (WriteTransactions(self.path, clock), reads_by(self.path, clock))
+        links = _Links(Worker("store-writer", writes_on), Worker("store-reader", reads_on), reads_on.note)
+        self._links = links
+        self.log = _SqliteLog(links, instances.own, limits)
+        self.inbox = _SqliteInbox(links, instances.own)
+        self.leases = _SqliteLeases(links, instances, limits)
+        self.sessions = _SqliteSessions(links, limits)
+
+    async def open(self) -> None:
+        """Makes the file ready. Raises `StoreFault`."""
+        if self.is_read_only:
+            await self._links.reader.start()
+            return
+        try:
+            await self._links.writer.start()
+            await self._links.reader.start()
+            await self.inbox.begin()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        until = anyio.current_time() + _CLOSING
+        await self.retire()
+        self._transactions[1].is_closing.set()
+        if not await self._links.reader.stop(max(until - anyio.current_time(), 0)):
+            log.error("store_close_timed_out", store=str(self.path))
+
+    async def retire(self) -> None:
+        """Ends writing, and with it the share in the file; reading continues. Within the same bound as `close`."""
+        self._transactions[0].is_closing.set()
+        if not await self._links.writer.stop(_CLOSING):
+            log.error("store_writes_timed_out", store=str(self.path))
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """Of the file that is or was open for writing (`quarantine.identity`)."""
+        return self._transactions[0].identity
+
+    async def touch(self) -> None:
+        """Writes to the file without changing what it says. Raises `StoreFault` if that does not work."""
+        await self._write(writes.touch)
 
     async def sweep(self, now: float) -> int:
         await self._set_aside()
@@ -170,35 +223,15 @@ class SqliteStore:
             total += swept
         return total
 
-    # -- handshake sessions
-
-    async def touch(self) -> None:
-        """Writes to the file without changing what it says. Raises `StoreFault` if that does not work."""
-        await self._write(writes.touch)
-
-    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
-        await self._write(partial(writes.put_session, limits=self._limits, session=session))
-        return session
-
-    async def session(self, id_: str) -> SessionRow | None:
-        return await self._reader.ask(partial(reads.session, id_=id_))
-
-    async def drop_session(self, id_: str) -> None:
-        await self._write(partial(writes.drop_session, id_=id_))
-
-    # -- rows that are damaged
-
     async def _set_aside(self) -> None:
-        """Many at a time, with the next sweep; those whose owner lives come again."""
+        """Sets many damaged rows aside at a time, with the next sweep; those whose owner lives come again."""
         if noted := self._transactions[1].noted():
             run = partial(writes.set_aside, numbers=noted, is_gone=self._instances.is_gone)
             for id_, reason in (await self._write(run)).items():
                 log.warning("record_set_aside", store=str(self.path), stream=ascii(id_), reason=reason)
 
-    # -- the threads
-
-    async def _write(self, run: Callable[[Connection], T], is_vital: bool = False) -> T:
-        return await self._writer.ask(run, writes=True, is_vital=is_vital)
+    async def _write(self, run: Callable[[Connection], T]) -> T:
+        return await self._links.writer.ask(run, writes=True)
 
 
 def _size(chunk: Chunk) -> int:

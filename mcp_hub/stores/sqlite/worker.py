@@ -39,7 +39,7 @@ class Job(msgspec.Struct, frozen=True):
     size: int = 0
 
 
-class Transactions(Protocol):
+class _Transactions(Protocol):
     """The thread's side of the store. All methods are called in the thread."""
 
     def open(self) -> None:
@@ -54,7 +54,7 @@ class Transactions(Protocol):
 class Worker:
     """The thread. Started by `start`, on an event loop from which alone everything else is called."""
 
-    def __init__(self, name: str, transactions: Transactions) -> None:
+    def __init__(self, name: str, transactions: _Transactions) -> None:
         self._name = name
         self._transactions = transactions
         self._queue: SimpleQueue[Job | None] = SimpleQueue()

@@ -63,7 +63,7 @@ class DurableHub:
 
     async def _go_on(self, row: StreamInfo) -> None:
         left = Continuation.of(row)
-        call = DurableCall(self, left.call, LONG, left.plan(row, await last_progress(self.store, row)))
+        call = DurableCall(self, left.call, LONG, left.plan(row, await last_progress(self.store.log, row)))
         self.streams.take_up(call.record, row)
         self.taken_up.append(call)
 

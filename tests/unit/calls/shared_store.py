@@ -10,7 +10,14 @@ from mcp_hub.errors import StoreError
 from mcp_hub.stores.base import Change, Chunk, EventPage, Message
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.memory import (
+    MemoryInbox,
+    MemoryLeases,
+    MemoryLog,
+    MemorySessions,
+    MemoryStore,
+    MemoryStreams,
+)
 from mcp_hub.types import CallId
 
 
@@ -24,25 +31,28 @@ class Shared:
         """By who made them."""
 
     def row(self, id_: str) -> StreamInfo | None:
-        return self.core.peek(CallId(id_))
+        return self.core.streams.row(CallId(id_))
 
     def lines(self, id_: str) -> list[bytes]:
         """All events that are kept."""
-        return list(self.core.lines(CallId(id_)))
+        return list(self.core.streams.lines(CallId(id_)))
 
 
-class HubStore(MemoryStore):
-    """The store of one hub. Without a `delay` it answers in the same call; else it acts after one, answers after two.
+class HubStore(MemoryLog, MemoryInbox, MemoryLeases):
+    """The store of one hub, which is its own log, inbox and leases.
+
+    Without a `delay` it answers in the same call; else it acts after one, answers after two.
 
     `refusals` are what the next appends get instead of being written; `broken` fails everything that is asked for.
     """
 
     is_durable = True
+    replicas = None
 
     def __init__(self, shared: Shared | None = None, delay: Callable[[], float] | None = None) -> None:
         self.shared = shared or Shared()
-        super().__init__()
-        self.instance = new_instance_id()
+        super().__init__(MemoryStreams(StoreLimits(), new_instance_id()))
+        self.sessions = MemorySessions(100)
         self.shared.alive.add(self.instance)
         self.delay = delay
         self.refusals: list[StoreError | None] = []
@@ -54,6 +64,18 @@ class HubStore(MemoryStore):
         self._held: list[Callable[[], None]] = []
         self._seen = 0
         self.is_dead = False
+
+    @property
+    def log(self) -> "HubStore":
+        return self
+
+    inbox = leases = log
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
 
     def die(self) -> None:
         """Nothing that is under way happens any more."""
@@ -110,7 +132,7 @@ class HubStore(MemoryStore):
     def create(self, row: StreamInfo, chunk: Chunk, done: Callable[[StoreError | None], None]) -> None:
         self.appends.append(chunk)
         refusal = self.refusals.pop(0) if self.refusals else None
-        self._ask(lambda: refusal or self._wrote(self.shared.core._attempt_create(row, chunk)), done)
+        self._ask(lambda: refusal or self._wrote(self.shared.core.streams.create(row, chunk)), done)
 
     def append(
         self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Callable[[StoreError | None], None]
@@ -118,37 +140,36 @@ class HubStore(MemoryStore):
         self.appends.append(chunk)
         self.changes.append(change)
         refusal = self.refusals.pop(0) if self.refusals else None
-        self._ask(lambda: refusal or self._wrote(self.shared.core._attempt_append(stream, epoch, chunk, change)), done)
+        self._ask(lambda: refusal or self._wrote(self.shared.core.streams.append(stream, epoch, chunk, change)), done)
 
     def fetch(
         self, stream: CallId, after: int, most: int, done: Callable[[EventPage | StoreError | None], None]
     ) -> None:
         self.fetches += 1
-        entry = self.shared.core._streams
-        self._ask(lambda: entry[stream].page(after, most) if stream in entry else None, done)
+        self._ask(lambda: self.shared.core.streams.page(stream, after, most), done)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        found: StreamInfo | None = await self._told(lambda: self.shared.core.peek(stream))
+        found: StreamInfo | None = await self._told(lambda: self.shared.core.streams.row(stream))
         return found
 
     async def post(self, message: Message) -> bool:
         self.shared.writes[self.instance] += 1
-        return await self.shared.core.post(message)
+        return await self.shared.core.inbox.post(message)
 
-    async def inbox(self) -> list[Message]:
+    async def take(self) -> list[Message]:
         self.looks += 1
         if self.broken:
             raise self.broken
-        self.shared.core.instance = self.instance
-        return await self.shared.core.inbox()
+        self.shared.core.streams.instance = self.instance
+        return await self.shared.core.inbox.take()
 
     async def has_news(self) -> bool:
         before, self._seen = self._seen, self.shared.writes.total() - self.shared.writes[self.instance]
         return before != self._seen
 
     async def orphans(self) -> list[StreamInfo]:
-        running = [stream.row for stream in self.shared.core._streams.values() if not stream.row.has_ended]
-        return [row for row in running if row.owner not in self.shared.alive]
+        rows = reversed(self.shared.core.streams.rows())
+        return [row for row in rows if not row.has_ended and row.owner not in self.shared.alive]
 
     async def is_orphan(self, row: StreamInfo) -> bool:
         return bool(await self._told(lambda: row.owner not in self.shared.alive))
@@ -157,8 +178,8 @@ class HubStore(MemoryStore):
         def act() -> StreamInfo | None:
             if row.owner in self.shared.alive:
                 return None
-            self.shared.core.instance = self.instance
-            claimed: StreamInfo | None = _run(self.shared.core.claim(row, lines, change))
+            self.shared.core.streams.instance = self.instance
+            claimed: StreamInfo | None = _run(self.shared.core.leases.claim(row, lines, change))
             if claimed is not None:
                 self._wrote(None)
             return claimed

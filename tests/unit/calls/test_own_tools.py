@@ -115,7 +115,7 @@ async def test_what_is_no_call_of_a_tool_is_unknown(hub: SoftHub) -> None:
     await hub.hello()
     row = StreamInfo(CallId("st_r"), "me", "other", "git", "resources/read", "x:y", 0, 0, last=1)
     kept: list[StoreError | None] = []
-    hub.streams.store.create(row, Chunk(1, (b'{"v":1,"seq":1,"type":"start","data":{}}',)), kept.append)
+    hub.streams.store.log.create(row, Chunk(1, (b'{"v":1,"seq":1,"type":"start","data":{}}',)), kept.append)
     assert kept == [None]
     assert said(await wait(hub, "st_r")) == UNKNOWN
 
@@ -207,7 +207,7 @@ async def test_a_wait_is_no_stream_itself(hub: SoftHub) -> None:
     stream = await hub.softly(elicitation={})
     await hub.tool("hub_wait", {"stream": stream}, token="t")
     await sleep(WINDOW - 1)
-    assert [row.id for row in await hub.streams.store.rows("me", 9)] == [stream]
+    assert [row.id for row in await hub.streams.store.log.rows("me", 9)] == [stream]
     assert "notifications/progress" in [
         message["method"] for message in hub.sent_to_client[-20:] if "method" in message
     ]

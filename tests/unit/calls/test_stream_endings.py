@@ -119,5 +119,5 @@ async def test_a_call_that_is_cancelled_or_whose_store_forgets_is_not_left() -> 
     await sleep(1)
     assert cancelled.was_left is False and forgotten.was_left is False
     assert status(hub, cancelled.id) == "cancelled"
-    row = await forgets.store.find(forgotten.id)
+    row = await forgets.store.log.find(forgotten.id)
     assert row is not None and row.status == "failed"

@@ -36,7 +36,7 @@ def stored(hub: DurableHub, events: int | tuple[bytes, ...], **known: object) ->
     """A stream of so many events that nobody writes to, or of these lines, as just opened."""
     store = store_of(hub)
     chunk = Chunk(1, events if isinstance(events, tuple) else lines(1, events))
-    store.shared.core.create(row(store, last=chunk.last, **known), chunk, lambda error: None)
+    store.shared.core.log.create(row(store, last=chunk.last, **known), chunk, lambda error: None)
     return Stream(row_of(hub, "st_x"), store)
 
 
@@ -213,12 +213,12 @@ async def test_a_follower_learns_that_the_store_failed_or_lost_the_stream() -> N
     store.broken = None
     missing = Follower(hub.streams, Stream(row(store, last=12, status="completed"), store), 10)
     assert "event 11 cannot be read" in str(missing.reader.failed)
-    store.shared.core._streams[stream.row.id].chunks.pop(0)
-    store.shared.core._streams[stream.row.id].chunks.append(Chunk(6, lines(6, 5)))
-    store.shared.core._streams[stream.row.id].row = row(store, first=6, last=10, status="completed")
+    store.shared.core.streams._streams[stream.row.id].chunks.pop(0)
+    store.shared.core.streams._streams[stream.row.id].chunks.append(Chunk(6, lines(6, 5)))
+    store.shared.core.streams._streams[stream.row.id].row = row(store, first=6, last=10, status="completed")
     gone = Follower(hub.streams, stream, 2)
     assert isinstance(gone.reader.failed, EventsGone) and gone.reader.failed.earliest == 6
-    store.shared.core.drop(stream.row.id)
+    store.shared.core.streams.drop(stream.row.id)
     unknown = Follower(hub.streams, stream, 2)
     assert isinstance(unknown.reader.failed, UnknownStream)
     await sleep(10)

@@ -36,7 +36,7 @@ async def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
     answers = [*map(ask, [call] * 3)]
     await sleep(1)
     row = (await pair.two.streams.open("p", call.id)).row
-    assert list(await open_questions(pair.two.streams.store, row)) == ["q1", "q2", "q3"]
+    assert list(await open_questions(pair.two.streams.store.log, row)) == ["q1", "q2", "q3"]
     refusal = RpcError("no", code=-1, data={"why": [1]})
     await pair.two.streams.answer("p", call.id, "q1", b'{"action":"accept"}')
     await pair.two.streams.answer("p", call.id, "q2", refusal)
@@ -49,7 +49,7 @@ async def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
     assert isinstance(error, RpcError) and bytes(error.encoded()) == bytes(refusal.encoded())
     assert pair.status(call.id) == "working" and pair.events(other.id)[-1] == Cancelled("enough")
     await pair.two.streams.cancel("p", other.id, "again")
-    assert not pair.shared.core._messages
+    assert not pair.shared.core.streams.messages
 
 
 @virtual
@@ -57,7 +57,7 @@ async def test_messages_that_cannot_be_read_or_are_for_nobody_do_no_harm() -> No
     pair, call = await pair_with_call()
     answers = ask(call)
     await sleep(1)
-    pair.shared.core._messages = [
+    pair.shared.core.streams.messages = [
         *(
             Message(call.id, "input", body)
             for body in (b"", b"{}", b"[[", b'{"key":"q1"}', b'{"key":"q1","x":' + b"[" * 9000)
@@ -230,14 +230,14 @@ async def test_an_orphan_that_cannot_be_taken_over_does_not_keep_the_others_wait
     pair = Pair()
     calls = [pair.one.call() for _ in range(3)]
     await sleep(1)
-    claim = pair.two.store.claim
+    claim = pair.two.store.leases.claim
 
     async def claims(row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         if row.id == calls[0].id:
             raise StoreError("not this one")
         return await claim(row, lines, change)
 
-    pair.two.store.claim = claims  # type: ignore[method-assign]
+    pair.two.store.leases.claim = claims  # type: ignore[method-assign]
     await pair.one.dies()
     await settle(lambda: [pair.status(call.id) for call in calls] == ["working", "failed", "failed"])
 
@@ -249,7 +249,7 @@ async def test_progress_continues_from_the_last_value_however_much_was_said_sinc
         call.says(Progressed(number), delta("x" * 100_000, number))
         await sleep(0.3)
     row = (await hub.streams.open("p", call.id)).row
-    assert await last_progress(hub.store, row) == Progressed(39)
+    assert await last_progress(hub.store.log, row) == Progressed(39)
 
 
 @pytest.mark.parametrize("takes_up", [False, True])
@@ -262,7 +262,7 @@ async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_followe
     if takes_up:
         call.record.continuable(HOW)
         await sleep(1)
-    pair.shared.alive.discard(pair.one.store.instance)
+    pair.shared.alive.discard(pair.one.store.log.instance)
     await settle(lambda: bool(pair.two.taken_up) if takes_up else pair.status(call.id) == "failed")
     call.says(STEP)
     await settle(lambda: call.record.log.ended)
@@ -307,7 +307,7 @@ async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:
         for again in two.taken_up:
             again.ends()
         await settle(lambda: follower.at_end)
-        row = await stores[1].find(call.id)
+        row = await stores[1].log.find(call.id)
         assert row is not None and row.status == ("completed" if takes_up else "failed")
         assert follower.seqs == list(range(1, row.last + 1))
         assert InputReceived("q1") in follower.events and not two.streams._owned

@@ -45,7 +45,7 @@ async def test_for_another_principal_a_stream_is_as_unknown_as_one_that_never_wa
     assert len(said) == 1
     await sleep(0.1)
     assert not call.record.log.ended or state in ("ended", "orphan")
-    assert answers == [] and not pair.shared.core._messages
+    assert answers == [] and not pair.shared.core.streams.messages
     if state != "orphan":
         assert (await streams.open("alice", call.id)).row.principal == "alice"
 
@@ -125,9 +125,9 @@ async def test_a_call_with_a_key_goes_upstream_once_that_is_stored_and_not_at_al
     await sleep(1.5)
     assert not kept.record.log.ended
     await sleep(10)
-    row = await hub.store.find(kept.id)
+    row = await hub.store.log.find(kept.id)
     assert row is not None and row.status == "completed"
-    assert await hub.store.find(late.id) is None
+    assert await hub.store.log.find(late.id) is None
     assert isinstance(late.record.log.reader(lambda: None).take()[-1], Cancelled | Failed)
 
 
@@ -223,6 +223,6 @@ async def test_a_stream_that_is_deleted_while_it_is_followed_ends_for_its_follow
     await sleep(1)
     follower = await pair.two.follow(call.id)
     await sleep(1)
-    pair.shared.core.drop(call.id)
+    pair.shared.core.streams.drop(call.id)
     other.says(STEP)
     await settle(lambda: isinstance(follower.reader.failed, UnknownStream))

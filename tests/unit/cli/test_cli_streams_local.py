@@ -25,7 +25,7 @@ SECONDS = 20
 async def opened(folder: Path) -> EventStore:
     store = open_store("sqlite", folder, StoreLimits(), SystemClock())
     await store.open()
-    assert store.is_durable
+    assert store.log.is_durable
     return store
 
 
@@ -49,10 +49,10 @@ class Owner:
             written.set()
 
         if seq == 1:
-            row = StreamInfo(ID, "local", self._store.instance, "jobs", "tools/call", "job", 1.0, 1.0, last=1)
-            self._store.create(row, Chunk(1, (line,)), done)
+            row = StreamInfo(ID, "local", self._store.log.instance, "jobs", "tools/call", "job", 1.0, 1.0, last=1)
+            self._store.log.create(row, Chunk(1, (line,)), done)
         else:
-            self._store.append(ID, 1, Chunk(seq, (line,)), Change(2.0, status), done)
+            self._store.log.append(ID, 1, Chunk(seq, (line,)), Change(2.0, status), done)
         await written.wait()
         assert errors == [None]
 
@@ -85,7 +85,7 @@ async def test_cancel_is_a_message_to_the_owner(tmp_path: Path) -> None:
         here, there = await opened(tmp_path), await opened(tmp_path)
         await Owner(there).write(Started())
         assert (await LocalStreams(here).cancel(ID)).status == "working"
-        [message] = await there.inbox()
+        [message] = await there.inbox.take()
         assert (message.stream, message.kind) == (ID, "cancel")
         for store in (here, there):
             await store.close()

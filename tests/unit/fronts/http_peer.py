@@ -32,9 +32,9 @@ from mcp_hub.protocol.cursors import Cursor
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.sessions.stored import StoredSession
-from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.base import EventStore, Message, StreamLog
 from mcp_hub.stores.instances import new_instance_id
-from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.memory import MemoryInbox, MemoryLeases, MemoryStore
 from mcp_hub.types import Era, Kind, PartialForm
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.call_scripts import LoneOwner
@@ -100,26 +100,37 @@ class Connection:
         return json.loads(self.body)
 
 
-class Window:
-    """A store as one hub process sees it, until that is killed: then nothing more gets in, and nobody is told."""
+class WindowLog:
+    """A log as one hub process sees it, until that is killed: then nothing more gets in, and nobody is told."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
+    def __init__(self, log: StreamLog) -> None:
+        self._log = log
         self.is_dead = False
         self.writes = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self._log, name)
 
     def create(self, *change: Any) -> None:
         self.writes += 1
         if not self.is_dead:
-            self._store.create(*change)
+            self._log.create(*change)
 
     def append(self, *change: Any) -> None:
         self.writes += 1
         if not self.is_dead:
-            self._store.append(*change)
+            self._log.append(*change)
+
+
+class Window:
+    """A store with such a log."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.log = WindowLog(store.log)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 class Owner(LoneOwner):
@@ -186,10 +197,10 @@ class World:
 
     def killed(self) -> "World":
         """The hub process that is started on the same store after this one was killed."""
-        self.window.is_dead = True
+        self.window.log.is_dead = True
         for task in self._tasks:
             task.cancel()
-        self.store.instance = new_instance_id()
+        self.store.streams.instance = new_instance_id()
         return World(store=self.store)
 
     def beside(self) -> "World":
@@ -224,32 +235,54 @@ class World:
         return connection
 
 
-class Neighbour:
-    """The same store for a process of its own; the owner of what is in it is alive until this `is_alone`."""
+class NeighbourInbox(MemoryInbox):
+    """Nothing in it is for this process."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._is_alone = False
-        self.instance = new_instance_id()
-
-    def be_alone(self) -> None:
-        self._is_alone = True
-        self._store.instance = self.instance
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def is_orphan(self, row: StreamInfo) -> bool:
-        return self._is_alone and await self._store.is_orphan(row)
-
-    async def orphans(self) -> list[StreamInfo]:
-        return await self._store.orphans() if self._is_alone else []
-
-    async def inbox(self) -> list[Any]:
+    async def take(self) -> list[Message]:
         return []
 
     async def has_news(self) -> bool:
         return True
+
+
+class NeighbourLeases(MemoryLeases):
+    """The owners of all streams are alive until this process `is_alone`."""
+
+    is_alone = False
+
+    async def is_orphan(self, row: StreamInfo) -> bool:
+        return self.is_alone and await super().is_orphan(row)
+
+    async def orphans(self) -> list[StreamInfo]:
+        return await super().orphans() if self.is_alone else []
+
+
+class NeighbourLog:
+    """The log of the same streams for a process of its own."""
+
+    def __init__(self, log: StreamLog) -> None:
+        self._log = log
+        self.instance = new_instance_id()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+class Neighbour:
+    """The same store for a process of its own."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.log = NeighbourLog(store.log)
+        self.inbox = NeighbourInbox(store.streams)
+        self.leases = NeighbourLeases(store.streams)
+
+    def be_alone(self) -> None:
+        self.leases.is_alone = True
+        self._store.streams.instance = self.log.instance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 class MadeCall:

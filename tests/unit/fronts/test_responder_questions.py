@@ -27,10 +27,10 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.protocol.meta import take_params
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.base import Appended, Chunk, EventStore
-from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.memory import MemoryLog, MemoryStore, MemoryStreams
 from mcp_hub.types import Era, JsonObject, RawJson
 from tests.unit.calls.call_scripts import handle_of
-from tests.unit.fakes import ResponderPort, unused
+from tests.unit.fakes import LoneReplicas, ResponderPort, unused
 from tests.unit.fronts.small_hub import Hub
 from tests.upstreams.child import WAIT
 
@@ -228,17 +228,24 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     )
 
 
-class HeldStore(MemoryStore):
-    """Shared by replicas; it has what it is given when it is told so."""
+class HeldLog(MemoryLog):
+    """Has what it is given when it is told so."""
 
-    is_shared = True
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, streams: MemoryStreams) -> None:
+        super().__init__(streams)
         self.waiting: list[Callable[[], None]] = []
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         self.waiting.append(partial(super().create, row, chunk, done))
+
+
+class HeldStore(MemoryStore):
+    """Shared by replicas."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replicas = LoneReplicas()
+        self.log: HeldLog = HeldLog(self.streams)
 
 
 async def test_a_modern_client_is_asked_once_every_replica_can_find_the_question() -> None:
@@ -250,12 +257,12 @@ async def test_a_modern_client_is_asked_once_every_replica_can_find_the_question
     key = client.asked()
     assert client.gets() == [] and not client.responder.has_more and not client.responder.ended
     with anyio.fail_after(WAIT):
-        while not store.waiting:
+        while not store.log.waiting:
             await anyio.lowlevel.checkpoint()
         woken = anyio.Event()
         client.responder._wake = woken.set
         assert not client.responder.has_more
-        store.waiting.pop()()
+        store.log.waiting.pop()()
         await woken.wait()
     assert client.gets() == [] and list(client.result["inputRequests"]) == [key]
 

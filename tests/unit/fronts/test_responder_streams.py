@@ -19,7 +19,7 @@ from mcp_hub.protocol.extensions import STREAMS
 from mcp_hub.protocol.shape.results import COALESCED
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.memory import MemoryLog, MemoryStore
 from mcp_hub.types import Era, JsonObject
 from tests.unit.calls.call_scripts import LoneOwner, handle_of
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
@@ -32,11 +32,19 @@ OUTPUT = Early(5.0, is_task=False)
 DELTA = Delta(b'[{"type":"text","text":"a"}]')
 
 
-class SlowStore(MemoryStore):
+class SlowLog(MemoryLog):
     """Takes a moment to fetch, as from a file."""
 
     def fetch(self, *what: Any) -> None:
-        call_later(0.01, lambda: super(SlowStore, self).fetch(*what))
+        call_later(0.01, lambda: super(SlowLog, self).fetch(*what))
+
+
+class SlowStore(MemoryStore):
+    """A store with such a log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = SlowLog(self.streams)
 
 
 class Client:
@@ -106,7 +114,7 @@ async def test_what_is_sent_by_cursor_is_sent_once_it_is_committed() -> None:
     await client.happens(Progressed(2), INFO)
     assert client.woken and client.responder.has_more
     assert numbers(client.gets()) == [2, 3, 4]
-    row = await client.store.find(client.record.call.id)
+    row = await client.store.log.find(client.record.call.id)
     assert row is not None and row.last == client.responder.cursor == 4
 
 
@@ -137,7 +145,7 @@ async def test_a_quick_silent_call_has_no_stream_and_no_mark(by_cursor: bool) ->
     assert client.gets() == [] and client.result == {"content": []}
     client.responder.close()
     assert client.record.stream is None
-    assert await client.store.find(client.record.call.id) is None
+    assert await client.store.log.find(client.record.call.id) is None
 
 
 @virtual
@@ -231,7 +239,7 @@ async def test_a_slow_reader_of_its_own_request_gets_its_result_and_learns_what_
 async def test_a_reader_without_a_place_continues_with_the_remaining_events() -> None:
     client = Client(partials=True, store=small_store())
     got = await overtaken(client)
-    row = await client.store.find(client.record.call.id)
+    row = await client.store.log.find(client.record.call.id)
     assert row is not None and row.first > 10
     assert got[-(row.last - row.first + 1) :] == list(range(row.first, row.last + 1))
     assert got == sorted(set(got)) and not client.responder.ended

@@ -213,7 +213,7 @@ async def test_hub_that_was_sooner_with_the_key_has_the_call(peer: RestPeer, mon
     first = await peer.call("hold", {"nonce": "a"}, headers={**key, "prefer": "wait=0"}).ended()
     await peer.tools.has_come("a")
     store, streams = peer.app.streams.store, peer.app.streams
-    find = store.find_key
+    find = store.log.find_key
     answers = [None, find]  # not there yet when it is asked first
 
     async def find_key(principal: str, key: str) -> object:
@@ -292,9 +292,9 @@ async def test_without_tokens_nothing_of_another_session_is_listed(tmp_path: Pat
         row, store = (await peer.app.streams.open("local", mine)).row, peer.app.streams.store
         confirmed = anyio.Event()
         other = msgspec.structs.replace(row, id=new_call_id(), session="se_X", last=1)
-        store.create(other, Chunk(1, (b"{}",)), lambda error: confirmed.set())
+        store.log.create(other, Chunk(1, (b"{}",)), lambda error: confirmed.set())
         await confirmed.wait()
-        assert {other.id, mine} == {each.id for each in await store.rows("local", 9)}
+        assert {other.id, mine} == {each.id for each in await store.log.rows("local", 9)}
         listed = (await peer.ask("GET", "/v1/streams", token=None)).json["streams"]
         assert [each["stream"] for each in listed] == [mine]
 

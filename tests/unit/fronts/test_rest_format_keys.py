@@ -80,7 +80,7 @@ async def test_key_of_a_request_with_any_call_that_was_made_is_not_that_of_anoth
 async def test_one_look_into_the_store_tells_whether_the_key_is_in_use(
     peer: RestPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find, asked = peer.app.streams.store.find_key, list[str]()
+    find, asked = peer.app.streams.store.log.find_key, list[str]()
 
     async def find_key(principal: str, key: str) -> object:
         asked.append(key)
@@ -90,7 +90,7 @@ async def test_one_look_into_the_store_tells_whether_the_key_is_in_use(
     await peer.tools.has_come("b")
     peer.tools.go.set()
     await call(peer, *TWO, headers=KEY)
-    monkeypatch.setattr(peer.app.streams.store, "find_key", find_key)
+    monkeypatch.setattr(peer.app.streams.store.log, "find_key", find_key)
     problem(await call(peer, *TWO, query="&server=local", headers=KEY), 422, "idempotency_key_reused")
     assert asked == ["k"]
 

@@ -167,7 +167,7 @@ async def test_guard_s_refusals_are_problems(peer: RestPeer) -> None:
 
 
 async def test_bug_is_a_problem_that_tells_nothing(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer.app.streams.store, "rows", None)
+    monkeypatch.setattr(peer.app.streams.store.log, "rows", None)
     told = problem(await peer.ask("GET", "/v1/streams"), 500, "internal_error")
     assert "NoneType" not in told["detail"]
 

@@ -68,7 +68,7 @@ async def test_stream_that_is_in_memory_only_says_so(
     peer: RestPeer, monkeypatch: pytest.MonkeyPatch, survives: bool
 ) -> None:
     id_, _ = await finished(peer)
-    monkeypatch.setattr(peer.app.streams.store, "survives", lambda stream: survives)
+    monkeypatch.setattr(peer.app.streams.store.log, "survives", lambda stream: survives)
     bodies = [(await peer.ask("GET", f"/v1/streams/{id_}{more}")).json for more in ("", "/events")]
     bodies += (await peer.ask("GET", "/v1/streams")).json["streams"]
     assert [body.get("durable") for body in bodies] == [None if survives else False] * 3
@@ -267,7 +267,7 @@ async def test_store_that_cannot_be_read_is_said_so_in_the_stream(
     def fetch(stream: str, after: int, most: int, done: Any) -> None:
         done(StoreError("the disk is gone"))
 
-    monkeypatch.setattr(peer.app.streams.store, "fetch", fetch)
+    monkeypatch.setattr(peer.app.streams.store.log, "fetch", fetch)
     sse = await peer.ask("GET", f"/v1/streams/{id_}/events", headers=SSE)
     (event,) = sse.events
     assert event.event == "problem" and event.message["code"] == "store_unavailable"

@@ -61,7 +61,7 @@ async def test_a_call_that_ends_quietly_is_answered_with_json_and_leaves_nothing
     await call.ends()
     assert call.post.error["result"] == {"content": []}
     assert (await call.comes_back(0)).status == 400 and client.requests == {}
-    assert world.window.writes == 0 and await world.store.session("s") is None
+    assert world.window.log.writes == 0 and await world.store.sessions.find("s") is None
 
 
 @virtual
@@ -208,7 +208,7 @@ async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
         await call.progresses(number)
     assert values(call.post) == list(range(1, 101)), "who keeps up loses nothing"
     await call.drops()
-    row = await call.world.store.find(call.record.call.id)
+    row = await call.world.store.log.find(call.record.call.id)
     assert row is not None and 1 < row.first
     gone = await call.comes_back(row.first - 2)
     assert gone.status == 410 and "id" not in gone.error and gone.error["error"]["code"] == -32600

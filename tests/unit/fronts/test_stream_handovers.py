@@ -11,22 +11,30 @@ from mcp_hub.calls.rules import CallRules, StreamLimits
 from mcp_hub.fronts.http.resume import ClientCalls
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.memory import MemoryLog, MemoryStore
 from mcp_hub.types import CallId
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.fronts.http_peer import MadeCall, World, values
 
 
-class LateStore(MemoryStore):
+class LateLog(MemoryLog):
     """Takes its time to fetch; `is_stale` if it does not know yet what was let go."""
 
     is_stale = False
 
     def fetch(self, *what: Any) -> None:
-        call_later(0.1, lambda: super(LateStore, self).fetch(*what))
+        call_later(0.1, lambda: super(LateLog, self).fetch(*what))
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         return None if self.is_stale else await super().find(stream)
+
+
+class LateStore(MemoryStore):
+    """A store with such a log."""
+
+    def __init__(self, limits: StoreLimits | None = None) -> None:
+        super().__init__(limits)
+        self.log: LateLog = LateLog(self.streams)
 
 
 @virtual
@@ -36,7 +44,7 @@ async def test_a_place_that_is_found_to_be_gone_too_late_is_not_called_the_end()
     for number in range(1, 30):
         await call.progresses(number)
     await call.drops()
-    store.is_stale = True
+    store.log.is_stale = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module, "_TAIL_EVENTS", 4)
         await call.progresses(31)
@@ -44,7 +52,7 @@ async def test_a_place_that_is_found_to_be_gone_too_late_is_not_called_the_end()
         resumed = await call.comes_back(2)
         await sleep(1)
     assert (resumed.status, resumed.messages, resumed.is_complete) == (200, [], True)
-    store.is_stale = False
+    store.log.is_stale = False
     assert (await call.comes_back(2)).status == 410
 
 

@@ -99,7 +99,7 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
     (question,) = asked(resumed)
     assert client.has_open(7)
     await answers(beside, client, question["id"], '{"action":"decline"}')
-    (message,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
+    (message,) = [each for each in await call.world.store.inbox.take() if each.kind != "touch"]
     assert (message.stream, message.kind) == (call.record.call.id, "input")
     assert json.loads(message.body) == {"key": "q1", "result": {"action": "decline"}}
     call.world.streams._take(message)
@@ -108,7 +108,7 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
     await sleep(1)
     assert len(asked(resumed)) == 2 and asked(resumed)[1]["id"] != question["id"]
     await beside.resumption.cancel(client, 7, BY_CLIENT)
-    (message,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
+    (message,) = [each for each in await call.world.store.inbox.take() if each.kind != "touch"]
     assert (message.kind, message.body) == ("cancel", BY_CLIENT.encode())
     call.world.streams._take(message)
     await sleep(5)
@@ -138,7 +138,7 @@ async def test_a_follower_of_a_call_whose_hub_is_killed_gets_its_end() -> None:
     resumed = await beside.get(await accepted_again(beside), call.place(2))
     await sleep(20)
     assert not resumed.is_complete
-    call.world.window.is_dead = True
+    call.world.window.log.is_dead = True
     cast(Neighbour, beside.store).be_alone()
     await sleep(10)
     assert resumed.is_complete and resumed.messages[-1]["error"]["code"] == RESTARTED
@@ -156,7 +156,7 @@ async def test_a_client_need_not_follow_a_call_to_cancel_it_at_another_hub() -> 
     client = await accepted_again(beside)
 
     async def cancelled() -> list[Any]:
-        return [message.stream for message in await world.store.inbox() if message.kind == "cancel"]
+        return [message.stream for message in await world.store.inbox.take() if message.kind == "cancel"]
 
     for key in ("7", 9, 10):
         await beside.resumption.cancel(client, key, BY_CLIENT)
@@ -180,7 +180,7 @@ async def test_what_a_session_runs_is_looked_for_only_if_it_was_elsewhere() -> N
         looked.append(principal)
         return []
 
-    world.store.rows = rows  # type: ignore[method-assign]
+    world.store.log.rows = rows  # type: ignore[method-assign]
     await world.resumption.cancel(client, 8, BY_CLIENT)
     await world.resumption.cancel_all(client, BY_CLIENT)
     assert looked == [] and world.cancelled == [call.record]

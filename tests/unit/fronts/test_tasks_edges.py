@@ -65,7 +65,7 @@ async def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(end
     for running in hub.server.calls[: 2 if ends_hub else 1]:
         row = (await hub.streams.open("me", running.call.id)).row
         assert row.status == "failed"
-        _, ending = decoded((await fetched(hub.streams.store, row.id, row.last - 1))[-1])
+        _, ending = decoded((await fetched(hub.streams.store.log, row.id, row.last - 1))[-1])
         assert isinstance(ending, Failed) and ending.error.code == 1005
 
 
@@ -74,15 +74,15 @@ async def test_a_store_that_fails_is_an_error_of_the_request_and_not_of_the_task
     id_ = await hub.task()
     await hub.running.ends()
     store = hub.streams.store
-    fetch = store.fetch
+    fetch = store.log.fetch
 
     def failing(stream: CallId, after: int, most: int, done: Fetched) -> None:
         done(StoreError("disk on fire"))
 
-    store.fetch = failing  # type: ignore[method-assign]
+    store.log.fetch = failing  # type: ignore[method-assign]
     sent = await hub.send("tasks/get", {"taskId": id_})
     assert sent.error["data"]["code"] == "store_unavailable" and "disk on fire" in sent.error["message"]
-    store.fetch = fetch  # type: ignore[method-assign]
+    store.log.fetch = fetch  # type: ignore[method-assign]
     assert (await hub.get(id_))["status"] == "completed"
 
 
@@ -91,7 +91,7 @@ async def test_a_call_that_cannot_be_made_durable_stays_an_ordinary_one(hub: Tas
     def failing(row: object, chunk: object, done: Any) -> None:
         done(StoreError("disk full"))
 
-    hub.streams.store.create = failing  # type: ignore[method-assign]
+    hub.streams.store.log.create = failing  # type: ignore[method-assign]
     sent = await hub.call("always")
     await sleep(AFTER)
     assert not sent.is_answered

@@ -1,7 +1,7 @@
 """Sessions that outlive the hub: what is kept of them, for how long, and who may use them."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import msgspec
@@ -11,9 +11,10 @@ from mcp_hub.errors import StoreError
 from mcp_hub.sessions import stored as module
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.sessions.stored import SessionStore, StoredSession
-from mcp_hub.stores.base import EventStore, SessionRow
-from mcp_hub.stores.memory import MemoryStore
+from mcp_hub.stores.base import SessionRow
+from mcp_hub.stores.memory import MemorySessions
 from mcp_hub.types import Era
+from tests.unit.fakes import LoneReplicas
 from tests.unit.fronts.rest_peer import Response, mcp_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.messages import CLIENT
@@ -24,29 +25,28 @@ ALICE = Caller("alice", "work")
 ID = "se_" + "0" * 26
 
 
-class Store(MemoryStore):
-    """Counts what is written; broken if told so. Others may use it, too."""
-
-    is_shared = True
+class Records(MemorySessions):
+    """Counts what is written; broken if told so."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(100)
+        self.others = LoneReplicas()
         self.writes = 0
         self.is_broken = False
         self.may_write: anyio.Event | None = None
 
-    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
+    async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
         self.writes += 1
         if self.may_write is not None:
             await self.may_write.wait()
         if self.is_broken:
             raise StoreError("the disk is full")
-        return await super().put_session(session)
+        return await super().put(session)
 
-    async def drop_session(self, id_: str) -> None:
+    async def drop(self, id_: str) -> None:
         if self.is_broken:
             raise StoreError("the disk is full")
-        await super().drop_session(id_)
+        await super().drop(id_)
 
 
 @pytest.fixture
@@ -57,13 +57,13 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> Records:
+    return Records()
 
 
 @pytest.fixture
-def sessions(store: Store, now: list[float]) -> SessionStore:
-    return SessionStore(cast(EventStore, store), 1000.0)
+def sessions(store: Records, now: list[float]) -> SessionStore:
+    return SessionStore(store, store.others, 1000.0)
 
 
 def kept(**fields: Any) -> StoredSession:
@@ -92,7 +92,7 @@ async def test_nobody_else_finds_it(caller: Caller, sessions: SessionStore) -> N
 
 
 async def test_it_lives_as_long_as_the_last_stream_and_is_seldom_written(
-    sessions: SessionStore, store: Store, now: list[float]
+    sessions: SessionStore, store: Records, now: list[float]
 ) -> None:
     session = kept()
     for _ in range(100):
@@ -108,7 +108,7 @@ async def test_it_lives_as_long_as_the_last_stream_and_is_seldom_written(
     assert await sessions.find(ID, ALICE) is None
 
 
-async def test_what_is_still_being_written_is_waited_for_by_everybody(sessions: SessionStore, store: Store) -> None:
+async def test_what_is_still_being_written_is_waited_for_by_everybody(sessions: SessionStore, store: Records) -> None:
     store.may_write, session = anyio.Event(), kept()
     async with anyio.create_task_group() as tasks:
         done: list[int] = []
@@ -137,15 +137,15 @@ async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeyp
         headers["mcp-session-id"] = id_ = begun.headers["mcp-session-id"]
         peer.tools.go.set()
         await send("tools/call", name="steps", arguments={"n": 2}, _meta={"progressToken": 1}).ended()
-        store, may_write, is_writing = peer.app.streams.store, anyio.Event(), anyio.Event()
-        put_session = store.put_session
+        records, may_write, is_writing = peer.app.streams.store.sessions, anyio.Event(), anyio.Event()
+        put = records.put
 
         async def slowly(row: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
             is_writing.set()
             await may_write.wait()
-            return await put_session(row, before)
+            return await put(row, before)
 
-        monkeypatch.setattr(store, "put_session", slowly)
+        monkeypatch.setattr(records, "put", slowly)
         answer = send("logging/setLevel", level="error")
         with anyio.fail_after(WAIT):
             await is_writing.wait()
@@ -153,7 +153,7 @@ async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeyp
         assert not answer.status
         may_write.set()
         assert (await answer.ended()).json["result"] == {}
-        row = await store.session(id_)
+        row = await records.find(id_)
         assert row is not None and b'"log_level":"error"' in row.body
 
 
@@ -166,7 +166,7 @@ async def test_one_that_was_ended_is_never_written_again(sessions: SessionStore)
     assert await sessions.find(ID, ALICE) is None
 
 
-async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: SessionStore, store: Store) -> None:
+async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: SessionStore, store: Records) -> None:
     store.is_broken = True
     session = kept()
     await sessions.keep(session, 10)
@@ -189,9 +189,9 @@ async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: Se
     ],
 )
 async def test_a_record_that_cannot_be_used_is_as_good_as_none(
-    body: bytes, sessions: SessionStore, store: Store
+    body: bytes, sessions: SessionStore, store: Records
 ) -> None:
-    await store.put_session(SessionRow(ID, "alice", body, 2e9))
+    await store.put(SessionRow(ID, "alice", body, 2e9))
     assert await sessions.find(ID, ALICE) is None
 
 
@@ -231,14 +231,14 @@ async def test_a_level_that_was_set_here_last_stays_beside_the_change_of_another
 
 
 async def test_news_of_a_foreign_session_or_in_an_unreadable_record_is_ignored(
-    sessions: SessionStore, store: Store
+    sessions: SessionStore, store: Records
 ) -> None:
     here, heard = kept(), []
     await sessions.keep(here, 10)
     assert here.record is not None
-    sessions.listen({ID: here}.get, lambda stored, change: heard.append(change))
-    news = store.news
-    assert news.knows(ID) and not news.knows("se_2")
+    sessions.join(here, lambda stored, change: heard.append(change))
+    news = store.others.sessions
+    assert ID in news and "se_2" not in news
     news.changed("se_2", None)
     news.changed(ID, msgspec.structs.replace(here.record, principal="bob"))
     news.changed(ID, msgspec.structs.replace(here.record, body=b"{"))
@@ -246,3 +246,6 @@ async def test_news_of_a_foreign_session_or_in_an_unreadable_record_is_ignored(
     assert heard == [] and not here.is_over
     news.changed(ID, None)
     assert heard == [None] and here.is_over
+    sessions.leave(ID)
+    news.changed(ID, None)
+    assert heard == [None] and ID not in news

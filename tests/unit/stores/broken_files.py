@@ -28,7 +28,7 @@ class HandClock:
 
 def in_use(store: FailsafeStore) -> SqliteStore:
     """The file of a store."""
-    file = store._files.file
+    file = store.backing.store
     assert isinstance(file, SqliteStore)
     return file
 
@@ -53,11 +53,11 @@ def locked(path: Path) -> Iterator[None]:
 
 async def fill_disk(store: FailsafeStore) -> None:
     """No further page can be had: what SQLite says then is what it says when the disk is full."""
-    await in_use(store)._writer.ask(_limit_pages)
+    await in_use(store)._links.writer.ask(_limit_pages)
 
 
 async def empty_disk(store: FailsafeStore) -> None:
-    await in_use(store)._writer.ask(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
+    await in_use(store)._links.writer.ask(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
 
 
 def _limit_pages(db: sqlite3.Connection) -> None:
@@ -85,7 +85,7 @@ def set_aside(folder: Path) -> list[str]:
 
 async def damage_under(store: FailsafeStore, folder: Path, table: str) -> None:
     """Damages a table of the file that the store has open, and lets it notice that the file has changed."""
-    await in_use(store)._writer.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+    await in_use(store)._links.writer.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
     damage(folder, table)
     db = sqlite3.connect(folder / FILE)
     db.execute("PRAGMA user_version = 1")
@@ -101,5 +101,5 @@ async def written(folder: Path, count: int = 3) -> list[StreamInfo]:
     """A file with that many streams, which ended, of 50 events each."""
     async with opened(new_failsafe(folder)) as store:
         rows = [await create(store, new_row(store, created=float(n), status="completed"), 50) for n in range(count)]
-        await store.put_session(SessionRow("se_1", "local", b"{}", 9e9))
+        await store.sessions.put(SessionRow("se_1", "local", b"{}", 9e9))
         return rows

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.base import StreamStore
 from mcp_hub.stores.limits import StoreLimits
 from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import SMALL, opened
@@ -25,12 +25,12 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-async def store(kind: str, tmp_path: Path) -> AsyncIterator[EventStore]:
+async def store(kind: str, tmp_path: Path) -> AsyncIterator[StreamStore]:
     async with opened(EVERY_KIND[kind](tmp_path, SMALL)) as store:
         yield store
 
 
 @pytest.fixture
-async def large(kind: str, tmp_path: Path) -> AsyncIterator[EventStore]:
+async def large(kind: str, tmp_path: Path) -> AsyncIterator[StreamStore]:
     async with opened(EVERY_KIND[kind](tmp_path, StoreLimits())) as store:
         yield store

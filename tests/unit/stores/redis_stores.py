@@ -5,10 +5,10 @@ from typing import Final
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.shared import SharedFailsafeStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.redis.connection import Server
 from mcp_hub.stores.redis.store import RedisStore
-from mcp_hub.stores.replicated import ReplicatedStore
+from mcp_hub.stores.replicated import replicated
 from tests.redis_server import shared_server
 from tests.unit.stores.event_stores import KINDS, Make
 
@@ -22,8 +22,8 @@ def new_redis(folder: Path, limits: StoreLimits | None = None, lease: float = LE
     return RedisStore(server, limits or StoreLimits(), SystemClock())
 
 
-def new_shared(folder: Path, limits: StoreLimits | None = None) -> SharedFailsafeStore:
-    return ReplicatedStore(new_redis(folder, limits), limits or StoreLimits(), SystemClock())
+def new_shared(folder: Path, limits: StoreLimits | None = None) -> FailsafeStore:
+    return replicated(new_redis(folder, limits), limits or StoreLimits(), SystemClock())
 
 
 EVERY_KIND: Final[dict[str, Make]] = {**KINDS, "redis": new_redis, "redis, failsafe": new_shared}

@@ -40,7 +40,7 @@ async def test_a_newer_hubs_file_is_left_alone(tmp_path: Path) -> None:
     before = (tmp_path / FILE).read_bytes()
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(tmp_path)):
-            assert not store.is_durable
+            assert not store.log.is_durable
             await works(store)
     assert "version 99 of a newer hub" in logs[0]["reason"]
     assert said(logs) == ["store_failed"]
@@ -53,7 +53,7 @@ async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     db.close()
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(tmp_path)):
-            assert not store.is_durable
+            assert not store.log.is_durable
             await works(store)
     assert "another program" in logs[0]["reason"]
     assert set_aside(tmp_path) == []
@@ -81,20 +81,20 @@ async def test_where_no_file_can_be_made_everything_is_in_memory(tmp_path: Path,
     block(folder)
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(folder, clock)):
-            assert not store.is_durable
+            assert not store.log.is_durable
             await works(store)
             row = await create(store, new_row(store, key="k"))
-            assert await store.find_key("local", "k") == row
+            assert await store.log.find_key("local", "k") == row
             with pytest.raises(KeyTaken):
                 await create(store, new_row(store, key="k"))
-            assert await store.post(Message(row.id, "cancel", b""))
-            assert await store.inbox() == [Message(row.id, "cancel", b"")]
-            assert await store.orphans() == []
-            assert not await store.post(Message(new_row(store).id, "cancel", b""))
-            await store.put_session(SessionRow("se_1", "local", b"", 9e9))
-            assert await store.session("se_1") is not None
+            assert await store.inbox.post(Message(row.id, "cancel", b""))
+            assert await store.inbox.take() == [Message(row.id, "cancel", b"")]
+            assert await store.leases.orphans() == []
+            assert not await store.inbox.post(Message(new_row(store).id, "cancel", b""))
+            await store.sessions.put(SessionRow("se_1", "local", b"", 9e9))
+            assert await store.sessions.find("se_1") is not None
             clock.seconds += FIRST
-            assert not await store.has_news()
+            assert not await store.inbox.has_news()
             assert await store.sweep(1e12) == 1
     assert said(logs) == ["store_failed"], "once"
 
@@ -104,19 +104,19 @@ async def test_a_file_that_can_be_made_later_is(tmp_path: Path, clock: HandClock
     async with opened(store := new_failsafe(tmp_path, clock)):
         running = await create(store, new_row(store, key="k"), 3)
         ended = await create(store, new_row(store, status="completed"), 2)
-        await store.has_news()
+        await store.inbox.has_news()
         (tmp_path / FILE).rmdir()
-        await store.has_news()
-        assert not store.is_durable, "not before it is time"
+        await store.inbox.has_news()
+        assert not store.log.is_durable, "not before it is time"
         clock.seconds += FIRST
-        await store.has_news()
-        assert store.is_durable
+        await store.inbox.has_news()
+        assert store.log.is_durable
         await append(store, running, 4)
     async with opened(again := new_failsafe(tmp_path)):
         assert await replayed(again, running) == numbered(1, 4)
         assert await replayed(again, ended) == numbered(1, 2)
         assert (await found(again, ended)).has_ended
-        assert [row.id for row in await again.orphans()] == [running.id]
+        assert [row.id for row in await again.leases.orphans()] == [running.id]
 
 
 # -- while it runs
@@ -129,19 +129,19 @@ async def test_a_stream_continues_in_memory_when_the_disk_is_full(tmp_path: Path
         await fill_disk(store)
         with structlog.testing.capture_logs() as logs:
             await append(store, row, 31, 10, size=20_000, message="on")
-            assert store.survives(other.id) and not store.survives(row.id)
+            assert store.log.survives(other.id) and not store.log.survives(row.id)
             await append(store, row, 41, 10, size=20_000)
             await append(store, other, 2, 10)
             await works(store)
         assert said(logs) == ["store_failed"], "once"
-        assert (logs[0]["fault"], logs[0]["durable"], store.is_durable) == ("full", False, False)
+        assert (logs[0]["fault"], logs[0]["durable"], store.log.is_durable) == ("full", False, False)
         kept = await found(store, row)
         assert (kept.first, kept.last, kept.message, kept.status) == (1, 50, "on", "working")
         assert await replayed(store, row, 7) == [*numbered(1, 30), *numbered(31, 50, 20_000)]
         assert (await fetch(store, row, 28, 2)).row == kept
-        assert await store.find_key("local", "k") == kept
-        assert [row.id for row in await store.rows("local", 3)][1:] == [row.id, other.id]
-        assert (await store.rows("local", 3))[1] == kept
+        assert await store.log.find_key("local", "k") == kept
+        assert [row.id for row in await store.log.rows("local", 3)][1:] == [row.id, other.id]
+        assert (await store.log.rows("local", 3))[1] == kept
         with pytest.raises(Fenced):
             await append(store, row, 50)
         await append(store, row, 51, status="completed")
@@ -157,19 +157,19 @@ async def test_after_a_full_disk_everything_comes_home(tmp_path: Path, clock: Ha
             await append(store, row, 4, size=100_000, message="away")
         born = await create(store, new_row(store, info=b"born"))
         await append(store, rows[1], 5, status="completed", message="over")
-        assert await store.post(Message(rows[0].id, "input", b"{}"))
+        assert await store.inbox.post(Message(rows[0].id, "input", b"{}"))
         await empty_disk(store)
         await append(store, rows[0], 5)
-        assert not store.is_durable, "not before it is time"
+        assert not store.log.is_durable, "not before it is time"
         clock.seconds += FIRST
         with structlog.testing.capture_logs() as logs:
             await append(store, rows[0], 6, continuation=b"c")
-        assert (said(logs, "warning"), store.is_durable) == (["store_recovered"], True)
+        assert (said(logs, "warning"), store.log.is_durable) == (["store_recovered"], True)
         await append(store, rows[2], 5)
-        assert store.survives(rows[0].id) and not store.survives(born.id)
+        assert store.log.survives(rows[0].id) and not store.log.survives(born.id)
         await append(store, born, 2)
-        await store.has_news()
-        assert await store.inbox() == [Message(rows[0].id, "input", b"{}")]
+        await store.inbox.has_news()
+        assert await store.inbox.take() == [Message(rows[0].id, "input", b"{}")]
         assert await replayed(store, rows[0], 2) == [*numbered(1, 3), *numbered(4, 4, 100_000), *numbered(5, 6)]
         await append(store, rows[2], 6, status="failed")
     async with opened(again := new_failsafe(tmp_path)):
@@ -184,7 +184,7 @@ async def test_after_a_full_disk_everything_comes_home(tmp_path: Path, clock: Ha
         assert (over.status, over.message, over.expires) == ("completed", "over", 101.0 + 86400)
         assert (await found(again, rows[0])).continuation == b"c"
         assert ((await found(again, born)).info, (await found(again, born)).message) == (b"born", None)
-        assert {row.id for row in await again.orphans()} == {rows[0].id, rows[3].id, born.id}
+        assert {row.id for row in await again.leases.orphans()} == {rows[0].id, rows[3].id, born.id}
 
 
 def row_last(row: StreamInfo, rows: list[StreamInfo]) -> int:

@@ -36,13 +36,13 @@ async def test_garbage_is_set_aside_and_a_new_file_begun(tmp_path: Path, text: b
     (tmp_path / FILE).write_bytes(text)
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(tmp_path)):
-            assert store.is_durable
+            assert store.log.is_durable
             await works(store)
     assert said(logs) == ["store_set_aside"]
     (aside,) = set_aside(tmp_path)
     assert (tmp_path / aside).read_bytes() == text, "somebody may still want it"
     async with opened(again := new_failsafe(tmp_path)):
-        assert len(await again.rows("local", 10)) == 1
+        assert len(await again.log.rows("local", 10)) == 1
     assert len(set_aside(tmp_path)) == 1
 
 
@@ -55,8 +55,8 @@ async def test_of_a_truncated_file_what_is_left_is_kept(tmp_path: Path, share: f
         file.truncate(int(size * share))
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(tmp_path, HandClock())):
-            assert store.is_durable
-            kept = [row for row in rows if await store.find(row.id) is not None]
+            assert store.log.is_durable
+            kept = [row for row in rows if await store.log.find(row.id) is not None]
             for row in kept:
                 assert await replayed(store, row) == numbered(1, 50)
             await works(store)
@@ -73,17 +73,17 @@ async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path,
     damage(tmp_path, place)
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(tmp_path, clock)):
-            assert store.is_durable, "nothing was read of it yet"
+            assert store.log.is_durable, "nothing was read of it yet"
             hit = await create(store, new_row(store, key="k", info=b"i"), 2)
-            await store.post(Message(hit.id, "input", b""))
+            await store.inbox.post(Message(hit.id, "input", b""))
             await append(store, hit, 3, status="completed")
-            assert not store.is_durable
+            assert not store.log.is_durable
             assert await replayed(store, hit) == numbered(1, 3)
             await works(store)
             clock.seconds += FIRST
-            await store.has_news()
-            assert store.is_durable
-            assert await store.session("se_1") is not None
+            await store.inbox.has_news()
+            assert store.log.is_durable
+            assert await store.sessions.find("se_1") is not None
             for row in rows:
                 assert await replayed(store, row) == numbered(1, 50)
             await works(store)
@@ -100,24 +100,24 @@ async def test_a_damaged_file_is_not_set_aside_while_others_write_to_it(tmp_path
         async with opened(two := new_failsafe(tmp_path, clock)):
             hit = await create(two, new_row(two))
             await append(two, hit, 2, status="completed")
-            assert not two.is_durable
+            assert not two.log.is_durable
             clock.seconds += FIRST
             with structlog.testing.capture_logs() as logs:
-                await two.has_news()
+                await two.inbox.has_news()
             assert [entry for entry in logs if entry["log_level"] != "debug"] == [], "it has been said"
-            assert (two.is_durable, set_aside(tmp_path)) == (False, [])
+            assert (two.log.is_durable, set_aside(tmp_path)) == (False, [])
             other = await create(one, new_row(one))
             assert await replayed(one, other) == await replayed(two, other) == numbered(1, 1)
             await one.close()
             clock.seconds += 2 * FIRST
-            await two.has_news()
-            assert (two.is_durable, len(set_aside(tmp_path))) == (True, 1)
-            assert await two.find(row.id) == row
+            await two.inbox.has_news()
+            assert (two.log.is_durable, len(set_aside(tmp_path))) == (True, 1)
+            assert await two.log.find(row.id) == row
             assert await replayed(two, hit) == numbered(1, 2)
             await create(two, new_row(two))
             assert (tmp_path / f"{FILE}-wal").stat().st_size > 0
     async with opened(again := new_failsafe(tmp_path)):
-        assert len(await again.rows("local", 10)) == 4
+        assert len(await again.log.rows("local", 10)) == 4
 
 
 async def test_two_hubs_that_find_the_same_damage_end_up_on_one_new_file(tmp_path: Path) -> None:
@@ -128,10 +128,10 @@ async def test_two_hubs_that_find_the_same_damage_end_up_on_one_new_file(tmp_pat
             for store in stores:
                 tasks.start_soon(store.open)
     assert len(set_aside(tmp_path)) == 1
-    durable = [store for store in stores if store.is_durable]
+    durable = [store for store in stores if store.log.is_durable]
     row = await create(durable[0], new_row(durable[0]))
     for store in durable:
-        assert await store.find(row.id) == row
+        assert await store.log.find(row.id) == row
     for store in stores:
         await store.close()
 
@@ -147,10 +147,10 @@ async def test_of_two_hubs_that_find_the_same_damage_one_repairs_it(tmp_path: Pa
         for wait in (1, 2):
             clock.seconds += FIRST * wait
             for store in (one, two):
-                await store.has_news()
-        assert [one.is_durable, two.is_durable, len(set_aside(tmp_path))] == [True, True, 1]
+                await store.inbox.has_news()
+        assert [one.log.is_durable, two.log.is_durable, len(set_aside(tmp_path))] == [True, True, 1]
         for store in (one, two):
-            await store.has_news()
+            await store.inbox.has_news()
             await works(store)
         for row in rows:
             assert await replayed(one, row) == await replayed(two, row) == numbered(1, 2)
@@ -162,12 +162,12 @@ async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path
         hit, untouched = [await create(store, new_row(store), 10) for _ in range(2)]
         await damage_under(store, tmp_path, "chunks")
         await append(store, hit, 11)
-        assert not store.is_durable
+        assert not store.log.is_durable
         clock.seconds += FIRST
         with structlog.testing.capture_logs() as logs:
-            await store.has_news()
+            await store.inbox.has_news()
         assert (logs[0]["kept"], logs[0]["lost"]) == (0, 2)
-        assert store.is_durable
+        assert store.log.is_durable
         for number in (12, 13):
             await append(store, hit, number)
         for number in (11, 12, 13):
@@ -190,5 +190,5 @@ async def test_a_damaged_file_is_not_written_to_again(tmp_path: Path, clock: Han
         clock.seconds += FIRST
         born = await create(store, new_row(store))
         async with opened(other := SoleStore(tmp_path)):
-            assert await other.find(hit.id) is not None
-            assert await other.find(born.id) is None
+            assert await other.log.find(hit.id) is not None
+            assert await other.log.find(born.id) is None

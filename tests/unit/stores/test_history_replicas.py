@@ -24,7 +24,7 @@ async def test_calls_of_each_replica_are_seen_at_every_one_in_their_order(tmp_pa
             await keep(journals[n % 3 % 2], *(past_call(arguments={"n": m}) for m in (2 * n, 2 * n + 1)))
         for store in stores:
             assert await arguments_in(store) == [f'{{"n":{n}}}' for n in range(80)]
-            assert {key.hub for key in await store.index()} == {first.instance, second.instance}
+            assert {key.hub for key in await store.index()} == {first.log.instance, second.log.instance}
             calls = await newest(store, CallFilter(lambda group: True), 80)
             middle = next(call for call in calls if call.number == 7)
             [texts] = await texts_of(store, [middle])
@@ -43,23 +43,23 @@ async def test_bounds_hold_on_the_server_and_a_gone_replica_is_named(
     async with opened(first := new_redis(tmp_path)), opened(second := new_redis(tmp_path)):
         gone, store = RedisHistory(first.links, wall_time), RedisHistory(second.links, lambda: wall_time() + 60)
         limits = HistoryLimits(calls=160)  # ten calls in a batch
-        await keep(new_journal(gone, hub=first.instance), past_call(arguments={"n": -1}))
-        journal = new_journal(store, limits=limits, hub=second.instance)
+        await keep(new_journal(gone, hub=first.log.instance), past_call(arguments={"n": -1}))
+        journal = new_journal(store, limits=limits, hub=second.log.instance)
         for start in range(0, 300, 10):
             await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 10)))
         kept = await arguments_in(store)
         assert kept[-1] == '{"n":299}' and 160 <= len(kept) <= 180
-        await first.leases.leave(first._writer)
-        await second.leases.beat(second._writer)
-        second.leases._trusted_from = 0.0
-        assert [(loss.kind, loss.hub) for loss in await store.losses()] == [("killed", first.instance)]
+        await first.links.leases.leave(first.links.writer)
+        await second.links.leases.beat(second.links.writer)
+        second.links.leases._trusted_from = 0.0
+        assert [(loss.kind, loss.hub) for loss in await store.losses()] == [("killed", first.log.instance)]
 
 
 async def test_damaged_records_are_left_out(tmp_path: Path) -> None:
     async with opened(one := new_redis(tmp_path)):
         store, keys = RedisHistory(one.links, wall_time), one.links.keys.history
-        await keep(new_journal(store, hub=one.instance), past_call(arguments={"n": 1}))
-        field = f"{one.instance} 0"
+        await keep(new_journal(store, hub=one.log.instance), past_call(arguments={"n": 1}))
+        field = f"{one.log.instance} 0"
         await one.links.writer.ask(
             ("HSET", keys.batches, "x", b"y"), ("HSET", keys.batches, "in_x 7", b"\x95\x01\x01\x01\x01\x90"),
             ("LPUSH", keys.losses, b"{"), ("HSET", keys.runs, b"\xff", b"?"),

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.stores.base import Change, EventStore
+from mcp_hub.stores.base import Change, StreamStore
 from mcp_hub.stores.instances import Instances
 from mcp_hub.types import CallId
 from tests.unit.stores import writing_hub
@@ -66,11 +66,11 @@ def killed_after(folder: Path, writes: int) -> tuple[str, Confirmed]:
     return instance, {**said, **rest}
 
 
-async def check(store: EventStore, said: Confirmed) -> list[StreamInfo]:
+async def check(store: StreamStore, said: Confirmed) -> list[StreamInfo]:
     """Everything that was confirmed is there, without gap or duplicate; the streams that have not ended."""
     running = []
     for id_, (last, status) in said.items():
-        row = await store.find(CallId(id_))
+        row = await store.log.find(CallId(id_))
         assert row is not None
         assert row.last >= last
         assert row.status == status or status == "working"
@@ -81,13 +81,13 @@ async def check(store: EventStore, said: Confirmed) -> list[StreamInfo]:
     return running
 
 
-async def race(stores: Sequence[EventStore], rows: list[StreamInfo]) -> dict[str, list[str]]:
+async def race(stores: Sequence[StreamStore], rows: list[StreamInfo]) -> dict[str, list[str]]:
     """Who won each stream, when all try to end each at once."""
     winners: dict[str, list[str]] = {row.id: [] for row in rows}
 
-    async def claim(store: EventStore, row: StreamInfo) -> None:
-        if await store.claim(row, [b'{"seq":%d}' % (row.last + 1)], Change(300.0, status="failed")) is not None:
-            winners[row.id].append(store.instance)
+    async def claim(store: StreamStore, row: StreamInfo) -> None:
+        if await store.leases.claim(row, [b'{"seq":%d}' % (row.last + 1)], Change(300.0, status="failed")) is not None:
+            winners[row.id].append(store.log.instance)
 
     async with anyio.create_task_group() as tasks:
         for row in rows:
@@ -101,13 +101,13 @@ async def test_what_a_killed_hub_had_confirmed_is_there_and_its_streams_are_take
         for number in range(KILLS):
             instance, said = killed_after(tmp_path, 40 + 60 * number)
             running = {row.id: row for row in await check(first, said)}
-            orphans = await first.orphans()
+            orphans = await first.leases.orphans()
             assert {row.id for row in orphans} >= running.keys()
             assert {row.owner for row in orphans} == {instance}
-            assert {row.id for row in await second.orphans()} == {row.id for row in orphans}
+            assert {row.id for row in await second.leases.orphans()} == {row.id for row in orphans}
             winners = await race([first, second], orphans)
             assert all(len(won) == 1 for won in winners.values())
-            assert await first.orphans() == await second.orphans() == []
+            assert await first.leases.orphans() == await second.leases.orphans() == []
             assert await check(second, {row.id: (row.last + 1, "failed") for row in orphans}) == []
     assert list((tmp_path / "instances").iterdir()) == []
 
@@ -119,10 +119,10 @@ async def test_a_living_hubs_streams_are_nobody_elses(tmp_path: Path) -> None:
         said, _ = confirmed(living.stdout, 50)
         killed, _ = killed_after(tmp_path, 50)
         async with opened(SoleStore(tmp_path)) as store:
-            assert {row.owner for row in await store.orphans()} == {killed}
-            rows = [row for id_ in said if (row := await store.find(CallId(id_))) is not None]
+            assert {row.owner for row in await store.leases.orphans()} == {killed}
+            rows = [row for id_ in said if (row := await store.log.find(CallId(id_))) is not None]
             assert {row.owner for row in rows} == {instance}
-            assert not any([await store.is_orphan(row) for row in rows])
+            assert not any([await store.leases.is_orphan(row) for row in rows])
             assert not any((await race([store], rows)).values())
         assert living.poll() is None
         confirmed(living.stdout, 50)

@@ -38,17 +38,17 @@ async def test_any_number_of_ended_streams_return_to_the_file(tmp_path: Path, cl
         for row in rows:
             await append(store, row, 2, status="completed")
         await recover(store, clock)
-        assert store.is_durable
+        assert store.log.is_durable
         async with opened(other := SoleStore(tmp_path)):
-            assert await other.find(rows[0].id) is None
+            assert await other.log.find(rows[0].id) is None
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
-                    tasks.start_soon(store.has_news)
+                    tasks.start_soon(store.inbox.has_news)
                     await anyio.lowlevel.checkpoint()
                     tasks.start_soon(store.sweep, 0.0)
                     await anyio.lowlevel.checkpoint()
             for row in rows:
-                assert await other.find(row.id) == await found(store, row)
+                assert await other.log.find(row.id) == await found(store, row)
                 assert len(await replayed(other, row)) == 2
 
 
@@ -76,7 +76,7 @@ async def test_a_stream_that_outgrew_its_place_in_memory_stays_there(tmp_path: P
         assert kept.first > 11, "what is in the file is too far back"
         assert await replayed(store, row) == numbered(kept.first, 80)
         await append(store, row, 81, status="completed")
-        await store.has_news()
+        await store.inbox.has_news()
         assert (await found(store, row)).last == 81
 
 
@@ -88,9 +88,9 @@ async def test_a_key_that_was_used_again_meanwhile_stops_nobody(tmp_path: Path, 
         second = await create(store, new_row(store, key="k"))
         await create(store, new_row(store, key="away"))
         await append(store, first, 2)
-        assert await store.find_key("local", "k") == second
+        assert await store.log.find_key("local", "k") == second
         await recover(store, clock)
-        assert store.is_durable
+        assert store.log.is_durable
         with pytest.raises(KeyTaken):
             await create(store, new_row(store, key="away"))
         await append(store, first, 3)
@@ -104,29 +104,29 @@ async def test_a_key_that_was_let_go_of_meanwhile_is_free_in_the_file_too(tmp_pa
         row = await create(store, new_row(store, key="k"))
         await fill_disk(store)
         await append(store, row, 2, size=BIG, status="failed", frees_key=True)
-        assert not store.is_durable
+        assert not store.log.is_durable
         await recover(store, clock)
-        await store.has_news()
+        await store.inbox.has_news()
         again = await create(store, new_row(store, key="k"))
-        assert store.is_durable
+        assert store.log.is_durable
     async with opened(later := SoleStore(tmp_path)):
         assert (await found(later, row)).key is None
-        found_again = await later.find_key("local", "k")
+        found_again = await later.log.find_key("local", "k")
         assert found_again is not None and found_again.id == again.id
 
 
 async def test_the_newest_session_counts(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := new_failsafe(tmp_path, clock)):
         await fill_disk(store)
-        await store.put_session(SessionRow("se_1", "local", b"x" * BIG, 9e9))
-        assert not store.is_durable
+        await store.sessions.put(SessionRow("se_1", "local", b"x" * BIG, 9e9))
+        assert not store.log.is_durable
         await empty_disk(store)
         clock.seconds += FIRST
-        await store.put_session(SessionRow("se_1", "local", b"new", 9e9))
-        assert store.is_durable
-        assert await store.session("se_1") == SessionRow("se_1", "local", b"new", 9e9)
-        await store.drop_session("se_1")
-        assert await store.session("se_1") is None
+        await store.sessions.put(SessionRow("se_1", "local", b"new", 9e9))
+        assert store.log.is_durable
+        assert await store.sessions.find("se_1") == SessionRow("se_1", "local", b"new", 9e9)
+        await store.sessions.drop("se_1")
+        assert await store.sessions.find("se_1") is None
 
 
 @pytest.mark.slow
@@ -138,13 +138,13 @@ async def test_with_a_locked_file_others_streams_are_out_of_reach_but_nothing_ha
         with locked(tmp_path / FILE):
             clock.step = 2.0
             with pytest.raises(StoreFault):
-                await store.post(Message(foreign.id, "cancel", b""))
-            assert await store.post(Message(own.id, "cancel", b""))
-            assert store.is_durable, "only what is lost to memory says otherwise"
-            assert await store.claim(left, [], Change(300.0)) is None
-            assert not store.is_durable
-            assert await store.inbox() == [Message(own.id, "cancel", b"")]
-        assert await other.claim(left, [], Change(300.0)) is not None
+                await store.inbox.post(Message(foreign.id, "cancel", b""))
+            assert await store.inbox.post(Message(own.id, "cancel", b""))
+            assert store.log.is_durable, "only what is lost to memory says otherwise"
+            assert await store.leases.claim(left, [], Change(300.0)) is None
+            assert not store.log.is_durable
+            assert await store.inbox.take() == [Message(own.id, "cancel", b"")]
+        assert await other.leases.claim(left, [], Change(300.0)) is not None
 
 
 # -- when to try again

@@ -63,25 +63,25 @@ async def test_what_is_in_a_file_that_cannot_be_written_is_found(
     block(tmp_path)
     with structlog.testing.capture_logs() as logs:
         async with opened(store := new_failsafe(tmp_path, clock)):
-            assert not store.is_durable
+            assert not store.log.is_durable
             kept = await found(store, row)
             assert (kept.status, kept.last) == ("completed", 50)
-            assert await store.find_key("local", "k") == kept
-            assert await store.rows("local", 9) == [kept]
+            assert await store.log.find_key("local", "k") == kept
+            assert await store.log.rows("local", 9) == [kept]
             assert await replayed(store, row) == numbered(1, 50)
             assert (await fetch(store, row, 48, 9)).row == kept
             await works(store)
             born = await create(store, new_row(store, key="new"), 3)
-            assert await store.find_key("local", "new") == await found(store, born)
-            assert await store.find_key("local", "none") is None
-            assert await store.claim(kept, [], Change(0.0)) is None
+            assert await store.log.find_key("local", "new") == await found(store, born)
+            assert await store.log.find_key("local", "none") is None
+            assert await store.leases.claim(kept, [], Change(0.0)) is None
             clock.seconds += FIRST
-            await store.has_news()
-            assert not store.is_durable and await found(store, row) == kept
+            await store.inbox.has_news()
+            assert not store.log.is_durable and await found(store, row) == kept
             free(tmp_path)
             clock.seconds += 2 * FIRST
-            await store.has_news()
-            assert store.is_durable and await found(store, row) == kept
+            await store.inbox.has_news()
+            assert store.log.is_durable and await found(store, row) == kept
             await append(store, born, 4)
     assert said(logs) == ["store_failed"], "once"
     assert said(logs, "warning") == ["store_recovered"]
@@ -100,7 +100,7 @@ async def test_the_log_that_a_killed_hub_left_beside_the_file_is_read_too(tmp_pa
         assert (left / (FILE + "-wal")).stat().st_size
     (left / "instances").write_text("")
     async with opened(store := new_failsafe(left)):
-        assert not store.is_durable
+        assert not store.log.is_durable
         assert await replayed(store, row) == numbered(1, 50)
         assert (await found(store, row)).key == "k"
 
@@ -116,7 +116,7 @@ async def test_what_another_hub_writes_meanwhile_is_read(tmp_path: Path) -> None
             second = await create(other, new_row(other), 7)
             assert await replayed(store, second) == numbered(1, 7)
         assert await replayed(store, second) == numbered(1, 7)
-        assert not store.is_durable
+        assert not store.log.is_durable
 
 
 async def test_a_file_that_changes_each_time_it_is_read_is_not_taken_for_read(
@@ -127,11 +127,11 @@ async def test_a_file_that_changes_each_time_it_is_read_is_not_taken_for_read(
     no_companion(tmp_path)
     store = SqliteStore(tmp_path, StoreLimits(), HandClock(), Instances(tmp_path, GONE), is_read_only=True)
     async with opened(store):
-        assert await store.find(row.id)
+        assert await store.log.find(row.id)
         states = iter(range(1000))
         monkeypatch.setattr(read_only, "_without_log", lambda _: (next(states), 0, 0, 0))
         with pytest.raises(StoreError, match="is being written"):
-            await store.find(row.id)
+            await store.log.find(row.id)
 
 
 @pytest.mark.parametrize("text", [b"", b"no database " * 100])
@@ -139,7 +139,7 @@ async def test_a_file_with_nothing_in_it_to_read_is_not_read(tmp_path: Path, tex
     (tmp_path / FILE).write_bytes(text)
     (tmp_path / "instances").write_text("")
     async with opened(store := new_failsafe(tmp_path)):
-        assert not store.is_durable
+        assert not store.log.is_durable
         await works(store)
     assert (tmp_path / FILE).read_bytes() == text
 

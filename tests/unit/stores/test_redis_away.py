@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -15,7 +16,7 @@ from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import Change, Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.shared import SharedFailsafeStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.stores.replicated import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary
 from tests.unit.stores.event_stores import append, create, events, found, new_row, numbered, opened, replayed
@@ -36,25 +37,25 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
         server.kill()
 
 
-def new_store(server: RedisServer, lease: float = 1.0) -> SharedFailsafeStore:
+def new_store(server: RedisServer, lease: float = 1.0) -> FailsafeStore:
     return redis_store(server.url, "test:", lease, "local", StoreLimits(), SystemClock())
 
 
 @pytest.fixture
-async def pair(server: RedisServer) -> AsyncIterator[tuple[SharedFailsafeStore, SharedFailsafeStore]]:
+async def pair(server: RedisServer) -> AsyncIterator[tuple[FailsafeStore, FailsafeStore]]:
     async with opened(one := new_store(server)), opened(two := new_store(server)):
         yield one, two
 
 
-async def is_back(store: SharedFailsafeStore) -> None:
+async def is_back(store: FailsafeStore) -> None:
     """Returns when the store uses the server again, and has brought everything home."""
-    while not store.is_durable:
-        await store.has_news()
-        await store.wait(0.05)
-    await store.has_news()
+    while not store.log.is_durable:
+        await store.inbox.has_news()
+        await store.inbox.wait(0.05)
+    await store.inbox.has_news()
 
 
-Pair = tuple[SharedFailsafeStore, SharedFailsafeStore]
+Pair = tuple[FailsafeStore, FailsafeStore]
 
 
 async def test_an_owner_continues_in_memory_and_its_tail_returns(server: RedisServer, pair: Pair) -> None:
@@ -65,17 +66,17 @@ async def test_an_owner_continues_in_memory_and_its_tail_returns(server: RedisSe
     await append(one, ended, 2, 2, status="completed")
     await append(one, running, 5, 1, message="still here")
     new = await create(one, new_row(one), 3)
-    assert not one.is_durable and not one.survives(running.id)
+    assert not one.log.is_durable and not one.log.survives(running.id)
     assert (await found(one, running)).last == 5
     for id_ in (running.id, new.id):
         with pytest.raises(StoreFault):
-            await two.find(id_)
+            await two.log.find(id_)
     server.start()
     await is_back(one)
     await is_back(two)
     assert await replayed(two, running) == await replayed(one, running) == numbered(1, 5)
     assert await replayed(two, ended) == numbered(1, 3) and (await found(two, ended)).status == "completed"
-    assert await replayed(two, new) == numbered(1, 3) and one.survives(new.id)
+    assert await replayed(two, new) == numbered(1, 3) and one.log.survives(new.id)
     assert (await found(two, running)).message == "still here"
     await append(one, running, 6, status="cancelled")
     assert await replayed(two, running) == numbered(1, 6)
@@ -87,18 +88,18 @@ async def test_what_is_unknown_may_be_on_its_way_when_the_server_is_back(server:
     row = await create(one, new_row(one))
     for store in pair:
         with pytest.raises(StoreFault):
-            await store.find(new_row(store).id)
+            await store.log.find(new_row(store).id)
     server.start()
     await is_back(two)
     with pytest.raises(StoreFault):
-        await two.find(row.id)
+        await two.log.find(row.id)
     with pytest.raises(StoreFault):
-        await two.session("se_1")
+        await two.sessions.find("se_1")
     await is_back(one)
     assert (await found(two, row)).id == row.id
-    while not two._files.is_settled:
-        await two.wait(0.05)
-    assert await two.find(new_row(two).id) is None and await two.session("se_1") is None
+    while not two.backing.is_settled:
+        await two.inbox.wait(0.05)
+    assert await two.log.find(new_row(two).id) is None and await two.sessions.find("se_1") is None
 
 
 async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key(
@@ -107,12 +108,12 @@ async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key
     one, two = pair
     row = await create(two, new_row(one, key="k"))  # as the server may have done it for the first one
     answers: list[StoreError | None] = []
-    one._created(row, events(1, 1), answers.append, StoreFault("away", "it did not answer"))
+    cast(Any, one.log)._created(row, events(1, 1), answers.append, StoreFault("away", "it did not answer"))
     assert [type(answer) for answer in answers] == [StoreFault]
     await is_back(one)
-    while not two._files.is_settled or await two.find(row.id) is not None:
-        await two.wait(0.05)
-    assert await two.find_key("local", "k") is None
+    while not two.backing.is_settled or await two.log.find(row.id) is not None:
+        await two.inbox.wait(0.05)
+    assert await two.log.find_key("local", "k") is None
     monkeypatch.setattr("mcp_hub.stores.redis.index._PENDING_MS", 0)
     await create(two, new_row(two, key="k"))
 
@@ -121,12 +122,12 @@ async def test_an_append_that_is_under_way_while_its_stream_leaves_is_not_lost(p
     one, two = pair
     row = await create(one, new_row(one))
     answers: list[StoreError | None] = []
-    one.append(row.id, 1, events(2, 1), Change(5.0), answers.append)
-    one._leave()  # the server is another
+    one.log.append(row.id, 1, events(2, 1), Change(5.0), answers.append)
+    cast(Any, one.log)._streams.leave_all()  # the server is another
     while not answers:
-        await one.wait(0.05)
+        await one.inbox.wait(0.05)
     assert answers == [None] and (await found(one, row)).last == 2
-    one._files.failed(StoreFault("away", "it does not answer"))
+    one.backing.failed(StoreFault("away", "it does not answer"))
     await append(one, row, 3)
     await is_back(one)
     await append(one, row, 4, status="completed")
@@ -139,9 +140,9 @@ async def test_an_ended_tail_returns_though_nothing_runs_here_any_more(server: R
     server.kill()
     await append(one, row, 2, status="completed")
     server.start()
-    while not one.is_durable:
-        await one.orphans()
-        await one.wait(0.05)
+    while not one.log.is_durable:
+        await one.leases.orphans()
+        await one.inbox.wait(0.05)
     await is_back(two)
     assert await replayed(two, row) == numbered(1, 2)
 
@@ -150,27 +151,34 @@ async def test_what_only_the_store_can_know_fails_while_it_is_away(server: Redis
     one, _ = pair
     own = await create(one, new_row(one))
     server.kill()
-    for ask in (one.find_key("local", "k"), one.rows("local", 10), one.session("se_1"), one.find(new_row(one).id)):
+    for ask in (
+        one.log.find_key("local", "k"),
+        one.log.rows("local", 10),
+        one.sessions.find("se_1"),
+        one.log.find(new_row(one).id),
+    ):
         with pytest.raises(StoreFault):
             await ask
     with pytest.raises(StoreFault):
         await create(one, new_row(one, key="k"))
     assert await found(one, own) == own
-    assert await one.orphans() == [] and not await one.is_orphan(new_row(one, owner="in_other"))
-    assert await one.claim(new_row(one, owner="in_other"), [], Change(5.0)) is None
-    assert await one.post(Message(own.id, "input", b"1")) and await one.inbox() == [Message(own.id, "input", b"1")]
+    assert await one.leases.orphans() == [] and not await one.leases.is_orphan(new_row(one, owner="in_other"))
+    assert await one.leases.claim(new_row(one, owner="in_other"), [], Change(5.0)) is None
+    assert await one.inbox.post(Message(own.id, "input", b"1")) and await one.inbox.take() == [
+        Message(own.id, "input", b"1")
+    ]
 
 
 async def test_a_session_that_began_meanwhile_is_known_everywhere_afterwards(server: RedisServer, pair: Pair) -> None:
     one, two = pair
     server.kill()
     session = SessionRow("se_1", "local", b"{}", 4e9)
-    await one.put_session(session)
-    assert await one.session("se_1") == session
+    await one.sessions.put(session)
+    assert await one.sessions.find("se_1") == session
     server.start()
     await is_back(one)
     await is_back(two)
-    assert await two.session("se_1") == session
+    assert await two.sessions.find("se_1") == session
 
 
 async def test_a_stream_is_not_acknowledged_before_other_replicas_can_find_it(server: RedisServer, pair: Pair) -> None:
@@ -179,13 +187,13 @@ async def test_a_stream_is_not_acknowledged_before_other_replicas_can_find_it(se
     server.kill()
     row = await create(one, new_row(one), 1)
     told: list[bool] = []
-    StreamHandle(streams, Stream(row, one)).on_stored(lambda: told.append(one.survives(row.id)))
+    StreamHandle(streams, Stream(row, one.log)).on_stored(lambda: told.append(one.log.survives(row.id)))
     await append(one, row, 2)
     assert told == []
     server.start()
     while not told:
         await is_back(one)
-        await one.wait(0.05)
+        await one.inbox.wait(0.05)
     assert told == [True]
 
 
@@ -195,7 +203,7 @@ async def test_a_paused_server_is_given_up_and_its_late_answers_do_no_harm(serve
     server.pause()
     try:
         await append(one, row, 2, 3)
-        assert not one.is_durable
+        assert not one.log.is_durable
         await append(one, row, 5)
     finally:
         server.go_on()
@@ -208,16 +216,16 @@ async def test_a_paused_server_is_given_up_and_its_late_answers_do_no_harm(serve
 async def test_a_tail_of_a_stream_that_was_claimed_meanwhile_is_refused(server: RedisServer, pair: Pair) -> None:
     one, two = pair
     row = await create(one, new_row(one))
-    store = one._files.file
+    store = one.backing.store
     server.kill()
     await append(one, row, 2)
     await fall_silent(store)  # type: ignore[arg-type]  # it is the store on the server
     server.start()
     await is_back(two)
-    while not (left := await two.orphans()):
-        await two.wait(0.05)
+    while not (left := await two.leases.orphans()):
+        await two.inbox.wait(0.05)
     assert [found.id for found in left] == [row.id]
-    assert await two.claim(left[0], numbered(2, 2), Change(5.0, status="failed")) is not None
+    assert await two.leases.claim(left[0], numbered(2, 2), Change(5.0, status="failed")) is not None
     await store.touch()  # type: ignore[union-attr]
     await is_back(one)
     with pytest.raises(Fenced):
@@ -245,19 +253,19 @@ async def test_what_a_server_loses_by_its_restart_is_written_again(
     server.start()
     await is_back(one)
     await append(one, grown, 6 if is_noticed else 5, status="completed")
-    while (found := await two.find(ended.id)) is None or not found.has_ended or await two.find(lost.id) is None:
-        await one.has_news()
-        await one.wait(0.05)
+    while (found := await two.log.find(ended.id)) is None or not found.has_ended or await two.log.find(lost.id) is None:
+        await one.inbox.has_news()
+        await one.inbox.wait(0.05)
     for row, last in ((grown, 6 if is_noticed else 5), (ended, 2), (new, 1), (lost, 3)):
         assert await replayed(two, row) == numbered(1, last)
-    assert await two.find_key("local", "k") == new
+    assert await two.log.find_key("local", "k") == new
 
 
 async def test_a_hub_starts_without_its_server_and_finds_it_later(server: RedisServer) -> None:
     server.kill()
     async with opened(store := new_store(server)):
         row = await create(store, new_row(store), 2)
-        assert not store.is_durable
+        assert not store.log.is_durable
         server.start()
         await is_back(store)
         async with opened(other := new_store(server)):
@@ -267,10 +275,10 @@ async def test_a_hub_starts_without_its_server_and_finds_it_later(server: RedisS
 async def test_a_server_without_memory_counts_as_away(server: RedisServer, pair: Pair) -> None:
     one, _ = pair
     row = await create(one, new_row(one))
-    reader = one._files.file._reader  # type: ignore[union-attr]
+    reader = one.backing.store.links.reader  # type: ignore[union-attr]
     await reader.ask(("CONFIG", "SET", "maxmemory", "1"))
     await append(one, row, 2)
-    assert not one.is_durable
+    assert not one.log.is_durable
     await reader.ask(("CONFIG", "SET", "maxmemory", "0"))
     await is_back(one)
     await append(one, row, 3, status="completed")
@@ -287,9 +295,9 @@ async def test_settings_that_lose_streams_are_warned_of_and_the_password_is_not_
     try:
         with structlog.testing.capture_logs() as logs:
             async with opened(store := redis_store(url, "test:", 1.0, "local", StoreLimits(), SystemClock())):
-                assert store.is_durable
+                assert store.log.is_durable
             async with opened(store := redis_store(server.url, "test:", 1.0, "local", StoreLimits(), SystemClock())):
-                assert not store.is_durable
+                assert not store.log.is_durable
     finally:
         server.kill()
     assert [log["event"] for log in logs[:2]] == ["store_may_evict", "store_not_persistent"]

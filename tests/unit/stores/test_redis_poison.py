@@ -22,8 +22,9 @@ from mcp_hub.stores.history.base import Batch, HistoryLimits, LostCalls
 from mcp_hub.stores.history.replicas import RedisHistory
 from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.keys import RedisKeys, hashed, quarantined
-from mcp_hub.stores.redis.leases import Holdings
+from mcp_hub.stores.redis.leases import RedisHoldings
 from mcp_hub.stores.redis.store import RedisStore
+from mcp_hub.stores.replicated import RedisReplicas
 from rigs.poison.values import EVERY, KINDS, kind_of
 from tests.redis_server import NO_SERVER, binary, shared_server
 from tests.unit.calls.past import keep, new_journal, past_call
@@ -52,7 +53,7 @@ class Site:
         self.client = client
         self.target = self.other = new_row(one)
         self.documents: RedisDocuments = RedisDocuments(one.links, DocumentLimits(), lambda: NOW)
-        self.holdings: Holdings = one.holdings("scope")
+        self.holdings: RedisHoldings = RedisReplicas(one).holdings("scope")
         self.document = ""
         self.histories = [RedisHistory(store.links, wall_time) for store in (one, two)]
         self.journals = [new_journal(history, hub=history._own) for history in self.histories]
@@ -60,10 +61,12 @@ class Site:
     async def fill(self) -> None:
         """A stream of each principal, with all that may belong to one."""
         self.client.delete(*self.client.keys(f"{self.prefix}{{h:*") or ["-"])
-        self.target = await create(self.one, new_row(self.one, principal="target", key=f"k{self.one._writer.commands}"))
+        self.target = await create(
+            self.one, new_row(self.one, principal="target", key=f"k{self.one.links.writer.commands}")
+        )
         await append(self.one, self.target, 2, 2, size=300_000)
-        await self.one.post(Message(self.target.id, "input", b"{}"))
-        await self.one.put_session(SESSION)
+        await self.one.inbox.post(Message(self.target.id, "input", b"{}"))
+        await self.one.sessions.put(SESSION)
         self.document = await self.documents.put("target", b"text")
         assert await self.holdings.hold("x")
 
@@ -71,18 +74,20 @@ class Site:
         """A call of each principal at each replica, and a loss."""
         for journal in self.journals:
             await keep(journal, past_call(principal="target"), past_call(arguments={"n": 1}, principal="other"))
-        await self.histories[0].write(Batch(self.one.instance, 0), 0, b"", [LostCalls("dropped", NOW)], HistoryLimits())
+        await self.histories[0].write(
+            Batch(self.one.log.instance, 0), 0, b"", [LostCalls("dropped", NOW)], HistoryLimits()
+        )
 
     def key(self, kind: str) -> str:
         """A key of this kind that is shared, or belongs to the target."""
         one = self.one
-        keys, documents = one._keys.stream(self.target.id), one._keys.documents("target")
-        past = one._keys.history
+        keys, documents = one.links.keys.stream(self.target.id), one.links.keys.documents("target")
+        past = one.links.keys.history
         fixed = {
             **{"st_": keys.row, "st_:e": keys.events, "st_:p": keys.parts, "st_:m": keys.messages},
-            **{"in_:r": one._keys.running(one.instance), "in_:m": one._keys.called(one.instance)},
-            **{"in_:w": one._keys.bell(one.instance), "p:": one._keys.principal("target")},
-            **{"k:": one._keys.request("target", self.target.key or ""), "h:": one._keys.held("scope\nx")},
+            **{"in_:r": one.links.keys.running(one.log.instance), "in_:m": one.links.keys.called(one.log.instance)},
+            **{"in_:w": one.links.keys.bell(one.log.instance), "p:": one.links.keys.principal("target")},
+            **{"k:": one.links.keys.request("target", self.target.key or ""), "h:": one.links.keys.held("scope\nx")},
             **{"d:": documents.ends, "d::s": documents.sizes, "d:*": documents.body(self.document)},
             **dict(zip(_OF_HISTORY, (past.batches, past.heads, past.texts, past.runs, past.losses), strict=True)),
         }
@@ -93,18 +98,20 @@ class Site:
         """Every request to both stores: those about the target may fail, for that reason alone."""
         for store in (self.one, self.two):
             await self._ask_for_target(store)
-            assert await store.rows("target", 50) is not None
-            listed = await store.rows("other", 50)
+            assert await store.log.rows("target", 50) is not None
+            listed = await store.log.rows("other", 50)
             assert all(row.principal == "other" for row in listed)
-            await store.leases.beat(store._writer)
+            await store.links.leases.beat(store.links.writer)
             await store._greet()
-            await store.orphans()
-            await store.inbox()
+            await store.leases.orphans()
+            await store.inbox.take()
             await store.sweep(200.0)
-            await store.put_session(SESSION)
-            assert await store.session("se_1") == SESSION
-            assert await store.is_orphan(self.other) is False
-        fresh = await create(self.one, new_row(self.one, principal="target", key=f"n{self.one._writer.commands}"), 2)
+            await store.sessions.put(SESSION)
+            assert await store.sessions.find("se_1") == SESSION
+            assert await store.leases.is_orphan(self.other) is False
+        fresh = await create(
+            self.one, new_row(self.one, principal="target", key=f"n{self.one.links.writer.commands}"), 2
+        )
         assert await replayed(self.two, fresh) == numbered(1, 2)
         await append(self.one, fresh, 3, status="completed", frees_key=True)
         id_ = await self.documents.put("target", b"another")
@@ -140,10 +147,10 @@ class Site:
     async def _ask_for_target(self, store: RedisStore) -> None:
         row, posted = self.target, Message(self.target.id, "touch", b"")
         for request in (
-            lambda: store.find(row.id),
-            lambda: store.find_key("target", row.key or ""),
-            lambda: settled(lambda done: store.fetch(row.id, 0, 100, done)),
-            lambda: store.post(posted),
+            lambda: store.log.find(row.id),
+            lambda: store.log.find_key("target", row.key or ""),
+            lambda: settled(lambda done: store.log.fetch(row.id, 0, 100, done)),
+            lambda: store.inbox.post(posted),
             lambda: self.documents.read("target", self.document, 0, 9),
         ):
             await _answered(request())
@@ -181,7 +188,7 @@ async def test_poison_ends_no_replica_and_changes_nothing_for_another_principal(
         for poison in poisons[:: step if step == 1 or kind not in _OF_HISTORY else 2 * step]:
             with anyio.fail_after(60):
                 await fill()
-                await site.one._writer.set_wrong_types_aside([site.key(kind)])  # a bell is looked at every 5 s
+                await site.one.links.writer.set_wrong_types_aside([site.key(kind)])  # a bell is looked at every 5 s
                 assert kind_of(site.key(kind).removeprefix(site.prefix)) == kind
                 poison.write(site.client, site.key(kind))
                 try:
@@ -194,20 +201,20 @@ async def test_poison_ends_no_replica_and_changes_nothing_for_another_principal(
 @pytest.mark.parametrize("value", ["abc", "", "-1", "9" * 30, "nan", b"\xff"])
 async def test_replica_lives_and_starts_when_a_beat_is_not_an_integer(site: Site, tmp_path: Path, value: Any) -> None:
     key = site.key("replicas")
-    fields = {site.two.instance: value, "a word": value, "in_gone": value}
+    fields = {site.two.log.instance: value, "a word": value, "in_gone": value}
     site.client.hset(key, mapping=fields)
     with capture_logs() as logs:
-        await site.one.leases.beat(site.one._writer)
+        await site.one.links.leases.beat(site.one.links.writer)
     assert [entry["key"] for entry in logs if entry["event"] == "record_set_aside"] == [key]
     assert {name.encode() for name in fields} == set(site.client.hgetall(quarantined(key)))
-    assert not site.one.leases.is_gone(site.two.instance), "it was alive a moment ago"
+    assert not site.one.links.leases.is_gone(site.two.log.instance), "it was alive a moment ago"
     site.client.hset(key, mapping=fields)
-    async with opened(new_redis(tmp_path)) as third:
+    async with opened(third := new_redis(tmp_path)):
         assert await found(third, site.other) == site.other
-    while not site.one.leases.is_gone("in_gone"):
+    while not site.one.links.leases.is_gone("in_gone"):
         with anyio.fail_after(60):
-            await site.one.wait(0.05)
-    assert not site.one.leases.is_gone(site.two.instance)
+            await site.one.inbox.wait(0.05)
+    assert not site.one.links.leases.is_gone(site.two.log.instance)
 
 
 @pytest.mark.parametrize("deed", ["deleted", "of another type"])
@@ -217,14 +224,14 @@ async def test_replicas_whose_records_are_deleted_are_not_taken_to_be_gone(site:
     if deed != "deleted":
         site.client.set(site.key("replicas"), "x")
     for _ in range(3):
-        await site.one.leases.beat(site.one._writer)
-        assert not await site.one.is_orphan(row) and await site.one.orphans() == []
+        await site.one.links.leases.beat(site.one.links.writer)
+        assert not await site.one.leases.is_orphan(row) and await site.one.leases.orphans() == []
     await append(site.two, row, 2)
 
 
 async def test_forged_place_deletes_no_key_of_the_hub(site: Site) -> None:
     names = ("replicas", "sessions", "secret", "every")
-    await site.one.put_session(SESSION)
+    await site.one.sessions.put(SESSION)
     for name in names:
         site.client.zadd(site.key("ended"), {f"{'0' * 16} {'0' * 32} {name}": 1.0})
     await site.one.sweep(2.0)
@@ -235,9 +242,9 @@ async def test_forged_place_deletes_no_key_of_the_hub(site: Site) -> None:
 async def test_forged_place_shows_no_stream_of_another_principal(site: Site) -> None:
     place = f"{'f' * 16} {hashed('target')} {site.other.id}"
     site.client.zadd(site.key("p:"), {place: 1e9})
-    assert await site.one.rows("target", 10) == []
-    site.client.hset(site.one._keys.request("target", "k"), "k", f"{site.other.id} 1")
-    assert await site.one.find_key("target", "k") is None
+    assert await site.one.log.rows("target", 10) == []
+    site.client.hset(site.one.links.keys.request("target", "k"), "k", f"{site.other.id} 1")
+    assert await site.one.log.find_key("target", "k") is None
 
 
 @pytest.mark.parametrize("part", ["row", "events"])
@@ -261,7 +268,7 @@ async def test_damaged_chunk_counts_as_let_go_and_the_others_are_read(site: Site
     row = await create(site.one, new_row(site.one), 2)
     for first in (3, 5, 7):
         await append(site.one, row, first, 2)
-    key = site.one._keys.stream(row.id).events
+    key = site.one.links.keys.stream(row.id).events
     chunks = site.client.xrange(key)
     site.client.delete(key)
     for number, (id_, chunk) in enumerate(chunks):
@@ -276,7 +283,7 @@ async def test_quarantine_is_bounded_and_expires(site: Site) -> None:
     key = site.key("replicas")
     site.client.hset(key, mapping={f"bad {number}": "x" * 100_000 for number in range(100)})
     with capture_logs() as logs:
-        await site.one.leases.beat(site.one._writer)
+        await site.one.links.leases.beat(site.one.links.writer)
     stored = site.client.hgetall(quarantined(key))
     assert len(stored) == 64 and max(map(len, stored.values())) == 65_536
     assert 0 < site.client.pttl(quarantined(key)) <= 7 * 86_400_000
@@ -287,5 +294,5 @@ async def test_quarantine_is_bounded_and_expires(site: Site) -> None:
 async def test_secret_that_is_damaged_is_written_again_by_a_replica_that_has_it(site: Site, tmp_path: Path) -> None:
     site.client.set(site.key("secret"), "x")
     await site.two._greet()
-    async with opened(new_redis(tmp_path)) as third:
+    async with opened(third := new_redis(tmp_path)):
         assert third.secret == site.one.secret and len(third.secret or b"") == 32

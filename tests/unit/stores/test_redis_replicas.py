@@ -13,11 +13,12 @@ from redis.crc import key_slot
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.ids import new_call_id
-from mcp_hub.stores.base import Change, EventStore, Message
+from mcp_hub.stores.base import Change, Message, StreamStore
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.redis import connection, link, scripts
 from mcp_hub.stores.redis.keys import RedisKeys, quarantined
 from mcp_hub.stores.redis.store import RedisStore
+from mcp_hub.stores.replicated import RedisReplicas
 from mcp_hub.types import CallId
 from tests.redis_server import shared_server
 from tests.unit.stores.event_stores import (
@@ -44,17 +45,17 @@ async def pair(tmp_path: Path) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
         yield one, two
 
 
-async def told(store: EventStore) -> None:
+async def told(store: StreamStore) -> None:
     """Returns when the store has news."""
-    while not await store.has_news():
-        await store.wait(5)
+    while not await store.inbox.has_news():
+        await store.inbox.wait(5)
 
 
 async def moved(store: RedisStore, *rows: StreamInfo) -> set[CallId]:
     """Those of the streams that have new events, once one has. The bell also rings for less."""
-    while not (found := store.moved(rows)):
-        await store.wait(5)
-        await store.has_news()
+    while not (found := store.inbox.moved(rows)):
+        await store.inbox.wait(5)
+        await store.inbox.has_news()
     return set(found)
 
 
@@ -66,8 +67,8 @@ async def fall_silent(store: RedisStore) -> None:
 
 async def is_gone(store: RedisStore, other: RedisStore) -> None:
     """Returns when the store takes the other one to be gone."""
-    while not await store.is_orphan(new_row(store, owner=other.instance)):
-        await store.wait(0.05)
+    while not await store.leases.is_orphan(new_row(store, owner=other.log.instance)):
+        await store.inbox.wait(0.05)
 
 
 async def test_replicas_have_one_key_to_seal_with(pair: tuple[RedisStore, RedisStore]) -> None:
@@ -78,7 +79,7 @@ async def test_replicas_have_one_key_to_seal_with(pair: tuple[RedisStore, RedisS
 async def test_others_read_what_one_writes_and_keys_are_given_once(pair: tuple[RedisStore, RedisStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one, key="k"), 2)
-    assert await two.find(row.id) == row == await two.find_key("local", "k")
+    assert await two.log.find(row.id) == row == await two.log.find_key("local", "k")
     await append(one, row, 3, 5)
     assert await replayed(two, row) == numbered(1, 7)
     assert (await fetch(two, row, 6)).row == await found(one, row)
@@ -92,7 +93,7 @@ async def test_of_many_who_want_a_key_at_once_one_gets_it(pair: tuple[RedisStore
     async def ask(store: RedisStore) -> None:
         row = new_row(store, key="k", last=1)
         try:
-            outcomes.append(await settled(lambda done: store.create(row, events(1, 1), done)))
+            outcomes.append(await settled(lambda done: store.log.create(row, events(1, 1), done)))
         except KeyTaken as error:
             outcomes.append(error)
 
@@ -106,22 +107,22 @@ async def test_a_key_whose_stream_was_never_made_is_free_after_a_while(
     pair: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = pair
-    await settled(lambda done: one.index.reserve(new_row(one, key="k"), done))
+    await settled(lambda done: one._index.reserve(new_row(one, key="k"), done))
     with pytest.raises(KeyTaken):
         await create(two, new_row(two, key="k"))
     monkeypatch.setattr("mcp_hub.stores.redis.index._PENDING_MS", 0)
     row = await create(two, new_row(two, key="k"))
-    assert await one.find_key("local", "k") == row
+    assert await one.log.find_key("local", "k") == row
 
 
 async def test_a_follower_is_told_of_new_events_and_of_no_others(pair: tuple[RedisStore, RedisStore]) -> None:
     one, two = pair
     row, other = await create(one, new_row(one)), await create(one, new_row(one))
-    assert not two.moved([row])
+    assert not two.inbox.moved([row])
     await append(one, row, 2)
     assert await moved(two, row) == {row.id}
     row = await found(two, row)
-    assert not two.moved([row])
+    assert not two.inbox.moved([row])
     await append(one, other, 2)
     await append(one, row, 3)
     assert await moved(two, row, await found(two, other)) == {row.id}
@@ -132,46 +133,46 @@ async def test_a_follower_is_told_of_new_events_and_of_no_others(pair: tuple[Red
 async def test_a_message_wakes_the_owner_alone(pair: tuple[RedisStore, RedisStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one))
-    await one.has_news(), await two.has_news()
+    await one.inbox.has_news(), await two.inbox.has_news()
     message = Message(row.id, "cancel", b"enough\nof it")
-    assert await two.post(message)
+    assert await two.inbox.post(message)
     await told(one)
-    assert await two.inbox() == []
-    assert await one.inbox() == [message]
-    assert await one.inbox() == []
+    assert await two.inbox.take() == []
+    assert await one.inbox.take() == [message]
+    assert await one.inbox.take() == []
 
 
 async def test_messages_whose_reader_was_cut_off_come_again(pair: tuple[RedisStore, RedisStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one))
-    await two.post(Message(row.id, "input", b"1"))
+    await two.inbox.post(Message(row.id, "input", b"1"))
     await told(one)
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await one.inbox()
-    assert await one.inbox() == [Message(row.id, "input", b"1")]
+        await one.inbox.take()
+    assert await one.inbox.take() == [Message(row.id, "input", b"1")]
 
 
 async def test_a_silent_owner_is_fenced_and_hears_of_it(pair: tuple[RedisStore, RedisStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one), 1)
     quiet = await create(one, new_row(one), 1)
-    assert await two.claim(row, numbered(2, 2), Change(5.0)) is None, "its owner lives"
+    assert await two.leases.claim(row, numbered(2, 2), Change(5.0)) is None, "its owner lives"
     await fall_silent(one)
     await is_gone(two, one)
-    assert {left.id for left in await two.orphans()} == {row.id, quiet.id}
-    claimed = await two.claim(row, numbered(2, 2), Change(5.0))
-    assert claimed is not None and (claimed.owner, claimed.epoch) == (two.instance, 2)
-    assert await two.claim(quiet, numbered(2, 2), Change(5.0, status="failed")) is not None
+    assert {left.id for left in await two.leases.orphans()} == {row.id, quiet.id}
+    claimed = await two.leases.claim(row, numbered(2, 2), Change(5.0))
+    assert claimed is not None and (claimed.owner, claimed.epoch) == (two.log.instance, 2)
+    assert await two.leases.claim(quiet, numbered(2, 2), Change(5.0, status="failed")) is not None
     with pytest.raises(Fenced, match="epoch 1"):
         await append(one, row, 2)
     await append(two, claimed, 3)
     assert await replayed(one, row) == numbered(1, 3)
     await told(one)
-    cancelled = {message.stream for message in await one.inbox() if message.kind == "cancel"}
+    cancelled = {message.stream for message in await one.inbox.take() if message.kind == "cancel"}
     assert cancelled == {row.id, quiet.id}
-    assert await two.orphans() == await two.orphans() == []
-    assert one.instance not in two.leases.gone, "nothing is left of it to look for"
+    assert await two.leases.orphans() == await two.leases.orphans() == []
+    assert one.log.instance not in two.links.leases.gone, "nothing is left of it to look for"
 
 
 async def test_a_claim_by_many_succeeds_once(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ async def test_a_claim_by_many_succeeds_once(tmp_path: Path) -> None:
         won: list[str] = []
 
         async def claim(store: RedisStore, row: Any) -> None:
-            if await store.claim(row, numbered(2, 2), Change(5.0, status="failed")) is not None:
+            if await store.leases.claim(row, numbered(2, 2), Change(5.0, status="failed")) is not None:
                 won.append(row.id)
 
         async with anyio.create_task_group() as tasks:
@@ -200,9 +201,13 @@ async def test_a_claim_by_many_succeeds_once(tmp_path: Path) -> None:
 
 
 async def test_a_thing_is_held_by_one_replica_until_it_lets_go_or_is_gone(pair: tuple[RedisStore, RedisStore]) -> None:
-    one, two = (store.holdings("git") for store in pair)
+    one, two = (RedisReplicas(store).holdings("git") for store in pair)
     assert await one.hold("se_1") and await one.hold("se_1")
-    assert not await two.hold("se_1") and await two.hold("se_2") and await pair[1].holdings("ci").hold("se_1")
+    assert (
+        not await two.hold("se_1")
+        and await two.hold("se_2")
+        and await RedisReplicas(pair[1]).holdings("ci").hold("se_1")
+    )
     two.release("se_1")
     assert not await two.hold("se_1"), "it was not its own"
     one.release("se_1")
@@ -226,22 +231,22 @@ def test_what_a_script_touches_is_in_one_slot_of_a_cluster() -> None:
 
 async def test_a_replica_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
     async with opened(one := new_redis(tmp_path, lease=30)):
-        one.leases.began(uptime=60)
+        one.links.leases.began(uptime=60)
         async with opened(two := new_redis(tmp_path, lease=30)):
             row = await create(two, new_row(two))
-            assert await one.orphans() == []
-        assert await one.is_orphan(await found(one, row))
-        assert [left.id for left in await one.orphans()] == [row.id]
+            assert await one.leases.orphans() == []
+        assert await one.leases.is_orphan(await found(one, row))
+        assert [left.id for left in await one.leases.orphans()] == [row.id]
 
 
 async def test_after_a_lost_connection_nobody_is_gone_for_a_lease(pair: tuple[RedisStore, RedisStore]) -> None:
     one, two = pair
     await fall_silent(one)
     await is_gone(two, one)
-    two.leases.lost()
-    await two.leases.beat(two._writer)
-    assert not two.leases.is_gone(one.instance)
-    until = anyio.current_time() + two.leases.seconds
+    two.links.leases.lost()
+    await two.links.leases.beat(two.links.writer)
+    assert not two.links.leases.is_gone(one.log.instance)
+    until = anyio.current_time() + two.links.leases.seconds
     await is_gone(two, one)
     assert anyio.current_time() >= until
 
@@ -253,8 +258,8 @@ async def test_a_long_event_is_sent_in_parts_and_comes_back_whole(tmp_path: Path
         await append(store, row, 5, 2, size=700_000)
         lines = [line(1, 1_200_000), *numbered(2, 4), *numbered(5, 6, 700_000)]
         assert await replayed(store, row) == lines
-        parts = store._keys.stream(row.id).parts
-        [sizes] = await store._reader.ask(("HVALS", parts))
+        parts = store.links.keys.stream(row.id).parts
+        [sizes] = await store.links.reader.ask(("HVALS", parts))
         assert len(sizes) == 6 and max(map(len, sizes)) <= 512 << 10
 
 
@@ -263,14 +268,14 @@ async def test_parts_go_with_the_events_that_are_let_go(tmp_path: Path) -> None:
         row = await create(store, new_row(store), 1, 1_500_000)
         await append(store, row, 2, 1, size=1_500_000)
         assert await replayed(store, row) == [line(2, 1_500_000)]
-        [count] = await store._reader.ask(("HLEN", store._keys.stream(row.id).parts))
+        [count] = await store.links.reader.ask(("HLEN", store.links.keys.stream(row.id).parts))
         assert count == 3
 
 
 async def test_a_script_that_the_server_has_forgotten_is_sent_again(tmp_path: Path) -> None:
     async with opened(store := new_redis(tmp_path)):
         row = await create(store, new_row(store))
-        await store._writer.ask(("SCRIPT", "FLUSH"))
+        await store.links.writer.ask(("SCRIPT", "FLUSH"))
         await append(store, row, 2)
         assert await replayed(store, row) == numbered(1, 2)
 
@@ -302,8 +307,8 @@ async def test_a_process_that_was_stopped_takes_the_answer_that_has_come_meanwhi
 async def test_an_append_that_is_sent_twice_is_done_once(tmp_path: Path) -> None:
     async with opened(store := new_redis(tmp_path)):
         row = await create(store, new_row(store))
-        command = store._written(scripts.APPEND, row.id, 1, events(2, 2), ["updated", "5.0", "status", "completed"])
-        first, second = await store._writer.ask(*command), await store._writer.ask(*command)
+        command = store.log.written(scripts.APPEND, row.id, 1, events(2, 2), ["updated", "5.0", "status", "completed"])
+        first, second = await store.links.writer.ask(*command), await store.links.writer.ask(*command)
         assert first == second and first[-1][0] == b"done"
         assert await replayed(store, row) == numbered(1, 3)
 
@@ -311,11 +316,11 @@ async def test_an_append_that_is_sent_twice_is_done_once(tmp_path: Path) -> None
 async def test_ended_streams_expire_by_themselves(tmp_path: Path) -> None:
     async with opened(store := new_redis(tmp_path)):
         row = await create(store, new_row(store, ttl=60.0), 1, 600_000)
-        keys = store._keys.stream(row.id)
-        await store.post(Message(row.id, "input", b"1"))
-        assert {ttl for (ttl,) in [await store._reader.ask(("PTTL", key)) for key in keys]} == {-1}
+        keys = store.links.keys.stream(row.id)
+        await store.inbox.post(Message(row.id, "input", b"1"))
+        assert {ttl for (ttl,) in [await store.links.reader.ask(("PTTL", key)) for key in keys]} == {-1}
         await append(store, row, 2, status="completed")
-        left = [ttl for (ttl,) in [await store._reader.ask(("PTTL", key)) for key in keys]]
+        left = [ttl for (ttl,) in [await store.links.reader.ask(("PTTL", key)) for key in keys]]
         assert all(50_000 < ttl <= 60_000 for ttl in left[:3]) and left[3] == -2
 
 
@@ -328,11 +333,11 @@ async def test_a_damaged_record_is_set_aside_and_other_streams_are_as_before(
 ) -> None:
     async with opened(store := new_redis(tmp_path)):
         row, other = await create(store, new_row(store)), await create(store, new_row(store))
-        key = store._keys.stream(row.id).row
-        await store._writer.ask(("HDEL", key, field) if value is None else ("HSET", key, field, value))
-        assert await store.find(row.id) is None
-        assert await settled(lambda done: store.fetch(row.id, 0, 9, done)) is None
-        [kept] = await store._reader.ask(("HGETALL", quarantined(key)))
+        key = store.links.keys.stream(row.id).row
+        await store.links.writer.ask(("HDEL", key, field) if value is None else ("HSET", key, field, value))
+        assert await store.log.find(row.id) is None
+        assert await settled(lambda done: store.log.fetch(row.id, 0, 9, done)) is None
+        [kept] = await store.links.reader.ask(("HGETALL", quarantined(key)))
         assert kept.get(field.encode()) == (None if value is None else value.encode())
         assert await found(store, other) == other
 
@@ -340,9 +345,9 @@ async def test_a_damaged_record_is_set_aside_and_other_streams_are_as_before(
 async def test_a_key_of_another_program_is_set_aside_and_its_stream_is_gone(tmp_path: Path) -> None:
     async with opened(store := new_redis(tmp_path)):
         row, other = await create(store, new_row(store)), await create(store, new_row(store))
-        key = store._keys.stream(row.id).row
-        await store._writer.ask(("DEL", key), ("SET", key, "x"))
+        key = store.links.keys.stream(row.id).row
+        await store.links.writer.ask(("DEL", key), ("SET", key, "x"))
         with pytest.raises(Fenced, match="no longer kept"):
             await append(store, row, 2)
-        assert await store.find(row.id) is None and await found(store, other) == other
-        assert await store._reader.ask(("GET", quarantined(key))) == [b"x"]
+        assert await store.log.find(row.id) is None and await found(store, other) == other
+        assert await store.links.reader.ask(("GET", quarantined(key))) == [b"x"]

@@ -1,6 +1,7 @@
 """Handshake sessions that several replicas have in memory: what one does to a session, the others are told."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,8 @@ class Heard:
     def __init__(self, store: RedisStore, *known: str) -> None:
         self.sessions: list[tuple[str, SessionRow | None]] = []
         self._bell = anyio.Event()
-        store.news.listen(known.__contains__, self._changed)
+        for id_ in known:
+            store.sessions.live.join(id_, partial(self._changed, id_))
 
     def _changed(self, id_: str, row: SessionRow | None) -> None:
         self.sessions.append((id_, row))
@@ -49,11 +51,11 @@ async def test_others_are_told_of_changes_and_the_end_of_sessions_that_they_know
     one, two = pair
     own, other = Heard(one, "se_1", "se_2"), Heard(two, "se_1")
     for id_ in ("se_1", "se_2"):
-        await one.put_session(replace(ROW, id=id_))
+        await one.sessions.put(replace(ROW, id=id_))
         changed = replace(ROW, id=id_, body=b"[]")
-        assert await one.put_session(changed, replace(ROW, id=id_)) == changed
+        assert await one.sessions.put(changed, replace(ROW, id=id_)) == changed
     assert await other.next() == ("se_1", replace(ROW, body=b"[]"))
-    await one.drop_session("se_1")
+    await one.sessions.drop("se_1")
     assert await other.next() == ("se_1", None)
     assert (own.sessions, other.sessions) == ([], [])
 
@@ -62,18 +64,18 @@ async def test_a_session_that_was_changed_elsewhere_or_ended_is_not_overwritten(
     pair: tuple[RedisStore, RedisStore],
 ) -> None:
     one, two = pair
-    await one.put_session(ROW)
+    await one.sessions.put(ROW)
     newer, mine = replace(ROW, body=b"[1]"), replace(ROW, body=b"[2]")
-    assert await two.put_session(newer, ROW) == newer
-    assert await one.put_session(mine, ROW) == newer == await one.session("se_1")
-    assert await one.put_session(mine, newer) == mine == await two.session("se_1")
-    await two.drop_session("se_1")
-    assert await one.put_session(newer, mine) is None is await one.session("se_1")
-    assert await one.put_session(newer) is None
+    assert await two.sessions.put(newer, ROW) == newer
+    assert await one.sessions.put(mine, ROW) == newer == await one.sessions.find("se_1")
+    assert await one.sessions.put(mine, newer) == mine == await two.sessions.find("se_1")
+    await two.sessions.drop("se_1")
+    assert await one.sessions.put(newer, mine) is None is await one.sessions.find("se_1")
+    assert await one.sessions.put(newer) is None
 
 
 async def test_replicas_tell_each_other_of_changed_lists_once(pair: tuple[RedisStore, RedisStore]) -> None:
-    one, two = (store.news.lists for store in pair)
+    one, two = (store.sessions.lists for store in pair)
     at_one, at_two = (anyio.create_memory_object_stream[str](9) for _ in pair)
     with one.following("git", at_one[0].send_nowait), two.following("git", at_two[0].send_nowait):
         one.changed("ci", "of a server that nobody follows")
@@ -95,7 +97,7 @@ async def test_a_replica_that_was_cut_off_hears_of_all_that_was_changed_meanwhil
     other = Heard(two, *ids)
     await two._doorbell.stop()
     for id_ in ids:
-        await one.put_session(replace(ROW, id=id_))
-        await one.drop_session(id_)
+        await one.sessions.put(replace(ROW, id=id_))
+        await one.sessions.drop(id_)
     two._doorbell.start()
     assert [await other.next() for _ in ids] == [(id_, None) for id_ in ids]

@@ -91,22 +91,22 @@ async def test_every_command_of_the_store_is_about_one_slot(tmp_path: Path) -> N
             for number in range(6):
                 row = await create(store, new_row(store, key=f"key {number}"), 2)
                 await append(store, row, 3, 3)
-                assert await store.find_key(row.principal, f"key {number}") is not None
-                assert await store.post(Message(row.id, "input", b"{}")) and await store.inbox()
+                assert await store.log.find_key(row.principal, f"key {number}") is not None
+                assert await store.inbox.post(Message(row.id, "input", b"{}")) and await store.inbox.take()
                 if number % 2:
                     await append(store, row, 6, 30)
                     await append(store, row, 36, status="completed", frees_key=True)
-                assert (await store.find(row.id)) is not None and await replayed(store, row)
-                await store.put_session(SessionRow(f"se_{number}", "p", b"{}", 1e12))
-                assert await store.session(f"se_{number}") is not None
+                assert (await store.log.find(row.id)) is not None and await replayed(store, row)
+                await store.sessions.put(SessionRow(f"se_{number}", "p", b"{}", 1e12))
+                assert await store.sessions.find(f"se_{number}") is not None
             wide = await create(store, new_row(store), 1)
             await append(store, wide, 2, size=2 << 20)
             assert len(await replayed(store, wide)) == 2
-            assert await store.rows(None, 10) and await store.rows(row.principal, 10)
+            assert await store.log.rows(None, 10) and await store.log.rows(row.principal, 10)
             documents = RedisDocuments(store.links, DocumentLimits(), SystemClock().now)
             for number in range(3):
                 assert await documents.put("p", b"x" * (number + 1))
-            await store.drop_session("se_5")
+            await store.sessions.drop("se_5")
             await store.sweep(1e12)
-            assert await store.orphans() == []
+            assert await store.leases.orphans() == []
             assert len(store._clients[0].places) == len(cluster.servers)  # type: ignore[attr-defined]

@@ -39,9 +39,9 @@ async def test_events_that_only_the_lost_server_has_are_not_said_to_be_gone(tmp_
             pages: list[EventPage | StoreError | None] = []
             appended: list[StoreError | None] = []
             server.kill()
-            store.append(row.id, row.epoch, Chunk(5, (line(5),)), Change(2.0), appended.append)
+            store.log.append(row.id, row.epoch, Chunk(5, (line(5),)), Change(2.0), appended.append)
             for after in (0, 3):
-                store.fetch(row.id, after, 100, pages.append)
+                store.log.fetch(row.id, after, 100, pages.append)
             await until(lambda: len(pages) == 2 and appended)
             assert appended == [None]
             assert isinstance(pages[0], StoreError), pages[0]

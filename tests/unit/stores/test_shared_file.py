@@ -41,7 +41,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]
 async def test_others_read_what_one_writes(pair: tuple[SqliteStore, SqliteStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one, key="k"), 2)
-    assert await two.find(row.id) == row
+    assert await two.log.find(row.id) == row
     await append(one, row, 3, 5)
     assert await replayed(two, row) == numbered(1, 7)
     assert (await fetch(two, row, 6)).row == await found(one, row)
@@ -53,24 +53,24 @@ async def test_only_what_others_write_is_news_and_once(pair: tuple[SqliteStore, 
     one, two = pair
     row = await create(one, new_row(one))
     await append(one, row, 2)
-    assert not await one.has_news()
-    assert [await two.has_news(), await two.has_news()] == [True, False]
+    assert not await one.inbox.has_news()
+    assert [await two.inbox.has_news(), await two.inbox.has_news()] == [True, False]
     await append(one, row, 3)
     await create(two, new_row(two))
-    assert await one.has_news()
-    assert await two.has_news(), "writing oneself does not hide it"
-    assert [await one.has_news(), await two.has_news()] == [False, False]
+    assert await one.inbox.has_news()
+    assert await two.inbox.has_news(), "writing oneself does not hide it"
+    assert [await one.inbox.has_news(), await two.inbox.has_news()] == [False, False]
 
 
 async def test_messages_reach_the_owner_alone(pair: tuple[SqliteStore, SqliteStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one))
     message = Message(row.id, "cancel", b"enough")
-    assert await two.post(message)
-    assert await two.inbox() == []
-    assert await one.has_news()
-    assert await one.inbox() == [message]
-    assert await one.inbox() == []
+    assert await two.inbox.post(message)
+    assert await two.inbox.take() == []
+    assert await one.inbox.has_news()
+    assert await one.inbox.take() == [message]
+    assert await one.inbox.take() == []
 
 
 async def test_messages_whose_reader_gave_up_come_next_time(pair: tuple[SqliteStore, SqliteStore]) -> None:
@@ -79,14 +79,14 @@ async def test_messages_whose_reader_gave_up_come_next_time(pair: tuple[SqliteSt
     messages = [Message(row.id, "input", b"%d" % number) for number in range(5)]
     taken: list[Message] = []
     for message in messages:
-        await two.post(message)
+        await two.inbox.post(message)
         for _ in range(4):  # given up at one place or another between asking and being told
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_give_up, scope)
-                    taken += await one.inbox()
+                    taken += await one.inbox.take()
     while len(taken) < len(messages):
-        taken += await one.inbox()
+        taken += await one.inbox.take()
     assert taken == messages
 
 
@@ -99,9 +99,9 @@ async def _give_up(scope: anyio.CancelScope) -> None:
 async def test_the_owner_is_fenced_once_its_stream_was_claimed(tmp_path: Path) -> None:
     async with opened(one := SoleStore(tmp_path)), opened(two := SoleStore(tmp_path)):
         row = await create(one, new_row(one))
-        assert await two.claim(row, numbered(2, 2), Change(5.0)) is None, "its owner lives"
+        assert await two.leases.claim(row, numbered(2, 2), Change(5.0)) is None, "its owner lives"
         one._instances.leave()  # as if its lock were lost, which a frozen machine or a network drive may do
-        claimed = await two.claim(row, numbered(2, 2), Change(5.0))
+        claimed = await two.leases.claim(row, numbered(2, 2), Change(5.0))
         assert claimed is not None
         with pytest.raises(Fenced, match="epoch 1"):
             await append(one, row, 2)
@@ -115,7 +115,7 @@ async def test_reading_does_not_wait_for_writing(pair: tuple[SqliteStore, Sqlite
     db = sqlite3.connect(one.path, isolation_level=None)
     db.execute("BEGIN IMMEDIATE")
     told: list[StoreError | None] = []
-    one.append(row.id, 1, events(4, 1), Change(5.0), told.append)
+    one.log.append(row.id, 1, events(4, 1), Change(5.0), told.append)
     assert await replayed(one, row) == await replayed(two, row) == numbered(1, 3)
     assert told == []
     db.execute("ROLLBACK")
@@ -147,11 +147,11 @@ async def test_with_memory_behind_it_nobody_waits_for_a_locked_file_twice(tmp_pa
             clock.step = 0.0
             for row in rows[1:]:
                 await append(store, row, 2)
-            assert not store.is_durable
+            assert not store.log.is_durable
         clock.seconds += FIRST
         for row in rows:
             await append(store, row, 3)
-        assert store.is_durable
+        assert store.log.is_durable
     async with opened(again := SoleStore(tmp_path)):
         for row in rows:
             assert await replayed(again, row) == numbered(1, 3)
@@ -165,12 +165,12 @@ async def test_closing_commits_what_was_asked_for(tmp_path: Path) -> None:
         rows = [await create(store, new_row(store)) for _ in range(50)]
         told: list[StoreError | None] = []
         for row in rows:
-            store.append(row.id, 1, events(2, 10), Change(5.0, status="completed"), told.append)
+            store.log.append(row.id, 1, events(2, 10), Change(5.0, status="completed"), told.append)
     assert told == [None] * 50
     async with opened(again := SoleStore(tmp_path)):
         for row in rows:
             assert await replayed(again, row) == numbered(1, 11)
-        assert await again.orphans() == []
+        assert await again.leases.orphans() == []
 
 
 async def test_closing_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ async def test_closing_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
         db = sqlite3.connect(store.path, isolation_level=None)
         db.execute("BEGIN IMMEDIATE")
         told: list[Any] = []
-        store.append(row.id, 1, events(2, 1), Change(5.0), told.append)
+        store.log.append(row.id, 1, events(2, 1), Change(5.0), told.append)
     db.close()
     assert [error.fault for error in told] == ["locked"], "its patience has no end on this clock"
 
@@ -188,9 +188,9 @@ async def test_closing_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
 async def test_a_closed_stores_streams_are_orphans(tmp_path: Path) -> None:
     async with opened(one := SoleStore(tmp_path)), opened(two := SoleStore(tmp_path)):
         row = await create(one, new_row(one))
-        assert await two.orphans() == []
+        assert await two.leases.orphans() == []
         await one.close()
-        assert await two.orphans() == [row]
+        assert await two.leases.orphans() == [row]
 
 
 async def test_nobody_else_may_look_at_the_files(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_nobody_else_may_look_at_the_files(tmp_path: Path) -> None:
         await create(store, new_row(store))
         paths = [folder, folder / "instances", *folder.glob("*.*"), *folder.glob("instances/*")]
         modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in paths}
-    own = f"{store.instance}.lock"
+    own = f"{store.log.instance}.lock"
     files = [FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}.lock", own]
     assert modes == {"state": "0o700", "instances": "0o700"} | dict.fromkeys(files, "0o600")
     (folder / FILE).chmod(0o644)
@@ -214,7 +214,7 @@ async def test_many_stores_may_begin_one_file_at_once(tmp_path: Path) -> None:
             tasks.start_soon(store.open)
     rows = [await create(store, new_row(store)) for store in stores]
     for row in rows:
-        assert await stores[0].find(row.id) == row
+        assert await stores[0].log.find(row.id) == row
     for store in stores:
         await store.close()
 
@@ -229,11 +229,11 @@ async def test_what_cannot_be_stored_is_left_out_of_its_batch(tmp_path: Path) ->
         told: list[StoreError | None] = []
         rows = [new_row(store, last=2, name="\ud800" if number % 4 == 2 else "fine") for number in range(12)]
         for row in rows:
-            store.create(row, events(1, 2), told.append)
+            store.log.create(row, events(1, 2), told.append)
         db.execute("ROLLBACK")
         db.close()
         await create(store, new_row(store))
         assert [error is None for error in told] == [number % 4 != 2 for number in range(12)]
         assert "cannot be stored" in str(told[2])
         for number, row in enumerate(rows):
-            assert (await store.find(row.id) is None) is (number % 4 == 2)
+            assert (await store.log.find(row.id) is None) is (number % 4 == 2)

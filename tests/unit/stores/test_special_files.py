@@ -116,7 +116,7 @@ def test_a_socket_and_a_link_to_a_device_are_set_aside_too(tmp_path: Path) -> No
 async def test_streams_are_durable_beside_a_pipe_that_was_set_aside(tmp_path: Path, end: str) -> None:
     os.mkfifo(tmp_path / f"{FILE}{end}")
     async with opened(store := new_failsafe(tmp_path)):
-        assert store.is_durable
+        assert store.log.is_durable
         await works(store)
     assert aside_in(tmp_path).is_fifo()
 

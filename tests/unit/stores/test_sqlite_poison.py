@@ -14,7 +14,7 @@ from mcp_hub.stores.base import Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.failsafe import FailsafeStore, failsafe_on_file
 from mcp_hub.stores.sqlite.salvage import salvage
 from tests.unit.stores.event_stores import GONE, append, create, fetch, new_row, numbered, opened, replayed
 
@@ -48,7 +48,7 @@ SESSION: Final = SessionRow("se_1", "target", b"{}", 9e9)
 
 
 def new_store(folder: Path) -> FailsafeStore:
-    return FailsafeStore.on_file(folder, StoreLimits(), SystemClock())
+    return failsafe_on_file(folder, StoreLimits(), SystemClock())
 
 
 def change(folder: Path, statement: str) -> None:
@@ -63,22 +63,22 @@ def change(folder: Path, statement: str) -> None:
 
 async def _use(store: FailsafeStore, target: Any, other: Any) -> None:
     assert await replayed(store, other) == numbered(1, 3)
-    for request in (store.find, lambda id_: store.post(Message(id_, "touch", b""))):
+    for request in (store.log.find, lambda id_: store.inbox.post(Message(id_, "touch", b""))):
         try:
             await request(target.id)
         except StoreError as error:
             assert not isinstance(error, StoreFault), "the file as a whole"
-    rows = await store.rows(None, 100)
+    rows = await store.log.rows(None, 100)
     assert other.id in {row.id for row in rows}
-    assert all(row.principal == "target" for row in await store.rows("target", 100))
-    assert {row.id for row in await store.orphans()} >= {other.id}
-    await store.inbox()
-    await store.find_key("target", "k")
+    assert all(row.principal == "target" for row in await store.log.rows("target", 100))
+    assert {row.id for row in await store.leases.orphans()} >= {other.id}
+    await store.inbox.take()
+    await store.log.find_key("target", "k")
     await store.sweep(200.0)
-    await store.session("se_1")
-    await store.put_session(SESSION)
-    assert await store.session("se_1") == SESSION
-    assert store.is_durable
+    await store.sessions.find("se_1")
+    await store.sessions.put(SESSION)
+    assert await store.sessions.find("se_1") == SESSION
+    assert store.log.is_durable
 
 
 @pytest.mark.parametrize(("table", "column"), EVERY)
@@ -89,8 +89,8 @@ async def test_damaged_column_is_of_no_account_to_other_streams(tmp_path: Path, 
             for value in VALUES.values():
                 known = {"continuation": b"{}", "info": b"{}", "message": "m"}
                 target = await create(store, new_row(store, principal="target", owner=GONE, **known), 3)
-                await store.put_session(SESSION)
-                await store.post(Message(target.id, "input", b"{}"))
+                await store.sessions.put(SESSION)
+                await store.inbox.post(Message(target.id, "input", b"{}"))
                 where = "id = 'se_1'" if table == "sessions" else f"stream = {_number(tmp_path, target.id)}"
                 if table == "streams":
                     where = f"id = '{target.id}'"
@@ -118,7 +118,7 @@ async def test_damaged_rows_are_set_aside_and_the_newest_64_are_kept(tmp_path: P
             await create(store, new_row(store, owner=GONE), 2)
         whole = await create(store, new_row(store, owner=GONE), 2)
         change(tmp_path, f"UPDATE streams SET status = 'lost' WHERE id != '{whole.id}'")
-        assert [row.id for row in await store.rows(None, 100)] == [whole.id]
+        assert [row.id for row in await store.log.rows(None, 100)] == [whole.id]
         with capture_logs() as logs:
             await store.sweep(0.0)
         assert [entry["event"] for entry in logs].count("record_set_aside") == 70
@@ -133,7 +133,7 @@ async def test_damaged_row_of_a_process_that_lives_stays_and_its_stream_is_writt
     async with opened(store := new_store(tmp_path)):
         row = await create(store, new_row(store), 2)
         change(tmp_path, f"UPDATE streams SET name = x'00' WHERE id = '{row.id}'")
-        assert await store.find(row.id) is None
+        assert await store.log.find(row.id) is None
         await store.sweep(0.0)
         await append(store, row, 3)
         change(tmp_path, f"UPDATE streams SET name = 'n' WHERE id = '{row.id}'")

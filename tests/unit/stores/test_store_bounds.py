@@ -32,8 +32,8 @@ async def test_in_memory_the_oldest_ended_streams_make_room_at_once() -> None:
     for number in range(50):
         await create(store, new_row(store, status="completed", created=float(number), key=str(number)), 1, 4000)
         await append(store, running, number + 2)
-    assert [row.key for row in await store.rows("local", 99)] == ["r", "49", "48"]
-    assert await store.find_key("local", "47") is None
+    assert [row.key for row in await store.log.rows("local", 99)] == ["r", "49", "48"]
+    assert await store.log.find_key("local", "47") is None
     assert len(await replayed(store, running)) == 51
 
 
@@ -62,7 +62,7 @@ async def test_a_file_that_is_too_large_is_swept_of_its_oldest_ended_streams_and
             await create(store, new_row(store, status="failed", created=age, updated=age), 1, 90_000)
         before = pages(tmp_path)
         swept = await store.sweep(20.0)
-        rows = await store.rows("local", 99)
+        rows = await store.log.rows("local", 99)
         assert 6 <= swept <= 8
         assert [row.created for row in rows] == [*range(10, swept, -1), 0]
         assert rows[-1] == running
@@ -86,7 +86,7 @@ async def test_beginnings_takeovers_and_endings_are_synced_to_the_disk_and_nothi
         left = await create(store, new_row(store, owner=GONE))
         await append(store, row, 3)
         assert not await synced(store)
-        assert await store.claim(left, [], Change(5.0)) is not None
+        assert await store.leases.claim(left, [], Change(5.0)) is not None
         assert await synced(store)
         await append(store, row, 4, status="input_required")
         assert not await synced(store)
@@ -96,7 +96,7 @@ async def test_beginnings_takeovers_and_endings_are_synced_to_the_disk_and_nothi
 
 async def synced(store: SqliteStore) -> bool:
     """Whether the last batch was (sqlite.org/pragma.html#pragma_synchronous: FULL is 2)."""
-    level: int = await store._writer.ask(lambda db: db.execute("PRAGMA synchronous").fetchone()[0])
+    level: int = await store._links.writer.ask(lambda db: db.execute("PRAGMA synchronous").fetchone()[0])
     assert level in (1, 2)
     return level == 2
 
@@ -113,7 +113,7 @@ async def test_salvaging_takes_the_newest_streams_and_stops_in_time(tmp_path: Pa
 
     assert salvage(tmp_path / FILE, tmp_path / "new" / FILE, is_over) == Salvaged(2, 0, is_all=False)
     async with opened(store := SoleStore(tmp_path / "new")):
-        assert [await store.find(row.id) is not None for row in rows] == [False] * 3 + [True] * 2
+        assert [await store.log.find(row.id) is not None for row in rows] == [False] * 3 + [True] * 2
 
 
 # -- the queue

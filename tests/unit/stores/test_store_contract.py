@@ -6,7 +6,7 @@ import pytest
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
-from mcp_hub.stores.base import Change, Chunk, EventStore
+from mcp_hub.stores.base import Change, Chunk, StreamStore
 from mcp_hub.stores.limits import PAGE_BYTES
 from tests.unit.stores.event_stores import (
     append,
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 # -- rows and events
 
 
-async def test_a_new_stream_is_as_it_was_given_with_its_first_events(store: EventStore) -> None:
+async def test_a_new_stream_is_as_it_was_given_with_its_first_events(store: StreamStore) -> None:
     row = new_row(
         store,
         **{"session": "se_1", "ttl": 7.0, "message": "hello", "continuation": b'{"task":1}', "info": b"{}"},
@@ -38,7 +38,7 @@ async def test_a_new_stream_is_as_it_was_given_with_its_first_events(store: Even
     assert await replayed(store, row) == numbered(1, 3)
 
 
-async def test_a_stream_may_begin_without_events(store: EventStore) -> None:
+async def test_a_stream_may_begin_without_events(store: StreamStore) -> None:
     row = await create(store, new_row(store), 0)
     assert (row.first, row.last) == (1, 0)
     page = await fetch(store, row)
@@ -47,7 +47,7 @@ async def test_a_stream_may_begin_without_events(store: EventStore) -> None:
     assert await replayed(store, row) == numbered(1, 2)
 
 
-async def test_an_id_is_used_once(store: EventStore) -> None:
+async def test_an_id_is_used_once(store: StreamStore) -> None:
     row = await create(store, new_row(store))
     with pytest.raises(StoreError, match=row.id):
         await create(store, row, 0)
@@ -56,23 +56,23 @@ async def test_an_id_is_used_once(store: EventStore) -> None:
     assert await replayed(store, row) == numbered(1, 1)
 
 
-async def test_lines_are_kept_byte_for_byte(store: EventStore) -> None:
+async def test_lines_are_kept_byte_for_byte(store: StreamStore) -> None:
     lines = (b"", b'{"a":"\xc3\xa9"}', b"\x00\xff\r", b"", b"x" * 3000)
     row = new_row(store, last=len(lines))
-    await settled(lambda done: store.create(row, Chunk(1, lines), done))
+    await settled(lambda done: store.log.create(row, Chunk(1, lines), done))
     assert tuple(await replayed(store, row)) == lines
 
 
 @pytest.mark.parametrize("lines", [(b"a\nb",), (b"a", b"b\n"), (b"\n", b"")])
-async def test_a_line_break_in_an_event_is_refused_and_nothing_kept(store: EventStore, lines: tuple[bytes]) -> None:
+async def test_a_line_break_in_an_event_is_refused_and_nothing_kept(store: StreamStore, lines: tuple[bytes]) -> None:
     row = await create(store, new_row(store))
     other = new_row(store, last=len(lines))
     with pytest.raises(StoreError, match="line break"):
-        await settled(lambda done: store.append(row.id, 1, Chunk(2, lines), Change(5.0, message="no"), done))
+        await settled(lambda done: store.log.append(row.id, 1, Chunk(2, lines), Change(5.0, message="no"), done))
     with pytest.raises(StoreError, match="line break"):
-        await settled(lambda done: store.create(other, Chunk(1, lines), done))
+        await settled(lambda done: store.log.create(other, Chunk(1, lines), done))
     assert (await found(store, row)).message is None
-    assert await store.find(other.id) is None
+    assert await store.log.find(other.id) is None
     await append(store, row, 2)
     assert await replayed(store, row) == numbered(1, 2)
 
@@ -81,15 +81,15 @@ async def test_a_line_break_in_an_event_is_refused_and_nothing_kept(store: Event
 
 
 @pytest.mark.parametrize("epoch", [0, 2, -1])
-async def test_another_epoch_is_fenced(store: EventStore, epoch: int) -> None:
+async def test_another_epoch_is_fenced(store: StreamStore, epoch: int) -> None:
     row = await create(store, new_row(store))
     with pytest.raises(Fenced, match=f"epoch {epoch}"):
-        await settled(lambda done: store.append(row.id, epoch, events(2, 1), Change(5.0, status="failed"), done))
+        await settled(lambda done: store.log.append(row.id, epoch, events(2, 1), Change(5.0, status="failed"), done))
     assert await found(store, row) == row
 
 
 @pytest.mark.parametrize("first", [0, 1, 2, 4, 100])
-async def test_a_hole_or_a_repetition_is_fenced(store: EventStore, first: int) -> None:
+async def test_a_hole_or_a_repetition_is_fenced(store: StreamStore, first: int) -> None:
     row = await create(store, new_row(store), 2)
     with pytest.raises(Fenced, match=f"event {first} does not follow 2"):
         await append(store, row, first, message="no")
@@ -97,13 +97,13 @@ async def test_a_hole_or_a_repetition_is_fenced(store: EventStore, first: int) -
     assert await replayed(store, row) == numbered(1, 2)
 
 
-async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: EventStore) -> None:
+async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: StreamStore) -> None:
     """They may be committed together."""
     told: list[Any] = []
     rows = [new_row(store, last=1) for _ in range(9)]
     for number, row in enumerate(rows):
         chunk = events(2 if number % 3 == 1 else 1, 1)
-        store.create(row, chunk, told.append)
+        store.log.create(row, chunk, told.append)
     last = await create(store, new_row(store))
     assert [isinstance(result, StoreError) for result in told] == [number % 3 == 1 for number in range(9)]
     for row in (rows[0], rows[8], last):
@@ -113,7 +113,7 @@ async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: EventSt
 # -- pages
 
 
-async def test_a_page_begins_behind_the_cursor_and_holds_so_many_at_most(store: EventStore) -> None:
+async def test_a_page_begins_behind_the_cursor_and_holds_so_many_at_most(store: StreamStore) -> None:
     row = await create(store, new_row(store), 5)
     await append(store, row, 6, 5)
     asked = ((0, 3, 1, 3), (4, 3, 5, 7), (9, 9, 10, 10), (2, 8, 3, 10), (-5, 2, 1, 2), (0, 0, 1, 1))
@@ -124,13 +124,13 @@ async def test_a_page_begins_behind_the_cursor_and_holds_so_many_at_most(store: 
 
 
 @pytest.mark.parametrize("after", [3, 4, 1000])
-async def test_behind_the_end_there_is_an_empty_page(store: EventStore, after: int) -> None:
+async def test_behind_the_end_there_is_an_empty_page(store: StreamStore, after: int) -> None:
     row = await create(store, new_row(store), 3)
     page = await fetch(store, row, after)
     assert (page.lines, page.first, page.row.last) == ((), 4, 3)
 
 
-async def test_a_page_is_bounded_in_bytes_but_never_empty_for_that(large: EventStore) -> None:
+async def test_a_page_is_bounded_in_bytes_but_never_empty_for_that(large: StreamStore) -> None:
     third = PAGE_BYTES // 3
     row = await create(large, new_row(large), 7, third)
     page = await fetch(large, row)
@@ -147,7 +147,7 @@ async def test_a_page_is_bounded_in_bytes_but_never_empty_for_that(large: EventS
 
 
 @pytest.mark.parametrize("most", [1, 7, 1000])
-async def test_pages_together_are_the_stream(large: EventStore, most: int) -> None:
+async def test_pages_together_are_the_stream(large: StreamStore, most: int) -> None:
     row = await create(large, new_row(large))
     first = 2
     for count in (1, 30, 2, 1, 9):
@@ -160,7 +160,7 @@ async def test_pages_together_are_the_stream(large: EventStore, most: int) -> No
 
 
 @pytest.mark.parametrize("each", [1, 4])
-async def test_the_oldest_events_are_let_go_when_there_are_too_many(store: EventStore, each: int) -> None:
+async def test_the_oldest_events_are_let_go_when_there_are_too_many(store: StreamStore, each: int) -> None:
     row = await create(store, new_row(store), 4)
     for first in range(5, 205, each):
         await append(store, row, first, each)

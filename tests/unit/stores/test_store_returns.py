@@ -16,14 +16,14 @@ async def test_an_idle_hub_tries_its_store_again_when_it_is_time(tmp_path: Path,
         row = await create(store, new_row(store), 3)
         await fill_disk(store)
         await append(store, row, 4, size=100_000)
-        assert not store.is_durable
+        assert not store.log.is_durable
         clock.seconds += FIRST
-        await store.orphans()
-        assert not store.is_durable, "the disk is still full"
+        await store.leases.orphans()
+        assert not store.log.is_durable, "the disk is still full"
         await empty_disk(store)
-        await store.orphans()
-        assert not store.is_durable, "not before it is time"
+        await store.leases.orphans()
+        assert not store.log.is_durable, "not before it is time"
         clock.seconds += 2 * FIRST
-        await store.orphans()
-        assert store.is_durable
-        assert await store.session("") is None, "nothing is left of the trial"
+        await store.leases.orphans()
+        assert store.log.is_durable
+        assert await store.sessions.find("") is None, "nothing is left of the trial"

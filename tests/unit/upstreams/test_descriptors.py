@@ -62,7 +62,7 @@ def test_open_files_are_counted_by_servers_sessions_and_clients() -> None:
         "off": {"command": "x", "enabled": False},
         "far": {"url": "https://x.example/mcp"},
     }
-    assert open_files(Settings.model_validate({"servers": servers}), is_shared=False) == HUB + PER_SERVER
+    assert open_files(Settings.model_validate({"servers": servers}), has_clients=False) == HUB + PER_SERVER
     servers["each"] = {"command": "x", "scope": "session"}
-    alone = open_files(Settings.model_validate({"servers": servers}), is_shared=False)
-    assert alone == HUB + 17 * PER_SERVER < open_files(Settings.model_validate({"servers": servers}), is_shared=True)
+    alone = open_files(Settings.model_validate({"servers": servers}), has_clients=False)
+    assert alone == HUB + 17 * PER_SERVER < open_files(Settings.model_validate({"servers": servers}), has_clients=True)

@@ -81,9 +81,8 @@ async def test_a_definition_that_says_the_same_keeps_its_bytes_whichever_way_it_
 
 
 async def test_lists_that_another_replica_has_otherwise_are_read_again_and_it_is_not_told_what_comes_of_that() -> None:
-    shared = SharedLists()
     sent: list[tuple[str, str]] = []
-    shared.connect(lambda server, digest: sent.append((server, digest)))
+    shared = SharedLists(lambda server, digest: sent.append((server, digest)))
     async with talking(Era.MODERN, tools={"listChanged": True}) as (peer, server):
         lists = ListState("git", ListLimits, Notices(shared))
 

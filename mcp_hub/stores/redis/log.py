@@ -1,0 +1,182 @@
+"""The rows and events of a server, which scripts write."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final
+
+import anyio
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import Fenced, StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores import base
+from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.redis import scripts
+from mcp_hub.stores.redis.index import Index
+from mcp_hub.stores.redis.leases import StoreLinks
+from mcp_hub.stores.redis.link import Command, LinkJob, Reply, script
+from mcp_hub.stores.redis.pages import Pages
+from mcp_hub.stores.redis.records import changes_of, fields_of, row_of
+from mcp_hub.types import CallId
+
+log = get_logger(__name__)
+
+_PART: Final = 512 << 10
+"""Bytes of a chunk that a script is given; a longer one is sent in parts of that size before."""
+_WRITTEN_TO: Final = "somebody else has written to this stream"
+
+
+class RedisLog:
+    """The `StreamLog` of a server."""
+
+    is_durable = True
+    _tags = count()
+
+    def __init__(self, links: StoreLinks, index: Index, pages: Pages, limits: StoreLimits) -> None:
+        self.instance = links.instance
+        self._keys = links.keys
+        self._writer = links.writer
+        self._reader = links.reader
+        self._quarantine = links.quarantine
+        self._lease = links.leases
+        self._index = index
+        self._pages = pages
+        self._limits = limits
+
+    @property
+    def is_settled(self) -> bool:
+        return self._lease.is_trusted
+
+    def survives(self, stream: CallId) -> bool:
+        return True
+
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        try:
+            row = base.begin(row, chunk)
+            base.joined(chunk)
+        except StoreError as error:
+            self._refuse(error, done)
+            return
+        if row.key is None:
+            self._create(row, chunk, done)
+        else:
+            self._index.reserve(row, lambda error: self._create(row, chunk, done) if error is None else done(error))
+
+    def _create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        place = self._index.place(row, wall_time())
+        listed: list[Command] = [*self._index.added(row, place)]
+        if not row.has_ended:
+            listed.append(("SADD", self._keys.running(row.owner), row.id))
+        if row.owner != self.instance:
+            listed.append(("HSETNX", self._keys.replicas, row.owner, 0))
+        written = self.written(scripts.CREATE, row.id, row.epoch, chunk, [*fields_of(row), "place", place])
+
+        def answered(replies: list[Reply] | StoreError) -> None:
+            if isinstance(replies, StoreError):
+                done(replies)
+                return
+            said, *rest = replies[-1]
+            if said != b"done":
+                done(StoreError(f"stream {row.id}: exists already"))
+                return
+            self.list_ended(row.id, rest[0], place.encode())
+            done(None)
+
+        self._writer.submit(LinkJob([*listed, *written], answered, _size(chunk), is_vital=True))
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        try:
+            base.joined(chunk)
+        except StoreError as error:
+            self._refuse(error, done)
+            return
+
+        def answered(replies: list[Reply] | StoreError) -> None:
+            if isinstance(replies, StoreError):
+                done(replies)
+                return
+            said, *rest = replies[-1]
+            if said == b"done":
+                self.list_ended(stream, *rest)
+                done(None)
+            elif said == b"damaged":
+                self.set_aside(stream, lambda: done(base.unknown(stream)))
+            else:
+                done(_refusal(stream, epoch, chunk, rest) if said == b"fenced" else base.unknown(stream))
+
+        written = self.written(scripts.APPEND, stream, epoch, chunk, changes_of(change))
+        self._writer.submit(LinkJob(written, answered, _size(chunk), is_vital=change.status in ENDINGS))
+
+    def set_aside(self, stream: CallId, done: Callable[[], None]) -> None:
+        """Its row and its events: the owner writes anew what it has of them."""
+        keys = self._keys.stream(stream)
+        self._quarantine.whole(keys.events, _WRITTEN_TO)
+        self._quarantine.whole(keys.row, _WRITTEN_TO, done)
+
+    def written(
+        self, text: str, stream: CallId, epoch: int, chunk: Chunk, changes: Sequence[str | bytes]
+    ) -> list[Command]:
+        """The commands that append a chunk; the last one is the script."""
+        keys, body = self._keys.stream(stream), b"\n".join(chunk.lines)
+        tag = f"{self.instance}:{next(self._tags)}"
+        parts, part, size = [], "", len(body)
+        if size > _PART:
+            pieces = [body[at : at + _PART] for at in range(0, size, _PART)]
+            parts = [("HSET", keys.parts, f"{tag}:{number}", piece) for number, piece in enumerate(pieces, 1)]
+            part, body = f"{tag}:{len(pieces)}", b""
+        place = tag, epoch, chunk.first, chunk.last, size, part
+        limits = self._limits.stream_events, self._limits.stream_bytes
+        return [*parts, script(text, keys, *place, *limits, body, *changes)]
+
+    def _refuse(self, problem: StoreError, done: Appended) -> None:
+        """In its turn, as if the server had."""
+        self._writer.submit(LinkJob((), lambda _: done(problem)))
+
+    def list_ended(self, stream: CallId, expires: bytes, place: bytes) -> None:
+        """Lists a stream that has ended, if it has."""
+        if expires:
+            gone = ("SREM", self._keys.running(self.instance), stream)
+            self._writer.submit(LinkJob([gone, self._index.expiring(place, expires)], _ignore))
+
+    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+        self._pages.fetch(stream, after, most, done)
+
+    async def find(self, stream: CallId) -> StreamInfo | None:
+        """None, too, for a stream whose row is damaged, which is set aside then."""
+        key = self._keys.stream(stream).row
+        [reply] = await self._reader.ask(("HGETALL", key))
+        try:
+            return row_of(stream, reply)
+        except StoreError as error:
+            done = anyio.Event()
+            self._quarantine.row(key, reply, str(error), done.set)
+            await done.wait()
+            return None
+
+    async def find_key(self, principal: str, key: str) -> StreamInfo | None:
+        return await self._index.find_key(principal, key)
+
+    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
+        return await self._index.rows(principal, most)
+
+
+def _size(chunk: Chunk) -> int:
+    return sum(map(len, chunk.lines))
+
+
+def _ignore(replies: list[Reply] | StoreError) -> None:
+    """For commands whose failure leaves a trace that somebody else removes."""
+    if isinstance(replies, StoreError):
+        log.debug("index_not_changed", reason=str(replies))
+
+
+def _refusal(stream: CallId, epoch: int, chunk: Chunk, head: Sequence[bytes]) -> StoreError:
+    """Why the server has refused an append to a stream with this epoch, last event and status."""
+    current, last, status = (part.decode("ascii", "replace") for part in head)
+    if status in ENDINGS:
+        return Fenced(f"stream {stream}: has ended with event {last}")
+    if str(epoch) != current:
+        return Fenced(f"stream {stream}: epoch {epoch} is over, it is {current} now")
+    return Fenced(f"stream {stream}: event {chunk.first} does not follow {last}")

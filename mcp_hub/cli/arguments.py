@@ -23,14 +23,14 @@ def spelled_out(args: Sequence[str]) -> list[str]:
 
     So `--json NAME` is the flag and the tool's name, as `NAME --json` is.
     """
-    done: list[str] = []
+    words: list[str] = []
     for index, arg in enumerate(args):
         if arg == "--":
-            return [*done, *args[index:]]
+            return [*words, *args[index:]]
         following = args[index + 1] if index + 1 < len(args) else ""
         is_flag = arg == "--json" and not following.lstrip().startswith(("{", "@"))
-        done.append("--json=" if is_flag else arg)
-    return done
+        words.append("--json=" if is_flag else arg)
+    return words
 
 
 def split_pairs(texts: Sequence[str]) -> dict[str, str]:
@@ -39,8 +39,8 @@ def split_pairs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            how = " Give a JSON object with --args-json." if text.lstrip()[:1] in ("{", "@") else ""
-            raise click.UsageError(f"{hide_head(text, 100)!r}: write an argument as name=value.{how}")
+            advice = " Give a JSON object with --args-json." if text.lstrip()[:1] in ("{", "@") else ""
+            raise click.UsageError(f"{hide_head(text, 100)!r}: write an argument as name=value.{advice}")
         if name in pairs:
             raise click.UsageError(f"The argument {name} is given twice. Write a list as {name}='[…, …]'.")
         check_text(text, f"The argument {name!r}")

@@ -40,7 +40,7 @@ class BackgroundHttp:
     def connections(self) -> int:
         """The number of open connections."""
         servers = (self._server, self._ported)
-        return sum(len(one.server_state.connections) for one in servers if one is not None)
+        return sum(len(server.server_state.connections) for server in servers if server is not None)
 
     async def serve(self, connection: socket.socket) -> None:
         """Serves one connection of this user."""

@@ -131,8 +131,8 @@ class TopApp(App[ConfigError | None]):
             self._draw_call(now)
 
     def _draw_call(self, now: float) -> None:
-        found = self._summary(self._stream)
-        head = Text("  ").join([*call_row(found, now)]) if found is not None else Text()
+        call = self._summary(self._stream)
+        head = Text("  ").join([*call_row(call, now)]) if call is not None else Text()
         advice = Text(visible(f"mcp-hub resume {self._stream}"), "dim")
         self.query_one("#call", Static).update(Text("\n").join([head, advice]))
 
@@ -173,8 +173,8 @@ class TopApp(App[ConfigError | None]):
 
     @work(exclusive=True, group="call")
     async def _follow_call(self, id_: str) -> None:
-        events, found = self.query_one(RichLog), self._summary(id_)
-        if found is not None and not found.stream and found.took:
+        events, call = self.query_one(RichLog), self._summary(id_)
+        if call is not None and not call.stream and call.took:
             events.write(Text("This call was quick and quiet: its arguments and its result are not kept.", "dim"))
             return
         try:
@@ -250,8 +250,8 @@ def needs(servers: Sequence[ServerInfo], live: Sequence[CallSummary]) -> Iterato
     """A line for each thing that a person has to do."""
     for call in live:
         if call.questions:
-            about = f': "{call.question}"' if call.question else f" {plural(call.questions, 'question')}"
-            message = f"{call.name} asks{about}. Answer: mcp-hub resume {call.id}"
+            question = f': "{call.question}"' if call.question else f" {plural(call.questions, 'question')}"
+            message = f"{call.name} asks{question}. Answer: mcp-hub resume {call.id}"
             yield Text(visible(message), "yellow")
     for server in servers:
         if server.state in ("failed", "incompatible", "backing_off"):
@@ -265,8 +265,8 @@ def event_text(event: CallEvent | None) -> Text | None:
     """An event of a call; None for one that has nothing to show."""
     match event:
         case Progressed():
-            done = f"{event.progress:g}{'' if event.total is None else f' of {event.total:g}'}"
-            return _line("progress", f"{done} {results.message_of(event)}", "blue")
+            progress = f"{event.progress:g}{'' if event.total is None else f' of {event.total:g}'}"
+            return _line("progress", f"{progress} {results.message_of(event)}", "blue")
         case Delta(content=content):
             return _line("", results.content_text(content).rstrip("\n"))
         case Log():
@@ -276,8 +276,8 @@ def event_text(event: CallEvent | None) -> Text | None:
         case InputReceived():
             return _line("answered", "", "yellow")
         case Completed():
-            shown = results.ShownResult.of(event.result, "tools/call")
-            return _line("done", shown.text, "red" if shown.is_error else "green")
+            text = results.ShownResult.of(event.result, "tools/call")
+            return _line("done", text.text, "red" if text.is_error else "green")
         case Failed(error):
             return _line("failed", results.with_code(error) if isinstance(error, RpcError) else str(error), "red")
         case Cancelled(reason):

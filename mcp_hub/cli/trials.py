@@ -128,13 +128,15 @@ def boxed(
 
 def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[ImportPlan, Boxed]:
     """The plan of an import with sandboxes, as `boxed`."""
-    found = boxed(plan.file, {one.name: one.own for one in plan.taken}, plan.secrets.filled, choice, asks=asks)
-    return plan.limited(found.servers), found
+    result = boxed(
+        plan.file, {server.name: server.own for server in plan.taken}, plan.secrets.filled, choice, asks=asks
+    )
+    return plan.limited(result.servers), result
 
 
-def print_boxed(found: Boxed) -> None:
+def print_boxed(outcome: Boxed) -> None:
     """Says which servers are in a sandbox, and why others are not."""
-    for line in found.lines:
+    for line in outcome.lines:
         say(hide(on_one_line(line)))
 
 
@@ -313,19 +315,19 @@ def measured(loaded: Loaded, names: Collection[str]) -> MeasuredCosts:
         if name in names and (server.enabled or loaded.settings.failure(name) is not None)
     }
     only = replace(loaded, settings=loaded.settings.model_copy(update={"servers": servers}))
-    found: list[MeasuredCosts] = []
+    costs_found: list[MeasuredCosts] = []
 
     async def count(hub: ReachedHub) -> int:
         await hub.settle()
         listed = await hub.client.lists.servers()
         account = await hub.client.lists.account(UNKNOWN_CLIENT, None, 1)
         absent = tuple(readiness.not_ready(map(status_of, listed.servers)))
-        now = account.current
-        after, working = now.tokens + account.instructions, len(servers) - len(absent)
+        current = account.current
+        after, working = current.tokens + account.instructions, len(servers) - len(absent)
         costs = MeasuredCosts(len(account.tools), account.total.full, after, absent, working)
-        found.append(structs.replace(costs, expose=now.expose, mode=now.mode, budget=account.budget))
+        costs_found.append(structs.replace(costs, expose=current.expose, mode=current.mode, budget=account.budget))
         return 0
 
-    if (code := run_own_hub(only, count, WAIT)) or not found:
+    if (code := run_own_hub(only, count, WAIT)) or not costs_found:
         raise SystemExit(code)
-    return found[0]
+    return costs_found[0]

@@ -210,12 +210,17 @@ def run_with_hub(
     if reach.url is not None:
         at = HubPlace(reach.url)
         run_at(reach, at, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
-    if (found := running_place(reach)) is not None:
-        at, known = found
-        if known is not None:
-            _check(known, chosen)
+    if (target := running_place(reach)) is not None:
+        at, record = target
+        if record is not None:
+            _check(record, chosen)
         run_at(
-            reach, at, known, lambda client: main(ReachedHub(client, known)), profile=chosen.profile, operates=operates
+            reach,
+            at,
+            record,
+            lambda client: main(ReachedHub(client, record)),
+            profile=chosen.profile,
+            operates=operates,
         )
     loaded = loaded or load_config(reach.config, reports_failures=not lists_servers)
     _check(loaded, chosen)
@@ -241,12 +246,12 @@ def run_with_client(
     """
     if reach.url is not None:
         run_at(reach, HubPlace(reach.url), None, main, stream)
-    if (found := running_place(reach)) is None:
+    if (target := running_place(reach)) is None:
         path = config_path(reach.config)
         message = f"No hub serves {path} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
         message += "one with --url."
         fail("no_running_hub", message, EXIT_UNAVAILABLE)
-    run_at(reach, *found, main, stream, operates=operates)
+    run_at(reach, *target, main, stream, operates=operates)
 
 
 def running_place(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
@@ -255,12 +260,12 @@ def running_place(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
         return None
     from mcp_hub.cli.access.running import running_hub
 
-    found = running_hub(os.path.abspath(config_path(reach.config)), os.environ)
-    if found is None:
+    record = running_hub(os.path.abspath(config_path(reach.config)), os.environ)
+    if record is None:
         return None
     if reach.verbose:
-        say(f"asking the running hub at {found.socket or found.url} (process {found.pid})")
-    at = HubPlace(found.endpoint, found.socket, found.operator)
+        say(f"asking the running hub at {record.socket or record.url} (process {record.pid})")
+    at = HubPlace(record.endpoint, record.socket, record.operator)
     try:
         return at, read_config(reach.config, partly=True)
     except ConfigError:  # the hub goes by an older version

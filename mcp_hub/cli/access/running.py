@@ -112,31 +112,31 @@ def running_hubs(place: str | None, env: Mapping[str, str]) -> list[HubRecord]:
 
     Removes records of dead hubs.
     """
-    found: list[tuple[float, HubRecord]] = []
+    hubs: list[tuple[float, HubRecord]] = []
     for path in _folder(env).glob("*.json" if place is None else f"{_key(place)}-*.json"):
         with suppress(OSError, ValueError, RecursionError):  # msgspec's errors are of the second
             file = os.open(path, os.O_RDONLY | NO_WAIT | NO_LINK)
             try:
                 started = os.fstat(file)
                 if problem_of_config(started, env, path=path) is None and _is_held(file, path):
-                    found.append((started.st_mtime, msgspec.json.decode(os.read(file, _LARGEST), type=HubRecord)))
+                    hubs.append((started.st_mtime, msgspec.json.decode(os.read(file, _LARGEST), type=HubRecord)))
             finally:
                 os.close(file)
-    return [hub for _, hub in sorted(found, key=lambda one: one[0], reverse=True)]
+    return [hub for _, hub in sorted(hubs, key=lambda one: one[0], reverse=True)]
 
 
 def dead_records(env: Mapping[str, str]) -> list[Path]:
     """Records of hubs that were killed, of all configurations. Each is removed when its configuration is looked up."""
-    found: list[Path] = []
+    records: list[Path] = []
     for path in sorted(_folder(env).glob("*.json")):
         with suppress(OSError):
             file = os.open(path, os.O_RDONLY | NO_WAIT | NO_LINK)
             try:
                 if take(file, shared=True):
-                    found.append(path)
+                    records.append(path)
             finally:
                 os.close(file)
-    return found
+    return records
 
 
 def _is_held(file: int, path: Path) -> bool:

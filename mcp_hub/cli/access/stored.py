@@ -28,8 +28,8 @@ def run_with_streams(
     """Runs `main`, which is about `stream`, with the hub that `reach` means or the store; exits with its code."""
     if reach.url is not None:
         run_with_client(reach, main, stream)
-    if (found := running_place(reach)) is not None:
-        run_at(reach, *found, main, stream)
+    if (target := running_place(reach)) is not None:
+        run_at(reach, *target, main, stream)
     loaded = _with_store(reach)
     from mcp_hub.cli.access.local_streams import open_streams
 
@@ -46,8 +46,8 @@ def run_with_history(
 
     if reach.url is not None:
         run_with_client(reach, of_hub, call)
-    if (found := running_place(reach)) is not None:
-        run_at(reach, *found, of_hub, call, operates=True)
+    if (target := running_place(reach)) is not None:
+        run_at(reach, *target, of_hub, call, operates=True)
     loaded = _with_store(reach)
     from mcp_hub.cli.access.local_streams import open_past_calls
 

@@ -96,7 +96,7 @@ def approve(
     if reject:
         _reject(file, server)
         return
-    edits = [] if tools or forget else [one for one in proposals_of(file).all() if server in (None, one.server)]
+    edits = [] if tools or forget else [edit for edit in proposals_of(file).all() if server in (None, edit.server)]
     if server is not None and edits and not (is_list or as_json):
         if not (is_done := _edited(file, edits[0], yes)) or server not in loaded.settings.servers:
             raise SystemExit(0 if is_done else EXIT_TOOL)
@@ -109,7 +109,7 @@ def approve(
         return
     waiting = list(_waiting(store, loaded, server, tools))
     if as_json:
-        proposed = {"proposals": [_proposal(file, one) for one in edits]}
+        proposed = {"proposals": [_proposal(file, edit) for edit in edits]}
         tables.print_json({"waiting": list(map(_data, waiting)), **(proposed if edits else {})})
         return
     raise SystemExit(EXIT_TOOL if _reviewed(store, file, waiting, edits, yes=yes, is_list=is_list) else 0)

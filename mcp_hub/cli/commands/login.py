@@ -63,9 +63,9 @@ def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
         remote_ones = [own for own, it in loaded.settings.servers.items() if it.url is not None]
         hint = nearest(name, remote_ones) or f". Remote servers: {', '.join(remote_ones) or 'none'}."
         fail("unknown_server", f'{loaded.path}: there is no server "{name}"{hint}')
-    if (found := login_of(settings)) is None:
+    if (login := login_of(settings)) is None:
         fail("no_login", f'{loaded.path}: server "{name}" {why_no_login(settings)}')
-    return found
+    return login
 
 
 def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, opens: bool) -> NoReturn:
@@ -90,8 +90,8 @@ async def show_login(server: str, page: str, issuer: str, *, opens: bool) -> Non
     """Prints the page to visit and opens it; `page` has been checked to be https, or http on this machine."""
     say(f"{server} logs in at {issuer}")
     is_open = opens and await anyio.to_thread.run_sync(_opened, page)
-    shown = "The login page is open in your browser. If not, open:"
-    say(shown if is_open else "Open this page in a browser on this machine:")
+    message = "The login page is open in your browser. If not, open:"
+    say(message if is_open else "Open this page in a browser on this machine:")
     put(page)
 
 

@@ -209,8 +209,8 @@ def _print_costs(found: SearchReport, explain: bool) -> None:
 def explanation(hits: Sequence[Hit]) -> "Table":
     """A row for each hit with the parts that add up to its score (`catalog.search.ranker.Hit`)."""
     parts = tuple(hits[0].parts) if hits else ()
-    made = tables.table("tool", "score", *parts, "also", right=("score", *parts))
+    table = tables.table("tool", "score", *parts, "also", right=("score", *parts))
     for hit in hits:
         figures = [f"{value:.2f}" for value in (hit.score, *(hit.parts[part] for part in parts))]
-        made.add_row(tables.cell(hit.id), *figures, tables.cell(", ".join(hit.also)))
-    return made
+        table.add_row(tables.cell(hit.id), *figures, tables.cell(", ".join(hit.also)))
+    return table

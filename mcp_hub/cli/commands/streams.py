@@ -79,17 +79,19 @@ def _hubs_of_one_client(config: str | None) -> int:
     return sum(not hub.endpoint for hub in hubs_of(config)[1])
 
 
-def rest_text(found: "StreamList", hubs: int) -> str:
+def rest_text(listed: "StreamList", hubs: int) -> str:
     """A sentence on calls that the table lacks: without a stream, or at `hubs` of single clients. It may be empty."""
     parts = []
-    if number := found.unstored:
-        turn = f"waiting for {'its' if found.waiting == 1 else 'their'} turn"
-        waiting = f", {turn if number == 1 else f'{found.waiting} of them {turn}'}" if found.waiting else ""
-        what = f"{tables.plural(number, 'more call' if found.streams else 'call')} {'runs' if number == 1 else 'run'}"
-        parts.append(f"{what}{waiting}: not stored yet. A call is stored when it takes more than 250 ms.")
-    elif not found.streams:
+    if number := listed.unstored:
+        turn = f"waiting for {'its' if listed.waiting == 1 else 'their'} turn"
+        waiting = f", {turn if number == 1 else f'{listed.waiting} of them {turn}'}" if listed.waiting else ""
+        subject = (
+            f"{tables.plural(number, 'more call' if listed.streams else 'call')} {'runs' if number == 1 else 'run'}"
+        )
+        parts.append(f"{subject}{waiting}: not stored yet. A call is stored when it takes more than 250 ms.")
+    elif not listed.streams:
         parts.append("No durable calls are stored.")
-    if hubs and not found.streams:
+    if hubs and not listed.streams:
         which = "A hub of one client runs" if hubs == 1 else f"{hubs} hubs of one client each run"
         parts.append(f"{which}: this command cannot count the calls there that are not durable.")
     return " ".join(parts)
@@ -106,7 +108,7 @@ def waiting_text(status: "StreamStatus", now: float) -> str:
 def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table":
     """A row for each; ages are as of `now`, Unix seconds. In less than `_NARROW` columns there are no messages."""
     columns = ("stream", "tool", "status", "age", "message")[: 4 if width < _NARROW else 5]
-    made = tables.table(*columns, right=("age",), whole=("stream", "status", "age"))
+    table = tables.table(*columns, right=("age",), whole=("stream", "status", "age"))
     for status in listed:
         said = waiting_text(status, now) or ("" if status.message is msgspec.UNSET else status.message)
         message = " ".join(visible(said).split())
@@ -116,8 +118,8 @@ def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table
         age = "" if created is None else tables.age(created, now)
         styled = tables.cell(state, _STYLES.get(state, "yellow"))
         cells = (tables.cell(status.stream), tables.short_cell(status.name), styled, age, tables.short_cell(shown))
-        made.add_row(*cells[: len(columns)])
-    return made
+        table.add_row(*cells[: len(columns)])
+    return table
 
 
 @click.command()

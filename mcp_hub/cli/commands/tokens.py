@@ -82,14 +82,14 @@ def tokens(
 
 def missing(servers: Sequence[ServerInfo], server: str | None) -> list[UpstreamStatus]:
     """The servers that are not ready, of those that `server` selects."""
-    return [one for one in readiness.not_ready(map(status_of, servers)) if server in (None, one.server)]
+    return [status for status in readiness.not_ready(map(status_of, servers)) if server in (None, status.server)]
 
 
 def print_account(account: "TokenAccount") -> None:
     """Prints the ways to list, the servers and the heaviest tools, a table each."""
-    now = account.current
-    mode = now.mode if now.expose == now.mode else f"{now.expose} → {now.mode}"
-    listed, cost = tables.plural(now.listed, "tool"), _tokens(now.tokens)
+    current = account.current
+    mode = current.mode if current.expose == current.mode else f"{current.expose} → {current.mode}"
+    listed, cost = tables.plural(current.listed, "tool"), _tokens(current.tokens)
     who = "A client that the hub does not recognize" if account.client == UNKNOWN_CLIENT else account.client
     put(f"{who} gets {listed}: {cost} in each session ({mode})")
     if account.apps is not None:
@@ -99,10 +99,10 @@ def print_account(account: "TokenAccount") -> None:
         put(f"The hub's instructions take {tables.plural(account.instructions, 'more token')}.")
     if account.defers:
         put("These clients show their model a definition only when it is asked for.")
-    made = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))
+    table = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))
     for one in account.modes:
-        made.add_row(one.expose, one.mode, str(one.listed), f"{one.tokens:,}")
-    _print(made)
+        table.add_row(one.expose, one.mode, str(one.listed), f"{one.tokens:,}")
+    _print(table)
     if not account.tools:
         say("no tools")
         return

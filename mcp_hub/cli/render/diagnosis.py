@@ -86,8 +86,8 @@ def diagnose(server: ServerInfo) -> Diagnosis:
         case UpstreamState.STARTING if status.reason is None:
             return Diagnosis(status, "start_timeout", "It is still starting.", tuple(last_lines(status)))
         case _:
-            found = Diagnosis(status, status.code or "start_failed", lines=tuple(last_lines(status)))
-            return found.about(reason(status))
+            diagnosis = Diagnosis(status, status.code or "start_failed", lines=tuple(last_lines(status)))
+            return diagnosis.about(reason(status))
 
 
 def _of_lists(server: ServerInfo) -> tuple[str, str]:

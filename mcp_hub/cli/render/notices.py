@@ -132,9 +132,9 @@ def unmatched_patterns(
     Without all of the configured servers, patterns that are about all of them are not judged.
     """
     report = report_of(loaded)
-    for found in patterns:
-        if has_all or found.path[0] == "servers":
-            report.warn(tuple(found.path), "unmatched_pattern", found.reason)
+    for pattern in patterns:
+        if has_all or pattern.path[0] == "servers":
+            report.warn(tuple(pattern.path), "unmatched_pattern", pattern.reason)
     return [masked(finding) for finding in report.located(report.warnings)]
 
 
@@ -177,8 +177,8 @@ def project_warnings(settings: Settings | None) -> list[ConfigFinding]:
             is_strange = refused.code == "config_untrusted"
             result = "It is not used" if is_strange else "Clients that start in this project get no tools"
             return [
-                _of_overlay(replace(one, message=f"{one.message.rstrip('.')}. {result}"))
-                for one in refused.findings[:_MOST]
+                _of_overlay(replace(finding, message=f"{finding.message.rstrip('.')}. {result}"))
+                for finding in refused.findings[:_MOST]
             ]
         problems = [] if overlay is None or settings is None else overlay_problems(settings, overlay)
         file = str(project / OVERLAY)

@@ -181,7 +181,11 @@ def urls_of(error: RpcError) -> list[str]:
     if error.code != URL_ELICITATION_REQUIRED:
         return []
     try:
-        return [one.url for one in msgspec.json.decode(error.encoded(), type=_Refusal).data.elicitations if one.url]
+        return [
+            elicitation.url
+            for elicitation in msgspec.json.decode(error.encoded(), type=_Refusal).data.elicitations
+            if elicitation.url
+        ]
     except (msgspec.DecodeError, RecursionError):
         return []
 
@@ -201,8 +205,8 @@ def log_text(event: Log) -> str:
     data = members.get("data", msgspec.Raw(b"null"))
     logger = _string(members.get("logger"))
     text = _string(data)
-    shown = bytes(data).decode("utf-8", "replace") if text is None else text
-    return f"{event.level}{f' {logger}' if logger else ''}: {shown}"
+    line = bytes(data).decode("utf-8", "replace") if text is None else text
+    return f"{event.level}{f' {logger}' if logger else ''}: {line}"
 
 
 def attempt_text(event: Attempt) -> str:
@@ -243,15 +247,15 @@ def event_line(event: CallEvent, seq: int = 0) -> bytes | None:
             message = {"call": event.call, "isError": event.is_error, "content": msgspec.Raw(bytes(event.content))}
             return _line("tool-result", seq, message)
         case InputRequired():
-            asked = {"key": event.key, "method": event.method, "params": msgspec.Raw(bytes(event.params))}
-            return _line("input-required", seq, asked)
+            question = {"key": event.key, "method": event.method, "params": msgspec.Raw(bytes(event.params))}
+            return _line("input-required", seq, question)
         case InputReceived():
             action = {} if event.action is None else {"action": event.action}
             return _line("input-received", seq, {"key": event.key, **action})
         case Attempt():
             detail = {"detail": event.detail} if event.detail else {}
-            about = {"attempt": event.number, "reason": event.reason, "after": event.after}
-            return _line("attempt", seq, {**about, **detail})
+            attempt = {"attempt": event.number, "reason": event.reason, "after": event.after}
+            return _line("attempt", seq, {**attempt, **detail})
         case Reset():
             failed = {"attempt": event.number, "reason": event.reason, "discard_from": event.discard_from}
             return _line("reset", seq, failed)

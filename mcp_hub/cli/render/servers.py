@@ -99,7 +99,7 @@ def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table
     counted = [f"{kind.value}s" for kind in kinds]
     scopes = ["scope"] if any(server.scope != "shared" for server in servers) else []
     sandboxes = ["sandbox"] if any(server.sandbox for server in servers) else []
-    made = tables.table("server", "state", "protocol", *counted, "logs", *scopes, *sandboxes, right=counted)
+    table = tables.table("server", "state", "protocol", *counted, "logs", *scopes, *sandboxes, right=counted)
     for server in servers:
         shown = tables.shown_state(status_of(server), ends=ends)
         state = tables.cell(shown.value, tables.STYLES.get(shown, "yellow"))
@@ -107,8 +107,8 @@ def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table
         counts = (str(_count(server, kind)) for kind in kinds)
         scope = [server.scope] if scopes else []
         sandbox = [_sandbox(server)] if sandboxes else []
-        made.add_row(tables.cell(server.server), state, protocol, *counts, _logs(server), *scope, *sandbox)
-    return made
+        table.add_row(tables.cell(server.server), state, protocol, *counts, _logs(server), *scope, *sandbox)
+    return table
 
 
 def described(entry: JsonObject) -> str:

@@ -53,14 +53,14 @@ def console() -> "Console":
     return Console(width=None if sys.stdout.isatty() else _WIDEST, highlight=False, markup=False, emoji=False)
 
 
-def print_table(made: "Table") -> None:
+def print_table(content: "Table") -> None:
     """Prints to stdout; a pipe gets no blanks at the end of lines, and no rows of blanks."""
     out = console()
     if out.is_terminal:
-        out.print(made)
+        out.print(content)
         return
     with out.capture() as captured:
-        out.print(made)
+        out.print(content)
     lines = (line.rstrip() for line in captured.get().splitlines())
     put("\n".join(line for line in lines if line))
 
@@ -71,13 +71,13 @@ def table(*columns: str, right: Collection[str] = (), whole: Collection[str] = (
     from rich.table import Table
 
     padding = (0, 1, 0, 0) if console().width < _NARROW else (0, 1)
-    made = Table(
+    content = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=padding, header_style="bold", highlight=False
     )
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in right else "left"
-        made.add_column(column, justify=justify, overflow="fold", no_wrap=column in whole)
-    return made
+        content.add_column(column, justify=justify, overflow="fold", no_wrap=column in whole)
+    return content
 
 
 def cell(text: str, style: str = "") -> "Text":
@@ -110,8 +110,8 @@ def print_page(name: str, server: str, definition: RawJson) -> None:
     """Prints all that people need of a tool: its whole description, and a line for each parameter."""
     from mcp_hub.catalog.texts.signatures import parameter_lines
 
-    about = msgspec.json.decode(definition, type=_About).description
-    message = about.strip() if isinstance(about, str) else ""
+    description = msgspec.json.decode(definition, type=_About).description
+    message = description.strip() if isinstance(description, str) else ""
     lines = [f"{name} ({server})" if server else name, *(f"  {line}" for line in message.splitlines())]
     lines += [f"    {line}" for line in parameter_lines(bytes(definition))]
     put("\n".join(lines))

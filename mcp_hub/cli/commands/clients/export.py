@@ -67,19 +67,19 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
     names = {name: name for name in servers} if every or not writes else _origins(file, source)
     values: set[str] = set()
     secret = partial(_secret, source.folder, values, _outputs(loaded, names) if writes else {}) if writes else None
-    made = [
+    exports = [
         exported(file.client, layout, names[name], _placed(server, source.folder), secret)
         for name, server in servers.items()
         if isinstance(server, dict) and name in names
     ]
-    for one in made:
-        for note in one.notes:
-            say(hide(f"{one.name}: {'' if one.entry is not None else 'not exported, '}{note}"))
+    for item in exports:
+        for note in item.notes:
+            say(hide(f"{item.name}: {'' if item.entry is not None else 'not exported, '}{note}"))
     if writes:
-        if _write(file, layout, made) and values:
+        if _write(file, layout, exports) and values:
             _tell_readers(file.path)
     else:
-        put(hide(_document(file.path.name, layout, made)))
+        put(hide(_document(file.path.name, layout, exports)))
 
 
 def _origins(file: ClientFile, source: ServersFile) -> dict[str, str]:

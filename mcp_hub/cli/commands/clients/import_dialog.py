@@ -41,25 +41,25 @@ class AskedInputs:
         self._references: dict[str, str] = {}
         self._open: dict[str, Input] = {}
 
-    def ask(self, wanted: Input) -> str:
+    def ask(self, item: Input) -> str:
         """The `${…}` of an input, the same each time."""
-        if wanted.id not in self._references:
-            self._references[wanted.id] = self._reference(wanted)
-        return self._references[wanted.id]
+        if item.id not in self._references:
+            self._references[item.id] = self._reference(item)
+        return self._references[item.id]
 
     def settle(self, plan: ImportPlan) -> ImportPlan:
         """The plan with the values that a person types now. For each other value it says how to set it later."""
-        for reference, wanted in self._open.items():
+        for reference, item in self._open.items():
             users = [server for server in plan.taken if _uses(server.own, reference)]
             if not users:
                 continue
-            value = self._value(wanted, users) if self._asks else ""
+            value = self._value(item, users) if self._asks else ""
             if value:
-                plan = _with(plan, reference, self._secrets.keep_as(wanted.id, value))
+                plan = _with(plan, reference, self._secrets.keep_as(item.id, value))
             else:
                 names = ", ".join(server.name for server in users)
                 verb = "needs" if len(users) == 1 else "need"
-                message = " ".join(f"{names} {verb} a value, {_label(wanted)}".split())
+                message = " ".join(f"{names} {verb} a value, {_label(item)}".split())
                 say(f"{hide_head(message, _LONGEST, '…')}. Set it with: {self._secrets.command(reference)}")
         self._open.clear()
         return plan
@@ -93,16 +93,16 @@ def with_agreed_paths(plan: ImportPlan, *, yes: bool, asks: bool, tells: bool = 
     which the command `tells`.
     """
     reasons: dict[str, str] = {}
-    for one in plan.taken:
-        name, listed = one.name, hide_head("; ".join(one.renamed), _LONGEST, "…")
-        if not one.renamed:
+    for server in plan.taken:
+        name, listed = server.name, hide_head("; ".join(server.renamed), _LONGEST, "…")
+        if not server.renamed:
             continue
         if yes:
             say(f"{name}: {listed}")
         elif not asks:
             message = f"it has paths of Windows, for which nobody could be asked: {listed}. To take it: mcp-hub import"
-            found = next(found for found in one.found if found.renamed)
-            reasons[name] = f"{message} {found.client if found.is_users else quote(found.source)} --yes"
+            origin = next(origin for origin in server.found if origin.renamed)
+            reasons[name] = f"{message} {origin.client if origin.is_users else quote(origin.source)} --yes"
         elif not agrees(f"{name}: {listed}. Take it with these paths?", default=True):
             reasons[name] = "its paths of Windows stay"
     for name, reason in reasons.items() if tells else ():
@@ -151,9 +151,9 @@ def _replaced(entry: JsonObject, before: str, after: str) -> JsonObject:
 
 def print_plan(plan: ImportPlan) -> None:
     """Prints the servers to take to stdout, each with its exact command; everything else to stderr."""
-    for one in plan.taken:
-        old = f"; there: {', '.join(one.old_names)}" if one.old_names else ""
-        lines = ((f"{one.name} ({', '.join(one.sources)}{old})", "bold"), (f"  {described(one.own)}", ""))
+    for server in plan.taken:
+        old = f"; there: {', '.join(server.old_names)}" if server.old_names else ""
+        lines = ((f"{server.name} ({', '.join(server.sources)}{old})", "bold"), (f"  {described(server.own)}", ""))
         tables.print_lines([(visible(hide(on_one_line(text))), style) for text, style in lines])
     if not plan.sources and not plan.skipped and not plan.problems:
         say("No servers of other clients were found. Add one with: mcp-hub add NAME -- COMMAND")
@@ -162,13 +162,13 @@ def print_plan(plan: ImportPlan) -> None:
     say(f"{' '.join(counted)}, {tables.plural(plan.doubles, 'double')} merged, {len(plan.skipped)} not taken")
     for gone in plan.skipped:
         say(hide(on_one_line(f"not taken: {gone.name} ({gone.source}): {gone.reason}")))
-    for one in plan.taken:
-        if one.left_out:
-            say(f"{one.name}: the hub does not have these keys: {', '.join(one.left_out)}")
-    for one in plan.taken:
-        if isinstance(box := one.own.get("sandbox"), dict):
+    for server in plan.taken:
+        if server.left_out:
+            say(f"{server.name}: the hub does not have these keys: {', '.join(server.left_out)}")
+    for server in plan.taken:
+        if isinstance(box := server.own.get("sandbox"), dict):
             rule = ", ".join(f"{key}: {_shown(value)}" for key, value in box.items())
-            say(hide(on_one_line(f"{one.name}: keeps the sandbox that it has there, as {rule}")))
+            say(hide(on_one_line(f"{server.name}: keeps the sandbox that it has there, as {rule}")))
     for line in _passing(plan.taken, os.environ):
         say(hide(on_one_line(line)))
     for problem in plan.problems:
@@ -199,11 +199,11 @@ def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:
     is not the user's own.
     """
     is_strange = False
-    for one in plan.taken:
-        lines = list(_alerts(one, env))
-        is_strange |= bool(lines) and not one.is_users
+    for server in plan.taken:
+        lines = list(_alerts(server, env))
+        is_strange |= bool(lines) and not server.is_users
         for line in lines:
-            say(hide(on_one_line(f"{one.name}: {line}")), "red")
+            say(hide(on_one_line(f"{server.name}: {line}")), "red")
     return is_strange
 
 
@@ -234,23 +234,23 @@ def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCos
     """The import as `--json` prints it."""
     taken = [
         {
-            "name": one.name,
-            "from": one.sources,
-            "entry": hide_within(one.own),
-            "left_out": one.left_out,
-            "paths": [hide(line) for line in one.renamed],
-            "pass_env": one.proposed(os.environ),
-            "gets": one.sources_outside,
-            "alerts": [hide(line) for line in _alerts(one, os.environ)],
+            "name": item.name,
+            "from": item.sources,
+            "entry": hide_within(item.own),
+            "left_out": item.left_out,
+            "paths": [hide(line) for line in item.renamed],
+            "pass_env": item.proposed(os.environ),
+            "gets": item.sources_outside,
+            "alerts": [hide(line) for line in _alerts(item, os.environ)],
         }
-        for one in plan.taken
+        for item in plan.taken
     ]
-    gone = [{"name": one.name, "from": one.source, "reason": hide(one.reason)} for one in plan.skipped]
-    counted = None if costs is None else {**asdict(costs), "absent": [one.server for one in costs.absent]}
+    gone = [{"name": item.name, "from": item.source, "reason": hide(item.reason)} for item in plan.skipped]
+    counted = None if costs is None else {**asdict(costs), "absent": [item.server for item in costs.absent]}
     return {
         **{"file": str(plan.file.path), "written": written, "servers": taken, "not_taken": gone},
         "sandbox": {"on": [*trial.passed], "off": hide_within({**trial.refused, **trial.untried})},
-        **{"doubles": plan.doubles, "tokens": counted, "warnings": [hide(str(one)) for one in plan.problems]},
+        **{"doubles": plan.doubles, "tokens": counted, "warnings": [hide(str(item)) for item in plan.problems]},
     }
 
 

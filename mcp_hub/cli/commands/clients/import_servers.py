@@ -86,16 +86,16 @@ def import_servers(
     if not as_json:
         print_plan(plan)
     is_strange = print_alerts(plan, os.environ)
-    costs, found = None, Boxed()
+    costs, boxed = None, Boxed()
     plan = with_agreed_paths(plan, yes=yes, asks=True) if not dry_run and (yes or is_anybody_there()) else plan
     if is_written := bool(plan.taken) and not dry_run:
         plan = _agreed(plan, agreed, yes=yes)
         _confirm(plan, yes=yes, is_strange=is_strange)
-        plan, found = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
-        carry_out(plan, found)
+        plan, boxed = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
+        carry_out(plan, boxed)
         costs = _costs(file, [one.name for one in plan.taken]) if _counts(counts, yes=yes) else None
     if as_json:
-        tables.print_json(data_of(plan, found.trial, written=is_written, costs=costs))
+        tables.print_json(data_of(plan, boxed.trial, written=is_written, costs=costs))
     elif costs is not None:
         print_costs(costs)
     if is_written and not as_json:
@@ -163,16 +163,16 @@ def plan_of(
         end_with(error)
 
 
-def carry_out(plan: ImportPlan, found: Boxed) -> None:
-    """Writes what was planned, and says so; `found` are its sandboxes. Exits with 2 if it cannot be written."""
+def carry_out(plan: ImportPlan, boxed: Boxed) -> None:
+    """Writes what was planned, and says so; `boxed` are its sandboxes. Exits with 2 if it cannot be written."""
     try:
         plan.carry_out(os.environ)
     except ConfigError as error:
         end_with(error)
     report(plan.file, f"Imported {tables.plural(len(plan.taken), 'server')}")
     say("To take this back: mcp-hub install --undo")
-    print_boxed(found)
-    tables.print_warnings(plan.file.unresolved([one.name for one in plan.taken]))
+    print_boxed(boxed)
+    tables.print_warnings(plan.file.unresolved([server.name for server in plan.taken]))
 
 
 def print_costs_of(file: ServersFile, names: Sequence[str]) -> None:

@@ -59,7 +59,7 @@ def init(yes: bool, counts: bool | None, is_boxed: bool | None, config: str | No
         confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", yes=yes)
         plan, found = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
         carry_out(plan, found)
-        names = [one.name for one in plan.taken]
+        names = [server.name for server in plan.taken]
     else:
         say("The clients on this machine have no servers that could be imported.")
         names = _added(file, {"time": _TIME} if yes else _chosen(file), is_boxed, asks=not yes)

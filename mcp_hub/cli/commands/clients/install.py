@@ -305,13 +305,13 @@ def moved_servers(
     places = ValuePlaces(inputs.ask, secrets.keep)
     plan = planned(of_files(files, Where.here(os.environ), places), file, secrets, KeptSecrets(file.folder))
     plan = with_agreed_paths(plan, yes=False, asks=is_anybody_there() and not is_dry, tells=False)
-    gone = [*plan.there, *(found for one in plan.taken for found in one.found)]
+    gone = [*plan.there, *(origin for server in plan.taken for origin in server.found)]
     lines = [hide(on_one_line(line)) for line in _lines(plan)]
 
     def changes() -> list[FileChange]:
-        done, found = boxed_plan(inputs.settle(plan), is_boxed, asks=is_anybody_there())
-        print_boxed(found)
-        return done.changes()
+        settled, limited = boxed_plan(inputs.settle(plan), is_boxed, asks=is_anybody_there())
+        print_boxed(limited)
+        return settled.changes()
 
     return Moved(_places(gone), changes, lines, plan.origins())
 

@@ -39,10 +39,13 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
         tell_no_windows(where)
         return present or _no_client()
     if not names:
-        found = f"Found: {', '.join(client.name for client in present)}." if present else "None was found."
-        fail("usage", f"Name a client, or add --all. {found}")
+        installed = f"Found: {', '.join(client.name for client in present)}." if present else "None was found."
+        fail("usage", f"Name a client, or add --all. {installed}")
     chosen = list({client.name: client for client in map(_found, names)}.values())
-    if where.windows is None and (client := next((one for one in chosen if one.windows_of), None)) is not None:
+    if (
+        where.windows is None
+        and (client := next((candidate for candidate in chosen if candidate.windows_of), None)) is not None
+    ):
         fail("no_windows", f"{client.title} is not reached: {where.no_windows or 'this is not the Linux of WSL'}.")
     for client in chosen:
         around = WINDOWS_CLIENTS.get(f"{client.name}-windows")
@@ -133,7 +136,7 @@ def do(
     changes = [step.change for step in needed if step.change is not None]
     title = f"{verb} {', '.join(dict.fromkeys(step.file.client.title for step in needed))}"
     try:
-        results = {done.path: done for done in Acts(state).do(title, changes, first)}
+        results = {result.path: result for result in Acts(state).do(title, changes, first)}
         _record(WrittenEntries(state), steps, results, args)
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
@@ -141,23 +144,23 @@ def do(
         fail("state_unwritable", f"{state}: {problem.strerror}. Check its permissions.", EXIT_TOOL)
     failed = False
     for step in steps:
-        done = results.get(step.file.path)
-        problem_of_step = step.problem or (done.problem if done else None)
+        result = results.get(step.file.path)
+        problem_of_step = step.problem or (result.problem if result else None)
         failed = failed or problem_of_step is not None
         _tell(step, problem_of_step)
-    if any(done.problem is None for done in results.values()) and not (ends and not failed):
+    if any(result.problem is None for result in results.values()) and not (ends and not failed):
         say("To take this back: mcp-hub install --undo")
     return EXIT_TOOL if failed else 0
 
 
 def tell_others(steps: Iterable[Step]) -> None:
     """Says which clients still start servers of their own beside the hub, and how they move into it."""
-    found = [step.file.client for step in steps if step.others and step.problem is None]
-    if found:
-        titles = list(dict.fromkeys(client.title for client in found))
+    clients = [step.file.client for step in steps if step.others and step.problem is None]
+    if clients:
+        titles = list(dict.fromkeys(client.title for client in clients))
         verb = "starts its" if len(titles) == 1 else "start their"
         message = f"{', '.join(titles)} also {verb} own servers as before."
-        names = " ".join(dict.fromkeys(client.name for client in found))
+        names = " ".join(dict.fromkeys(client.name for client in clients))
         say(f"{message} To move these into the hub: mcp-hub install --import {names}")
 
 

@@ -32,10 +32,10 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     Names of servers, tools and streams come from the configuration and from what hubs remember; no server is started.
     """
-    made = get_completion_class(shell)
-    assert made is not None
+    script_class = get_completion_class(shell)
+    assert script_class is not None
     # not its own `source`, which runs bash to see whether it is an old one: that prints the script, too
-    script = ShellComplete.source(made(ctx.find_root().command, {}, "mcp-hub", VARIABLE))
+    script = ShellComplete.source(script_class(ctx.find_root().command, {}, "mcp-hub", VARIABLE))
     put(f"# {_HOW[shell]}\n{script}")
 
 

@@ -51,8 +51,8 @@ def logs(server: str | None, follow: bool, lines: int, as_json: bool, config: st
     reader = ServerLogReader(folder, server)
     found = reader.fresh()
     if not found:
-        about = path if server is None else f'"{server}" of {path}'
-        say(f"There is no log of {about}. A hub writes one when it runs a server.")
+        subject = path if server is None else f'"{server}" of {path}'
+        say(f"There is no log of {subject}. A hub writes one when it runs a server.")
     _print(found[len(found) - min(lines, len(found)) :], as_json)
     if follow:
         run_with(_nothing, lambda _: _follow(reader, as_json))

@@ -44,13 +44,13 @@ def paths(as_json: bool, config: str | None) -> None:
     Configuration, secrets, state, cache, logs and sockets, also those that do not exist yet.
     """
     try:
-        found = shown_paths(config, os.environ)
+        hub_files = shown_paths(config, os.environ)
     except ConfigError as error:
         fail_with(error)
     if as_json:
-        tables.print_json({one.name: {"path": str(one.path), "exists": one.exists} for one in found})
+        tables.print_json({item.name: {"path": str(item.path), "exists": item.exists} for item in hub_files})
     else:
-        tables.print_lines(path_lines(found))
+        tables.print_lines(path_lines(hub_files))
 
 
 def shown_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
@@ -74,9 +74,9 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
         HubPath("overrides", overrides_of(Path(config_place)), "settings that were made in the dashboard"),
         HubPath("environment", Path.home() / ENVIRONMENT, "variables of the service"),
     ]
-    found = [
+    hub_files = [
         HubPath("configuration", Path(config_place), "servers and settings"),
-        *(one for one in optional if one.exists),
+        *(item for item in optional if item.exists),
         HubPath("secrets", file.folder / FOLDER, "a file for each secret that was moved out of the configuration"),
         HubPath("state", state, "streams, results, approvals, logins, undo records, homes of servers in a sandbox"),
         *(HubPath("store", path, "streams and results (hub.store.path)") for path in stores[1:] if path != state),
@@ -84,7 +84,7 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
         HubPath("cache", state / "lists", "last lists of the servers; made again"),
         HubPath("logs", log_folder(state, config_place), "stderr and log of the servers"),
     ]
-    return [*found, *socket_paths(env)[:1]]
+    return [*hub_files, *socket_paths(env)[:1]]
 
 
 def socket_paths(env: Mapping[str, str]) -> list[HubPath]:
@@ -103,8 +103,11 @@ def _is_private(path: str) -> bool:
     return problem_of(path) is None
 
 
-def path_lines(found: list[HubPath]) -> list[tuple[str, str]]:
+def path_lines(hub_files: list[HubPath]) -> list[tuple[str, str]]:
     """A line for each, and its style."""
-    widest = max(len(one.name) for one in found) + 1
-    lines = ((f"{one.name + ':':{widest}} {one.path}{'' if one.exists else ' (not there yet)'}", one) for one in found)
-    return [(visible(line), "" if one.exists else "dim") for line, one in lines]
+    widest = max(len(item.name) for item in hub_files) + 1
+    lines = (
+        (f"{item.name + ':':{widest}} {item.path}{'' if item.exists else ' (not there yet)'}", item)
+        for item in hub_files
+    )
+    return [(visible(line), "" if item.exists else "dim") for line, item in lines]

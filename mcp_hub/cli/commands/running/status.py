@@ -120,7 +120,7 @@ def _print(found: HubReport, as_json: bool) -> int:
     return 0 if found.hubs else EXIT_UNAVAILABLE
 
 
-def report_data(found: HubReport, now: float) -> JsonObject:
+def report_data(report: HubReport, now: float) -> JsonObject:
     """The report as `--json` shows it."""
     hubs = [
         {
@@ -132,26 +132,26 @@ def report_data(found: HubReport, now: float) -> JsonObject:
             "uptime": round(max(0.0, now - hub.started)),
             "client": hub.client or None,
             "folder": hub.folder or None,
-            "config": hub.place or found.place or None,
-            "variables": found.variables.get(hub.folder),
-            "clients": _clients_over_http(found)
-            if _is_asked(hub, found)
-            else _clients_data(found.uses.get(hub.folder)),
-            "ends": _ends_data(found.uses.get(hub.folder)),
-            "apart": found.apart.get(hub.folder),
+            "config": hub.place or report.place or None,
+            "variables": report.variables.get(hub.folder),
+            "clients": _clients_over_http(report)
+            if _is_asked(hub, report)
+            else _clients_data(report.uses.get(hub.folder)),
+            "ends": _ends_data(report.uses.get(hub.folder)),
+            "apart": report.apart.get(hub.folder),
             "alone": hide(hub.alone) or None,
         }
-        for hub in found.hubs
+        for hub in report.hubs
     ]
     states = [
         {"server": server.server, "state": server.state, "code": server.code or None}
         | ({"refused": server.sandbox.refused} if server.sandbox else {})
-        for server in found.servers
+        for server in report.servers
     ]
-    problem = hide(found.problem) or None
-    return {"running": bool(hubs), "config": found.place or None, "hubs": hubs, "servers": states, "problem": problem,
-            "alone": found.alone or None, "paths": {one.name: str(one.path) for one in found.paths},
-            "warnings": [*map(str, found.warnings)]}  # fmt: skip
+    problem = hide(report.problem) or None
+    return {"running": bool(hubs), "config": report.place or None, "hubs": hubs, "servers": states, "problem": problem,
+            "alone": report.alone or None, "paths": {path.name: str(path.path) for path in report.paths},
+            "warnings": [*map(str, report.warnings)]}  # fmt: skip
 
 
 def _clients_data(use: HubUse | None) -> list[JsonObject] | None:
@@ -290,33 +290,33 @@ def _variables(scope: Mapping[str, bool]) -> list[tuple[str, str]]:
     return lines
 
 
-def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
+def report_lines(report: HubReport, now: float) -> list[tuple[str, str]]:
     """The report for people: lines and their styles."""
-    if not found.hubs:
+    if not report.hubs:
         message = "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
-        who = f" for {found.place}" if found.place else ""
-        return [(visible(f"No hub runs{who}. {message}"), "yellow"), *_alone(found), *_paths(found)]
+        who = f" for {report.place}" if report.place else ""
+        return [(visible(f"No hub runs{who}. {message}"), "yellow"), *_alone(report), *_paths(report)]
     lines: list[tuple[str, str]] = []
-    for hub in found.hubs:
+    for hub in report.hubs:
         who = f" for {hub.client}" if hub.client else ""
         how = f"at {hub.url}" if hub.url else f"in the background ({hub.folder})" if hub.folder else f"over stdio{who}"
         lines += [
             (f"running {how}", "green"),
             (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other(hub)}", ""),
             *([(f"  alone:   {hub.alone}", "")] if hub.alone else []),
-            *_variables(found.variables.get(hub.folder, {})),
-            *_differs(hub, found),
-            *_use(hub, found, now),
-            *_http_clients(hub, found, now),
+            *_variables(report.variables.get(hub.folder, {})),
+            *_differs(hub, report),
+            *_use(hub, report, now),
+            *_http_clients(hub, report, now),
         ]
-        if not found.place:
+        if not report.place:
             advice = ". End it with: mcp-hub stop" if hub.folder else ""
             gone = "" if os.path.lexists(hub.place) else f", which is gone{advice}"
             lines.append((f"  config:  {hub.place}{gone}", ""))
-    if found.place:
-        lines.append((f"config:  {found.place}", ""))
-    lines += _servers(found)
-    return [*((visible(hide(text)), style) for text, style in lines), *_alone(found), *_paths(found)]
+    if report.place:
+        lines.append((f"config:  {report.place}", ""))
+    lines += _servers(report)
+    return [*((visible(hide(text)), style) for text, style in lines), *_alone(report), *_paths(report)]
 
 
 def _servers(found: HubReport) -> list[tuple[str, str]]:

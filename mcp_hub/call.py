@@ -51,9 +51,9 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
     `input_responses` and `request_state` belong to a retry that a modern server asked for.
     `is_program`: the caller is a program that can be asked anything, in whatever era it is put.
-    `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
-    as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens` are those above which
-    its result is cut, 0 for never. `partials` is the form in which its client gets partial content as progress
+    `exported_uri`: the URI that the client read, where the upstream knows it by another. `exported_name`: the name or
+    URI as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens`: the result is
+    cut above this number, never for 0. `partials`: the form in which its client gets partial content as progress
     messages, if it does. `must_read`: it must not reach a tool that is not read-only. `people`
     answer in place of its client, whose working directory is `directory`. `roots_changes` counts the changes of its
     client's roots, of which its server hears before the call. `shows_paths`: its errors may name files of the hub's
@@ -74,7 +74,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     wants_progress: bool = False
     takes_events: bool = False
     log_level: str | None = None
-    asked: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    exported_name: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="asked")
     input_responses: RawObject | None = None
     request_state: str | None = None
     result_tokens: int = 0
@@ -176,8 +176,8 @@ class CallChannel(Protocol):
     def suspect(self) -> None:
         """An answer of the upstream belongs to no call. If it was meant for this one, nothing more will come for it."""
 
-    def continuable(self, how: RawJson | None) -> None:
-        """From now on another hub could continue the call by `Upstream.resume(…, how)`; None: no longer."""
+    def continuable(self, state: RawJson | None) -> None:
+        """From now on another hub could continue the call by `Upstream.resume(…, state)`; None: no longer."""
 
     @property
     def survives(self) -> bool:
@@ -187,7 +187,7 @@ class CallChannel(Protocol):
     def is_overdue(self) -> bool:
         """Whether the call is being ended because it ran out of time: its upstream may hang."""
 
-    async def kept(self, *, whole: bool) -> None:
+    async def until_stored(self, *, whole: bool) -> None:
         """Wait until what was sent so far is stored, if the call is kept at all; if `whole`, also how it ended."""
 
     async def drained(self) -> None:
@@ -249,8 +249,8 @@ class Upstream(Protocol):
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """A `CallHandler`."""
 
-    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
-        """Continues a call by `how` from its last `continuable`. Raises as `call`; `HubRestarted` if it cannot be."""
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
+        """Continues a call by `state` from its last `continuable`. Raises as `call`; `HubRestarted` if it cannot be."""
 
     def status(self) -> UpstreamStatus: ...
 
@@ -356,10 +356,10 @@ class Reader(Protocol):
     @property
     def at_end(self) -> bool: ...
 
-    def take(self, most: int | None = None) -> list[CallEvent]:
-        """The next events, `most` of them."""
+    def take(self, limit: int | None = None) -> list[CallEvent]:
+        """The next events, `limit` of them."""
 
-    def take_entries(self, most: int | None = None) -> Sequence[StoredEvent]:
+    def take_entries(self, limit: int | None = None) -> Sequence[StoredEvent]:
         """The same with their lines, which are empty where events are not stored."""
 
     def skip(self) -> int:

@@ -261,10 +261,10 @@ class HttpRefused(UpstreamLost, symbol="upstream_refused"):
     def __init__(
         self, server: str, status: int, text: str, retry_after: int | None = None, answer: RawJson | None = None
     ) -> None:
-        about: JsonObject = {"server": server, "status": status, "code": _code_of_status(status)}
+        upstream: JsonObject = {"server": server, "status": status, "code": _code_of_status(status)}
         if answer is not None:
-            about["error"] = msgspec.Raw(bytes(answer))
-        data: JsonObject = {"upstream": about}
+            upstream["error"] = msgspec.Raw(bytes(answer))
+        data: JsonObject = {"upstream": upstream}
         if retry_after is not None:
             data["retryAfter"] = retry_after
             text += f". Try again in {retry_after} s"

@@ -45,34 +45,34 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 
 def hubs_message(text: str) -> "Progressed":
     """A message of the hub's own about a call to which its server has said nothing yet."""
-    return Progressed(0, None, {"message": msgspec.Raw(msgspec.json.encode(text))}, own=None, is_hubs=True)
+    return Progressed(0, None, {"message": msgspec.Raw(msgspec.json.encode(text))}, server_value=None, is_hubs=True)
 
 
 class Progressed(msgspec.Struct, frozen=True, gc=False):
     """One `notifications/progress` of the upstream, params without the token, values as sent.
 
-    `progress` and `total` are decoded for the monotony guard; `rest` holds every other member (message, `_meta`,
+    `progress` and `total` are decoded for the monotony guard; `members` holds every other member (message, `_meta`,
     unknown ones) encoded. `skipped` counts earlier progress that was merged into this one for a slow reader.
-    `own` is the server's last value where `progress` is another, None if it has sent none. `is_hubs`: the server did
-    not send this, it is a sign of life or a message of the hub.
+    `server_value`: the last value that the server sent, where `progress` differs; None if it has sent none. `is_hubs`:
+    the hub made this event, as a sign of life or as a message.
     """
 
     progress: float
     total: float | None = None
-    rest: RawObject | None = None
+    members: RawObject | None = None
     skipped: int = 0
-    own: float | None | msgspec.UnsetType = msgspec.UNSET
+    server_value: float | None | msgspec.UnsetType = msgspec.UNSET
     is_hubs: bool = False
 
     @property
     def sent(self) -> float:
         """The value that the server sent; that of the hub where the server has sent none."""
-        return self.progress if self.own is None or self.own is msgspec.UNSET else self.own
+        return self.progress if self.server_value is None or self.server_value is msgspec.UNSET else self.server_value
 
     @property
     def message(self) -> str | None:
         """The message for people, if there is one."""
-        raw = self.rest.get("message") if self.rest else None
+        raw = self.members.get("message") if self.members else None
         try:
             return None if raw is None else msgspec.json.decode(raw, type=str | None)
         except msgspec.DecodeError:

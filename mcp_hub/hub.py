@@ -16,7 +16,7 @@ from mcp_hub.calls.hub_tools.stream_wait import rejoined
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, Truncate
-from mcp_hub.calls.reading.stored import asked, own_name
+from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.retain import LongResults
 from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
@@ -124,11 +124,11 @@ class HubPort:
     def _facts(self, session: Session) -> _Facts:
         """All that calls of the session depend on, as long as neither the settings nor the lists change."""
         offer, epoch = session.offer, self.session_rules.epoch
-        known = offer.facts
+        cached = offer.facts
         if offer.epoch != epoch:
             offer.renew(epoch)
-        elif type(known) is _Facts and known.version == self.changes.version:
-            return known
+        elif type(cached) is _Facts and cached.version == self.changes.version:
+            return cached
         profile, client_kind = session.caller.profile, self.client_kind(session)
         is_settled = partial(self.catalog.is_settled, client_kind, came=offer.came)
         lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
@@ -197,10 +197,10 @@ class HubPort:
             early = facts.early if session.era is HANDSHAKE else self._early(session, to, facts.early)
         call = _routed(session, method, params, to, meta, facts, early, self.session_rules.people)
         if retried is not None:
-            found = self._retried(call, *retried, early)
-            if isinstance(found, CallHandle):
-                return found
-            call = found
+            resumed = self._retried(call, *retried, early)
+            if isinstance(resumed, CallHandle):
+                return resumed
+            call = resumed
         if call.upstream == OWN:
             return self._call_own(session, call, facts.deadline or 0, to.refusal)
         explain = None
@@ -222,8 +222,8 @@ class HubPort:
             pending = self._pending_input.fetch(state, call)
             pending.answer(responses or {})
             return CallHandle(pending.record.call, pending.record, self.durable, pending.after, early)
-        own = self._pending_input.unmark(call, state) if state is not None else None
-        return replace(call, input_responses=responses, request_state=own)
+        upstream_state = self._pending_input.unmark(call, state) if state is not None else None
+        return replace(call, input_responses=responses, request_state=upstream_state)
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
         """Starts a call of one of the hub's own tools, or a refusal. REST makes it a stream."""
@@ -253,9 +253,9 @@ class HubPort:
         lists = caller_lists(self._upstreams, call_of(session))
         view, rules = self.catalog.view(profile, lists).for_model, self.catalog.rules(profile)
         renew(self._upstreams, rules.servers, Kind.TOOL)
-        search, most = partial(self.catalog.search, profile, lists=lists), self._most_tokens(session)
+        search, budget = partial(self.catalog.search, profile, lists=lists), self._most_tokens(session)
         servers, missing = live(view, rules, self._upstreams), absent(rules, self._upstreams)
-        return ToolFinder(view=view, search=search, budget=most, servers=servers, absent=missing)
+        return ToolFinder(view=view, search=search, budget=budget, servers=servers, absent=missing)
 
     def _most_tokens(self, session: Session) -> int:
         """Of an answer of the hub's own."""
@@ -275,10 +275,10 @@ class HubPort:
         return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 
     def remote_call(
-        self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
+        self, call: Call, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
     ) -> RemoteCall:
-        """A call that does not run here, for a front that shapes its events; `asked` are the open questions' keys."""
-        return remote_call(call, self.durable, asked, pass_on)
+        """A call that does not run here, for a front that shapes its events; `keys` are the open questions' keys."""
+        return remote_call(call, self.durable, keys, pass_on)
 
     def running_call(self, stream: StreamHandle) -> CallHandle | None:
         """The call of a stream, if it runs here, for a client that comes back to it."""
@@ -308,7 +308,9 @@ class HubPort:
 
     def is_public(self, session: Session, call: CallHandle) -> bool:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
-        had_input = call.record.asked or call.call.input_responses is not None or call.call.request_state is not None
+        had_input = (
+            call.record.question_count or call.call.input_responses is not None or call.call.request_state is not None
+        )
         return not had_input and self.catalog.rules(session.caller.profile).shared
 
     async def subscribe(self, session: Session, uri: str) -> None:
@@ -317,17 +319,17 @@ class HubPort:
         Raises `UnknownEntry` as reading it would, `Busy`, and the error of an upstream that refuses.
         """
         await self.uri_settled(self.catalog, session.caller.profile, uri)  # its server may be on its way up
-        server, own = self._origin(session, uri)
+        server, original = self._origin(session, uri)
         try:
-            await self.subscriptions.add(session, (server, own), uri)
+            await self.subscriptions.add(session, (server, original), uri)
         except RpcError as exc:
             error = exc if session.caller.shows_paths else for_others(exc)
             raise for_caller(error, session.era, server, session.capabilities) from None
 
     def unsubscribe(self, session: Session, uri: str) -> None:
         """Ends the subscription to what the client knows as `uri`, if there is one."""
-        known = [origin for origin, name in session.subscriptions.items() if name == uri]
-        origin = known[0] if known else self.view(session).resolve_uri(uri)
+        origins = [origin for origin, name in session.subscriptions.items() if name == uri]
+        origin = origins[0] if origins else self.view(session).resolve_uri(uri)
         if origin is not None:
             self.subscriptions.remove(session, origin)
 
@@ -375,7 +377,7 @@ def _routed(
         version=session.version,
         capabilities=session.capabilities,
         exported_uri=to.exported_uri,
-        asked=params.get("name", params.get("uri", msgspec.UNSET)),
+        exported_name=params.get("name", params.get("uri", msgspec.UNSET)),
         wants_progress=early is not None or meta.token is not None,
         takes_events=meta.takes_events,
         log_level=session.log_level,
@@ -393,4 +395,4 @@ def _routed(
 
 def _is_read_only(view: CatalogView, call: Call) -> bool:
     """Whether the tool that is called only reads, by the hints that are used of it."""
-    return (entry := view.find(Kind.TOOL, asked(call))) is not None and entry.is_read_only
+    return (entry := view.find(Kind.TOOL, exported_name(call))) is not None and entry.is_read_only

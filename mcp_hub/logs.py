@@ -108,7 +108,7 @@ def configure(level: str, style: str, sentences: Mapping[str, str] = NOTHING) ->
             exception_formatter=_traceback,
         )
         if console
-        else structlog.processors.JSONRenderer(default=_shown)
+        else structlog.processors.JSONRenderer(default=_printed)
     )
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -186,7 +186,7 @@ def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
     out.write(visible(text.getvalue()))
 
 
-def _shown(value: object) -> str:
+def _printed(value: object) -> str:
     """The log form of a value that JSON does not have."""
     return hide(repr(value))
 

@@ -173,7 +173,7 @@ def _places(text: str) -> Callable[[int], int]:
     ends = [0, *(end for _, end in escapes)]
     saved = [0, *accumulate(end - start - 1 for start, end in escapes)]
     plain_ends = [end - less for end, less in zip(ends, saved, strict=True)]
-    return lambda place: place + saved[bisect_right(plain_ends, place) - 1]
+    return lambda index: index + saved[bisect_right(plain_ends, index) - 1]
 
 
 def _blackened(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -206,11 +206,11 @@ class Secrets:
     """The secrets of one owner. `hide` masks them from `learn` until `forget`."""
 
     def __init__(self) -> None:
-        self._known: dict[str, None] = {}
+        self._values: dict[str, None] = {}
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Masks these, too. Of more than 10,000 the oldest are forgotten."""
-        secrets_known = self._known
+        secrets_known = self._values
         fresh = [secret for secret in sorted(secrets) if secret not in secrets_known]
         if not fresh:
             return
@@ -221,9 +221,9 @@ class Secrets:
 
     def forget(self) -> None:
         """Masks none of them any more, unless another owner knows them. Idempotent."""
-        if self._known:
-            self._known = {}
-            _every.change(self, self._known)
+        if self._values:
+            self._values = {}
+            _every.change(self, self._values)
 
     @contextmanager
     def owning(self) -> Iterator[None]:
@@ -242,9 +242,9 @@ class _EverySecret:
         self.by_owner: Mapping[Secrets, tuple[str, ...]] = {}
         self._cached: tuple[Mapping[Secrets, tuple[str, ...]], Mask] = (self.by_owner, Mask())
 
-    def change(self, owner: Secrets, known: Collection[str]) -> None:
+    def change(self, owner: Secrets, values: Collection[str]) -> None:
         by_other = {holder: secrets for holder, secrets in self.by_owner.items() if holder is not owner}
-        self.by_owner = {**by_other, owner: tuple(known)} if known else by_other
+        self.by_owner = {**by_other, owner: tuple(values)} if values else by_other
 
     @property
     def mask(self) -> Mask:
@@ -280,42 +280,42 @@ def hide(text: str) -> str:
     return _every.mask(text)
 
 
-def hide_head(text: str | bytes | memoryview, most: int, mark: str = "") -> str:
-    """The first `most` characters of the masked text, at a cost that does not depend on its length.
+def hide_head(text: str | bytes | memoryview, limit: int, mark: str = "") -> str:
+    """The first `limit` characters of the masked text, at a cost that does not depend on its length.
 
     The one way to shorten a text that is not the hub's: masked first, then cut, so that no piece of a secret is left.
     `mark` ends a text that was cut, as the last of the characters.
     """
     mask, is_whole = _every.mask, True
-    reach = _SQUEEZE * most + mask.longest
+    reach = _SQUEEZE * limit + mask.longest
     if not isinstance(text, str):
         size = _SQUEEZE * (reach + mask.longest + _TOKEN_HEAD)  # a character has four bytes at most
         is_whole, text = len(text) <= size, bytes(text[:size]).decode("utf-8", "replace")
     if is_whole and len(text) <= reach:
         masked = mask(text)
-        if len(masked) <= most:
+        if len(masked) <= limit:
             return masked
     else:
         masked = mask.part(text, 0, reach, is_whole=is_whole)
-    return masked[: max(most - len(mark), 0)] + mark
+    return masked[: max(limit - len(mark), 0)] + mark
 
 
-def hide_start(text: bytes | memoryview, most: int) -> tuple[str, bool]:
-    """The first `most` characters, masked, and whether they have secrets: half as dear as `hide_head`."""
-    size = 4 * (most + _every.mask.longest + _TOKEN_HEAD)
+def hide_start(text: bytes | memoryview, limit: int) -> tuple[str, bool]:
+    """The first `limit` characters, masked, and whether they have secrets: half as dear as `hide_head`."""
+    size = 4 * (limit + _every.mask.longest + _TOKEN_HEAD)
     near = bytes(text[:size]).decode("utf-8", "replace")
-    masked = _every.mask.part(near, 0, most, is_whole=len(text) <= size)
-    return masked, masked != near[:most]
+    masked = _every.mask.part(near, 0, limit, is_whole=len(text) <= size)
+    return masked, masked != near[:limit]
 
 
-def hide_tail(text: str, most: int, mark: str = "") -> str:
-    """The last `most` characters of the masked text, as `hide_head`; `mark` begins a text that was cut."""
+def hide_tail(text: str, limit: int, mark: str = "") -> str:
+    """The last `limit` characters of the masked text, as `hide_head`; `mark` begins a text that was cut."""
     mask = _every.mask
-    reach = _SQUEEZE * most + mask.longest
+    reach = _SQUEEZE * limit + mask.longest
     masked = mask.part(text, max(0, len(text) - reach), len(text))
-    if len(masked) <= most and len(text) <= reach:
+    if len(masked) <= limit and len(text) <= reach:
         return masked
-    return mark + masked[max(0, len(masked) - most + len(mark)) :]
+    return mark + masked[max(0, len(masked) - limit + len(mark)) :]
 
 
 def hide_part(text: str, start: int, end: int) -> str:

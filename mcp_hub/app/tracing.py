@@ -121,7 +121,11 @@ class Tracing:
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
         """A call has begun; returns the handler to use in place of `handler`."""
         call = record.call
-        attributes = {"mcp.method.name": call.method, **_target(call, call.asked), **self._places.of_client(call)}
+        attributes = {
+            "mcp.method.name": call.method,
+            **_target(call, call.exported_name),
+            **self._places.of_client(call),
+        }
         context = _PROPAGATOR.extract(_carrier(call.meta), Context())
         span = self._tracer.start_span(_name(attributes), context, SpanKind.SERVER, dict(attributes))
         self._open[call.id] = span, attributes

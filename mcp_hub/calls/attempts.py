@@ -31,7 +31,7 @@ class Retriable(CallChannel, Protocol):
     call: Call
     plan: CallPlan
     times: CallTimes
-    asked: int
+    question_count: int
     stopping: Ending | None
     stream: Stream | None
 
@@ -69,7 +69,9 @@ async def attempted(record: Retriable, handler: CallHandler) -> Completed:
 def _pause(record: Retriable, error: RpcError, number: int) -> float | None:
     """Seconds before the next attempt; None if there is to be none."""
     call, plan = record.call, record.plan
-    has_asked = record.asked > plan.events or call.input_responses is not None or call.request_state is not None
+    has_asked = (
+        record.question_count > plan.events or call.input_responses is not None or call.request_state is not None
+    )
     if plan.retries is None or record.stopping is not None or has_asked or _has_shown_text(record):
         return None
     record.times.hear()

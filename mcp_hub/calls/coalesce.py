@@ -33,9 +33,9 @@ _LOGS: Final = 50
 _SECOND: Final = 1.0
 
 
-def merge(held: Progressed, new: Progressed) -> Progressed:
+def merge(earlier: Progressed, new: Progressed) -> Progressed:
     """One notification that stands for both: the newer, which says how many it hides."""
-    return replace(new, skipped=held.skipped + new.skipped + 1)
+    return replace(new, skipped=earlier.skipped + new.skipped + 1)
 
 
 def suppressed(count: int) -> Log:
@@ -48,19 +48,19 @@ def suppressed(count: int) -> Log:
 class _Rate:
     """The rate of events of a kind; it is high after `most` in one second."""
 
-    __slots__ = ("_most", "_times")
+    __slots__ = ("_limit", "_times")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._times: deque[float] | None = None  # most streams say little
 
     def is_high(self, now: float) -> bool:
         times = self._times
-        return times is not None and len(times) == self._most and now < times[0] + _SECOND
+        return times is not None and len(times) == self._limit and now < times[0] + _SECOND
 
     def add(self, now: float) -> None:
         if self._times is None:
-            self._times = deque(maxlen=self._most)
+            self._times = deque(maxlen=self._limit)
         self._times.append(now)
 
 
@@ -100,15 +100,15 @@ class Coalescer:
     """
 
     __slots__ = (
-        "_delta_at", "_due", "_held", "_logs", "_pending", "_progress", "_progress_at", "_progress_due", "is_eager",
-        "size",
+        "_delta_at", "_due", "_logs", "_pending", "_progress", "_progress_at", "_progress_due", "_progress_index",
+        "is_eager", "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.is_eager = False
         self.size = 0
         self._pending: list[CallEvent] = []
-        self._held: int | None = None  # place of the progress that a newer one replaces
+        self._progress_index: int | None = None  # index of the progress that a newer one replaces
         self._due: float | None = None  # of all that is neither held progress nor a count
         self._progress = _Rate(OFTEN)
         self._logs = _LogLimit()
@@ -130,7 +130,7 @@ class Coalescer:
         if self.is_eager:
             return -math.inf if self.count else None
         due = self._due
-        if self._held is not None and (due is None or self._progress_due < due):
+        if self._progress_index is not None and (due is None or self._progress_due < due):
             due = self._progress_due
         if self._logs.count and (due is None or self._logs.due < due):
             due = self._logs.due
@@ -153,13 +153,13 @@ class Coalescer:
         """Everything pending, in order, but progress that may be replaced yet, and a count that nothing is behind."""
         if self._logs.count and (self.is_eager or now >= self._logs.due):
             self._append(self._logs.notice(), now)
-        kept: list[CallEvent] = []
-        if self._held is not None and not self.is_eager and self._is_early(now):
-            kept.append(self._pending.pop(self._held))
-        taken, self._pending = self._pending, kept
-        self._held = 0 if kept else None
+        waiting: list[CallEvent] = []
+        if self._progress_index is not None and not self.is_eager and self._is_early(now):
+            waiting.append(self._pending.pop(self._progress_index))
+        taken, self._pending = self._pending, waiting
+        self._progress_index = 0 if waiting else None
         self._due = None
-        self.size = sum(map(payload, kept))
+        self.size = sum(map(payload, waiting))
         for event in taken:
             if isinstance(event, Progressed):
                 self._progress_at = now
@@ -182,36 +182,36 @@ class Coalescer:
         """It goes at once, and before it all that is pending."""
         if self._logs.count:
             self._append(self._logs.notice(), now)
-        self._held = None
+        self._progress_index = None
         self._append(event, now)
 
     def _add_progress(self, event: Progressed, now: float) -> None:
         is_often = self._progress.is_high(now)
         self._progress.add(now)
         if not is_often:
-            self._held = None
+            self._progress_index = None
             self._append(event, now)
             return
-        if self._held is None:
+        if self._progress_index is None:
             self._progress_due = max(now, self._progress_at + _PROGRESS_EVERY)
         else:
-            held = self._pending.pop(self._held)
-            assert isinstance(held, Progressed)
-            self.size -= payload(held)
-            event = merge(held, event)
-        self._held = len(self._pending)
+            earlier = self._pending.pop(self._progress_index)
+            assert isinstance(earlier, Progressed)
+            self.size -= payload(earlier)
+            event = merge(earlier, event)
+        self._progress_index = len(self._pending)
         self._pending.append(event)
         self.size += payload(event)
 
     def _add_delta(self, event: Delta, now: float) -> None:
-        place = len(self._pending) - 1
-        if place >= 0 and place == self._held:
-            place -= 1  # progress does not come between
-        last = self._pending[place] if place >= 0 else None
+        index = len(self._pending) - 1
+        if index >= 0 and index == self._progress_index:
+            index -= 1  # progress does not come between
+        last = self._pending[index] if index >= 0 else None
         is_late = len(event.content) >= _DELTA_BYTES or (self._due is None and now >= self._delta_at + _DELTA_HELD)
         if isinstance(last, Delta) and (last.channel, last.index) == (event.channel, event.index):
             if (content := _joined(last.content, event.content)) is not None:
-                self._pending[place] = replace(last, content=content)
+                self._pending[index] = replace(last, content=content)
                 self.size += len(content) - len(last.content)
                 return
             is_late = True
@@ -237,8 +237,8 @@ def _joined(first: RawJson, second: RawJson) -> bytes | None:
 def payload(event: CallEvent) -> int:
     """Bytes of what peers sent, which is what makes an event large."""
     match event:
-        case Progressed(rest=rest):
-            return sum(map(len, rest.values())) if rest else 0
+        case Progressed(members=members):
+            return sum(map(len, members.values())) if members else 0
         case Completed(result=raw) | Log(params=raw) | InputRequired(params=raw):
             return len(raw)
         case Delta(content=raw) | ToolResult(content=raw) | ToolCall(arguments=raw):

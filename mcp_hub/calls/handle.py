@@ -98,13 +98,13 @@ class OutputSoFar(EarlyAnswer):
     A modern client is asked by the answer to its request anyway.
     """
 
-    __slots__ = ("_reader", "_said")
+    __slots__ = ("_reader", "_transcript")
     _reader: StreamReader | None
 
     def _detach(self) -> None:
         stream = self._streams.table.begin(self._record).stream
         after = max(stream.row.last - _LATEST, stream.row.first - 1)
-        self._said = Transcript(_MOST, is_cut=after > 0)
+        self._transcript = Transcript(_MOST, is_cut=after > 0)
         self._reader = None
         self._reader = stream.reader(self._look, after)
         self._look()
@@ -115,7 +115,7 @@ class OutputSoFar(EarlyAnswer):
         if reader is None or reader.is_closed:  # it is just being made
             return
         for event in reader.take():
-            self._said.add(event)
+            self._transcript.add(event)
         if self._record.log.ended or reader.failed is not None:
             reader.close()
         elif 0 < reader.stream.row.last <= reader.cursor:
@@ -131,8 +131,10 @@ class OutputSoFar(EarlyAnswer):
         assert self._reader is not None
         self._streams.leave(self._record)
         row, cursor = self._reader.stream.row, self._reader.cursor
-        call, asked = self._record.call, self._record.open_questions.values()
-        return EarlyOutput(row, cursor, still_running(row.id, cursor, self._said, "Output so far", call, asked))
+        call, questions = self._record.call, self._record.open_questions.values()
+        return EarlyOutput(
+            row, cursor, still_running(row.id, cursor, self._transcript, "Output so far", call, questions)
+        )
 
 
 class CallHandle(msgspec.Struct, gc=False):
@@ -190,8 +192,8 @@ class CallHandle(msgspec.Struct, gc=False):
         """Calls `ready` when the call has run for so long that it may be answered early; None if it never may."""
         if self.early is None:
             return None
-        made = TaskAnswer if self.early.is_task else OutputSoFar
-        return made(self.record, self.streams, self.early.after, ready, is_retry=self.after > 0)
+        kind = TaskAnswer if self.early.is_task else OutputSoFar
+        return kind(self.record, self.streams, self.early.after, ready, is_retry=self.after > 0)
 
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
         """Answers a question; False if it is not open (answered, withdrawn)."""
@@ -230,12 +232,12 @@ def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
 
 
 def remote_call(
-    call: Call, streams: StreamPort, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
+    call: Call, streams: StreamPort, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
 ) -> RemoteCall:
-    """The handle of a call that does not run here; `asked` are the keys of its open questions."""
+    """The handle of a call that does not run here; `keys` are the keys of its open questions."""
     record = new_record(call, _elsewhere, _NO_LIMITS, streams.table.clock)
     remote = RemoteCall(call, record, streams, pass_on=pass_on)
-    for key in asked:
+    for key in keys:
         remote.opened(key)
     return remote
 

@@ -58,10 +58,10 @@ class HeldBack(msgspec.Struct):
 
 
 class CallLog(msgspec.Struct, eq=False):
-    """Events of one call and the readers that follow it. `held` were merged or left out because a reader was slow."""
+    """Events of one call and the readers that follow it. `merged` were merged or left out because a reader was slow."""
 
     status: CallStatus | None = None
-    held: int = 0
+    merged: int = 0
     refused: int = 0
     _events: list[CallEvent] = msgspec.field(default_factory=list)
     _first: int = 1  # sequence number of _events[0]
@@ -101,7 +101,7 @@ class CallLog(msgspec.Struct, eq=False):
         self.refused += 1
 
     @property
-    def said(self) -> int:
+    def event_count(self) -> int:
         """Events that a call which has ended had between its start and its ending."""
         return self._first + len(self._events) - 3
 
@@ -157,7 +157,7 @@ class CallLog(msgspec.Struct, eq=False):
         if not back.take(event):
             return False
         self._back = back
-        self.held += 1
+        self.merged += 1
         return True
 
     @property
@@ -241,11 +241,11 @@ class LogReader:
         self.wake = wake
         self.moves = moves
 
-    def take(self, most: int | None = None) -> list[CallEvent]:
-        """The events that are new, `most` of them; bounded by what the log may hold for a slow reader."""
+    def take(self, limit: int | None = None) -> list[CallEvent]:
+        """The events that are new, `limit` of them; bounded by what the log may hold for a slow reader."""
         log = self._log
         start = self.cursor + 1 - log._first
-        events = log._events[start : None if most is None else start + most]
+        events = log._events[start : None if limit is None else start + limit]
         if events:
             self.cursor += len(events)
             if self.cursor - log._first >= _KEPT or log._size >= _KEPT_BYTES:
@@ -262,7 +262,7 @@ class LogReader:
         """Whether the ending has been taken."""
         return self._log.ended and not self.has_more
 
-    def take_entries(self, most: int | None = None) -> Sequence[StoredEvent]:
+    def take_entries(self, limit: int | None = None) -> Sequence[StoredEvent]:
         """Nothing: lines are those of a durable stream."""
         return ()
 

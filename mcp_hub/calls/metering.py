@@ -45,7 +45,7 @@ class Durations(msgspec.Struct, frozen=True):
 class MethodFigures(msgspec.Struct, frozen=True):
     """Calls of one method at one server that have ended; `server` is `OWN` for the hub's own tools.
 
-    `outcomes` by name. `events` went on to readers, `held` were merged or left out for slow ones, `refused` were not
+    `outcomes` by name. `events` went on to readers, `merged` were merged or left out for slow ones, `refused` were not
     allowed. `whole` is from the request to the answer, `at_server` the part that a server was at it.
     """
 
@@ -53,7 +53,7 @@ class MethodFigures(msgspec.Struct, frozen=True):
     method: str
     outcomes: Mapping[str, int]
     events: int
-    held: int
+    merged: int
     refused: int
     whole: Durations
     at_server: Durations
@@ -93,19 +93,19 @@ class _Histogram:
         self.counts[bisect_left(BOUNDS, took)] += 1
         self.seconds += took
 
-    def with_those_of(self, other: "_Histogram") -> Durations:
-        return Durations(tuple(map(int.__add__, self.counts, other.counts)), self.seconds + other.seconds)
+    def with_those_of(self, addend: "_Histogram") -> Durations:
+        return Durations(tuple(map(int.__add__, self.counts, addend.counts)), self.seconds + addend.seconds)
 
 
 class Meter:
     """Calls of one method at one server. `at_once` has those that did not wait for their turn, which are nearly all."""
 
-    __slots__ = ("at_once", "at_server", "events", "held", "outcomes", "refused", "whole")
+    __slots__ = ("at_once", "at_server", "events", "merged", "outcomes", "refused", "whole")
 
     def __init__(self) -> None:
         self.outcomes = [0] * len(Outcome)
         self.at_once, self.whole, self.at_server = _Histogram(), _Histogram(), _Histogram()
-        self.events = self.held = self.refused = 0
+        self.events = self.merged = self.refused = 0
 
     def figures(self, server: str, method: str) -> MethodFigures:
         """All of it as of now."""
@@ -114,7 +114,7 @@ class Meter:
             method,
             {outcome.name.lower(): self.outcomes[outcome] for outcome in Outcome},
             self.events,
-            self.held,
+            self.merged,
             self.refused,
             self.at_once.with_those_of(self.whole),
             self.at_once.with_those_of(self.at_server),
@@ -155,9 +155,9 @@ class Meters:
             meter.whole.add(took)
             if times.began is not None:  # else its turn never came
                 meter.at_server.add(now - times.began)
-        meter.events += log.said
-        if log.held or log.refused:
-            meter.held += log.held
+        meter.events += log.event_count
+        if log.merged or log.refused:
+            meter.merged += log.merged
             meter.refused += log.refused
         if self._observer is not None:
             self._observer(record, outcome, now)
@@ -183,14 +183,14 @@ def load_figures(records: Iterable[CallRecord]) -> dict[str, LoadFigures]:
     """Of calls that have not ended, by server."""
     load: dict[str, LoadFigures] = {}
     for record in records:
-        own = load.setdefault(record.call.upstream, LoadFigures())
+        figures = load.setdefault(record.call.upstream, LoadFigures())
         if record.times.began is not None:
-            own.running += 1
+            figures.running += 1
         else:
-            own.waiting += 1
+            figures.waiting += 1
         if record.stream is not None:
-            own.streams += 1
-            own.followers += len(record.stream.readers)
+            figures.streams += 1
+            figures.followers += len(record.stream.readers)
     return load
 
 

@@ -44,12 +44,12 @@ class PendingCall(msgspec.Struct, frozen=True):
     after: int
     name: str
     until: float
-    asked: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
     @property
     def is_answered(self) -> bool:
         """Whether the input has come by another way: another replica got the retry."""
-        return bool(self.asked) and not self.asked & self.record.open_questions.keys()
+        return bool(self.keys) and not self.keys & self.record.open_questions.keys()
 
     def answer(self, responses: RawObject) -> None:
         """Answers its questions."""
@@ -86,8 +86,8 @@ class PendingInput:
         """Keeps the call for one retry; returns the `requestState` that the retry must carry."""
         self._sweep()
         nonce = secrets.token_urlsafe(12)
-        until, asked = self._clock.now() + self._seconds, frozenset(record.open_questions)
-        self._pending[record.call.id] = PendingCall(record, cursor, nonce, until, asked)
+        until, keys = self._clock.now() + self._seconds, frozenset(record.open_questions)
+        self._pending[record.call.id] = PendingCall(record, cursor, nonce, until, keys)
         self._pending.move_to_end(record.call.id)
         if len(self._pending) > _MOST:
             _, oldest = self._pending.popitem(last=False)
@@ -119,10 +119,10 @@ class PendingInput:
 
     def unmark(self, call: Call, state: str) -> str:
         """The server's own again. Raises `UnknownState`, the same for a forged, a foreign, another server's."""
-        own = state.removeprefix(_UPSTREAM).partition(".")[2]
-        if not hmac.compare_digest(_bytes(self.mark(call, own)), _bytes(state)):
+        original = state.removeprefix(_UPSTREAM).partition(".")[2]
+        if not hmac.compare_digest(_bytes(self.mark(call, original)), _bytes(state)):
             raise UnknownState("params.requestState was not given by this server to this client")
-        return own
+        return original
 
     def _bond(self, call: Call, state: str) -> str:
         who = msgspec.json.encode([call.principal, call.upstream])
@@ -145,8 +145,8 @@ class PendingInput:
 
     def _seal(self, call: Call, nonce: str, id_: str | None = None) -> str:
         """Binds a wait to caller and request; `id_` is that of the call where `call` is a retry."""
-        what = [id_ or call.id, nonce, call.principal, call.upstream, call.method, _digest(call)]
-        return hmac.new(self._key, msgspec.json.encode(what), hashlib.sha256).hexdigest()
+        fields = [id_ or call.id, nonce, call.principal, call.upstream, call.method, _digest(call)]
+        return hmac.new(self._key, msgspec.json.encode(fields), hashlib.sha256).hexdigest()
 
 
 def is_pending(state: str) -> bool:
@@ -156,8 +156,8 @@ def is_pending(state: str) -> bool:
 
 def _parts(state: str) -> tuple[str, str, str]:
     """Call, nonce and seal in a state of the hub's own."""
-    id_, _, rest = state.removeprefix(_MARK).partition(".")
-    nonce, _, seal = rest.partition(".")
+    id_, _, remainder = state.removeprefix(_MARK).partition(".")
+    nonce, _, seal = remainder.partition(".")
     return id_, nonce, seal
 
 

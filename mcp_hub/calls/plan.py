@@ -36,7 +36,7 @@ SENT: Final = CallState.SENT
 class ResumePoint(msgspec.Struct, frozen=True, gc=False):
     """All that another hub needs to continue a call: its upstream's word on it, and why it was cancelled, if it was."""
 
-    how: RawJson
+    state: RawJson
     revoked: str | None = None
 
 

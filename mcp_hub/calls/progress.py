@@ -43,8 +43,8 @@ class CallProgress:
 
     __slots__ = ("_guard", "_text", "admit", "heartbeat")
 
-    def __init__(self, form: PartialForm | None, left: Progressed | None) -> None:
-        self._guard = ProgressGuard(left)
+    def __init__(self, form: PartialForm | None, last: Progressed | None) -> None:
+        self._guard = ProgressGuard(last)
         self._text = None if form is None else PartialText(form)
         self.admit = self._guard.admit
         self.heartbeat = self._guard.between
@@ -76,44 +76,44 @@ class PartialText:
     A message of one line has the line that the newest text belongs to, which grows; any other has what is new.
     """
 
-    __slots__ = ("_form", "_line", "_place", "_said", "_text", "due")
+    __slots__ = ("_form", "_line", "_block", "_sent_at", "_text", "due")
 
     def __init__(self, form: PartialForm) -> None:
         self.due = math.inf
         self._form = form
         self._text = ""  # what no message had yet
         self._line = ""  # the line that it continues
-        self._place: tuple[str, int] | None = None
-        self._said = -math.inf
+        self._block: tuple[str, int] | None = None
+        self._sent_at = -math.inf
 
     def add(self, event: Delta, now: float) -> None:
         """Takes in new content, whose message is `due` then."""
         text = event.text
         if not text:
             return
-        place = event.channel, event.index
-        if self._place not in (None, place):
+        block = event.channel, event.index
+        if self._block not in (None, block):
             text = "\n" + text
-        self._place = place
+        self._block = block
         self._text = (self._text + text)[-_HELD:]
         if self.due == math.inf:
-            self.due = max(now, self._said + _EVERY)
+            self.due = max(now, self._sent_at + _EVERY)
 
     def take(self, now: float) -> msgspec.Raw | None:
         """The encoded message; None if there is nothing to see in the new text."""
         self.due = math.inf
-        held = _UNFINISHED.search(self._text, max(len(self._text) - _LINE, 0))
-        text, self._text = (self._text, "") if held is None else (self._text[: held.start()], held[0])
+        unfinished = _UNFINISHED.search(self._text, max(len(self._text) - _LINE, 0))
+        text, self._text = (self._text, "") if unfinished is None else (self._text[: unfinished.start()], unfinished[0])
         text = _OVERWRITTEN.sub("", _ESCAPE.sub("", (self._line + text).replace("\r\n", "\n")))
         if self._form == "line":
             self._line = text.rpartition("\n")[2][-_BYTES:]
-            shown = hide_tail(" ".join(_CONTROL.sub("", text).split()), _LINE, "…")
+            message = hide_tail(" ".join(_CONTROL.sub("", text).split()), _LINE, "…")
         else:
-            shown = _tail(hide_tail(_CONTROL.sub("", text).strip(), _BYTES, "…"))
-        if not shown:
+            message = _tail(hide_tail(_CONTROL.sub("", text).strip(), _BYTES, "…"))
+        if not message:
             return None
-        self._said = now
-        return msgspec.Raw(msgspec.json.encode(shown))
+        self._sent_at = now
+        return msgspec.Raw(msgspec.json.encode(message))
 
 
 def _tail(text: str) -> str:

@@ -98,16 +98,16 @@ class CallRegistry(CallOwner):
         if self.tracer is not None:
             plan = msgspec.structs.replace(plan, upstream=None)  # its span is set around a handler
         record = new_record(call, handler, limits, self._clock, plan, self)
-        most = self._limits
-        is_next = lane.running < most.running
+        call_limits = self._limits
+        is_next = lane.running < call_limits.running
         if is_next:
             lane.running += 1
-        elif len(lane.waiting) < most.waiting:
+        elif len(lane.waiting) < call_limits.waiting:
             lane.waiting.append(record)
             record.times.wait()
         else:
-            what = f"{plural(most.running, 'call')} running and {most.waiting} waiting for this client"
-            raise Busy.at(what, "hub.limits.waiting_calls", most.waiting)
+            load = f"{plural(call_limits.running, 'call')} running and {call_limits.waiting} waiting for this client"
+            raise Busy.at(load, "hub.limits.waiting_calls", call_limits.waiting)
         self._records[call.id] = record
         if self.tracer is not None:
             record.wrap(partial(self.tracer.begun, record))
@@ -208,8 +208,10 @@ class CallRegistry(CallOwner):
     def _never_begun(self, record: CallRecord) -> Failed:
         """The ending of a call that has waited for its turn until it ran out of time."""
         seconds, call = record.times.limits.total, record.call
-        what = f'{call.method} of "{call.upstream}" waited {seconds:g} s for its turn (`max_duration`) and was not sent'
-        return Failed(Busy.at(what, "hub.limits.running_calls", self._limits.running))
+        reason = (
+            f'{call.method} of "{call.upstream}" waited {seconds:g} s for its turn (`max_duration`) and was not sent'
+        )
+        return Failed(Busy.at(reason, "hub.limits.running_calls", self._limits.running))
 
     async def close(self, seconds: float) -> None:
         """Ends every call and waits at most `seconds` for the handlers to obey; then the calls end without them."""

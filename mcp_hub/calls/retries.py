@@ -94,10 +94,10 @@ class Retries:
         kind, rule = class_of(error), self._rule(call)
         if kind is None or attempt >= rule.attempts or kind not in self._classes(call, rule):
             return None
-        wanted = (error.data or {}).get("retryAfter")
+        retry_after = (error.data or {}).get("retryAfter")
         pause = _PAUSE * 2 ** (attempt - 1) * (0.5 + self._jitter())
-        if isinstance(wanted, int):
-            pause = max(pause, wanted * (1 + _LATER * self._jitter()))
+        if isinstance(retry_after, int):
+            pause = max(pause, retry_after * (1 + _LATER * self._jitter()))
         now = self._clock.now()
         return pause if now + pause < due and self._spend(call.upstream, now) else None
 
@@ -116,17 +116,17 @@ class Retries:
 
 def class_of(error: RpcError) -> RetryClass | None:
     """The class of a failure; None for one that another attempt would meet again, and for a server's own error."""
-    about = error.about_upstream
+    upstream = error.about_upstream
     match error:
         case HttpRefused(status=429):
             return "rate_limited"
         case HttpRefused(status=503) if "retryAfter" in (error.data or {}):
             return "unavailable"
         case UpstreamUnavailable():  # for a server that is not ready the call has waited already
-            return "not_sent" if "server" in about and about.get("state", "ready") == "ready" else None
+            return "not_sent" if "server" in upstream and upstream.get("state", "ready") == "ready" else None
         case HttpRefused(status=status) if status < 500:
             return None
         case UpstreamLost() | ExecutorLost():
-            return None if error.raw is not None or about.get("code") == "unreadable_answer" else "lost"
+            return None if error.raw is not None or upstream.get("code") == "unreadable_answer" else "lost"
         case _:
             return None

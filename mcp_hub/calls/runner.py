@@ -71,7 +71,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     `stream` is its durable stream, once it has one, and `writer` writes that while the call runs; until then it
     `is_short`, if it may last. `resumption` is what another hub needs to continue the call. `open_questions` are by
-    key, the oldest first, of `asked` in all.
+    key, the oldest first, `question_count` in all.
     """
 
     call: Call
@@ -80,7 +80,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     plan: CallPlan
     _owner: CallOwner
     resumption: ResumePoint | None
-    asked: int
+    question_count: int
     is_short: bool
     log: CallLog = msgspec.field(default_factory=CallLog)
     state: CallState = CallState.WAITING
@@ -127,14 +127,14 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if not self.open_questions and self.times.suspect():
             self._owner.reschedule(self.due)
 
-    def continuable(self, how: RawJson | None) -> None:
-        known = self.resumption
-        revoked = known.revoked if known is not None else None
+    def continuable(self, state: RawJson | None) -> None:
+        point = self.resumption
+        revoked = point.revoked if point is not None else None
         if isinstance(self.stopping, Cancelled):
             revoked = self.stopping.reason or ""
-        if known is None or how is not known.how or revoked is not known.revoked:
-            self._resume_by(None if how is None else ResumePoint(how, revoked))
-        if how is not None:
+        if point is None or state is not point.state or revoked is not point.revoked:
+            self._resume_by(None if state is None else ResumePoint(state, revoked))
+        if state is not None:
             self._become_durable()
 
     def _resume_by(self, resumption: ResumePoint | None) -> None:
@@ -154,7 +154,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     def _ends_by(self, error: type[RpcError]) -> bool:
         return isinstance(self.stopping, Failed) and isinstance(self.stopping.error, error)
 
-    async def kept(self, *, whole: bool) -> None:
+    async def until_stored(self, *, whole: bool) -> None:
         if whole:
             await self.log.over()
         if self.writer is not None:
@@ -166,8 +166,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def ask(self, question: Question) -> str:
-        self.asked += 1
-        key = f"q{self.asked}"
+        self.question_count += 1
+        key = f"q{self.question_count}"
         if self.log.ended or len(self.open_questions) >= _MOST_QUESTIONS:
             reason = "the call has ended" if self.log.ended else f"{_MOST_QUESTIONS} questions of this call are open"
             question.answered(RpcError(f"{question.method} not passed on: {reason}"))
@@ -243,13 +243,13 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     def _beat(self, now: float) -> float:
         """Partial content as a message, or a heartbeat, if that is due; when the next one is."""
-        said = (progress := self._progress).message(now)
-        if said is None and now >= self.times.spoken + _SILENCE:
-            said = progress.heartbeat()
+        message = (progress := self._progress).message(now)
+        if message is None and now >= self.times.spoken + _SILENCE:
+            message = progress.heartbeat()
             self.times.speak(now)  # also where there is none to send
-        if said is not None:
+        if message is not None:
             self.times.speak(now)
-            self.log.append(said)
+            self.log.append(message)
         return min(progress.due, self.times.spoken + _SILENCE)
 
     @property
@@ -287,7 +287,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             return
         self.stopping = ending
         if isinstance(ending, Cancelled) and self.resumption is not None:
-            self._resume_by(ResumePoint(self.resumption.how, ending.reason or ""))
+            self._resume_by(ResumePoint(self.resumption.state, ending.reason or ""))
         match self.state:
             case CallState.WAITING:
                 self.state = ENDED
@@ -320,11 +320,11 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         """The request has its answer, or will have none: ends the call here, or leaves the rest to a task."""
         if self.state is not SENT or self._sent is None:
             return
-        done, plan, most = self._sent.result(), self.plan, self.call.result_tokens
-        is_short = done is not None and (not most or plan.truncate is None or len(done.result) <= most)
-        if done is not None and is_short and (plan.passes is None or plan.passes(done)):
+        completed, plan, limit = self._sent.result(), self.plan, self.call.result_tokens
+        is_short = completed is not None and (not limit or plan.truncate is None or len(completed.result) <= limit)
+        if completed is not None and is_short and (plan.passes is None or plan.passes(completed)):
             self._sent.leave()
-            self._end(done)
+            self._end(completed)
         else:
             assert plan.upstream is not None
             finish = _finishing(self._sent, plan.upstream.call)
@@ -356,10 +356,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     async def _completed(self, handler: CallHandler) -> Completed:
         call, truncate = self.call, self.plan.truncate
-        done = await (handler(call, self) if self.plan.retries is None else attempted(self, handler))
-        if truncate is None or not call.result_tokens or len(done.result) <= call.result_tokens:
-            return done
-        return await truncate(call, done)
+        completed = await (handler(call, self) if self.plan.retries is None else attempted(self, handler))
+        if truncate is None or not call.result_tokens or len(completed.result) <= call.result_tokens:
+            return completed
+        return await truncate(call, completed)
 
     def _end(self, ending: Ending) -> None:
         """Appends the ending and lets go of what belongs to the call."""

@@ -36,21 +36,21 @@ class Continuation(msgspec.Struct):
     """A `StreamInfo.continuation`: the call, what its upstream said of it, and why it was cancelled, if it was."""
 
     call: Call
-    how: msgspec.Raw
+    state: msgspec.Raw = msgspec.field(name="how")
     revoked: str | None = None
 
     @classmethod
     def of(cls, row: StreamInfo) -> Self:
         """Raises `msgspec.DecodeError`, and `ValueError` for the call of another stream."""
-        left = msgspec.json.decode(row.continuation or b"", type=cls)
-        call = left.call
+        continuation = msgspec.json.decode(row.continuation or b"", type=cls)
+        call = continuation.call
         if (call.id, call.principal, call.upstream, call.method) != (row.id, row.principal, row.server, row.method):
             raise ValueError("its record names another call")
-        return left
+        return continuation
 
     def plan(self, row: StreamInfo, progressed: Progressed | None = None, truncate: Truncate | None = None) -> CallPlan:
         """The plan of the call, whose stream continues behind its last event."""
-        point = ResumePoint(self.how, self.revoked)
+        point = ResumePoint(self.state, self.revoked)
         return CallPlan(truncate=truncate, may_last=False, resumption=point, progressed=progressed, events=row.last)
 
     def started(
@@ -64,7 +64,7 @@ class Continuation(msgspec.Struct):
                     f'server "{call.upstream}" is not configured in this hub.', data={"outcome": "unknown"}
                 )
             try:
-                return await upstream.resume(call, channel, self.how)
+                return await upstream.resume(call, channel, self.state)
             except RpcError:
                 if self.revoked is not None:  # its server knows already, or cannot know
                     record.give_up(Cancelled(self.revoked))
@@ -142,13 +142,13 @@ class CallStarter:
         """
 
         async def asking(call: Call, channel: CallChannel) -> Completed:
-            done = await handler(call, channel)
+            completed = await handler(call, channel)
             writer = self._streams.owned(call.id)
-            if self._follow_up is None or done.era is not Era.MODERN or not questions.may_ask(done.result):
-                return done
+            if self._follow_up is None or completed.era is not Era.MODERN or not questions.may_ask(completed.result):
+                return completed
             if (writer is not None and writer.is_detached) or self._keeps_state(call):
-                return await self._follow_up(call, channel, handler, done)
-            return done
+                return await self._follow_up(call, channel, handler, completed)
+            return completed
 
         return asking
 
@@ -166,11 +166,11 @@ class CallStarter:
 
     async def take_up(self, row: StreamInfo) -> None:
         """Continues a call of another hub that is gone: its stream belongs to this one now."""
-        left = Continuation.of(row)
-        limits, _ = self._limits.get(left.call.upstream, _UNKNOWN)
+        continuation = Continuation.of(row)
+        limits, _ = self._limits.get(continuation.call.upstream, _UNKNOWN)
         progressed = await last_progress(self._streams.store.log, row)
-        plan = left.plan(row, progressed, self.truncation(None))
-        record = left.started(self._upstreams.get(left.call.upstream), self._registry, limits, plan)
+        plan = continuation.plan(row, progressed, self.truncation(None))
+        record = continuation.started(self._upstreams.get(continuation.call.upstream), self._registry, limits, plan)
         self._streams.take_up(record, row).orphan(DETACHED)
 
 
@@ -183,5 +183,5 @@ def _rules_of(rules: Callable[[str, str], CallRules], call: Call) -> CallRules:
     return rules(call.upstream, own_name(call) if call.method == "tools/call" else "")
 
 
-def _is_no_refusal(done: Completed) -> bool:
-    return not is_tool_error(done.result)
+def _is_no_refusal(completed: Completed) -> bool:
+    return not is_tool_error(completed.result)

@@ -107,12 +107,12 @@ class CallTimes(msgspec.Struct):
         suspected = self.suspected + _SUSPICION if self.suspected > self.heard else math.inf
         return min(self.heard + patience, self.started + self.limits.total, suspected)
 
-    def overdue(self, call: Call, asked: str | None) -> Failed:
-        """The ending of a call that ran out of time; `asked` is the method of its oldest open question."""
+    def overdue(self, call: Call, question: str | None) -> Failed:
+        """The ending of a call that ran out of time; `question` is the method of its oldest open question."""
         limits, latest = self.limits, self.started + self.limits.total
-        if asked is not None and self.heard + limits.answer <= latest:
-            return _unanswered(call, asked, limits.answer)
-        if self.suspected > self.heard and self.suspected + _SUSPICION == self.due(is_asking=asked is not None):
+        if question is not None and self.heard + limits.answer <= latest:
+            return _unanswered(call, question, limits.answer)
+        if self.suspected > self.heard and self.suspected + _SUSPICION == self.due(is_asking=question is not None):
             return _not_answering(call)
         if self.began is None:
             return _out_of_time(call, "was busy with other calls for", limits.total, "max_duration")
@@ -121,11 +121,11 @@ class CallTimes(msgspec.Struct):
         return _out_of_time(call, "has not answered after", limits.total, "max_duration")
 
 
-def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
-    """`what` its upstream did for so many seconds, where the setting `key` allows no more."""
+def _out_of_time(call: Call, behaviour: str, seconds: float, key: str) -> Failed:
+    """`behaviour` its upstream did for so many seconds, where the setting `key` allows no more."""
     return Failed(
         DeadlineExceeded(
-            f'server "{call.upstream}" {what} {seconds:g} s on {call.method}. '
+            f'server "{call.upstream}" {behaviour} {seconds:g} s on {call.method}. '
             f"Raise `{key}` of the server if that is normal.",
             data={"upstream": {"server": call.upstream}, "limit": key, "seconds": seconds, **_outcome(call)},
         )
@@ -134,10 +134,10 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
 
 def _not_answering(call: Call) -> Failed:
     """The upstream sent something that may have been the answer, and was silent afterwards."""
-    said = f"sent a message that cannot be read or belongs to no call, then nothing for {_SUSPICION:g} s"
+    behaviour = f"sent a message that cannot be read or belongs to no call, then nothing for {_SUSPICION:g} s"
     data = {"upstream": {"server": call.upstream, "code": "unreadable_answer"}, "outcome": "unknown"}
     return Failed(
-        UpstreamLost(f'server "{call.upstream}" {said}: it may have been the answer to {call.method}.', data=data)
+        UpstreamLost(f'server "{call.upstream}" {behaviour}: it may have been the answer to {call.method}.', data=data)
     )
 
 

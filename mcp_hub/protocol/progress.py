@@ -41,7 +41,7 @@ class ProgressGuard:
         Of a message of the hub only the text counts (`between`).
         """
         if event.is_hubs:
-            return self.between(event.rest.get("message") if event.rest else None)
+            return self.between(event.members.get("message") if event.members else None)
         value = event.progress
         if not _is_number(value) or abs(value) > CEILING:
             self.dropped += 1
@@ -54,7 +54,7 @@ class ProgressGuard:
                 return None
         total = event.total if _is_number(event.total) else None
         if server_value is not msgspec.UNSET or total != event.total:
-            event = replace(event, progress=value, total=total, own=server_value)
+            event = replace(event, progress=value, total=total, server_value=server_value)
         self._remember(event)
         return event
 
@@ -72,15 +72,15 @@ class ProgressGuard:
         self._last = value
         total = self._total if self._total is not None and value < self._total else None
         members = None if self._message is None else {"message": self._message}
-        return Progressed(value, total, members, own=self._server_value, is_hubs=True)
+        return Progressed(value, total, members, server_value=self._server_value, is_hubs=True)
 
     def _remember(self, event: Progressed) -> None:
         self._last = event.progress
-        self._server_value = event.progress if event.own is msgspec.UNSET else event.own
+        self._server_value = event.progress if event.server_value is msgspec.UNSET else event.server_value
         if event.total is not None:
             self._total = event.total
-        if event.rest and "message" in event.rest:
-            self._message = event.rest["message"]
+        if event.members and "message" in event.members:
+            self._message = event.members["message"]
             self.has_messages = self.has_messages or not event.is_hubs
 
 

@@ -24,7 +24,7 @@ class LocalSource:
     def begin(self, call: Call, channel: CallChannel) -> None:
         """Never in place: there is no request to write."""
 
-    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
         """Raises `HubRestarted`: a call ends with the hub that ran it."""
         raise HubRestarted(f'server "{self.name}" cannot continue a call of another hub.')
 

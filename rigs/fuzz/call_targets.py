@@ -225,7 +225,7 @@ def check_cutting(data: bytes) -> None:
     if made is None:
         return
     msgspec.json.decode(made.result, type=dict[str, msgspec.Raw])
-    kept = {one.id: one.body for one in made.kept}
+    kept = {one.id: one.body for one in made.documents}
     assert all(id_.encode() in made.result for id_ in kept), "what was cut is nowhere named"
     again = cut(data, limit, len)
     assert again is not None and again.result == made.result

@@ -118,7 +118,7 @@ def test_progress_and_what_it_hides_add_up_and_the_last_before_what_may_not_wait
     assert [weight(part) for part in parts(taken)] == [weight(part) for part in parts(sent)]
     for ours, theirs in zip(parts(sent), parts(taken), strict=True):
         last, kept = of(Progressed, ours)[-1:], of(Progressed, theirs)[-1:]
-        assert [(p.progress, p.total, p.rest) for p in kept] == [(p.progress, p.total, p.rest) for p in last]
+        assert [(p.progress, p.total, p.members) for p in kept] == [(p.progress, p.total, p.members) for p in last]
 
 
 def weight(events: list[CallEvent]) -> int:
@@ -265,7 +265,7 @@ def test_suppressed_log_messages_count_as_one_event_and_hold_no_bytes() -> None:
 
 def payload(event: CallEvent) -> int:
     match event:
-        case Progressed(rest=rest):
+        case Progressed(members=rest):
             return sum(map(len, (rest or {}).values()))
         case Delta(content=raw) | Log(params=raw) | ToolCall(arguments=raw) | ToolResult(content=raw):
             return len(raw)
@@ -284,7 +284,7 @@ progress = st.builds(Progressed, st.integers(), st.none() | st.integers(), rests
 @given(progress, progress)
 def test_the_newest_progress_stands_for_both_and_says_how_many(old: Progressed, new: Progressed) -> None:
     merged = merge(old, new)
-    assert (merged.progress, merged.total, merged.rest) == (new.progress, new.total, new.rest)
+    assert (merged.progress, merged.total, merged.members) == (new.progress, new.total, new.members)
     assert merged.skipped + 1 == (old.skipped + 1) + (new.skipped + 1)
 
 

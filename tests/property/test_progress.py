@@ -104,18 +104,18 @@ def test_heartbeats_change_no_later_value_of_the_server(sent: list[tuple[int, in
         assert guard.admit(event) is event
         for count in range(1, beats + 1):
             beat = guard.between()
-            assert beat is not None and beat.own == value and beat.is_hubs
+            assert beat is not None and beat.server_value == value and beat.is_hubs
             assert 0 < beat.progress - value < 1.1e-6 * count, "the smallest increase"
-            assert (beat.total, beat.rest) == (2000, event.rest), "total and message stay"
+            assert (beat.total, beat.members) == (2000, event.members), "total and message stay"
 
 
 def test_a_heartbeat_before_any_value_of_the_server_is_0() -> None:
     guard = ProgressGuard()
     beats = [guard.between(), guard.between()]
-    assert beats == [Progressed(0, own=None, is_hubs=True), Progressed(1e-6, own=None, is_hubs=True)]
-    assert guard.admit(Progressed(0, 10)) == Progressed(2e-6, 10, own=0)
+    assert beats == [Progressed(0, server_value=None, is_hubs=True), Progressed(1e-6, server_value=None, is_hubs=True)]
+    assert guard.admit(Progressed(0, 10)) == Progressed(2e-6, 10, server_value=0)
     assert guard.admit(Progressed(3, 10)) == Progressed(3, 10)
-    assert guard.between() == Progressed(3 + 1e-6, 10, own=3, is_hubs=True)
+    assert guard.between() == Progressed(3 + 1e-6, 10, server_value=3, is_hubs=True)
 
 
 @pytest.mark.parametrize(("value", "total"), [(100, None), (99, 100), (100 - 1e-7, None)])
@@ -131,12 +131,12 @@ def test_what_the_server_left_out_last_is_what_it_gave_before() -> None:
     guard.admit(Progressed(1, 10, {"message": msgspec.Raw(b'"m"')}))
     guard.admit(Progressed(2))
     beat = guard.between()
-    assert beat is not None and (beat.total, beat.rest) == (10, {"message": msgspec.Raw(b'"m"')})
+    assert beat is not None and (beat.total, beat.members) == (10, {"message": msgspec.Raw(b'"m"')})
 
 
 def test_a_call_of_another_hub_continues_above_its_last_value() -> None:
-    guard = ProgressGuard(Progressed(5 + 1e-6, 9, own=5, is_hubs=True))
-    assert guard.between() == Progressed(5 + 2e-6, 9, own=5, is_hubs=True)
+    guard = ProgressGuard(Progressed(5 + 1e-6, 9, server_value=5, is_hubs=True))
+    assert guard.between() == Progressed(5 + 2e-6, 9, server_value=5, is_hubs=True)
     assert guard.admit(Progressed(6, 9)) == Progressed(6, 9)
 
 
@@ -151,5 +151,9 @@ def test_a_message_of_the_hub_is_no_value_of_the_server() -> None:
     guard = ProgressGuard()
     first, second, third = map(guard.admit, (hubs_message("waits"), hubs_message("came"), Progressed(1)))
     assert first is not None and second is not None and third is not None
-    assert (first.progress, first.own, first.message) == (0, None, "waits")
-    assert second.progress > 0 and second.own is None and (third.progress, third.own) == (1, msgspec.UNSET)
+    assert (first.progress, first.server_value, first.message) == (0, None, "waits")
+    assert (
+        second.progress > 0
+        and second.server_value is None
+        and (third.progress, third.server_value) == (1, msgspec.UNSET)
+    )

@@ -150,7 +150,7 @@ def comparable(value: object) -> object:
 def payloads(event: CallEvent) -> list[bytes]:
     """What peers sent of it."""
     match event:
-        case Progressed(rest=rest):
+        case Progressed(members=rest):
             return [bytes(raw) for name, raw in (rest or {}).items() if name != "_meta"]
         case Failed(error):
             return [bytes(error.raw)] if error.raw is not None else []
@@ -225,5 +225,5 @@ def test_progress_on_a_line_has_the_members_of_the_notification(event: Progresse
     assert data.pop("total", None) == event.total
     meta = data.get("_meta", {})
     assert meta.pop(COALESCED, 0) == event.skipped
-    rest = {name: json.loads(bytes(raw)) for name, raw in (event.rest or {}).items()}
+    rest = {name: json.loads(bytes(raw)) for name, raw in (event.members or {}).items()}
     assert ({name: value for name, value in data.items() if name != "_meta" or value}) == rest

@@ -61,7 +61,7 @@ def test_what_is_shown_is_within_the_limit_and_the_rest_is_kept(
     assert seen["isError"] is True and LINK in seen["content"]
     shown = [block for block in seen["content"] if textual(block)]
     assert sum(estimate(block["text"]) for block in shown) <= max(limit, LEAST)
-    kept = {one.id: one.body for one in found.kept}
+    kept = {one.id: one.body for one in found.documents}
     assert all(document_id(body) == id_ for id_, body in kept.items())
     whole: list[dict[str, Any]] = []
     for block, original in restored(shown, kept, blocks):
@@ -135,7 +135,7 @@ def test_structured_content_that_goes_can_be_read(
     if "structuredContent" in seen:
         assert seen["structuredContent"] == structured
         return
-    whole = [json.loads(kept.body) for kept in found.kept] + [
+    whole = [json.loads(kept.body) for kept in found.documents] + [
         json.loads(block["text"]) for block in seen["content"] if block["text"] == text != "see"
     ]
     assert structured in whole

@@ -87,7 +87,7 @@ class Channel(CallChannel):
     def continuable(self, how: RawJson | None) -> None:
         raise AssertionError("nothing can be continued")
 
-    async def kept(self, *, whole: bool) -> None:
+    async def until_stored(self, *, whole: bool) -> None:
         self.kept_calls.append(whole)
         if self.is_unkept:
             await anyio.sleep_forever()

@@ -88,7 +88,7 @@ class ToolDefinitions:
         self._upstreams = upstreams
         self._digests: dict[tuple[str, str], tuple[Snapshot, str]] = {}
 
-    def now(self) -> Mapping[str, Snapshot | None]:
+    def current(self) -> Mapping[str, Snapshot | None]:
         """The lists of all servers."""
         return {name: upstream.snapshot() for name, upstream in self._upstreams.items()}
 
@@ -280,7 +280,7 @@ class PastCalls:
         entry = self._hub.catalog.view(caller.profile).find(Kind.TOOL, group.name)
         if entry is None or (entry.server, entry.key) != (group.server, group.tool):
             return RunInfo(False, "gone", f"There is no tool {group.name} of server {group.server} now.")
-        digest = self._definitions.digest(self._definitions.now(), group.server, group.tool)
+        digest = self._definitions.digest(self._definitions.current(), group.server, group.tool)
         if digest and digest == group.definition:
             return RunInfo(True)
         reason = "has changed since" if digest and group.definition else "at that time is not known"

@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.calls.history.recent import shown_principal
 from mcp_hub.calls.metering import Outcome
-from mcp_hub.calls.reading.stored import asked, own_name
+from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.masking import hide, hide_head, hide_start, hide_within
 from mcp_hub.stores.history.base import (
@@ -91,10 +91,10 @@ class Portion:
         self.latest = call, outcome, name, number
         return number
 
-    def put(self, place: int, arguments: RawJson, result: RawJson) -> None:
+    def put(self, index: int, arguments: RawJson, result: RawJson) -> None:
         """Takes texts of which one is long; only so much of them as masking needs."""
-        kept = self.long[place] = bytes(memoryview(arguments)[:_MOST_DECODED]), bytes(memoryview(result)[:_RESULT])
-        self.size += len(kept[0]) + len(kept[1])
+        texts = self.long[index] = bytes(memoryview(arguments)[:_MOST_DECODED]), bytes(memoryview(result)[:_RESULT])
+        self.size += len(texts[0]) + len(texts[1])
 
 
 class ToolKeeping(msgspec.Struct, frozen=True):
@@ -118,7 +118,7 @@ class JournalRules(msgspec.Struct, frozen=True):
 class DefinitionSource(Protocol):
     """The definitions of tools."""
 
-    def now(self) -> object:
+    def current(self) -> object:
         """Those of this moment. Quick."""
 
     def digest(self, definitions: object, server: str, tool: str) -> str:
@@ -136,7 +136,7 @@ class BatchMaker:
         self._count = 0
         self._last = 0.0
 
-    def made(
+    def make(
         self, portion: Portion, definitions: tuple[object, object], rules: JournalRules, wall: float
     ) -> list[tuple[Batch, bytes]]:
         """The batch of these calls and their texts, if any are kept; `wall` makes Unix seconds of their times."""
@@ -146,15 +146,15 @@ class BatchMaker:
         groups = [self._group(*first, definitions, rules, lines) for first in portion.firsts]
         places: Sequence[int] = range(len(portion.rows))
         if None in groups:
-            places = [place for place in places if groups[portion.rows[place][0]] is not None]
+            places = [index for index in places if groups[portion.rows[index][0]] is not None]
         if not places:
             return []
         flags = bytearray(len(portion.rows))
         supplied = [{} if group is None else group[1] for group in groups]
         is_without = rules.keeping == "none" or not portion.has_texts
         texts = b"" if is_without else self._texts(portion, rules.keeping, supplied, places, flags)
-        rows = portion.rows if len(places) == len(flags) else [portion.rows[place] for place in places]
-        marks, ids, ends, starts, turns, given, sizes, durable = zip(*rows, strict=True)
+        rows = portion.rows if len(places) == len(flags) else [portion.rows[index] for index in places]
+        marks, ids, ends, starts, turns, argument_sizes, sizes, durable = zip(*rows, strict=True)
         wall = max(wall, self._last - ends[0])  # the clock of the system may be set back
         ended = array("d", [end + wall for end in ends])
         self._last = ended[-1]
@@ -162,11 +162,13 @@ class BatchMaker:
         numbers = [0 if group is None else group[0] for group in groups]
         base, self._count = self._count, self._count + len(rows)
         took = array("d", map(sub, ends, starts))
-        sized = array("I", _clipped(given, sizes)) if portion.has_texts else array("I", bytes(_SIZES * len(rows)))
+        sized = (
+            array("I", _clipped(argument_sizes, sizes)) if portion.has_texts else array("I", bytes(_SIZES * len(rows)))
+        )
         notes = {
-            number: _note(portion.endings[place], rules.keeping)
-            for number, place in (enumerate(places) if portion.endings else ())
-            if place in portion.endings
+            number: _note(portion.endings[index], rules.keeping)
+            for number, index in (enumerate(places) if portion.endings else ())
+            if index in portion.endings
         }
         for number in compress(range(len(rows)), durable):
             flags[places[number]] |= DURABLE
@@ -189,9 +191,9 @@ class BatchMaker:
         keeping = rules.of_tool(call.upstream, tool)
         if not keeping.is_kept:
             return None
-        name, digest = asked(call), ""
+        name, digest = exported_name(call), ""
         if call.method == "tools/call":
-            before, after = (self.definitions.digest(own, call.upstream, tool) for own in definitions)
+            before, after = (self.definitions.digest(version, call.upstream, tool) for version in definitions)
             digest = after if before == after else ""
         elif rules.keeping != "full" and call.method != "prompts/get":
             tool = name = call.method  # a URI is an argument
@@ -218,25 +220,25 @@ class BatchMaker:
         ):  # fmt: skip
             return text.encode()
         fields, long = _fields(portion), portion.long
-        for place, row in enumerate(portion.rows):
+        for index, row in enumerate(portion.rows):
             if supplied[row[0]] and row[5]:
-                whole = long.pop(place, None)
-                arguments, result = (fields[2 * place], fields[2 * place + 1]) if whole is None else whole
-                fields[2 * place : 2 * place + 2] = _reduced(arguments, supplied[row[0]]), result
+                whole = long.pop(index, None)
+                arguments, result = (fields[2 * index], fields[2 * index + 1]) if whole is None else whole
+                fields[2 * index : 2 * index + 2] = _reduced(arguments, supplied[row[0]]), result
         if keeping == "hash":
             return self._hashes(fields, long, places)
         return masked_texts(fields, long, [row[6] for row in portion.rows], places, flags)
 
     def _hashes(self, fields: Sequence[bytes], long: Mapping[int, tuple[bytes, bytes]], places: Sequence[int]) -> bytes:
         self._key = self._key or self._find_key()
-        whole = (long[place][0] if place in long else fields[2 * place] for place in places)
+        whole = (long[index][0] if index in long else fields[2 * index] for index in places)
         hashes = (hmac.digest(self._key, text, "sha256").hex()[:_HASH].encode() if text else b"" for text in whole)
         return b"\0".join(part for digest in hashes for part in (digest, b""))
 
 
-def _clipped(given: Sequence[int], sizes: Sequence[int]) -> list[int]:
+def _clipped(arguments: Sequence[int], results: Sequence[int]) -> list[int]:
     """Both by turns, as far as the column can count."""
-    both = list(chain.from_iterable(zip(given, sizes, strict=True)))
+    both = list(chain.from_iterable(zip(arguments, results, strict=True)))
     return both if max(both) <= _LARGEST else [min(size, _LARGEST) for size in both]
 
 
@@ -244,8 +246,8 @@ def _fields(portion: Portion) -> list[bytes]:
     """Arguments and results by turns, found by their sizes: a text that is not JSON may hold a NUL."""
     fields: list[bytes] = []
     at = 0
-    for place, (_, _, _, _, _, given, size, _) in enumerate(portion.rows):
-        for length in (0, 0) if place in portion.long else (given, size):
+    for index, (_, _, _, _, _, argument_size, result_size, _) in enumerate(portion.rows):
+        for length in (0, 0) if index in portion.long else (argument_size, result_size):
             fields.append(bytes(portion.texts[at : at + length]))
             at += length + 1
     return fields
@@ -266,12 +268,12 @@ def _reduced(arguments: bytes, supplied: Mapping[str, object]) -> bytes:
         values: dict[str, Any] = msgspec.json.decode(arguments or b"{}", type=dict[str, Any])
     except (ValueError, RecursionError):
         return b""
-    own = {
+    remaining = {
         name: value
         for name, value in values.items()
         if name not in supplied or (supplied[name] is not None and supplied[name] != value)
     }
-    return msgspec.json.encode(own)
+    return msgspec.json.encode(remaining)
 
 
 def _note(ending: Ending, keeping: Keeping) -> tuple[str, str]:
@@ -293,16 +295,16 @@ def masked_texts(
     """The texts of the calls at these places, masked and cut; their flags are set. `sizes` are those of results."""
     plain = [field.decode("utf-8", "replace").replace(_BETWEEN, "") for field in fields]
     texts = _masked(plain)
-    for place, (before, after) in enumerate(zip(plain, texts, strict=True)):
+    for index, (before, after) in enumerate(zip(plain, texts, strict=True)):
         if before != after:
-            texts[place] = _json_masked(before, after)
-            flags[place // 2] |= MASKED_RESULT if place % 2 else MASKED_ARGUMENTS
-    for place, (arguments, result) in long.items():
-        text, own = _cut_arguments(arguments)
+            texts[index] = _json_masked(before, after)
+            flags[index // 2] |= MASKED_RESULT if index % 2 else MASKED_ARGUMENTS
+    for index, (arguments, result) in long.items():
+        text, cut_flags = _cut_arguments(arguments)
         beginning, is_masked = hide_start(result, VALUE)
-        flags[place] |= own | (MASKED_RESULT if is_masked else 0) | (CUT_RESULT if sizes[place] > VALUE else 0)
-        texts[2 * place : 2 * place + 2] = text.replace(_BETWEEN, ""), beginning.replace(_BETWEEN, "")
-    return _BETWEEN.join([texts[at] for place in places for at in (2 * place, 2 * place + 1)]).encode()
+        flags[index] |= cut_flags | (MASKED_RESULT if is_masked else 0) | (CUT_RESULT if sizes[index] > VALUE else 0)
+        texts[2 * index : 2 * index + 2] = text.replace(_BETWEEN, ""), beginning.replace(_BETWEEN, "")
+    return _BETWEEN.join([texts[at] for index in places for at in (2 * index, 2 * index + 1)]).encode()
 
 
 def _masked(texts: Sequence[str]) -> list[str]:

@@ -94,7 +94,7 @@ class CallJournal:
             with anyio.move_on_after(_PATIENCE if self._writer.is_behind else None):
                 await self._queue.begun.wait()
             if self._queue.begun.is_set():
-                self._begun_with = self._batches.definitions.now()
+                self._begun_with = self._batches.definitions.current()
                 with anyio.move_on_after(PACE):
                     await self._queue.full.wait()
             await self.flush()
@@ -103,17 +103,19 @@ class CallJournal:
         """Writes the calls that wait."""
         async with self._lock:
             self.use()
-            rules, now = self.rules(), self._batches.definitions.now()
-            before, self._begun_with = self._begun_with or now, None
+            rules, current = self.rules(), self._batches.definitions.current()
+            before, self._begun_with = self._begun_with or current, None
             (portions, dropped), wall = self._queue.take(), wall_time() - self._clock.now()
-            made = []
+            batches = []
             for portion in portions:
                 try:
-                    made += await anyio.to_thread.run_sync(self._batches.made, portion, (before, now), rules, wall)
+                    batches += await anyio.to_thread.run_sync(
+                        self._batches.make, portion, (before, current), rules, wall
+                    )
                 except Exception:  # a call that nobody expected ends neither the hub nor the history
                     log.exception("history_batch_failed", calls=len(portion.rows))
                     dropped += len(portion.rows)
-            await self._writer.add(made, dropped, rules.limits, is_last=is_last)
+            await self._writer.add(batches, dropped, rules.limits, is_last=is_last)
 
     async def close(self, seconds: float) -> None:
         """Writes the last batch and ends the history of this hub, within so many seconds. Never raises."""
@@ -140,10 +142,10 @@ class _Writer:
         return bool(self._unwritten or self.losses)
 
     async def add(
-        self, made: Sequence[tuple[Batch, bytes]], dropped: int, limits: HistoryLimits, *, is_last: bool
+        self, batches: Sequence[tuple[Batch, bytes]], dropped: int, limits: HistoryLimits, *, is_last: bool
     ) -> None:
         """Writes batches behind those that wait, or keeps the last ones of them for the next time."""
-        self._unwritten += made
+        self._unwritten += batches
         if dropped:
             self.losses.append(LostCalls("dropped", wall_time(), self._hub, dropped))
         if self.failing and not is_last and anyio.current_time() < self._retry:
@@ -246,12 +248,12 @@ class _Queue:
             mark = portion.turn_to(call, outcome, name)
         if outcome > _WITH_RESULT:
             portion.endings[len(portion.rows)] = record.log.ending
-        given = size = 0
+        argument_size = result_size = 0
         if self.keeps_texts:
             arguments = params.get("arguments", _NOTHING)
             result = record.log.ending.result if outcome <= _WITH_RESULT else _NOTHING  # type: ignore[union-attr]
-            given, size, texts = len(arguments), len(result), portion.texts
-            if given > VALUE or size > VALUE:
+            argument_size, result_size, texts = len(arguments), len(result), portion.texts
+            if argument_size > VALUE or result_size > VALUE:
                 portion.put(len(portion.rows), arguments, result)
                 texts += b"\0\0"
             else:
@@ -261,7 +263,9 @@ class _Queue:
                 texts += b"\0"
             if len(texts) > PORTION_BYTES or portion.size > PORTION_BYTES:
                 self._next = 0
-        portion.rows.append((mark, call.id, now, times.started, times.began, given, size, record.stream is not None))
+        portion.rows.append(
+            (mark, call.id, now, times.started, times.began, argument_size, result_size, record.stream is not None)
+        )
         if len(portion.rows) >= self._next:
             self._crowded()
 

@@ -11,7 +11,7 @@ import msgspec
 from mcp_hub.calls.log import newest_progress
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
-from mcp_hub.calls.reading.stored import asked
+from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.calls.reading.transcript import question_text
 from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.clock import wall_time
@@ -53,12 +53,12 @@ class RecentCalls:
     It is noted of a client that it has called.
     """
 
-    def __init__(self, *, most: int = MOST, portion: int = _PORTION) -> None:
+    def __init__(self, *, capacity: int = MOST, portion: int = _PORTION) -> None:
         self.epoch = new_session_id()[-8:]
         self.seq = 0
         self._portion = portion
         self._fresh: list[CallSummary] = []
-        self._packed: deque[bytes] = deque(maxlen=most // portion - 1)
+        self._packed: deque[bytes] = deque(maxlen=capacity // portion - 1)
         self._wall = 0.0  # what makes a time by the wall clock of one by the registry's clock
         self._until = float("-inf")
 
@@ -79,9 +79,9 @@ class RecentCalls:
         else:
             client = caller.name
             caller.ended(now + self._wall)
-        raw, principal = call.asked, call.principal
+        raw, principal = call.exported_name, call.principal
         try:
-            name = _decode_text(raw) if isinstance(raw, msgspec.Raw) else asked(call)
+            name = _decode_text(raw) if isinstance(raw, msgspec.Raw) else exported_name(call)
         except msgspec.DecodeError:
             name = ""
         why = "" if outcome in _DONE else reason_of(record.log.ending)
@@ -103,12 +103,12 @@ class RecentCalls:
         new = self.seq - seq
         if not 0 <= new <= len(self):
             return None
-        found = self._fresh[:]
+        summaries = self._fresh[:]
         for packed in reversed(self._packed):
-            if len(found) >= new:
+            if len(summaries) >= new:
                 break
-            found = _unpack(packed) + found
-        return found[len(found) - new :]
+            summaries = _unpack(packed) + summaries
+        return summaries[len(summaries) - new :]
 
     def newest(self) -> list[CallSummary]:
         """All that are kept, the newest first."""
@@ -133,11 +133,11 @@ class RecentCalls:
     def _running(self, record: CallRecord, now: float, wait: "NamedWait | None") -> CallSummary:
         progress = newest_progress(record.log)
         took = now - record.times.started
-        said = None if progress is None else progress.message
+        message = None if progress is None else progress.message
         return CallSummary(
             record.call.id,
             record.call.upstream,
-            hide_head(asked(record.call), _TEXT),
+            hide_head(exported_name(record.call), _TEXT),
             record.call.method,
             shown_principal(record.call.principal),
             "waiting" if wait is not None else "input_required" if record.open_questions else "working",
@@ -145,7 +145,7 @@ class RecentCalls:
             0.0,
             record.call.client_name,
             record.stream is not None,
-            "" if said is None else hide_head(said, _TEXT),
+            "" if message is None else hide_head(message, _TEXT),
             None if progress is None else progress.progress,
             None if progress is None else progress.total,
             len(record.open_questions),
@@ -204,7 +204,7 @@ class RunningCalls:
             return None
         if isinstance(wait.reason, str):
             return NamedWait(hide_head(wait.reason, _TEXT), wait.since)
-        there = [other for session in wait.reason() for other in self._at.get((call.upstream, session), ())]
+        there = [running for session in wait.reason() for running in self._at.get((call.upstream, session), ())]
         turn = f'its turn at server "{hide_head(call.upstream, _TEXT)}"'
         return NamedWait(self._named(sorted(there, key=_start), turn), wait.since)
 
@@ -217,8 +217,8 @@ class RunningCalls:
             return "a call of somebody else" if len(calls) == 1 else f"{len(calls)} calls of others"
         client = hide_head(first.call.client_name, _TEXT)
         more = len(calls) - 1
-        rest = f" and {plural(more, 'more call')}" if more else ""
-        return f"{hide_head(asked(first.call), _TEXT)}{f' of {client}' if client else ''}{rest}"
+        suffix = f" and {plural(more, 'more call')}" if more else ""
+        return f"{hide_head(exported_name(first.call), _TEXT)}{f' of {client}' if client else ''}{suffix}"
 
 
 def _start(record: CallRecord) -> float:
@@ -249,9 +249,9 @@ def shown_principal(principal: str) -> str:
     )
 
 
-def _cut(most: int, *texts: str) -> Iterable[str]:
-    """These texts, none longer than `_SHORT` if they are longer than `most` together."""
-    return texts if sum(map(len, texts)) <= most else [hide_head(text, _SHORT) for text in texts]
+def _cut(limit: int, *texts: str) -> Iterable[str]:
+    """These texts, none longer than `_SHORT` if they are longer than `limit` together."""
+    return texts if sum(map(len, texts)) <= limit else [hide_head(text, _SHORT) for text in texts]
 
 
 def reason_of(ending: Ending) -> str:

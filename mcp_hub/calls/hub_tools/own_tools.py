@@ -108,8 +108,8 @@ class OwnTools:
         try:
             answer = await (self._cancel(caller, call) if name == CANCEL else self._wait(caller, call, channel))
         except (StoreError, InvalidParams, EventsGone, Busy) as problem:
-            said = problem.public if isinstance(problem, StoreError) else problem
-            return Completed.of(f"{name}: {said}", is_error=True)
+            reason = problem.public if isinstance(problem, StoreError) else problem
+            return Completed.of(f"{name}: {reason}", is_error=True)
         return _passed_on(caller, call, answer) if isinstance(answer, _Ended) else answer
 
     async def _cancel(self, caller: OwnToolCaller, call: Call) -> Completed:
@@ -129,23 +129,23 @@ class OwnTools:
         return stream
 
     async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed | _Ended:
-        wanted = _arguments(call, _Wait)
-        after = _cursor(wanted.after)
-        stream = await self._opened(caller, call, wanted.stream)
+        arguments = _arguments(call, _Wait)
+        after = _cursor(arguments.after)
+        stream = await self._opened(caller, call, arguments.stream)
         if stream.info.has_ended:
             return _Ended(stream.info, ending_of(stream.info, await stream.ending()))
         was_orphan = stream.is_orphan
         waiting = StreamWait(stream, after, channel, call.asks_client)
         try:
-            found = await waiting.ending(caller.deadline * _SHARE, is_modern=call.era is Era.MODERN)
+            ending = await waiting.ending(caller.deadline * _SHARE, is_modern=call.era is Era.MODERN)
         finally:
             waiting.close()
             if was_orphan:
                 stream.let_go(was_orphan=True)
-        if found is not None:
-            return _Ended(stream.info, found)
-        asked = (await stream.questions()).values()
-        text = still_running(stream.id, waiting.cursor, waiting.said, "New output", call, asked)
+        if ending is not None:
+            return _Ended(stream.info, ending)
+        questions = (await stream.questions()).values()
+        text = still_running(stream.id, waiting.cursor, waiting.transcript, "New output", call, questions)
         answer = with_mark(Completed.of(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
 

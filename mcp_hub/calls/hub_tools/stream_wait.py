@@ -65,8 +65,8 @@ class Relay:
         self._wake = wake
         self._stream = stream
         self._channel = channel
-        self._known = stream.info.last
-        self._asked = set(answered)
+        self._first_seq = stream.info.last
+        self._handled = set(answered)
         self._open: dict[str, str] = {}  # keys of the stream, to those of the channel
         self._answers: list[tuple[str, RawJson | RpcError]] = []
 
@@ -80,7 +80,7 @@ class Relay:
         Where the store does not have those yet that are answered, what it has open is older: answered, too.
         """
         questions = await self._stream.questions()
-        if self._asked <= questions.keys():
+        if self._handled <= questions.keys():
             for question in questions.values():
                 self._ask(question)
 
@@ -88,7 +88,7 @@ class Relay:
         """An event of the stream; questions before the beginning are known."""
         if isinstance(event, InputReceived):
             self._withdraw(event.key)
-        elif isinstance(event, InputRequired) and seq > self._known:
+        elif isinstance(event, InputRequired) and seq > self._first_seq:
             self._ask(event)
 
     async def pass_on(self) -> None:
@@ -98,14 +98,14 @@ class Relay:
             await self._stream.answer(key, outcome)
 
     def _ask(self, question: InputRequired) -> None:
-        if question.key in self._asked or not self._asks(question.method, question.params):
+        if question.key in self._handled or not self._asks(question.method, question.params):
             return
-        self._asked.add(question.key)
+        self._handled.add(question.key)
         self._open[question.key] = ""
         answered, late = partial(self._answered, question.key), partial(self._late, question.key)
-        own = self._channel.ask(Question(question.method, question.params, answered, late))
+        channel_key = self._channel.ask(Question(question.method, question.params, answered, late))
         if question.key in self._open:
-            self._open[question.key] = own
+            self._open[question.key] = channel_key
 
     def _late(self, key: str, outcome: RawJson | RpcError) -> None:
         """An answer that comes when nobody waits any more still counts, if the call runs here."""
@@ -118,9 +118,9 @@ class Relay:
             self._wake()
 
     def _withdraw(self, key: str) -> None:
-        own = self._open.pop(key, None)
-        if own is not None:
-            self._channel.withdraw(own)
+        channel_key = self._open.pop(key, None)
+        if channel_key is not None:
+            self._channel.withdraw(channel_key)
 
 
 class StreamWait:
@@ -133,7 +133,7 @@ class StreamWait:
     def __init__(
         self, stream: StreamHandle, after: int, channel: CallChannel, asks: Asks, answered: Collection[str] = ()
     ) -> None:
-        self.said = Transcript(_MOST)
+        self.transcript = Transcript(_MOST)
         self._stream = stream
         self._channel = channel
         self._bell = Bell()
@@ -148,7 +148,7 @@ class StreamWait:
         try:
             return self._stream.follow(self._bell.ring, after)
         except EventsGone as gone:
-            self.said.cut()
+            self.transcript.cut()
             return self._stream.follow(self._bell.ring, gone.earliest - 1)
 
     async def ending(self, seconds: float, *, is_modern: bool) -> Ending | None:
@@ -162,7 +162,7 @@ class StreamWait:
                 for event in self._taken():
                     if isinstance(event, Ending):
                         return event
-                    self.said.add(event)
+                    self.transcript.add(event)
                 await self._relay.pass_on()
                 await self._channel.drained()
                 if is_modern and self._relay.is_asking:
@@ -178,7 +178,7 @@ class StreamWait:
     def _taken(self) -> list[CallEvent]:
         reader = self._reader
         if reader.skip():
-            self.said.cut()
+            self.transcript.cut()
         if reader.failed is not None:
             raise reader.failed
         first = reader.cursor + 1
@@ -193,7 +193,7 @@ class StreamWait:
         if isinstance(event, Delta):
             self._channel.send(event)
         elif isinstance(event, Progressed) and not event.is_hubs:
-            self._channel.send(msgspec.structs.replace(event, progress=event.sent, own=msgspec.UNSET))
+            self._channel.send(msgspec.structs.replace(event, progress=event.sent, server_value=msgspec.UNSET))
 
     def close(self) -> None:
         self._reader.close()

@@ -86,9 +86,9 @@ def _writable(text: str) -> str:
     return hide_head(text, _SHOWN).encode("utf-8", "replace").decode()
 
 
-async def fetched(store: StreamLog, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:
+async def fetched(store: StreamLog, id_: CallId, after: int, limit: int = PAGE) -> tuple[bytes, ...]:
     """A page of events, encoded; empty at the end. Raises `StoreError`, `UnknownStream`."""
-    page: EventPage | StoreError | None = await done_with(partial(store.fetch, id_, after, most))
+    page: EventPage | StoreError | None = await done_with(partial(store.fetch, id_, after, limit))
     if isinstance(page, StoreError):
         raise page
     if page is None:
@@ -107,15 +107,15 @@ async def appended(store: StreamLog, row: StreamInfo, lines: Sequence[bytes], ch
 async def done_with(start: Callable[[Callable[[_T], None]], None]) -> _T:
     """Waits until the store calls back."""
     news = anyio.Event()
-    found: list[_T] = []
+    results: list[_T] = []
 
-    def done(result: _T) -> None:
-        found.append(result)
+    def settle(value: _T) -> None:
+        results.append(value)
         news.set()
 
-    start(done)
+    start(settle)
     await news.wait()
-    return found[0]
+    return results[0]
 
 
 async def _events(store: StreamLog, id_: CallId, after: int, last: int, mark: bytes) -> AsyncIterator[CallEvent]:
@@ -129,27 +129,27 @@ async def _events(store: StreamLog, id_: CallId, after: int, last: int, mark: by
 
 async def open_questions(store: StreamLog, row: StreamInfo) -> dict[str, InputRequired]:
     """The open questions of a stream, by key, oldest first."""
-    asked: dict[str, InputRequired] = {}
+    questions: dict[str, InputRequired] = {}
     if row.status == "input_required":
         async for event in _events(store, row.id, row.first - 1, row.last, b'"type":"input-'):
             if isinstance(event, InputRequired):
-                asked[event.key] = event
+                questions[event.key] = event
             elif isinstance(event, InputReceived):
-                asked.pop(event.key, None)
-    return asked
+                questions.pop(event.key, None)
+    return questions
 
 
 async def asked_last(store: StreamLog, row: StreamInfo, keys: Collection[str]) -> dict[str, InputRequired]:
     """The committed questions of these keys, looked for from the end: a call that waits says little else."""
-    found: dict[str, InputRequired] = {}
+    questions: dict[str, InputRequired] = {}
     last = row.last
-    while last >= row.first and not all(key in found for key in keys):
+    while last >= row.first and not all(key in questions for key in keys):
         start = max(row.first - 1, last - _LOOK)
         async for event in _events(store, row.id, start, last, b'"type":"input-required"'):
             if isinstance(event, InputRequired):
-                found[event.key] = event
+                questions[event.key] = event
         last = start
-    return found
+    return questions
 
 
 async def ending(store: StreamLog, row: StreamInfo) -> Ending | None:
@@ -170,9 +170,9 @@ async def last_progress(store: StreamLog, row: StreamInfo) -> Progressed | None:
     return last
 
 
-def asked(call: Call) -> str:
+def exported_name(call: Call) -> str:
     """The name or URI that the client called, as exported."""
-    raw = call.asked
+    raw = call.exported_name
     return _string(raw) if type(raw) is msgspec.Raw else own_name(call)
 
 

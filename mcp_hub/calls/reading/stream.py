@@ -83,7 +83,7 @@ class Stream:
     """
 
     __slots__ = (
-        "__weakref__", "_asked", "_bytes", "_store", "_tail", "_tail_first", "content", "failed", "readers", "row",
+        "__weakref__", "_waiting", "_bytes", "_store", "_tail", "_tail_first", "content", "failed", "readers", "row",
     )  # fmt: skip
 
     def __init__(self, row: StreamInfo, store: StreamLog) -> None:
@@ -92,7 +92,7 @@ class Stream:
         self.failed: HubError | None = None
         self.content = _PartialContent()
         self._store = store
-        self._asked: dict[int, list[Fetched]] = {}  # who waits for the page behind an event
+        self._waiting: dict[int, list[Fetched]] = {}  # who waits for the page behind an event
         self._tail: list[Committed] | None = None  # from event `_tail_first` on
         self._tail_first = row.last + 1
         self._bytes = 0
@@ -128,30 +128,30 @@ class Stream:
             self._tail_first, self._bytes = first, 0
         tail += events
         self._bytes += sum(len(event.line) for event in events)
-        gone, most = 0, len(tail) - 1
-        while gone < most and (len(tail) - gone > _TAIL_EVENTS or self._bytes > _TAIL_BYTES):
+        gone, last = 0, len(tail) - 1
+        while gone < last and (len(tail) - gone > _TAIL_EVENTS or self._bytes > _TAIL_BYTES):
             self._bytes -= len(tail[gone].line)
             gone += 1
         del tail[:gone]
         self._tail_first += gone
 
-    def fetch(self, after: int, done: Fetched) -> None:
+    def fetch(self, after: int, receive: Fetched) -> None:
         """As `StreamLog.fetch`; all that ask for the same page at a time get it by one read."""
-        if (waiting := self._asked.get(after)) is not None:
-            waiting.append(done)
+        if (waiting := self._waiting.get(after)) is not None:
+            waiting.append(receive)
             return
-        self._asked[after] = [done]
+        self._waiting[after] = [receive]
         self._store.fetch(self.row.id, after, PAGE, partial(self._fetched, after))
 
     def _fetched(self, after: int, page: EventPage | StoreError | None) -> None:
-        waiting = self._asked.pop(after)
+        waiting = self._waiting.pop(after)
         if isinstance(page, EventPage):
             if page.lines and (self._tail is None or page.first >= self._tail_first + len(self._tail)):
                 self._extend(page.first, list(map(Committed, page.lines)))
             if page.row.last > self.row.last:
                 self.committed(page.row)
-        for done in waiting:
-            done(page)
+        for receive in waiting:
+            receive(page)
 
     def seen(self, row: StreamInfo) -> None:
         """Takes the row of a stream that is written here from the store, which lets go of events on its own.
@@ -170,7 +170,7 @@ class Stream:
             reader.failed = error
             reader.wake()
 
-    def lost(self, error: StoreError) -> None:
+    def fenced(self, error: StoreError) -> None:
         """Nothing more is written here, because another hub has the stream: its readers read on what that one writes.
 
         They fail with `error` if no other hub has it.
@@ -205,8 +205,8 @@ class Stream:
         reader.look()
         return reader
 
-    def follow(self, wake: Callable[[], None], after: int, most: int) -> "StreamReader":
-        """A reader for a client that asked for this stream; there may be `most` of them.
+    def follow(self, wake: Callable[[], None], after: int, limit: int) -> "StreamReader":
+        """A reader for a client that asked for this stream; there may be `limit` of them.
 
         Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`,
         `StoreError` for one that another hub may have reached while it was without the store.
@@ -215,12 +215,12 @@ class Stream:
         if after > row.last and not (row.has_ended or self._store.is_settled):
             raise StoreError(f"stream {row.id}: event {after} is not in the store yet. Try again in a moment.")
         if after > row.last:
-            said = f"cursor {after} is beyond the stream's last event, {row.last}"
-            raise InvalidParams(said, symbol="invalid_cursor")
+            reason = f"cursor {after} is beyond the stream's last event, {row.last}"
+            raise InvalidParams(reason, symbol="invalid_cursor")
         if after + 1 < row.first:
             raise EventsGone(row.first)
-        if sum(reader.is_follower for reader in self.readers) >= most:
-            raise Busy.at(f"{most} followers of this stream already", "followers", most)
+        if sum(reader.is_follower for reader in self.readers) >= limit:
+            raise Busy.at(f"{limit} followers of this stream already", "followers", limit)
         return self.reader(wake, after, is_follower=True)
 
     @property
@@ -232,13 +232,13 @@ class Stream:
         """Whether the event behind `after` is in memory."""
         return self._tail is not None and 0 <= after + 1 - self._tail_first < len(self._tail)
 
-    def recent(self, after: int, most: int) -> list[Committed]:
+    def recent(self, after: int, limit: int) -> list[Committed]:
         """Events behind `after`, if they are in memory."""
         tail = self._tail
         if tail is None or not self.has_recent(after):
             return []
         start = after + 1 - self._tail_first
-        return tail[start : start + most]
+        return tail[start : start + limit]
 
 
 async def read_on(stream: Stream) -> StreamInfo | None:
@@ -255,7 +255,7 @@ async def read_on(stream: Stream) -> StreamInfo | None:
 class StreamReader:
     """A place in a stream: a `call.Reader`."""
 
-    __slots__ = ("_asked", "_page", "cursor", "failed", "is_closed", "is_follower", "stream", "wake")
+    __slots__ = ("_waiting", "_page", "cursor", "failed", "is_closed", "is_follower", "stream", "wake")
     is_stored = True
 
     def __init__(self, stream: Stream, after: int, wake: Callable[[], None], *, is_follower: bool) -> None:
@@ -266,7 +266,7 @@ class StreamReader:
         self.failed = stream.failed
         self.is_closed = False
         self._page: deque[Committed] | None = None  # fetched, from the one behind the cursor on
-        self._asked: int | None = None  # the cursor that a page is being fetched for
+        self._waiting: int | None = None  # the cursor that a page is being fetched for
 
     @property
     def has_more(self) -> bool:
@@ -284,19 +284,19 @@ class StreamReader:
         row = self.stream.row
         return row.has_ended and self.cursor >= row.last
 
-    def take(self, most: int | None = None) -> list[CallEvent]:
-        """The next events, `most` of them; what is not at hand is fetched meanwhile."""
-        return [entry.read for entry in self.take_entries(most)]
+    def take(self, limit: int | None = None) -> list[CallEvent]:
+        """The next events, `limit` of them; what is not at hand is fetched meanwhile."""
+        return [entry.read for entry in self.take_entries(limit)]
 
-    def take_entries(self, most: int | None = None) -> list[Committed]:
+    def take_entries(self, limit: int | None = None) -> list[Committed]:
         """The same with their lines; not all are decoded, but an ending always is."""
         page = self._page
         if page is not None:
-            entries = [page.popleft() for _ in range(min(most or PAGE, len(page)))]
+            entries = [page.popleft() for _ in range(min(limit or PAGE, len(page)))]
             if not page:
                 self._page = None
         else:
-            entries = self.stream.recent(self.cursor, most or PAGE)
+            entries = self.stream.recent(self.cursor, limit or PAGE)
         self.cursor += len(entries)
         if entries and self.at_end and entries[-1].event is None:
             line = entries[-1].line
@@ -329,16 +329,16 @@ class StreamReader:
         self._fill()
 
     def _fill(self) -> None:
-        is_idle = self._asked is None and not (self.is_closed or self.failed or self.has_more)
+        is_idle = self._waiting is None and not (self.is_closed or self.failed or self.has_more)
         if is_idle and self.cursor < self.stream.row.last:
-            self._asked = self.cursor
+            self._waiting = self.cursor
             self.stream.fetch(self.cursor, self._fetched)
 
     def _fetched(self, page: EventPage | StoreError | None) -> None:
-        asked, self._asked = self._asked, None
+        cursor, self._waiting = self._waiting, None
         if self.is_closed:
             return
-        if asked == self.cursor and not self.has_more:  # else it was committed meanwhile and came from memory
+        if cursor == self.cursor and not self.has_more:  # else it was committed meanwhile and came from memory
             self._receive(page)
         self.wake()
         self._fill()

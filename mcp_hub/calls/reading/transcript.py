@@ -26,11 +26,11 @@ class Transcript:
     `is_cut` if something that came before is not shown. Content of the channel `aux` is left out.
     """
 
-    def __init__(self, most: int, *, is_cut: bool = False) -> None:
+    def __init__(self, limit: int, *, is_cut: bool = False) -> None:
         self.is_cut = is_cut
-        self._most = most
-        self._content = _Tail(most)
-        self._messages = _Tail(most)
+        self._limit = limit
+        self._content = _Tail(limit)
+        self._messages = _Tail(limit)
         self._last = ""
 
     def cut(self) -> None:
@@ -40,11 +40,11 @@ class Transcript:
     def add(self, event: CallEvent) -> None:
         if isinstance(event, Delta):
             if event.channel == "content":
-                self._content.add(_shown(event.content))
+                self._content.add(_text_of_blocks(event.content))
         elif isinstance(event, Reset):  # of an attempt that has failed
-            self._content = _Tail(self._most)
-        elif isinstance(event, Progressed) and not event.is_hubs and event.rest and "message" in event.rest:
-            message = _decoded(event.rest["message"], str, "").strip()
+            self._content = _Tail(self._limit)
+        elif isinstance(event, Progressed) and not event.is_hubs and event.members and "message" in event.members:
+            message = _decoded(event.members["message"], str, "").strip()
             if message and message != self._last:
                 self._last = message
                 self._messages.add(message + "\n")
@@ -60,21 +60,21 @@ class Transcript:
 class _Tail:
     """The end of a text that comes in pieces. `size` in bytes, of all of it."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         self.size = 0
-        self._most = most
+        self._limit = limit
         self._text = bytearray()
 
     def add(self, text: str) -> None:
         piece = text.encode(errors="replace")
         self.size += len(piece)
         self._text += piece
-        if len(self._text) > _ROUGHLY * self._most:
-            del self._text[: -self._most]
+        if len(self._text) > _ROUGHLY * self._limit:
+            del self._text[: -self._limit]
 
     def end(self) -> tuple[str, bool]:
         """The text, and whether it is not all; it begins with a whole character."""
-        end = self._text[-self._most :]
+        end = self._text[-self._limit :]
         is_cut = self.size > len(end)
         return end.decode(errors="ignore") if is_cut else end.decode(), is_cut
 
@@ -82,20 +82,20 @@ class _Tail:
 def still_running(
     stream: CallId,
     cursor: int,
-    said: Transcript,
+    transcript: Transcript,
     heading: str,
     call: Call,
-    asked: Collection[Question | InputRequired] = (),
+    questions: Collection[Question | InputRequired] = (),
 ) -> str:
     """The text of an answer that is not the result: the output, and how to continue from event `cursor`.
 
-    `asked` are the questions of the tool that are open; `call` is one of the client.
+    `questions` are the questions of the tool that are open; `call` is one of the client.
     """
-    text = said.text
+    text = transcript.text
     lines = ["Still running: this is not the result yet."]
-    mine = [each for each in asked if call.asks_client(each.method, each.params)]
+    mine = [each for each in questions if call.asks_client(each.method, each.params)]
     lines += [f"The tool waits for an answer: {_question(each)}" for each in mine]
-    lines += [f"The tool waits for people at the hub: {_question(each)}" for each in asked if each not in mine]
+    lines += [f"The tool waits for people at the hub: {_question(each)}" for each in questions if each not in mine]
     if mine:
         lines.append("It continues once that is given: call hub_wait as below, and it asks again.")
     lines += [
@@ -104,7 +104,7 @@ def still_running(
         "Do not start the same call again.",
     ]
     if text:
-        lines += ["", f"{heading}{' (the end of it)' if said.is_cut else ''}:", text]
+        lines += ["", f"{heading}{' (the end of it)' if transcript.is_cut else ''}:", text]
     else:
         lines += ["", f"{heading}: none"]
     return "\n".join(lines)
@@ -112,15 +112,15 @@ def still_running(
 
 def _question(question: Question | InputRequired) -> str:
     """The method, and what it says to the user."""
-    said = question_text(question)
-    return f'{question.method}: "{said}"' if said else question.method
+    message = question_text(question)
+    return f'{question.method}: "{message}"' if message else question.method
 
 
 def question_text(question: Question | InputRequired) -> str:
     """The message of a question, on one line and cut, with secrets masked; empty without one."""
     message = hide_head(_decoded(question.params, _Asked, _Asked()).message, _LOOKED_AT)
-    said = " ".join(visible(message).split())
-    return hide_head(said, _ASKED, "…")
+    line = " ".join(visible(message).split())
+    return hide_head(line, _ASKED, "…")
 
 
 class _Asked(msgspec.Struct):
@@ -132,7 +132,7 @@ class _Block(msgspec.Struct):
     text: str | None = None
 
 
-def _shown(content: bytes) -> str:
+def _text_of_blocks(content: bytes) -> str:
     """The text of content blocks; of any other block what it is."""
     blocks = _decoded(content, list[_Block], [])
     return "".join(block.text if block.text is not None else f"[{block.type}]" for block in blocks)

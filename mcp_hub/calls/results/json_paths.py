@@ -58,12 +58,12 @@ class _TooMuch(Exception):
 
 class _Budget:
     def __init__(self, is_over: Callable[[], bool]) -> None:
-        self._left = _MOST_NODES
+        self._remaining = _MOST_NODES
         self._is_over = is_over
 
     def spend(self) -> None:
-        self._left -= 1
-        if self._left < 0 or (self._left % _LOOK == 0 and self._is_over()):
+        self._remaining -= 1
+        if self._remaining < 0 or (self._remaining % _LOOK == 0 and self._is_over()):
             raise _TooMuch
 
 
@@ -144,10 +144,14 @@ class _Parser(Parser):
 
     def parse_function_extension(self, stream: TokenStream) -> BaseExpression:
         """Raises `InvalidParams` for a pattern in the path itself that is not one."""
-        made = super().parse_function_extension(stream)
-        if isinstance(made, FunctionExtension) and made.name in _MATCHING and isinstance(made.args[1], StringLiteral):
-            compiled(made.args[1].value, "path", by_line=False)
-        return made
+        extension = super().parse_function_extension(stream)
+        if (
+            isinstance(extension, FunctionExtension)
+            and extension.name in _MATCHING
+            and isinstance(extension.args[1], StringLiteral)
+        ):
+            compiled(extension.args[1].value, "path", by_line=False)
+        return extension
 
     def parse_integer_literal(self, stream: TokenStream) -> BaseExpression:
         written = stream.current().value
@@ -181,12 +185,12 @@ def select(body: bytes, path: str, is_over: Callable[[], bool]) -> _Selected:
     except (msgspec.DecodeError, RecursionError) as problem:
         raise InvalidParams(f"path: the text is not JSON ({problem}). Read it by offset, or with grep.") from None
     lines: list[bytes] = []
-    left = _MOST_BYTES
+    room = _MOST_BYTES
     try:
         for node in nodes.finditer(value, filter_context={_BUDGET: _Budget(is_over)}):
             lines.append(msgspec.json.encode(node.obj))
-            left -= len(lines[-1]) + 1
-            if left < 0:
+            room -= len(lines[-1]) + 1
+            if room < 0:
                 raise _TooMuch
     except _TooMuch:
         raise InvalidParams(
@@ -212,7 +216,7 @@ def _parsed(path: str, is_over: Callable[[], bool]) -> _Path:
         raise InvalidParams(f"{wrong}: nested too deeply, or a number too large") from None
     except JSONPathError as problem:
         at = problem.token.index if problem.token is not None else -1
-        place = f"at character {at + 1}" if at >= 0 else "at its end"
-        raise InvalidParams(f"{wrong}: {hide_head(str(problem.message), _SHOWN)} {place}") from None
+        position = f"at character {at + 1}" if at >= 0 else "at its end"
+        raise InvalidParams(f"{wrong}: {hide_head(str(problem.message), _SHOWN)} {position}") from None
     assert isinstance(parsed, JSONPath)  # unions are not of the standard
     return _Path(env=parsed.env, segments=parsed.segments)

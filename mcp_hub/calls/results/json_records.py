@@ -31,13 +31,13 @@ class Records(msgspec.Struct, frozen=True):
     lengths: tuple[int, ...]
     path: str
 
-    def head(self, most: int) -> tuple[int, int]:
-        """Counts the first records that are whole before byte `most`; also where the last of them ends."""
+    def head(self, limit: int) -> tuple[int, int]:
+        """Counts the first records that are whole before byte `limit`; also where the last of them ends."""
         end, count = self.start + 1, 0
         for length in self.lengths:
-            between = _BETWEEN.match(self.body, end, max(most, end))
+            between = _BETWEEN.match(self.body, end, max(limit, end))
             at = between.end() if between else end
-            if at + length > most:
+            if at + length > limit:
                 break
             end, count = at + length, count + 1
         return count, end

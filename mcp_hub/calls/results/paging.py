@@ -50,17 +50,17 @@ class Matches(msgspec.Struct, frozen=True):
     is_slow: bool = False
 
 
-def page(data: bytes, at: int, start: int, most: int | None, tokens: int, estimate: Estimate) -> TextPage:
+def page(data: bytes, at: int, start: int, limit: int | None, tokens: int, estimate: Estimate) -> TextPage:
     """The page from byte `start` of a text whose bytes from `at` on are `data`, or from the start of the character.
 
-    `most` bytes, at most `tokens`, but one character at least. Ends at a line border if there is one nearby.
+    `limit` bytes, at most `tokens`, but one character at least. Ends at a line border if there is one nearby.
     """
     first = _character(data, start - at)
     text, _ = codecs.utf_8_decode(data[first:], "replace", False)
     count = head_within(text, tokens, estimate)
-    if most is not None:
-        wanted, _ = codecs.utf_8_decode(data[first : first + most], "replace", False)
-        count = min(count, len(wanted))
+    if limit is not None:
+        within, _ = codecs.utf_8_decode(data[first : first + limit], "replace", False)
+        count = min(count, len(within))
     elif count < len(text) and (border := text.rfind("\n", count // 2, count)) >= 0:
         count = border + 1
     text = text[: max(count, 1)]
@@ -82,15 +82,15 @@ def _character(data: bytes, at: int) -> int:
 
 
 def grep(
-    body: bytes, pattern: str, start: int, most: int, tokens: int, estimate: Estimate, is_over: Callable[[], bool]
+    body: bytes, pattern: str, start: int, limit: int, tokens: int, estimate: Estimate, is_over: Callable[[], bool]
 ) -> Matches:
-    """The lines from byte `start` on that `pattern` matches, `most` at most, in at most `tokens`.
+    """The lines from byte `start` on that `pattern` matches, `limit` at most, in at most `tokens`.
 
     Of a line that is longer than can be shown, each place that matches is shown by itself. A match of more than 4 KiB
     in a line of more than 64 KiB may be missed. Raises `InvalidParams` for a pattern that is none or too large.
     """
     return _Search(body, compiled(pattern, "grep", by_line=True), min(_LINE, tokens // 2), is_over).run(
-        start, most, tokens, estimate
+        start, limit, tokens, estimate
     )
 
 
@@ -103,7 +103,7 @@ class _Search:
         self._counted = 0
         self._line = 1
 
-    def run(self, at: int, most: int, tokens: int, estimate: Estimate) -> Matches:
+    def run(self, at: int, limit: int, tokens: int, estimate: Estimate) -> Matches:
         lines: list[str] = []
         at = _character(self._body, min(at, len(self._body)))
         while at < len(self._body):
@@ -114,11 +114,11 @@ class _Search:
             if match is None:
                 at = after
                 continue
-            shown, after = self._shown(*match)
-            tokens -= estimate(shown) + 1
-            if tokens < 0 or len(lines) == most:
+            line, after = self._excerpt(*match)
+            tokens -= estimate(line) + 1
+            if tokens < 0 or len(lines) == limit:
                 return Matches(tuple(lines), at)
-            lines.append(shown)
+            lines.append(line)
             at = after
         return Matches(tuple(lines), None)
 
@@ -138,13 +138,13 @@ class _Search:
     def _match(self, at: int, end: int) -> tuple[int, int] | None:
         """The first between these; what is around them tells where a line begins and ends."""
         body = self._body
-        found = self._regexp.search(body, at, end)
-        if found is None or (found.start() == len(body) and body.endswith(b"\n")):  # no line begins there
+        match = self._regexp.search(body, at, end)
+        if match is None or (match.start() == len(body) and body.endswith(b"\n")):  # no line begins there
             return None
-        start, stop = found.span()
+        start, stop = match.span()
         return start, stop
 
-    def _shown(self, start: int, stop: int) -> tuple[str, int]:
+    def _excerpt(self, start: int, stop: int) -> tuple[str, int]:
         """The line, or what is around the match in it, and where to search on."""
         body, width = self._body, self._width
         self._line += body.count(b"\n", self._counted, start)

@@ -28,7 +28,7 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
 
     if len(pattern) > _MOST_PATTERN:
         raise InvalidParams(f"{key}: the pattern has {len(pattern)} characters; {_MOST_PATTERN} are allowed")
-    repeats = [int(most or least) for least, most in _REPEATED.findall(_ESCAPED.sub("", pattern))]
+    repeats = [int(upper or lower) for lower, upper in _REPEATED.findall(_ESCAPED.sub("", pattern))]
     if sum(count for count in repeats if count <= _MOST_REPEATS) > _MOST_PROGRAM:  # RE2 would take seconds to see it
         raise InvalidParams(f"{key}: {hide_head(pattern, 100)!r} is too large a pattern. Use fewer repetitions.")
     options = re2.Options()
@@ -41,8 +41,8 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
         if by_line:
             regexp = re2.compile(f"(?m){pattern}", options)
     except re2.error as problem:
-        said = problem.args[0]
-        reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        message = problem.args[0]
+        reason = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
         raise InvalidParams(
             f"{key}: {hide_head(pattern, 100)!r} is not a pattern of RE2: {_printable(hide_head(reason, 200))}"
         ) from None

@@ -69,11 +69,11 @@ class ReadResult:
 
     async def _answered(self, tokens: int, call: Call, channel: CallChannel) -> Completed:
         try:
-            wanted = _arguments(call)
-            offset, limit = _number("offset", wanted.offset, 0), _number("limit", wanted.limit, 1)
-            if wanted.grep is None and wanted.path is None:
-                return await self._paged(call.principal, wanted.id, offset or 0, limit, tokens)
-            return await self._searched(call.principal, wanted, offset or 0, limit, tokens)
+            arguments = _arguments(call)
+            offset, limit = _number("offset", arguments.offset, 0), _number("limit", arguments.limit, 1)
+            if arguments.grep is None and arguments.path is None:
+                return await self._paged(call.principal, arguments.id, offset or 0, limit, tokens)
+            return await self._searched(call.principal, arguments, offset or 0, limit, tokens)
         except InvalidParams as problem:
             text = f"{READ_RESULT}: {problem}"
             return Completed.of(text[: head_within(text, tokens, self._estimate)], is_error=True)
@@ -87,10 +87,10 @@ class ReadResult:
         return _page(await anyio.to_thread.run_sync(page), part.size)
 
     async def _searched(
-        self, principal: str, wanted: _Wanted, offset: int, limit: int | None, tokens: int
+        self, principal: str, arguments: _Wanted, offset: int, limit: int | None, tokens: int
     ) -> Completed:
-        part = await self._read(principal, wanted.id, 0, sys.maxsize)
-        search = partial(self._search, part.data, wanted, offset, limit, tokens)
+        part = await self._read(principal, arguments.id, 0, sys.maxsize)
+        search = partial(self._search, part.data, arguments, offset, limit, tokens)
         return await anyio.to_thread.run_sync(search, limiter=self._searches, abandon_on_cancel=True)
 
     async def _read(self, principal: str, id_: str, offset: int, size: int) -> Part:
@@ -108,23 +108,23 @@ class ReadResult:
 
     # -- in a thread
 
-    def _search(self, body: bytes, wanted: _Wanted, offset: int, limit: int | None, tokens: int) -> Completed:
+    def _search(self, body: bytes, arguments: _Wanted, offset: int, limit: int | None, tokens: int) -> Completed:
         until = self._clock.now() + _SECONDS
         is_over: Callable[[], bool] = lambda: self._clock.now() > until  # noqa: E731  it is handed on
-        about = ""
-        if wanted.path is not None:
+        prefix = ""
+        if arguments.path is not None:
             from mcp_hub.calls.results.json_paths import select  # a tenth of a second, which most hubs do without
 
-            selected = select(body, wanted.path, is_over)
+            selected = select(body, arguments.path, is_over)
             if not selected.count:
-                return Completed.of(f"[path {hide_head(wanted.path, _SHOWN)!r} selects nothing]")
-            body, about = selected.body, f"{plural(selected.count, 'value')}, one a line; "
+                return Completed.of(f"[path {hide_head(arguments.path, _SHOWN)!r} selects nothing]")
+            body, prefix = selected.body, f"{plural(selected.count, 'value')}, one a line; "
         _check_offset(offset, len(body))
-        if wanted.grep is None:
-            return _page(paging.page(body, 0, offset, limit, tokens, self._estimate), len(body), about)
-        most = min(limit or _MATCHES, paging.MOST_MATCHES)
-        found = paging.grep(body, wanted.grep, offset, most, tokens, self._estimate, is_over)
-        return _matches(found, offset, about)
+        if arguments.grep is None:
+            return _page(paging.page(body, 0, offset, limit, tokens, self._estimate), len(body), prefix)
+        match_limit = min(limit or _MATCHES, paging.MOST_MATCHES)
+        matches = paging.grep(body, arguments.grep, offset, match_limit, tokens, self._estimate, is_over)
+        return _matches(matches, offset, prefix)
 
 
 def _arguments(call: Call) -> _Wanted:
@@ -136,11 +136,11 @@ def _arguments(call: Call) -> _Wanted:
         raise InvalidParams(f"wrong arguments: {reason}. Known arguments: id, offset, limit, grep, path.") from None
 
 
-def _number(name: str, given: _Number, least: int) -> int | None:
+def _number(name: str, value: _Number, least: int) -> int | None:
     """Models write numbers as text now and then. Raises `InvalidParams`."""
-    if given is None:
+    if value is None:
         return None
-    text = str(int(given)) if isinstance(given, float) and given.is_integer() else str(given).strip()
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
     if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= least):
         raise InvalidParams(
             f"wrong arguments: `{name}` is a whole number from {least} on, not {hide_head(text, _SHOWN)!r}"
@@ -154,22 +154,24 @@ def _check_offset(offset: int, size: int) -> None:
         raise InvalidParams(f"offset {offset} is behind the end: there are {size} bytes")
 
 
-def _page(page: paging.TextPage, size: int, about: str = "") -> Completed:
+def _page(page: paging.TextPage, size: int, prefix: str = "") -> Completed:
     """The page is a block of its own: all of them, one after the other, are the text."""
     after = f"next: offset={page.end}" if page.end < size else "this is the end"
-    return Completed.of(page.text, f"[{about}bytes {page.start} to {page.end} of {size}; {after}]")
+    return Completed.of(page.text, f"[{prefix}bytes {page.start} to {page.end} of {size}; {after}]")
 
 
-def _matches(found: paging.Matches, offset: int, about: str) -> Completed:
-    what = (
-        f"{len(found.lines)} {'match' if len(found.lines) == 1 else 'matches'} as line:offset: text"
-        if found.lines
+def _matches(matches: paging.Matches, offset: int, prefix: str) -> Completed:
+    summary = (
+        f"{len(matches.lines)} {'match' if len(matches.lines) == 1 else 'matches'} as line:offset: text"
+        if matches.lines
         else "nothing matches"
     )
     since = f" from offset {offset} on" if offset else ""
-    if found.next is None:
+    if matches.next is None:
         after = "this is all"
     else:
-        after = f"{'not searched to the end in time' if found.is_slow else 'there may be more'}: offset={found.next}"
-    notice = f"[{about}{what}{since}; {after}]"
-    return Completed.of("\n".join(found.lines), notice) if found.lines else Completed.of(notice)
+        after = (
+            f"{'not searched to the end in time' if matches.is_slow else 'there may be more'}: offset={matches.next}"
+        )
+    notice = f"[{prefix}{summary}{since}; {after}]"
+    return Completed.of("\n".join(matches.lines), notice) if matches.lines else Completed.of(notice)

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from mcp_hub.call import Call
-from mcp_hub.calls.reading.stored import asked
+from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.truncate import LEAST, Estimate, cut
 from mcp_hub.errors import StoreError
@@ -33,14 +33,16 @@ class Retention:
         self._documents = documents
         self._estimate = estimate
 
-    async def fitted(self, shows_output: Callable[[str], bool] | None, call: Call, done: Completed) -> Completed:
+    async def fitted(self, shows_output: Callable[[str], bool] | None, call: Call, completed: Completed) -> Completed:
         """The result that stands for that of the call: at most the tokens that the call asks for.
 
         Structured content is left alone unless `shows_output` says of the name called that no schema is shown of it.
         """
-        may_drop = shows_output is not None and not shows_output(asked(call))
-        shown = await self.shortened(call.principal, done.result, call.result_tokens, may_drop_structured=may_drop)
-        return done if shown is done.result else Completed(shown, done.era)
+        may_drop = shows_output is not None and not shows_output(exported_name(call))
+        result = await self.shortened(
+            call.principal, completed.result, call.result_tokens, may_drop_structured=may_drop
+        )
+        return completed if result is completed.result else Completed(result, completed.era)
 
     async def shortened(
         self, principal: str, result: RawJson, limit: int, *, may_drop_structured: bool = False
@@ -52,16 +54,16 @@ class Retention:
         if len(result) <= max(limit, LEAST):
             return result
         run = partial(cut, result, limit, self._estimate, may_drop_structured=may_drop_structured)
-        found = run() if len(result) <= _AT_ONCE else await anyio.to_thread.run_sync(run)
-        if found is None:
+        shortened = run() if len(result) <= _AT_ONCE else await anyio.to_thread.run_sync(run)
+        if shortened is None:
             return result
         try:
-            for kept in found.kept:
-                await self._documents.put(principal, kept.body)
+            for document in shortened.documents:
+                await self._documents.put(principal, document.body)
         except StoreError as problem:
             log.warning("result_not_cut", size=len(result), reason=str(problem))
             return result
-        return found.result
+        return shortened.result
 
 
 class LongResults(msgspec.Struct, frozen=True):

@@ -49,15 +49,15 @@ def is_surely_over(text: str, tokens: int) -> bool:
 
 def head_within(text: str, tokens: int, estimate: Estimate) -> int:
     """Characters of the text's start that make at most `tokens`: nearly as many as can be."""
-    return _most(len(text), tokens, lambda count: estimate(text[:count]))
+    return _largest_within(len(text), tokens, lambda count: estimate(text[:count]))
 
 
 def tail_within(text: str, tokens: int, estimate: Estimate) -> int:
     """The same of its end."""
-    return _most(len(text), tokens, lambda count: estimate(text[len(text) - count :]))
+    return _largest_within(len(text), tokens, lambda count: estimate(text[len(text) - count :]))
 
 
-def _most(length: int, tokens: int, cost: Callable[[int], int]) -> int:
+def _largest_within(length: int, tokens: int, cost: Callable[[int], int]) -> int:
     """Guesses by the ratio that the last guess had, and by halves in between; `fits` always holds."""
     if tokens <= 0:
         return 0
@@ -88,7 +88,7 @@ class Cut(msgspec.Struct, frozen=True):
     """A result that takes the place of another, and the texts that are to be kept for it."""
 
     result: bytes
-    kept: tuple[Kept, ...]
+    documents: tuple[Kept, ...]
 
 
 class _Block(msgspec.Struct):
@@ -103,9 +103,9 @@ _block = msgspec.json.Decoder(_Block).decode
 
 
 class _Text(msgspec.Struct):
-    """The text of the block at `place`; `cost` in tokens, `note` is to be said where it is cut."""
+    """The text of the block at `index`; `cost` in tokens, `note` is to be said where it is cut."""
 
-    place: int
+    index: int
     text: str
     cost: int = 0
     note: str = ""
@@ -138,11 +138,11 @@ def cut(result: RawJson, limit: int, estimate: Estimate, *, may_drop_structured:
     cutting.run(texts, limit)
     blocks = [block for block in cutting.blocks if block is not None]
     whole = {**kept_members, name: msgspec.Raw(object_bytes(blocks))}
-    return Cut(object_bytes(whole), tuple(cutting.kept.values()))
+    return Cut(object_bytes(whole), tuple(cutting.documents.values()))
 
 
 def _texts(items: list[msgspec.Raw], *, is_tool: bool) -> Iterator[_Text]:
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         try:
             block = _block(item)
             if is_tool and block.type == "resource" and block.resource is not msgspec.UNSET:
@@ -152,7 +152,7 @@ def _texts(items: list[msgspec.Raw], *, is_tool: bool) -> Iterator[_Text]:
         except (msgspec.DecodeError, RecursionError):  # not of the shape that the specification gives it
             continue
         if block.text is not msgspec.UNSET:
-            yield _Text(place, block.text)
+            yield _Text(index, block.text)
 
 
 def _is_over(structured: msgspec.Raw | None, limit: int, estimate: Estimate) -> bool:
@@ -167,9 +167,9 @@ def _take_structured(structured: msgspec.Raw, items: list[msgspec.Raw], texts: l
         if _is_same(text.text, compact):
             text.note = "; structuredContent, the same, is left out"
             return
-    said = bytes(structured).decode("utf-8", "replace")
-    items.append(msgspec.Raw(object_bytes({"type": "text", "text": said})))
-    texts.append(_Text(len(items) - 1, said, note="; this is structuredContent"))
+    content = bytes(structured).decode("utf-8", "replace")
+    items.append(msgspec.Raw(object_bytes({"type": "text", "text": content})))
+    texts.append(_Text(len(items) - 1, content, note="; this is structuredContent"))
 
 
 def _is_same(text: str, compact: bytes) -> bool:
@@ -183,16 +183,16 @@ def _is_same(text: str, compact: bytes) -> bool:
 
 def _count(texts: list[_Text], limit: int, estimate: Estimate) -> None:
     """Sets what each text costs: exactly, unless that cannot matter."""
-    left = limit * _ESTIMATED if len(texts) * _BLOCK <= limit else 0
+    countable = limit * _ESTIMATED if len(texts) * _BLOCK <= limit else 0
     for text in texts:
         length = len(text.text)
         if is_surely_over(text.text, limit):
             text.cost = limit + 1
-        elif length > left:
+        elif length > countable:
             text.cost = length if text.text.isascii() else len(text.text.encode())
         else:
             text.cost = estimate(text.text)
-            left -= length
+            countable -= length
         text.cost += _BLOCK
 
 
@@ -201,7 +201,7 @@ class _Cutting:
 
     def __init__(self, items: list[msgspec.Raw], estimate: Estimate) -> None:
         self.blocks: list[msgspec.Raw | None] = list(items)
-        self.kept: dict[str, Kept] = {}
+        self.documents: dict[str, Kept] = {}
         self._items = items
         self._estimate = estimate
 
@@ -218,21 +218,21 @@ class _Cutting:
         """Keeps the first and the last blocks, and leaves out those in between; the first of them may be cut."""
         room = limit - _SHARE
         first = self._whole(texts, room * _HEAD)
-        left = int(room * _HEAD) - sum(text.cost for text in texts[:first])
-        if left >= _SHARE:
-            self._replace(texts[first], left - _BLOCK)
+        remaining = int(room * _HEAD) - sum(text.cost for text in texts[:first])
+        if remaining >= _SHARE:
+            self._replace(texts[first], remaining - _BLOCK)
             first += 1
         last = self._whole(texts[first:][::-1], room * _TAIL)
         middle = texts[first : len(texts) - last]
-        whole = [bytes(self._items[text.place]) for text in middle]
+        whole = [bytes(self._items[text.index]) for text in middle]
         id_ = self._keep(b"[" + b",\n".join(whole) + b"]")
         notice = (
             f"[… {len(middle)} of {len(texts)} texts cut: {first} to {first + len(middle) - 1} "
             f"({sum(map(len, whole))} bytes); read_result id={id_}: JSON array of their blocks]"
         )
-        self._set(middle[0].place, notice)
+        self._set(middle[0].index, notice)
         for text in middle[1:]:
-            self.blocks[text.place] = None
+            self.blocks[text.index] = None
 
     def _whole(self, texts: list[_Text], room: float) -> int:
         """Counts the first of these that fit, at their exact cost."""
@@ -246,34 +246,34 @@ class _Cutting:
 
     def _replace(self, text: _Text, tokens: int) -> None:
         body = text.text.encode()
-        self._set(text.place, _shortened(text, body, self._keep(body), tokens, self._estimate))
+        self._set(text.index, _shortened(text, body, self._keep(body), tokens, self._estimate))
 
     def _keep(self, body: bytes) -> str:
         id_ = document_id(body)
-        self.kept[id_] = Kept(id_, body)
+        self.documents[id_] = Kept(id_, body)
         return id_
 
-    def _set(self, place: int, text: str) -> None:
+    def _set(self, index: int, text: str) -> None:
         """Puts another text into the block; everything else of it stays."""
-        members: RawObject = raw_object(self._items[place]) or {}
+        members: RawObject = raw_object(self._items[index]) or {}
         if "text" in members:
             changed = {**members, "text": msgspec.Raw(object_bytes(text))}
         else:
             resource = raw_object(members["resource"]) or {}
             inner = {**resource, "text": msgspec.Raw(object_bytes(text))}
             changed = {**members, "resource": msgspec.Raw(object_bytes(inner))}
-        self.blocks[place] = msgspec.Raw(object_bytes(changed))
+        self.blocks[index] = msgspec.Raw(object_bytes(changed))
 
 
 def _share(costs: list[int], limit: int) -> int:
     """The most that each may cost for all to be within the limit; who costs less leaves the rest to the others."""
-    left = limit
+    remaining = limit
     costs = sorted(costs)
     for index, cost in enumerate(costs):
-        share = left // (len(costs) - index)
+        share = remaining // (len(costs) - index)
         if cost > share:
             return share
-        left -= cost
+        remaining -= cost
     return limit
 
 
@@ -303,8 +303,8 @@ class _Parts(msgspec.Struct, frozen=True):
     head: int
     tail: int
 
-    def notice(self, what: str, where: str) -> str:
-        return f"[… {what} cut; read_result id={self.id} {where}{self.text.note}]"
+    def notice(self, extent: str, where: str) -> str:
+        return f"[… {extent} cut; read_result id={self.id} {where}{self.text.note}]"
 
 
 def _between_lines(parts: _Parts, estimate: Estimate) -> str | None:
@@ -322,8 +322,8 @@ def _between_lines(parts: _Parts, estimate: Estimate) -> str | None:
     if head >= start:
         return None
     lines, size = text.count("\n", head, start), len(text[head:start].encode())
-    what = f"{plural(lines, 'line')} ({size} bytes)" if lines else f"{size} bytes"
-    notice = parts.notice(what, f"offset={len(text[:head].encode())}")
+    extent = f"{plural(lines, 'line')} ({size} bytes)" if lines else f"{size} bytes"
+    notice = parts.notice(extent, f"offset={len(text[:head].encode())}")
     before = "" if head == 0 or text[head - 1] == "\n" else "\n"
     return f"{text[:head]}{before}{notice}\n{text[start:]}"
 
@@ -339,7 +339,7 @@ def _between_records(parts: _Parts, estimate: Estimate) -> str | None:
     last, start = records.tail(max(len(body) - room, end))
     if first == 0 or first + last >= count or len(body) - records.end > room:
         return None
-    what = f"{count - first - last} of {count} records, {first} to {count - last - 1} ({start - end} bytes),"
-    notice = object_bytes(parts.notice(what, f"path={records.path}[{first}:{count - last}]")).decode()
+    extent = f"{count - first - last} of {count} records, {first} to {count - last - 1} ({start - end} bytes),"
+    notice = object_bytes(parts.notice(extent, f"path={records.path}[{first}:{count - last}]")).decode()
     between = ",\n" if last else "\n"
     return f"{body[:end].decode()},\n{notice}{between}{body[start:].decode()}"

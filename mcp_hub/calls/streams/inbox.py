@@ -36,7 +36,7 @@ class Inbox:
         """It comes again with the next look."""
         self._messages.append(message)
 
-    def done(self) -> None:
+    def settle(self) -> None:
         """All of it is taken in."""
         self._is_behind = False
 

@@ -82,9 +82,9 @@ class StreamHandle:
             reader = self._stream.reader(look, 0)
             look()
 
-    async def lines(self, after: int, most: int = PAGE) -> tuple[bytes, ...]:
+    async def lines(self, after: int, limit: int = PAGE) -> tuple[bytes, ...]:
         """Stored events behind `after`; empty at the end. Raises `StoreError`, `UnknownStream`."""
-        return await fetched(self._port.table.store.log, self.id, after, most)
+        return await fetched(self._port.table.store.log, self.id, after, limit)
 
     async def ending(self) -> bytes:
         """The last event of a stream that has ended. Raises `UnknownStream` if it has expired, `StoreError`."""
@@ -101,8 +101,8 @@ class StreamHandle:
         row, record = self.info, self.record
         if record is None or row.status != "input_required":
             return await open_questions(self._port.table.store.log, row)
-        asked = await asked_last(self._port.table.store.log, row, record.open_questions.keys())
-        return {key: asked[key] for key in list(record.open_questions) if key in asked}
+        questions = await asked_last(self._port.table.store.log, row, record.open_questions.keys())
+        return {key: questions[key] for key in list(record.open_questions) if key in questions}
 
     async def answer(self, key: str, outcome: RawJson | RpcError) -> StreamInfo:
         """Answers an open question; unknown keys are ignored. Raises `UnknownStream`, `StoreError`."""
@@ -167,9 +167,9 @@ class StreamPort:
             raise UnknownStream
         return stream
 
-    async def newest(self, principal: str, most: int, profile: str | None) -> list[StreamInfo]:
-        """The caller's streams among the principal's `most` newest ones, the newest first. Raises `StoreError`."""
-        return [row for row in await self.table.store.log.rows(principal, most) if self.shows(profile, row)]
+    async def newest(self, principal: str, limit: int, profile: str | None) -> list[StreamInfo]:
+        """The caller's streams among the principal's `limit` newest ones, the newest first. Raises `StoreError`."""
+        return [row for row in await self.table.store.log.rows(principal, limit) if self.shows(profile, row)]
 
     def shows(self, profile: str | None, row: StreamInfo) -> bool:
         """Whether the stream is of a server of the profile; of any for None."""

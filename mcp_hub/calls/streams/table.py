@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
-from mcp_hub.calls.reading.stored import asked, own_name
+from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.calls.reading.stream import Stream, StreamReader, read_on
 from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.runner import CallRecord
@@ -82,7 +82,7 @@ class StreamTable:
             owner=self.store.log.instance,
             server=call.upstream,
             method=call.method,
-            name=intern(asked(call)),
+            name=intern(exported_name(call)),
             created=wall,
             updated=wall,
             session=call.session,
@@ -102,7 +102,7 @@ class StreamTable:
 
     def take_up(self, record: CallRecord, row: StreamInfo) -> StreamWriter:
         """Continues a claimed stream: the call that `record` runs now writes behind its last event."""
-        stream = self._known(row)  # readers that followed it at another hub continue
+        stream = self._shared(row)  # readers that followed it at another hub continue
         writer = StreamWriter(record, stream, self)
         self._owned[row.id] = writer
         self._detached[row.principal] += 1
@@ -129,25 +129,25 @@ class StreamTable:
         if writer is not None and writer.is_detached:
             return writer
         if self._detached[principal] >= self.limits.detached:
-            most = self.limits.detached
-            raise Busy.at(f"{most} calls run without a client already", "hub.limits.detached_calls", most)
+            limit = self.limits.detached
+            raise Busy.at(f"{limit} calls run without a client already", "hub.limits.detached_calls", limit)
         writer = self.begin(record, key=key, digest=digest)
         if writer.is_over:
             return writer
         writer.detach()
         self._detached[principal] += 1
         if key is not None:
-            record.wrap(partial(self._held, writer))
+            record.wrap(partial(self._after_commit, writer))
         return writer
 
-    def _held(self, writer: StreamWriter, handler: CallHandler) -> CallHandler:
-        async def held(call: Call, channel: CallChannel) -> Completed:
+    def _after_commit(self, writer: StreamWriter, handler: CallHandler) -> CallHandler:
+        async def run(call: Call, channel: CallChannel) -> Completed:
             await writer.settled()
             if writer.error is not None:
                 raise RpcError(f"the call was not sent: {writer.error}")
             return await handler(call, channel)
 
-        return held
+        return run
 
     def written(self, writer: StreamWriter) -> None:
         """Nothing more will be written: the call has ended, or belongs to another process now."""
@@ -174,26 +174,26 @@ class StreamTable:
                 raise UnknownStream
             await writer.settled()
             if writer.error is None:
-                kept = await self.store.log.find(writer.stream.row.id)
-                if kept is not None:
-                    writer.stream.seen(kept)
+                stored = await self.store.log.find(writer.stream.row.id)
+                if stored is not None:
+                    writer.stream.seen(stored)
                 return writer.stream
-        row = await self._found(principal, id_)
+        row = await self._row(principal, id_)
         if not row.has_ended and (self._takeover.is_at(row.id) or await self.store.leases.is_orphan(row)):
             await self._takeover.take_over(row)
-            row = await self._found(principal, id_)
+            row = await self._row(principal, id_)
         if not row.has_ended and row.owner != self.store.log.instance:
             await self._touch(row.id)  # a client that asks after a call wants it to continue
-        return self._known(row)
+        return self._shared(row)
 
-    async def _found(self, principal: str, id_: str) -> StreamInfo:
+    async def _row(self, principal: str, id_: str) -> StreamInfo:
         """Raises `UnknownStream`."""
         row = await self.store.log.find(CallId(id_)) if id_.isascii() else None
         if row is None or row.principal != principal:
             raise UnknownStream
         return row
 
-    def _known(self, row: StreamInfo) -> Stream:
+    def _shared(self, row: StreamInfo) -> Stream:
         """The stream as all here know it, which is at least as far as the row."""
         writer = self._owned.get(row.id)
         if writer is not None:
@@ -237,13 +237,13 @@ class StreamTable:
                 await writer.committed()  # who asks another hub next must not see the question
         elif not row.has_ended:
             if await self.store.inbox.post(answering(row.id, key, outcome)):
-                await self._heard(row)
+                await self._await_answer(row)
         return row
 
-    async def _heard(self, row: StreamInfo) -> None:
+    async def _await_answer(self, row: StreamInfo) -> None:
         """Waits a moment for the owner to write that it has the answer: whoever asks next must not see the question."""
         with anyio.move_on_after(_HEARD):
-            while (now := await self.store.log.find(row.id)) and now.last == row.last:  # noqa: ASYNC110 - not of this process
+            while (stored := await self.store.log.find(row.id)) and stored.last == row.last:  # noqa: ASYNC110 - not of this process
                 await anyio.sleep(_HEARD_LOOK)
 
     # -- other processes ------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class StreamTable:
                     tasks.start_soon(self._refresh, stream, problems)
         if problems:
             raise problems[0]
-        self._inbox.done()
+        self._inbox.settle()
 
     async def _refresh(self, stream: Stream, problems: list[HubError]) -> None:
         """Takes in what the store has of a stream that is followed here, with its events if they are waited for."""

@@ -45,16 +45,16 @@ class Takeover:
         Raises `StoreError`. A takeover that has begun is completed even if the caller stops waiting: a stream that
         has an owner but no writer would never end.
         """
-        if (other := self._under_way.get(row.id)) is not None:
-            await other.wait()
+        if (running := self._under_way.get(row.id)) is not None:
+            await running.wait()
             return
-        done = self._under_way[row.id] = anyio.Event()
+        finished = self._under_way[row.id] = anyio.Event()
         try:
             with anyio.CancelScope(shield=True):
                 await (self._continue(row, self._go_on) if self._go_on and row.continuation else self._close(row))
         finally:
             del self._under_way[row.id]
-            done.set()
+            finished.set()
 
     async def _close(self, row: StreamInfo) -> None:
         wall = wall_time()

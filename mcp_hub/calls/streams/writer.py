@@ -249,11 +249,11 @@ class StreamWriter:
         wall = wall_time()
         before = self.stream.row
         lines, row = self._encoded(events, wall)
-        how = None
+        continuation = None
         if is_news:
             self._resumption = self.record.resumption
-            how = _GONE if self._resumption is None else self._continuation(self._resumption)
-            row = msgspec.structs.replace(row, continuation=how or None)
+            continuation = _GONE if self._resumption is None else self._continuation(self._resumption)
+            row = msgspec.structs.replace(row, continuation=continuation or None)
         frees_key = before.key is not None and bool(events) and _may_repeat(events[-1])
         if frees_key:
             row = msgspec.structs.replace(row, key=None)
@@ -263,22 +263,22 @@ class StreamWriter:
             self._start = None
             self._owner.store.log.create(row, chunk, self._appended)
         else:
-            change = Change(wall, row.status, row.message, how, frees_key=frees_key)
+            change = Change(wall, row.status, row.message, continuation, frees_key=frees_key)
             self._owner.store.log.append(row.id, row.epoch, chunk, change, self._appended)
 
     def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamInfo]:
         """The events' lines, and the row after them. What cannot be written is replaced in `events`."""
         row, when, lines = self.stream.row, timestamp(wall), []
-        for place, event in enumerate(events):
-            seq = row.last + 1 + place
+        for index, event in enumerate(events):
+            seq = row.last + 1 + index
             if type(event) is Delta or type(event) is Reset:
-                event = events[place] = self.stream.content.placed(event, seq)
+                event = events[index] = self.stream.content.placed(event, seq)
             try:
                 status = machine.advance(self._status, event)
                 line = encoded(row.id, seq, when, event, self._start)
             except (IllegalEvent, *UNWRITABLE) as problem:
                 log.warning("event_unwritable", stream=row.id, kind=type(event).__name__, reason=ascii(str(problem)))
-                event = events[place] = unwritable(event, problem)
+                event = events[index] = unwritable(event, problem)
                 status = machine.advance(self._status, event)
                 line = encoded(row.id, seq, when, event)
             self._status = status
@@ -299,7 +299,7 @@ class StreamWriter:
         call = self.record.call
         client = None if call.client is None else CallingClient(call.client.name)
         call = msgspec.structs.replace(call, people=None, client=client)  # those are here
-        return msgspec.json.encode({"call": call, "how": msgspec.Raw(bytes(by.how)), "revoked": by.revoked})
+        return msgspec.json.encode({"call": call, "how": msgspec.Raw(bytes(by.state)), "revoked": by.revoked})
 
     def _appended(self, error: StoreError | None) -> None:
         batch, self._batch = self._batch, None
@@ -310,7 +310,7 @@ class StreamWriter:
                 log.error("stream_lost", stream=batch.row.id, reason=str(error))
             self.error = error
             if isinstance(error, Fenced):
-                self.stream.lost(error)
+                self.stream.fenced(error)
             else:
                 self.stream.fail(error)
             self._end()

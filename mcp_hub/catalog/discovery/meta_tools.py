@@ -259,7 +259,9 @@ class ReadCheck(msgspec.Struct, frozen=True):
         tool = msgspec.json.decode(call.params["name"], type=str)
         usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), call.upstream)
         if any(own.key == tool and not self._is_read_only(call.upstream, own) for own in usable):
-            raise not_read_only(tool if call.asked is msgspec.UNSET else msgspec.json.decode(call.asked, type=str))
+            raise not_read_only(
+                tool if call.exported_name is msgspec.UNSET else msgspec.json.decode(call.exported_name, type=str)
+            )
 
     def _is_read_only(self, server: str, own: Definition) -> bool:
         rules, is_approved = self.rules(server), self.is_confirmed(server, own)

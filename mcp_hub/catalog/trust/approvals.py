@@ -166,7 +166,7 @@ class Approvals:
             if found is not None and (known is None or known.digest != found.digest):
                 self._relist(server.name)
         if found is not None and found.is_held:
-            asked = key if call.asked is msgspec.UNSET else msgspec.json.decode(call.asked, type=str)
+            asked = key if call.exported_name is msgspec.UNSET else msgspec.json.decode(call.exported_name, type=str)
             raise not_approved(asked, found, kind.value.capitalize())
 
     def _check_skill(self, call: Call, server: "_Server | None", snapshot: Snapshot) -> None:

@@ -192,7 +192,7 @@ def urls_of(error: RpcError) -> list[str]:
 
 def message_of(event: Progressed) -> str:
     """The message of a progress notification, if it has one."""
-    raw = (event.rest or {}).get("message")
+    raw = (event.members or {}).get("message")
     try:
         return msgspec.json.decode(raw, type=str) if raw is not None else ""
     except (msgspec.DecodeError, RecursionError):
@@ -228,7 +228,7 @@ def event_line(event: CallEvent, seq: int = 0) -> bytes | None:
     """
     match event:
         case Progressed(is_hubs=False):
-            rest = {key: value for key, value in (event.rest or {}).items() if key not in _HEAD}
+            rest = {key: value for key, value in (event.members or {}).items() if key not in _HEAD}
             total = {} if event.total is None else {"total": event.total}
             skipped = {"skipped": event.skipped} if event.skipped else {}
             return _line("progress", seq, {"progress": event.sent, **total, **rest, **skipped})

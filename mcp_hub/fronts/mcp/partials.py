@@ -39,11 +39,11 @@ class Partials:
         if admitted is None:  # as far as progress goes: no event is left out for it
             admitted = msgspec.structs.replace(shown, progress=math.nextafter(self._last, math.inf), total=None)
         self._last = admitted.progress
-        rest = dict(admitted.rest or {})
-        meta = raw_object(rest.get("_meta", msgspec.UNSET)) or {}
+        members = dict(admitted.members or {})
+        meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
         meta[STREAMS] = msgspec.Raw(self._events(seq, line))
-        rest["_meta"] = msgspec.Raw(object_bytes(meta))
-        return results.progress_frame(self._token, msgspec.structs.replace(admitted, rest=rest))
+        members["_meta"] = msgspec.Raw(object_bytes(meta))
+        return results.progress_frame(self._token, msgspec.structs.replace(admitted, members=members))
 
     def _events(self, seq: int, line: bytes) -> bytes:
         kind = line.index(b'"type":')  # in the head, which is the hub's own

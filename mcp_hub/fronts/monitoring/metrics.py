@@ -226,7 +226,7 @@ def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
             calls.add_metric([own.server or _HUB, own.method, outcome], count)
         server = own.server or _HUB
         said[server] += own.events
-        held[server] += own.held
+        held[server] += own.merged
         refused[server] += own.refused
     for server, count in said.items():
         events.add_metric([server], count)

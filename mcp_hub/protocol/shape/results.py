@@ -146,10 +146,10 @@ def progress_members(event: Progressed) -> dict[str, object]:
     members: dict[str, object] = {"progress": event.progress}
     if event.total is not None:
         members["total"] = event.total
-    if event.rest:
-        members.update(event.rest)
+    if event.members:
+        members.update(event.members)
     if event.skipped:
-        meta = raw_object((event.rest or {}).get("_meta", msgspec.UNSET)) or {}
+        meta = raw_object((event.members or {}).get("_meta", msgspec.UNSET)) or {}
         members["_meta"] = {**meta, COALESCED: event.skipped}
     return members
 

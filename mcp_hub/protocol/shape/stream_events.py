@@ -104,9 +104,9 @@ def _data(event: events.CallEvent) -> _Data:
 
 def _progress_data(event: events.Progressed) -> JsonObject:
     members = progress_members(event)
-    if event.own is not msgspec.UNSET:
+    if event.server_value is not msgspec.UNSET:
         meta = raw_object(object_bytes(members.get("_meta", {}))) or {}
-        members["_meta"] = {**meta, _OWN: _Own(event.own, "hub" if event.is_hubs else None)}
+        members["_meta"] = {**meta, _OWN: _Own(event.server_value, "hub" if event.is_hubs else None)}
     return members
 
 

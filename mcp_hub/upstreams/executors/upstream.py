@@ -125,7 +125,7 @@ class ExecutorUpstream(LocalSource):
         channel = work.channel if work is not None else ended[2]() if ended is not None else None
         if channel is not None:  # else the call is over and written
             with anyio.move_on_after(self._limits.keeping) as waiting:
-                await channel.kept(whole=work is None)
+                await channel.until_stored(whole=work is None)
             if waiting.cancelled_caught:
                 raise NotKept(self._limits.keeping)
 

@@ -154,10 +154,10 @@ class ServerTasks:
             self._by_id.pop(id_, None)
 
 
-def taken_up(call: Call, channel: CallChannel, how: RawJson) -> TaskPoll:
+def taken_up(call: Call, channel: CallChannel, state: RawJson) -> TaskPoll:
     """The task that another hub followed for this call and described by `how`. Raises `HubRestarted`."""
     try:
-        known = msgspec.json.decode(how, type=Known)
+        known = msgspec.json.decode(state, type=Known)
     except (msgspec.DecodeError, RecursionError) as exc:
         raise HubRestarted(
             f'server "{call.upstream}": the stored state of this call cannot be read, so it cannot be continued: {exc}',

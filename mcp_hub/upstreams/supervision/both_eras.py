@@ -283,16 +283,16 @@ class BothEras:
             if self._first.successor is None:
                 raise
 
-    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
         """As `ManagedUpstream.resume`, by a connection of the era in which the task was made."""
-        era = taken_up(call, channel, how).known.era
+        era = taken_up(call, channel, state).known.era
         if self._home is None:
             self._eras.need(era)
             with suppress(UpstreamUnavailable):
                 await self._first.supervisor.next_peer(None)
         if self._home is not None and era is not self._home and self._eras.known.may(era):
-            return await self._other.resume(call, channel, how)
-        return await self._first.resume(call, channel, how)
+            return await self._other.resume(call, channel, state)
+        return await self._first.resume(call, channel, state)
 
     def set_log_level(self, level: str) -> None:
         self._first.set_log_level(level)

@@ -238,12 +238,12 @@ class ManagedUpstream:
         except StartFailed:
             raise refused from None
 
-    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
         """As `Upstream.resume`; waits for a server on its way up as long as the call may take.
 
         Raises `HubRestarted`, outcome unknown, if the server does not come up or does not know the task of the call.
         """
-        task = taken_up(call, channel, how)
+        task = taken_up(call, channel, state)
         try:
             async with self._turn(call, channel):
                 return await self._follow(task)

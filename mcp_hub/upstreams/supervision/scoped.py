@@ -155,7 +155,7 @@ class Scoped:
             await self._members.hold(key)
         return self._members.get(key) or self._start(key, call)
 
-    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+    async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
         """Raises `HubRestarted`: the process of a session or a call ends with its hub, and all that ran in it."""
         scope = self._keys.scope
         raise HubRestarted(

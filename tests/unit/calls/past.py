@@ -29,7 +29,7 @@ class Lists:
     def __init__(self) -> None:
         self.digest_now = "d1"
 
-    def now(self) -> object:
+    def current(self) -> object:
         return self.digest_now
 
     def digest(self, definitions: object, server: str, tool: str) -> str:

@@ -165,7 +165,7 @@ async def test_definition_that_changes_about_the_time_of_a_call_is_not_known() -
     lists = Lists()
     journal = new_journal(store := history_file(None), lists=lists)
     await keep(journal, past_call())
-    journal._begun_with = lists.now()
+    journal._begun_with = lists.current()
     lists.digest_now = "d2"
     await keep(journal, past_call())
     await keep(journal, past_call())

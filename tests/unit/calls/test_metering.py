@@ -44,7 +44,7 @@ def test_progress_that_is_no_number_is_refused() -> None:
     for value in (1, 2, math.nan, math.inf, 3):
         record.send(Progressed(value))
     meter = metered(record)
-    assert (meter.events, meter.refused, meter.held) == (3, 2, 0)
+    assert (meter.events, meter.refused, meter.merged) == (3, 2, 0)
 
 
 def test_what_a_slow_reader_does_not_get_is_counted() -> None:
@@ -53,7 +53,7 @@ def test_what_a_slow_reader_does_not_get_is_counted() -> None:
     for _ in range(LAG + 10):
         record.send(Log("info", b'{"level":"info","data":1}'))
     meter = metered(record)
-    assert meter.held == 11 and meter.events + meter.held >= LAG + 10
+    assert meter.merged == 11 and meter.events + meter.merged >= LAG + 10
     reader.close()
 
 

@@ -135,9 +135,11 @@ async def test_values_lie_above_the_last_one_and_later_ones_of_the_server_pass_u
     call.says(Progressed(4, 10))
     first, text, last = (event for event in said(call) if isinstance(event, Progressed))
     assert (first, last) == (Progressed(3, 10), Progressed(4, 10))
-    assert text == Progressed(3 + 1e-6, 10, message("a"), own=3, is_hubs=True)
+    assert text == Progressed(3 + 1e-6, 10, message("a"), server_value=3, is_hubs=True)
     await sleep(10.5)
-    assert said(call)[-1] == Progressed(4 + 1e-6, 10, message("a"), own=4, is_hubs=True), "a heartbeat keeps it"
+    assert said(call)[-1] == Progressed(4 + 1e-6, 10, message("a"), server_value=4, is_hubs=True), (
+        "a heartbeat keeps it"
+    )
 
 
 @virtual

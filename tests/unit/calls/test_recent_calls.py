@@ -23,7 +23,7 @@ from tests.unit.calls.virtual_time import LoopClock
 def begun(name: str, principal: str = "p", session: str = "s") -> CallRecord:
     asked = msgspec.Raw(msgspec.json.encode(name))
     call = Call(
-        new_call_id(), "a", "tools/call", {}, {}, session, principal, Era.MODERN, {}, asked=asked,
+        new_call_id(), "a", "tools/call", {}, {}, session, principal, Era.MODERN, {}, exported_name=asked,
         client=CallingClient(session.capitalize()),
     )  # fmt: skip
     record = new_record(call, cast("object", None), TimeLimits(1, 1), FixedClock())  # type: ignore[arg-type]  # never run
@@ -45,7 +45,7 @@ class FixedClock(LoopClock):
 
 
 def test_endings_are_read_behind_a_number_and_bounded_in_number() -> None:
-    recent = RecentCalls(most=6, portion=2)
+    recent = RecentCalls(capacity=6, portion=2)
     for name in "abcdefg":
         recent.ended(ended(name), Outcome.OK, 5.5)
     assert [call.name for call in recent.newest()] == ["g", "f", "e", "d", "c"], "the oldest two went together"
@@ -95,7 +95,7 @@ def test_no_piece_of_a_secret_is_left_where_a_text_is_cut() -> None:
         recent.ended(ended(ending=Cancelled(text)), Outcome.CANCELLED, 6)
         record = begun(text)
         record.is_short = False
-        record.log.append(Progressed(1.0, rest={"message": msgspec.Raw(msgspec.json.encode(text))}))
+        record.log.append(Progressed(1.0, members={"message": msgspec.Raw(msgspec.json.encode(text))}))
         (live,) = recent.live([record], 6)
         shown = [(call.name, call.message) for call in (*recent.newest()[:3], live)]
         assert not [piece for piece in pieces(secret) if piece in str(shown)], pad

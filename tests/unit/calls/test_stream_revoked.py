@@ -139,7 +139,7 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
 
     third.go_on = takes
     await settle(lambda: bool(taken))
-    assert [(bytes(left.how), left.revoked) for left in taken] == [(b'{"task":"t1","seen":1}', "enough")]
+    assert [(bytes(left.state), left.revoked) for left in taken] == [(b'{"task":"t1","seen":1}', "enough")]
     assert taken[0].call.client_name == "Editor"
 
 

@@ -248,18 +248,18 @@ async def test_a_caller_that_waits_until_events_are_stored_waits_for_the_store(w
         call.says(delta(str(n)))
     if whole:
         call.ends()
-    await call.record.kept(whole=whole)
+    await call.record.until_stored(whole=whole)
     assert '"199"' in str(written(hub, call.id)) and LoopClock().now() - before < 2
     assert status(hub, call.id) == ("completed" if whole else "working")
-    await call.record.kept(whole=whole)  # nothing to wait for
+    await call.record.until_stored(whole=whole)  # nothing to wait for
 
 
 @virtual
 async def test_nobody_waits_for_a_lost_stream_or_a_call_without_one() -> None:
     hub = DurableHub()
-    await hub.call().record.kept(whole=False)
+    await hub.call().record.until_stored(whole=False)
     store_of(hub).broken = StoreError("gone")
     call = hub.call()
     call.says(delta("x"))
-    await call.record.kept(whole=False)
+    await call.record.until_stored(whole=False)
     assert call.record.stream is not None and call.record.stream.failed is not None

@@ -41,8 +41,8 @@ def test_a_text_of_5_mb_is_shown_from_its_start_and_its_end() -> None:
     assert 0.6 * LIMIT < quarter(head) <= 0.7 * LIMIT and 0.15 * LIMIT < quarter(tail) <= 0.2 * LIMIT
     lines = whole.count("\n") - head.count("\n") - tail.count("\n")
     size = len(whole) - len(head) - len(tail)
-    assert notice == f"[… {lines} lines ({size} bytes) cut; read_result id={found.kept[0].id} offset={len(head)}]"
-    assert [kept.body.decode() for kept in found.kept] == [whole]
+    assert notice == f"[… {lines} lines ({size} bytes) cut; read_result id={found.documents[0].id} offset={len(head)}]"
+    assert [kept.body.decode() for kept in found.documents] == [whole]
     assert seen["isError"] is False
 
 
@@ -52,14 +52,14 @@ def test_one_line_of_5_mb_is_cut_between_two_characters() -> None:
     head, notice, tail = parted(seen["content"][0]["text"])
     assert whole.startswith(head.removesuffix("\n")) and whole.endswith(tail) and head and tail
     assert f"offset={len(head.removesuffix(chr(10)).encode())}]" in notice and "lines" not in notice
-    assert found.kept[0].body.decode() == whole
+    assert found.documents[0].body.decode() == whole
 
 
 def test_several_texts_share_the_limit_and_short_ones_stay_whole() -> None:
     seen, found = cut_of(result(text_block("summary"), text_block(LONG), text_block("x" + LONG), text_block("end")))
     first, *long, last = [block["text"] for block in seen["content"]]
     assert (first, last) == ("summary", "end")
-    assert [kept.id for kept in found.kept] == [parted(text)[1].split("id=")[1].split(" ")[0] for text in long]
+    assert [kept.id for kept in found.documents] == [parted(text)[1].split("id=")[1].split(" ")[0] for text in long]
     assert all(0.4 * LIMIT < quarter(text) <= LIMIT / 2 for text in long)
 
 
@@ -71,7 +71,7 @@ def test_of_very_many_texts_whole_blocks_are_left_out() -> None:
     head, tail = shown[: at - 1], shown[at + 1 :]
     assert head == blocks[: len(head)] and tail == blocks[-len(tail) :]
     assert len(head) > 100 and len(tail) > 30 and IMAGE in seen["content"]
-    missing = json.loads(found.kept[-1].body)
+    missing = json.loads(found.documents[-1].body)
     assert shown[at]["text"].startswith(f"[… {len(missing)} of 10000 texts cut: {len(head) + 1} to ")
     assert blocks[len(head) + 1 : -len(tail)] == missing
     assert sum(quarter(block["text"]) for block in shown) <= LIMIT
@@ -96,8 +96,8 @@ def test_an_array_of_100_000_rows_stays_json_and_says_what_is_shown(indent: int 
     assert head == rows(100_000)[: len(head)] and tail == rows(100_000)[-len(tail) :] and len(head) > len(tail) > 10
     first, last = len(head), 100_000 - len(tail) - 1
     what = re.escape(f"[… {last - first + 1} of 100000 records, {first} to {last} (") + r"\d+ bytes\), cut; "
-    assert re.fullmatch(what + rf"read_result id={found.kept[0].id} path=\$\[{first}:{last + 1}\]\]", items[at])
-    assert found.kept[0].body.decode() == whole and quarter(text) <= LIMIT
+    assert re.fullmatch(what + rf"read_result id={found.documents[0].id} path=\$\[{first}:{last + 1}\]\]", items[at])
+    assert found.documents[0].body.decode() == whole and quarter(text) <= LIMIT
     assert len([line for line in text.split("\n") if "…" in line]) == 1
 
 
@@ -127,7 +127,7 @@ def test_json_without_records_that_could_be_shown_is_cut_as_a_text(whole: str) -
     seen, found = cut_of(result(text_block(whole)))
     head, notice, tail = parted(seen["content"][0]["text"])
     assert whole.startswith(head.removesuffix("\n")) and whole.endswith(tail) and "records" not in notice
-    assert found.kept[0].body.decode() == whole
+    assert found.documents[0].body.decode() == whole
 
 
 # -- what is not cut
@@ -161,10 +161,11 @@ def test_texts_of_resources_are_cut_and_blobs_are_not() -> None:
     seen, found = cut_of(result(embedded))
     resource = seen["content"][0]["resource"]
     assert (resource["uri"], resource["mimeType"], seen["content"][0]["x"]) == ("a:b", "text/plain", 1)
-    assert found.kept[0].id == document_id(LONG.encode()) and found.kept[0].id in resource["text"]
+    assert found.documents[0].id == document_id(LONG.encode()) and found.documents[0].id in resource["text"]
     contents = [{"uri": "a:1", "text": LONG}, {"uri": "a:2", "blob": "A" * 100_000}]
     seen, found = cut_of(msgspec.json.encode({"contents": contents, "ttlMs": 5}))
-    assert found.kept[0].id in seen["contents"][0]["text"] and seen["contents"][1] == contents[1] and seen["ttlMs"] == 5
+    assert found.documents[0].id in seen["contents"][0]["text"]
+    assert seen["contents"][1] == contents[1] and seen["ttlMs"] == 5
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_what_has_not_the_shape_of_a_result_is_left_alone(body: bytes) -> None:
 def test_structured_content_is_left_whole_though_the_text_beside_it_is_cut() -> None:
     structured = {"rows": rows(5000)}
     seen, found = cut_of(result(text_block(json.dumps(structured, indent=1)), structuredContent=structured))
-    assert seen["structuredContent"] == structured and len(found.kept) == 1
+    assert seen["structuredContent"] == structured and len(found.documents) == 1
 
 
 def test_structured_content_that_is_dropped_is_mentioned_where_the_text_says_the_same() -> None:
@@ -198,7 +199,7 @@ def test_structured_content_that_is_dropped_is_mentioned_where_the_text_says_the
     seen, found = cut_of(body, may_drop_structured=True)
     assert seen.keys() == {"content"} and len(seen["content"]) == 2
     assert "; structuredContent, the same, is left out]" in seen["content"][1]["text"]
-    assert json.loads(found.kept[0].body) == structured
+    assert json.loads(found.documents[0].body) == structured
 
 
 def test_structured_content_that_no_text_says_becomes_one() -> None:
@@ -207,4 +208,4 @@ def test_structured_content_that_no_text_says_becomes_one() -> None:
     seen, found = cut_of(body, may_drop_structured=True)
     assert [block["text"] for block in seen["content"]][0] == "5000 rows found" and "structuredContent" not in seen
     assert "; this is structuredContent]" in seen["content"][1]["text"]
-    assert json.loads(found.kept[0].body) == structured
+    assert json.loads(found.documents[0].body) == structured

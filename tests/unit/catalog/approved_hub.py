@@ -82,7 +82,7 @@ class Hub:
 def call(tool: str, asked: str, method: str = "tools/call", server: str = "a") -> Call:
     """A call of a tool that its caller knows by another name."""
     raw = msgspec.Raw(json.dumps(asked).encode())
-    return msgspec.structs.replace(request(tool, method=method), upstream=server, asked=raw)
+    return msgspec.structs.replace(request(tool, method=method), upstream=server, exported_name=raw)
 
 
 def approve(folder: Path, *tools: str) -> None:

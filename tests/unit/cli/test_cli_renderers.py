@@ -136,8 +136,8 @@ def test_terminal_shows_progress_with_message_and_count() -> None:
 
 def test_terminal_shows_the_numbers_of_the_server() -> None:
     terminal = Terminal()
-    terminal.show.event(Progressed(4, 9, own=1))
-    terminal.show.event(Progressed(5, 9, own=1, is_hubs=True))
+    terminal.show.event(Progressed(4, 9, server_value=1))
+    terminal.show.event(Progressed(5, 9, server_value=1, is_hubs=True))
     terminal.show.close()
     assert "1/9" in terminal.out.getvalue() and "4/9" not in terminal.out.getvalue()
     assert "5/9" not in terminal.out.getvalue()

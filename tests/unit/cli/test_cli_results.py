@@ -84,8 +84,8 @@ def test_log_reads_level_logger_and_data() -> None:
 
 
 def test_message_of_progress_is_its_text_if_it_is_one() -> None:
-    assert message_of(Progressed(1, rest={"message": msgspec.Raw(b'"half"')})) == "half"
-    assert message_of(Progressed(1, rest={"message": msgspec.Raw(b"5")})) == ""
+    assert message_of(Progressed(1, members={"message": msgspec.Raw(b'"half"')})) == "half"
+    assert message_of(Progressed(1, members={"message": msgspec.Raw(b"5")})) == ""
     assert message_of(Progressed(1)) == ""
 
 
@@ -114,7 +114,7 @@ def test_message_of_progress_is_its_text_if_it_is_one() -> None:
         ),
         (Reset(2, "lost", 3), {"type": "reset", "attempt": 2, "reason": "lost", "discard_from": 3}),
         (Started(), None),
-        (Progressed(1, own=0.5, is_hubs=True), None),
+        (Progressed(1, server_value=0.5, is_hubs=True), None),
     ],
 )
 def test_event_becomes_a_line(event: CallEvent, line: object) -> None:

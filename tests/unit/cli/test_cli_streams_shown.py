@@ -178,8 +178,8 @@ async def test_question_is_shown_and_said(capsys: pytest.CaptureFixture[str]) ->
 
 async def test_progress_of_the_hub_has_no_line_and_other_progress_the_value_of_the_server() -> None:
     out = io.BytesIO()
-    beat = Progressed(3 + 1e-6, 9, own=3, is_hubs=True)
-    await followed(given(Progressed(3, 9), beat, Progressed(3 + 2e-6, 9, own=3)), JsonLines(out), said)
+    beat = Progressed(3 + 1e-6, 9, server_value=3, is_hubs=True)
+    await followed(given(Progressed(3, 9), beat, Progressed(3 + 2e-6, 9, server_value=3)), JsonLines(out), said)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["seq"], line["progress"]) for line in lines] == [(1, 3), (3, 3)]
 

@@ -305,7 +305,7 @@ class MadeCall:
         session = client.session
         call = Call(
             new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {},
-            asked=name, partials=partials,
+            exported_name=name, partials=partials,
         )  # fmt: skip
         self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
         self.record.log.append(Started())

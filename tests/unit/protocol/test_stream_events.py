@@ -39,7 +39,7 @@ MESSAGE = {"message": msgspec.Raw(b'"compiling core"')}
         (events.Progressed(3, 120, MESSAGE), "progress", '{"progress":3,"total":120,"message":"compiling core"}'),
         (events.Progressed(3.5), "progress", '{"progress":3.5}'),
         (
-            events.Progressed(4.000001, 9, own=4),
+            events.Progressed(4.000001, 9, server_value=4),
             "progress",
             '{"progress":4.000001,"total":9,"_meta":{"dev.mcp-hub/progress":{"server":4}}}',
         ),
@@ -221,7 +221,7 @@ def test_a_count_takes_the_place_of_an_upstreams_own_and_leaves_the_rest_of_its_
 def test_meta_that_is_no_object_passes_unless_a_count_needs_its_place(meta: bytes) -> None:
     event = events.Progressed(1, None, {"_meta": msgspec.Raw(meta)})
     assert decoded(line(event)) == (3, event)
-    assert decoded(line(events.Progressed(1, None, event.rest, 2))) == (3, events.Progressed(1, None, None, 2))
+    assert decoded(line(events.Progressed(1, None, event.members, 2))) == (3, events.Progressed(1, None, None, 2))
 
 
 @pytest.mark.parametrize(

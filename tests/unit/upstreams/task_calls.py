@@ -109,13 +109,13 @@ class Running:
     def how(self) -> RawJson:
         """What another hub was left."""
         assert self.record.resumption is not None
-        return self.record.resumption.how
+        return self.record.resumption.state
 
     @property
     def steps(self) -> list[JsonObject]:
         """The progress that it made."""
         return [
-            {"progress": event.progress, **{key: json.loads(bytes(raw)) for key, raw in (event.rest or {}).items()}}
+            {"progress": event.progress, **{key: json.loads(bytes(raw)) for key, raw in (event.members or {}).items()}}
             for event in self._progress.take()
             if isinstance(event, Progressed)
         ]

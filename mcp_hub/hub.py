@@ -205,7 +205,7 @@ class HubPort:
             return self._call_own(session, call, facts.deadline or 0, to.refusal)
         explain = None
         if to.entry is not None:
-            explain = partial(explaining, entry=to.entry, given=params.get("arguments", b"{}"))
+            explain = partial(explaining, entry=to.entry, arguments=params.get("arguments", b"{}"))
         asks = session.era is MODERN and (early is not None or "extensions" in session.capabilities)
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place

@@ -69,10 +69,10 @@ class _FirstList(msgspec.Struct, frozen=True):
     started: float
     wait: float
 
-    def left(self, client: ClientKind | None, came: float) -> float:
+    def remaining(self, client: ClientKind | None, came: float) -> float:
         """Seconds that a list may still wait."""
-        own = None if client is None else client.first_list_wait
-        return max(self.started, came) + (self.wait if own is None else own) - self.clock.now()
+        client_wait = None if client is None else client.first_list_wait
+        return max(self.started, came) + (self.wait if client_wait is None else client_wait) - self.clock.now()
 
 
 class Catalog:
@@ -141,7 +141,7 @@ class Catalog:
             apart = {snapshot.server: snapshot for snapshot in lists}
             snapshots = [apart.get(snapshot.server, snapshot) for snapshot in self._snapshots]
             verdict = self._judged(snapshots) if lists else self._verdict
-            view = build(snapshots, rules, self._remembered, verdict.held, removed, verdict.confirmed)
+            view = build(snapshots, rules, self._remembered, verdict.unapproved, removed, verdict.confirmed)
             built = _put(self._views, (profile, _ids(lists)), view, lists)
             if not lists:
                 names.note(view.tool_names(), profile)
@@ -150,12 +150,12 @@ class Catalog:
 
     def _note_left_out(self, profile: str | None, view: CatalogView) -> None:
         """Logs, once each, definitions that nobody is listed because they would break a client."""
-        known = set().union(*self._left_out.values())
+        logged = set().union(*self._left_out.values())
         self._left_out[profile] = set(view.quarantined)
         news: dict[str, list[str]] = {}
-        for own in view.quarantined:
-            if own not in known:
-                news.setdefault(own.server, []).append(decoded(own.text, _LONGEST_REASON))
+        for definition in view.quarantined:
+            if definition not in logged:
+                news.setdefault(definition.server, []).append(decoded(definition.text, _LONGEST_REASON))
         for server, changed in news.items():
             log.warning("definitions_left_out", upstream=server, count=len(changed), which=changed[:_MOST_LOGGED])
 
@@ -169,8 +169,8 @@ class Catalog:
         key = profile, client, mode, _ids(lists)
         built = self._exposed.get(key)
         if built is None:
-            shown, rules, chosen = self.view(profile, lists), self._rules[profile], mode or self.mode(profile, client)
-            view = exposed(shown, rules, client, chosen, is_partial=bool(self.starting(profile)))
+            whole, rules, chosen = self.view(profile, lists), self._rules[profile], mode or self.mode(profile, client)
+            view = exposed(whole, rules, client, chosen, is_partial=bool(self.starting(profile)))
             built = _put(self._exposed, key, view, lists)
         return built[0]
 
@@ -192,7 +192,11 @@ class Catalog:
 
         `shows_paths`: its reason may name files of the hub's machine.
         """
-        prefixes = {server: own.prefix for server, own in self._rules[profile].servers.items() if own.prefix}
+        prefixes = {
+            server: server_rules.prefix
+            for server, server_rules in self._rules[profile].servers.items()
+            if server_rules.prefix
+        }
         exported, longest = name[:_LONGEST_PREFIX], self._rules[profile].max_name_length
         fit = [(prefix_in(exported, prefix, longest), server) for server, prefix in prefixes.items()]
         length, server = max(fit, default=(0, ""))
@@ -235,25 +239,27 @@ class Catalog:
         hidden one is passed on, and reading it refused.
         """
         view = self.view(profile, caller_lists(self._upstreams, call))
-        asked = text(call.params, "uri", call.method) if "uri" in call.params else None
-        own = asked if call.method == "resources/read" else None
+        requested = text(call.params, "uri", call.method) if "uri" in call.params else None
+        read_uri = requested if call.method == "resources/read" else None
 
         def exported(uri: str) -> str:
-            if uri == own:
+            if uri == read_uri:
                 return call.exported_uri or uri
             return view.exported_uri(call.upstream, uri)
 
-        done, resources = readdress(call.method, result, exported), view.resources
-        if call.method != "skills/get" and (asked is None or not resources.is_of_skill(call.upstream, asked)):
-            return done
-        return of_skill(call.method, done, call.upstream, exported, lambda uri: resources.resolve(uri) is not None)
+        readdressed, resources = readdress(call.method, result, exported), view.resources
+        if call.method != "skills/get" and (requested is None or not resources.is_of_skill(call.upstream, requested)):
+            return readdressed
+        return of_skill(
+            call.method, readdressed, call.upstream, exported, lambda uri: resources.resolve(uri) is not None
+        )
 
     def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> bool:
         """Whether a list may be answered now, to a client of this kind; one of some `kind` must not be outdated.
 
         `came`: when the client came, by the clock of the catalog; a list waits from then on, or from the hub's start.
         """
-        is_late = self._first_list.left(client, came) <= 0
+        is_late = self._first_list.remaining(client, came) <= 0
         if not is_late and any(map(_on_first_way_up, self._upstreams.values())):
             return False
         return kind is None or not outdated(self._upstreams.values(), kind)
@@ -279,7 +285,7 @@ class Catalog:
                 ):
                     await self._changes.wait(self._changes.version)
             return
-        with anyio.move_on_after(self._first_list.left(client, came)):
+        with anyio.move_on_after(self._first_list.remaining(client, came)):
             while not self.is_settled(client, came=came):
                 await self._changes.wait(self._changes.version)
         if kind is not None:
@@ -301,7 +307,7 @@ async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
 def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
     """The lists of the connections that run this caller's calls, where they differ from those that all are listed."""
     places = (upstream.apart(call) for upstream in upstreams.values())
-    return tuple(place.lists for place in places if place is not None and place.lists is not None)
+    return tuple(connection.lists for connection in places if connection is not None and connection.lists is not None)
 
 
 def _ids(lists: CallerLists) -> _Ids:
@@ -311,7 +317,7 @@ def _ids(lists: CallerLists) -> _Ids:
 def _put(views: dict[_Key, _View], key: _Key, view: CatalogView, lists: CallerLists) -> _View:
     """Keeps a view with the lists that it is of, so that no others get their ids; the oldest make room."""
     if lists and len(views) >= _MOST_VIEWS:
-        views.pop(next((place for place, (_, of) in views.items() if of), key), None)
+        views.pop(next((oldest for oldest, (_, of) in views.items() if of), key), None)
     views[key] = view, lists
     return views[key]
 

@@ -72,13 +72,13 @@ class Flag(msgspec.Struct, frozen=True):
     why: str
 
 
-def decoded(text: str, most: int = _MOST_SHOWN) -> str:
-    """At most `most` characters of the masked text, with all that nobody would see spelled out (`<U+200B>`).
+def decoded(text: str, limit: int = _MOST_SHOWN) -> str:
+    """At most `limit` characters of the masked text, with all that nobody would see spelled out (`<U+200B>`).
 
     Line breaks and tabs are spelled out, too.
     """
-    shown = _SHOWN.sub(lambda found: f"<U+{ord(found[0]):04X}>", hide_head(text, most, "…"))
-    return shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    visible = _SHOWN.sub(lambda match: f"<U+{ord(match[0]):04X}>", hide_head(text, limit, "…"))
+    return visible.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 def texts_of(fields: RawObject) -> Iterator[tuple[str, str]]:
@@ -96,30 +96,30 @@ def _texts(value: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping) and depth < _DEEPEST:
-        for name, own in value.items():
+        for name, member in value.items():
             yield path, name
-            yield from _texts(own, f"{path}.{name}", depth + 1)
+            yield from _texts(member, f"{path}.{name}", depth + 1)
     elif isinstance(value, list) and depth < _DEEPEST:
-        for own in value:
-            yield from _texts(own, path, depth + 1)
+        for member in value:
+            yield from _texts(member, path, depth + 1)
 
 
 def hidden_in(where: str, text: str) -> Iterator[Flag]:
     """The invisible parts of a text, each run once. The time is linear in the text."""
     if text.isascii() and text.isprintable():
         return
-    plain = _FLAG_EMOJI.sub(lambda found: "\U0001f3f4" * len(found[0]), text) if "\U0001f3f4" in text else text
+    plain = _FLAG_EMOJI.sub(lambda flag: "\U0001f3f4" * len(flag[0]), text) if "\U0001f3f4" in text else text
     is_rtl: bool | None = None
-    for found in _UNSEEN.finditer(plain):
-        kind = found.lastgroup
-        if kind == "bidi" and set(found[0]) <= {"\u200e", "\u200f", "\u061c"}:
+    for run in _UNSEEN.finditer(plain):
+        kind = run.lastgroup
+        if kind == "bidi" and set(run[0]) <= {"\u200e", "\u200f", "\u061c"}:
             if is_rtl is None:
                 is_rtl = any(unicodedata.bidirectional(char) in ("R", "AL") for char in plain if char > "\u0590")
-            if is_rtl and len(found[0]) == 1:
+            if is_rtl and len(run[0]) == 1:
                 continue
-        if kind == "hidden" and _is_needed(plain, found.start(), found[0]):
+        if kind == "hidden" and _is_needed(plain, run.start(), run[0]):
             continue
-        yield _flag(kind, where, text, found.start(), found.end())
+        yield _flag(kind, where, text, run.start(), run.end())
 
 
 def _flag(kind: str | None, where: str, text: str, start: int, end: int) -> Flag:
@@ -127,14 +127,14 @@ def _flag(kind: str | None, where: str, text: str, start: int, end: int) -> Flag
     excerpt = decoded(hide_part(text, start - _EXCERPT, end + _EXCERPT))
     match kind:
         case "tags":
-            said = "".join(chr(ord(char) - 0xE0000) for char in run if "\U000e0020" <= char <= "\U000e007e")
-            why = f"tag characters that nobody sees say {decoded(said)!r}"
+            message = "".join(chr(ord(char) - 0xE0000) for char in run if "\U000e0020" <= char <= "\U000e007e")
+            why = f"tag characters that nobody sees say {decoded(message)!r}"
             return Flag("tags", where, excerpt, why)
         case "bidi":
             return Flag("bidi", where, excerpt, "characters that change the direction of what is shown")
         case "control":
-            what = "a terminal escape sequence" if run[:1] in "\x1b\x9b" else "control characters"
-            return Flag("control", where, excerpt, what)
+            noun = "a terminal escape sequence" if run[:1] in "\x1b\x9b" else "control characters"
+            return Flag("control", where, excerpt, noun)
         case _:
             return Flag("hidden", where, excerpt, plural(len(run), "invisible character"))
 
@@ -177,11 +177,11 @@ def orders_in(where: str, text: str) -> Iterator[Flag]:
         ("order", _ORDERS, "an order to the model"),
         ("place", _PLACES, "a place of secrets or a download into a shell"),
     )
-    for kind, pattern, what in patterns:
-        for found in pattern.finditer(text):
-            excerpt = decoded(hide_part(text, found.start() - _EXCERPT, found.end() + _EXCERPT))
-            phrase = hide_part(text, found.start(), min(found.end(), found.start() + _MOST_PHRASE))
-            yield Flag(kind, where, excerpt, f"{what}: {decoded(phrase)!r}")
+    for kind, pattern, label in patterns:
+        for phrase_match in pattern.finditer(text):
+            excerpt = decoded(hide_part(text, phrase_match.start() - _EXCERPT, phrase_match.end() + _EXCERPT))
+            phrase = hide_part(text, phrase_match.start(), min(phrase_match.end(), phrase_match.start() + _MOST_PHRASE))
+            yield Flag(kind, where, excerpt, f"{label}: {decoded(phrase)!r}")
 
 
 _LOOKALIKES: Final = str.maketrans(
@@ -235,17 +235,17 @@ def _counted(run: re.Match[str]) -> str:
     return f"⟨{len(run[0])} blanks{broken}⟩"
 
 
-def ends_of(text: str, most: int) -> str:
-    """`text`; of one with more than `most` characters the first and the last, masked, and how many are between."""
-    if len(text) <= most:
+def ends_of(text: str, limit: int) -> str:
+    """`text`; of one with more than `limit` characters the first and the last, masked, and how many are between."""
+    if len(text) <= limit:
         return text
-    half = most // 2
+    half = limit // 2
     return f"{hide_head(text, half)}⟨{plural(len(text) - 2 * half, 'more character')}⟩{hide_tail(text, half)}"
 
 
-def ends_of_members(members: Mapping[str, bytes], most: int) -> RawObject:
-    """Each member of a definition as one text of about `most` characters: blanks counted, its middle left out."""
-    return {name: as_json(ends_of(squeezed(_text_of(value)), most)) for name, value in members.items()}
+def ends_of_members(members: Mapping[str, bytes], limit: int) -> RawObject:
+    """Each member of a definition as one text of about `limit` characters: blanks counted, its middle left out."""
+    return {name: as_json(ends_of(squeezed(_text_of(value)), limit)) for name, value in members.items()}
 
 
 def as_json(text: str) -> msgspec.Raw:

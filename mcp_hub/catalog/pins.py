@@ -96,7 +96,7 @@ class Verdict(msgspec.Struct, frozen=True):
     Each by its server and `pin_name`.
     """
 
-    held: Mapping[Origin, "UnapprovedTool"] = {}
+    unapproved: Mapping[Origin, "UnapprovedTool"] = {}
     confirmed: frozenset[Origin] = frozenset()
 
 
@@ -130,9 +130,9 @@ class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
     offered: Fingerprint | None = None
     by_user: bool = False
 
-    def confirms(self, own: Fingerprint) -> bool:
+    def confirms(self, offered: Fingerprint) -> bool:
         """Whether a person has approved this very definition."""
-        return self.by_user and self.approved is not None and self.approved.digest == own.digest
+        return self.by_user and self.approved is not None and self.approved.digest == offered.digest
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -178,14 +178,14 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
 
 def pinned(kind: Kind, fields: RawObject) -> RawObject:
     """The members of a definition that its pin is of. A server may list the files of a skill in any order."""
-    found = {name: fields[name] for name in _MEMBERS_OF[kind] if name in fields and name != _APP}
+    members = {name: fields[name] for name in _MEMBERS_OF[kind] if name in fields and name != _APP}
     if kind is Kind.TOOL and (app := app_members(raw_object(fields.get("_meta", UNSET)) or {})):
-        found[_APP] = Raw(object_bytes(app))
+        members[_APP] = Raw(object_bytes(app))
     if kind is Kind.SKILL:
         with suppress(msgspec.DecodeError, RecursionError):
-            files = msgspec.json.decode(found["resources"], type=list[RawObject])
-            found["resources"] = Raw(msgspec.json.encode(sorted(files, key=lambda own: bytes(own["uri"]))))
-    return found
+            files = msgspec.json.decode(members["resources"], type=list[RawObject])
+            members["resources"] = Raw(msgspec.json.encode(sorted(files, key=lambda file: bytes(file["uri"]))))
+    return members
 
 
 def pinned_instructions(text: str) -> RawObject:
@@ -202,59 +202,59 @@ def pinned_instructions(text: str) -> RawObject:
 
 def pinned_texts(snapshot: Snapshot) -> dict[str, RawObject]:
     """The members that count of each text of a server, by `pin_name`; a tool and a skill of one name share theirs."""
-    found: dict[str, RawObject] = {}
+    texts: dict[str, RawObject] = {}
     for kind in _MEMBERS_OF:
         usable, _ = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
-        for own in usable:
-            name = pin_name(kind, own.key)
-            found[name] = {**found.get(name, {}), **pinned(kind, own.as_sent)}
+        for definition in usable:
+            name = pin_name(kind, definition.key)
+            texts[name] = {**texts.get(name, {}), **pinned(kind, definition.as_sent)}
     if snapshot.instructions:
-        found[INSTRUCTIONS] = pinned_instructions(snapshot.instructions)
-    return found
+        texts[INSTRUCTIONS] = pinned_instructions(snapshot.instructions)
+    return texts
 
 
 def compared_kinds(snapshot: Snapshot) -> list[str]:
     """The kinds whose lists are complete, empty ones too: what such a list lacks is new later."""
     kinds = (Kind.PROMPT, Kind.TEMPLATE)
-    return [own.value for own in kinds if own in snapshot.lists or not KINDS[own].is_offered(snapshot.capabilities)]
+    return [kind.value for kind in kinds if kind in snapshot.lists or not KINDS[kind].is_offered(snapshot.capabilities)]
 
 
-def fingerprint(fields: RawObject, known: Pin | None = None, *, is_ordered: bool = True) -> Fingerprint:
-    """The fingerprint of what is `pinned`; of one that is written as in `known`, what that has. Null counts as absent.
+def fingerprint(fields: RawObject, pin: Pin | None = None, *, is_ordered: bool = True) -> Fingerprint:
+    """The fingerprint of what is `pinned`; of one that is written as in `pin`, what that has. Null counts as absent.
 
     Without `is_ordered` any order of members is another one, which takes a tenth of the time (50 µs).
     """
     raw = {name: fields[name] for name in ALL_MEMBERS if name in fields}
     written = sha256(msgspec.json.encode(raw)).hexdigest()[:_WRITTEN_HASH]
-    for own in (known.approved, known.offered) if known is not None else ():
-        if own is not None and own.written == written:
-            return own
-    texts = {name: bytes(own) for name, own in raw.items() if bytes(own) != b"null"}
-    members = {name: _canonical(own) if is_ordered else own for name, own in texts.items()}
+    for result in (pin.approved, pin.offered) if pin is not None else ():
+        if result is not None and result.written == written:
+            return result
+    texts = {name: bytes(value) for name, value in raw.items() if bytes(value) != b"null"}
+    members = {name: _canonical(value) if is_ordered else value for name, value in texts.items()}
     whole = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in members.items())
     hashes = {name: sha256(value).hexdigest()[:_FIELD_HASH] for name, value in members.items()}
-    own = Fingerprint(sha256(whole).hexdigest(), written, hashes, definition=Raw(b"{%s}" % whole))
+    result = Fingerprint(sha256(whole).hexdigest(), written, hashes, definition=Raw(b"{%s}" % whole))
     if len(whole) < MOST_DEFINITION:
-        return own
-    return replace(_shortened(own, _MOST_ENDS), flags=tuple(flag_texts(ends_of_members(members, _MOST_SEARCHED))))
+        return result
+    return replace(_shortened(result, _MOST_ENDS), flags=tuple(flag_texts(ends_of_members(members, _MOST_SEARCHED))))
 
 
-def _shortened(own: Fingerprint, most: int) -> Fingerprint:
-    """With the ends of its members alone, `most` characters of each; the same if nothing is longer."""
-    if not isinstance(own.definition, Raw) or (fields := raw_object(own.definition)) is None:
-        return own
-    length = own.length or len(bytes(own.definition))
-    texts = ends_of_members({name: bytes(value) for name, value in fields.items()}, most)
-    return replace(own, definition=Raw(msgspec.json.encode(texts)), length=length)
+def _shortened(whole: Fingerprint, limit: int) -> Fingerprint:
+    """With the ends of its members alone, `limit` characters of each; the same if nothing is longer."""
+    if not isinstance(whole.definition, Raw) or (fields := raw_object(whole.definition)) is None:
+        return whole
+    length = whole.length or len(bytes(whole.definition))
+    texts = ends_of_members({name: bytes(value) for name, value in fields.items()}, limit)
+    return replace(whole, definition=Raw(msgspec.json.encode(texts)), length=length)
 
 
-def _canonical(own: bytes) -> bytes:
+def _canonical(value: bytes) -> bytes:
     """The value with the members of its objects in order; as it was written if one is there twice."""
     try:
-        ordered = msgspec.json.encode(msgspec.json.decode(own), order="sorted")
+        ordered = msgspec.json.encode(msgspec.json.decode(value), order="sorted")
     except (msgspec.DecodeError, UnicodeError, RecursionError, OverflowError):
-        return own
-    return ordered if _members_in(own) == _members_in(ordered) else own
+        return value
+    return ordered if _members_in(value) == _members_in(ordered) else value
 
 
 def _members_in(encoded: bytes) -> int:
@@ -264,7 +264,7 @@ def _members_in(encoded: bytes) -> int:
 
 
 def seen(
-    record: Record, offered: Mapping[str, Fingerprint], policy: Policy, now: float, kinds: Collection[str] = ()
+    record: Record, offered: Mapping[str, Fingerprint], policy: Policy, at: float, kinds: Collection[str] = ()
 ) -> Record:
     """The record once its server has offered these texts; the very same if that says nothing new.
 
@@ -273,12 +273,12 @@ def seen(
     lists of their `kinds` were compared before: the record notes those of now.
     """
     before = record.tools.items() if policy == "block" else ()
-    known = {_group(name, own) for name, pin in before if (own := pin.approved or pin.offered) is not None}
-    known |= {*record.kinds}
+    trusted = {_group(name, text) for name, pin in before if (text := pin.approved or pin.offered) is not None}
+    trusted |= {*record.kinds}
     tools = record.tools
-    for name, own in offered.items():
+    for name, text in offered.items():
         pin = tools.get(name)
-        after = _pin_after(pin, own, policy != "block" or _group(name, own) not in known, now)
+        after = _pin_after(pin, text, policy != "block" or _group(name, text) not in trusted, at)
         if after is not pin and (pin is not None or len(tools) < MOST_TOOLS):
             if tools is record.tools:
                 tools = dict(tools)
@@ -287,31 +287,31 @@ def seen(
     return record if tools is record.tools and listed == record.kinds else replace(record, tools=tools, kinds=listed)
 
 
-def _group(name: str, own: Fingerprint) -> str:
+def _group(name: str, text: Fingerprint) -> str:
     """The sort of a text: the first list of each is trusted."""
     subject, _ = subject_of(name)
-    return "skill" if subject == "tool" and own.is_of_skill else subject
+    return "skill" if subject == "tool" and text.is_of_skill else subject
 
 
-def _pin_after(pin: Pin | None, own: Fingerprint, trusts: bool, now: float) -> Pin:
+def _pin_after(pin: Pin | None, offered: Fingerprint, trusts: bool, at: float) -> Pin:
     if pin is None:
-        own = replace(own, since=now)
-        return Pin(approved=own) if trusts else Pin(offered=own)
-    if pin.approved is not None and pin.approved.digest == own.digest:
+        offered = replace(offered, since=at)
+        return Pin(approved=offered) if trusts else Pin(offered=offered)
+    if pin.approved is not None and pin.approved.digest == offered.digest:
         return pin if pin.offered is None else replace(pin, offered=None)
-    if pin.offered is not None and pin.offered.digest == own.digest:
+    if pin.offered is not None and pin.offered.digest == offered.digest:
         return pin
-    return replace(pin, offered=replace(own, since=now))
+    return replace(pin, offered=replace(offered, since=at))
 
 
-def approved(record: Record, digests: Mapping[str, str], now: float) -> tuple[Record, list[str]]:
+def approved(record: Record, digests: Mapping[str, str], at: float) -> tuple[Record, list[str]]:
     """The record with these tools approved by a person, by name the hash of what was looked at; those changed since."""
     tools, missed = dict(record.tools), []
     for name, digest in digests.items():
         pin = tools.get(name, Pin())
-        shown = pin.offered or pin.approved
-        if shown is not None and shown.digest == digest:
-            tools[name] = Pin(replace(shown, since=now) if pin.offered else shown, by_user=True)
+        offered = pin.offered or pin.approved
+        if offered is not None and offered.digest == digest:
+            tools[name] = Pin(replace(offered, since=at) if pin.offered else offered, by_user=True)
         else:
             missed.append(name)
     return replace(record, tools=tools), missed
@@ -319,29 +319,29 @@ def approved(record: Record, digests: Mapping[str, str], now: float) -> tuple[Re
 
 def unconfirmed_of(server: str, record: Record, names: Iterable[str]) -> dict[str, UnapprovedTool]:
     """The listed tools that send annotations and were trusted on first use, by name."""
-    found: dict[str, UnapprovedTool] = {}
+    findings: dict[str, UnapprovedTool] = {}
     for name in names:
         pin = record.tools.get(name, Pin())
-        own = pin.approved
-        if own is not None and pin.offered is None and not pin.by_user and "annotations" in own.members:
-            found[name] = UnapprovedTool(server, name, "unconfirmed", (), own.digest, own.since)
-    return found
+        current = pin.approved
+        if current is not None and pin.offered is None and not pin.by_user and "annotations" in current.members:
+            findings[name] = UnapprovedTool(server, name, "unconfirmed", (), current.digest, current.since)
+    return findings
 
 
 def findings_of(server: str, record: Record, names: Iterable[str], policy: Policy) -> dict[str, UnapprovedTool]:
     """The findings for all that is listed and not approved, by `pin_name`."""
-    found: dict[str, UnapprovedTool] = {}
+    findings: dict[str, UnapprovedTool] = {}
     is_held = policy == "block"
     for name in names:
         pin = record.tools.get(name)
         if pin is None:
-            found[name] = UnapprovedTool(server, name, "new", is_held=is_held)
-        elif (now := pin.offered) is not None:
-            before = now.members if pin.approved is None else pin.approved.members
-            members = tuple(member for member in ALL_MEMBERS if before.get(member) != now.members.get(member))
+            findings[name] = UnapprovedTool(server, name, "new", is_held=is_held)
+        elif (offered := pin.offered) is not None:
+            before = offered.members if pin.approved is None else pin.approved.members
+            members = tuple(member for member in ALL_MEMBERS if before.get(member) != offered.members.get(member))
             kind: _FindingKind = "new" if pin.approved is None else "changed"
-            found[name] = UnapprovedTool(server, name, kind, members, now.digest, now.since, is_held)
-    return found
+            findings[name] = UnapprovedTool(server, name, kind, members, offered.digest, offered.since, is_held)
+    return findings
 
 
 def without_texts(record: Record) -> Record:
@@ -351,7 +351,7 @@ def without_texts(record: Record) -> Record:
 
 def _bare(pin: Pin) -> Pin:
     approved, offered = (
-        own and replace(own, definition=UNSET, length=0, flags=()) for own in (pin.approved, pin.offered)
+        side and replace(side, definition=UNSET, length=0, flags=()) for side in (pin.approved, pin.offered)
     )
     return replace(pin, approved=approved, offered=offered)
 
@@ -389,10 +389,10 @@ def encoded(record: Record) -> bytes:
 
 
 def _with_ends(pin: Pin) -> Pin:
-    approved, offered = (own and _shortened(own, _FEWEST_ENDS) for own in (pin.approved, pin.offered))
+    approved, offered = (side and _shortened(side, _FEWEST_ENDS) for side in (pin.approved, pin.offered))
     return replace(pin, approved=approved, offered=offered)
 
 
 def _size(pin: Pin) -> int:
-    texts = (own for own in (pin.approved, pin.offered) if own is not None)
-    return sum(sum(map(len, own.flags), len(own.definition)) for own in texts if isinstance(own.definition, Raw))
+    texts = (side for side in (pin.approved, pin.offered) if side is not None)
+    return sum(sum(map(len, side.flags), len(side.definition)) for side in texts if isinstance(side.definition, Raw))

@@ -66,12 +66,12 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted:
         case "prompts/get":
             return named(view, Kind.PROMPT, method, params, unlisted)
         case "resources/read" | "resources/directory/read" | "skills/get":
-            asked = text(params, "uri", method)
-            server, own = _resource(view, era, asked)
-            is_whole = view.resources.is_of_skill(server, own)
-            if own == asked:
+            requested = text(params, "uri", method)
+            server, upstream_uri = _resource(view, era, requested)
+            is_whole = view.resources.is_of_skill(server, upstream_uri)
+            if upstream_uri == requested:
                 return Route(server, params, is_whole=is_whole)
-            return Route(server, {**params, "uri": _encoded(own)}, asked, is_whole)
+            return Route(server, {**params, "uri": _encoded(upstream_uri)}, requested, is_whole)
         case _:
             return _completion(view, era, method, params, unlisted)
 
@@ -102,8 +102,8 @@ def named(view: CatalogView, kind: Kind, method: str, params: RawObject, unliste
         raise InvalidParams(f"{method}: params.name must be a string") from None
     entry = view.find(kind, name)
     if entry is None:
-        if (held := view.withheld.get((kind, name))) is not None:
-            raise not_approved(name, held, kind.value.capitalize())
+        if (finding := view.withheld.get((kind, name))) is not None:
+            raise not_approved(name, finding, kind.value.capitalize())
         raise _unknown(view, kind, name, unlisted(name))
     if entry.key != name:
         params = {**params, "name": _encoded(entry.key)}
@@ -127,29 +127,36 @@ def _unknown(view: CatalogView, kind: Kind, name: str, server: UpstreamStatus | 
 def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
     """The server is what is missing; a name of another one would lead astray."""
     reason = hide(server.reason or "") or None
-    said = f'Its server "{server.server}" {condition(server.state, reason, server.failures)}' + (
+    message = f'Its server "{server.server}" {condition(server.state, reason, server.failures)}' + (
         f": {reason}" if reason else ""
     )
     data: JsonObject = {"server": server.server, "state": server.state.value, "reason": reason}
     if server.code is not None:
         data["code"] = server.code
-    return UnknownEntry(f"Unknown {kind.value}: {hide_head(name, 200)}. {said}", data={"nearest": [], "upstream": data})
-
-
-def not_approved(name: str, found: UnapprovedTool, what: str = "Tool") -> NotApproved:
-    """Why a tool or a prompt that callers know by this name cannot be used, or a file of a skill not be read."""
-    server, tool = decoded(found.server), decoded(found.tool)
-    message = (
-        f"{what} {hide_head(name, 500)} {found.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
+    return UnknownEntry(
+        f"Unknown {kind.value}: {hide_head(name, 200)}. {message}", data={"nearest": [], "upstream": data}
     )
-    data: JsonObject = {"server": found.server, "tool": found.tool, "reason": found.kind, "members": [*found.members]}
+
+
+def not_approved(name: str, finding: UnapprovedTool, noun: str = "Tool") -> NotApproved:
+    """Why a tool or a prompt that callers know by this name cannot be used, or a file of a skill not be read."""
+    server, tool = decoded(finding.server), decoded(finding.tool)
+    message = (
+        f"{noun} {hide_head(name, 500)} {finding.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
+    )
+    data: JsonObject = {
+        "server": finding.server,
+        "tool": finding.tool,
+        "reason": finding.kind,
+        "members": [*finding.members],
+    }
     return NotApproved(message, data=data)
 
 
 def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
     origin = view.resolve_uri(uri)
-    if origin is None and (held := view.resources.held(uri)) is not None:
-        raise not_approved(uri, held, "Skill file")
+    if origin is None and (finding := view.resources.unapproved(uri)) is not None:
+        raise not_approved(uri, finding, "Skill file")
     if origin is None:
         code = _RESOURCE_NOT_FOUND if era is Era.HANDSHAKE else None
         raise UnknownEntry(f"Resource not found: {hide_head(uri, 500)}", code=code, data={"uri": uri})
@@ -164,13 +171,13 @@ def _completion(view: CatalogView, era: Era, method: str, params: RawObject, unl
         raise InvalidParams(f"{method}: params.ref must be an object") from None
     match text(ref, "type", f"{method} ref"):
         case "ref/prompt":
-            found = named(view, Kind.PROMPT, f"{method} ref", ref, unlisted)
-            return Route(found.server, {**params, "ref": _encoded(found.params)})
+            prompt = named(view, Kind.PROMPT, f"{method} ref", ref, unlisted)
+            return Route(prompt.server, {**params, "ref": _encoded(prompt.params)})
         case "ref/resource":
             uri = text(ref, "uri", f"{method} ref")
             template = view.find(Kind.TEMPLATE, uri)
-            server, own = (template.server, template.key) if template else _resource(view, era, uri)
-            return Route(server, {**params, "ref": _encoded({**ref, "uri": _encoded(own)})})
+            server, key = (template.server, template.key) if template else _resource(view, era, uri)
+            return Route(server, {**params, "ref": _encoded({**ref, "uri": _encoded(key)})})
         case other:
             raise InvalidParams(f"{method}: unknown params.ref.type {hide_head(other, 100)!r}")
 
@@ -182,9 +189,9 @@ class AppRequests:
     so that nobody knows. `is_settled` says that all servers have been listed that will be soon.
     """
 
-    def __init__(self, view: CatalogView, shown: dict[str, None] | None, is_settled: Callable[[], bool]) -> None:
+    def __init__(self, view: CatalogView, app_servers: dict[str, None] | None, is_settled: Callable[[], bool]) -> None:
         self._view = view
-        self._shown = shown
+        self._app_servers = app_servers
         self._is_settled = is_settled
 
     def exported(self, method: str, params: RawObject, meta: RawObject) -> RawObject:
@@ -203,38 +210,40 @@ class AppRequests:
         if entry is not None and server in (None, entry.server):
             return params
         servers = self._servers() if server is None else {server}
-        found = [entry for entry in self._view.usable_tools if entry.key == name and entry.server in servers]
-        found = [entry for entry in found if entry.app is None or entry.app.for_app]
-        if server is not None and not found:
+        candidates = [entry for entry in self._view.usable_tools if entry.key == name and entry.server in servers]
+        candidates = [entry for entry in candidates if entry.app is None or entry.app.for_app]
+        if server is not None and not candidates:
             raise UnknownEntry(f"Unknown tool: {hide_head(name, _LONGEST)} of server {hide_head(server, _LONGEST)!r}")
-        if len(found) > 1:
-            raise _unclear(f"tool: {hide_head(name, _LONGEST)}", [entry.exported for entry in found])
-        return {**params, "name": msgspec.Raw(object_bytes(found[0].exported))} if found else params
+        if len(candidates) > 1:
+            raise _unclear(f"tool: {hide_head(name, _LONGEST)}", [entry.exported for entry in candidates])
+        return {**params, "name": msgspec.Raw(object_bytes(candidates[0].exported))} if candidates else params
 
     def _resource(self, uri: str, params: RawObject, server: str | None) -> RawObject:
         origin = self._view.resolve_uri(uri)
         if origin is None or server not in (None, origin[0]):
             servers = self._servers() if server is None else {server}
-            ways = [way for way in (self._way(one, uri) for one in servers) if way is not None]
-            if len(ways) > 1:
-                raise _unclear(f"resource: {hide_head(uri, _LONGEST)}", ways)
-            if not ways:
+            exports = [
+                exported for exported in (self._exported_uri(name, uri) for name in servers) if exported is not None
+            ]
+            if len(exports) > 1:
+                raise _unclear(f"resource: {hide_head(uri, _LONGEST)}", exports)
+            if not exports:
                 return params
-            params = {**params, "uri": msgspec.Raw(object_bytes(ways[0]))}
-            origin = self._view.resolve_uri(ways[0])
-        if self._shown is not None and origin is not None and origin[1].startswith(SCHEME):
-            self._shown[origin[0]] = None
+            params = {**params, "uri": msgspec.Raw(object_bytes(exports[0]))}
+            origin = self._view.resolve_uri(exports[0])
+        if self._app_servers is not None and origin is not None and origin[1].startswith(SCHEME):
+            self._app_servers[origin[0]] = None
         return params
 
-    def _way(self, server: str, uri: str) -> str | None:
+    def _exported_uri(self, server: str, uri: str) -> str | None:
         """The exported URI of this server's own, if its filters let it through."""
         exported = self._view.exported_uri(server, uri, remembers=False)
         return exported if self._view.resolve_uri(exported) == (server, uri) else None
 
     def _servers(self) -> Collection[str]:
         """Those whose apps may ask: which the session has read, else all that have one, as far as these are known."""
-        if self._shown:
-            return self._shown
+        if self._app_servers:
+            return self._app_servers
         return {entry.server for entry in self._view.usable_tools if entry.has_app} if self._is_settled() else ()
 
 
@@ -242,9 +251,8 @@ def _server(meta: RawObject) -> str | None:
     return read_as(meta[SERVER], str) if SERVER in meta else None
 
 
-def _unclear(what: str, names: list[str]) -> UnknownEntry:
-    shown = ", ".join(sorted(names)[:_MOST_NAMED])
-    message = (
-        f"Unknown {what}. Apps of several servers may mean it: use {shown}, or name the server in _meta[{SERVER!r}]"
-    )
+def _unclear(subject: str, names: list[str]) -> UnknownEntry:
+    choices = ", ".join(sorted(names)[:_MOST_NAMED])
+    message = f"Unknown {subject}. Apps of several servers may mean it: use {choices}, or name the server in "
+    message += f"_meta[{SERVER!r}]"
     return UnknownEntry(message, data={"nearest": sorted(names)[:_MOST_NAMED]})

@@ -44,9 +44,11 @@ def subschemas(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
             if keyword in _ONE:
                 yield keyword, "", value
             elif keyword in _NAMED:
-                yield from ((keyword, name, one) for name, one in value.items() if isinstance(one, dict))
+                yield from (
+                    (keyword, name, subschema) for name, subschema in value.items() if isinstance(subschema, dict)
+                )
         elif isinstance(value, list) and keyword in _LIST:
-            yield from ((keyword, "", one) for one in value if isinstance(one, dict))
+            yield from ((keyword, "", subschema) for subschema in value if isinstance(subschema, dict))
 
 
 def rebuilt(schema: Schema, change: Callable[[Schema], Json]) -> Schema:
@@ -59,9 +61,12 @@ def _changed(keyword: str, value: Json, change: Callable[[Schema], Json]) -> Jso
         if keyword in _ONE:
             return change(value)
         if keyword in _NAMED:
-            return {name: change(one) if isinstance(one, dict) else one for name, one in value.items()}
+            return {
+                name: change(subschema) if isinstance(subschema, dict) else subschema
+                for name, subschema in value.items()
+            }
     elif isinstance(value, list) and keyword in _LIST:
-        return [change(one) if isinstance(one, dict) else one for one in value]
+        return [change(subschema) if isinstance(subschema, dict) else subschema for subschema in value]
     return value
 
 
@@ -70,21 +75,21 @@ def path_of(root: Schema, pointer: str) -> list[tuple[Schema, str, str]] | None:
     if _BAD_ESCAPE.search(pointer):
         return None
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in unquote(pointer).split("/")]
-    rest = iter(tokens[1:])
+    remaining = iter(tokens[1:])
     path: list[tuple[Schema, str, str]] = []
-    here: Json = root
-    for keyword in rest:
-        if not isinstance(here, dict):
+    current: Json = root
+    for keyword in remaining:
+        if not isinstance(current, dict):
             return None
-        value, name = here.get(keyword), ""
+        value, name = current.get(keyword), ""
         if keyword not in _ONE or isinstance(value, list):
-            step = next(rest, None)
+            step = next(remaining, None)
             if step is None:
                 return None
             name = step
-        path.append((here, keyword, name))
-        here = _under(keyword, value, name)
-    return path if isinstance(here, dict | bool) else None
+        path.append((current, keyword, name))
+        current = _under(keyword, value, name)
+    return path if isinstance(current, dict | bool) else None
 
 
 def _under(keyword: str, value: Json, name: str) -> Json:
@@ -115,39 +120,39 @@ class References(msgspec.Struct):
     @property
     def needed(self) -> set[Unit]:
         """The definitions that the rest of the schema leads to, by whatever way."""
-        found: set[Unit] = set()
+        reached: set[Unit] = set()
         ahead = {ROOT}
         while ahead:
-            found |= ahead
-            ahead = {unit for one in ahead for unit in self.leads.get(one, ())} - found
-        return found
+            reached |= ahead
+            ahead = {unit for source in ahead for unit in self.leads.get(source, ())} - reached
+        return reached
 
 
 def survey(root: Schema) -> References:
     """All references in a schema. Raises: Unproven."""
-    found = References()
+    references = References()
     for unit, schema in _schemas(root):
-        found.schemas.append(schema)
+        references.schemas.append(schema)
         _check_identity(root, schema)
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith("#"):
-            if not _note(found, root, unit, reference):
+            if not _note(references, root, unit, reference):
                 raise Unproven(reference)
         elif "$ref" in schema:
             if not isinstance(reference, str) or "$id" in root:
                 raise Unproven("may lead back to this schema")
-            found.has_outside = True
+            references.has_outside = True
         for pointer in _mentioned(schema):
-            _note(found, root, unit, pointer)
-    return found
+            _note(references, root, unit, pointer)
+    return references
 
 
 def height(value: Json) -> int:
     """The depth to which JSON objects and arrays nest."""
     count, level = 0, [value]
-    while level := [one for one in level if isinstance(one, dict | list)]:
+    while level := [node for node in level if isinstance(node, dict | list)]:
         count += 1
-        level = [below for one in level for below in (one.values() if isinstance(one, dict) else one)]
+        level = [below for node in level for below in (node.values() if isinstance(node, dict) else node)]
     return count
 
 
@@ -164,22 +169,22 @@ def _check_identity(root: Schema, schema: Schema) -> None:
     """Raises: Unproven."""
     if not schema.keys().isdisjoint(IDENTITY) or isinstance(schema.get("id"), str):
         raise Unproven("has a name of its own")
-    own = schema.get("$id", "")
-    if "$id" in schema and (schema is not root or not isinstance(own, str) or "#" in own):
+    base = schema.get("$id", "")
+    if "$id" in schema and (schema is not root or not isinstance(base, str) or "#" in base):
         raise Unproven("has another base URI")
     if "$schema" in schema and schema["$schema"] != root.get("$schema"):
         raise Unproven("has a part in another dialect")
 
 
-def _note(found: References, root: Schema, unit: Unit, pointer: str) -> bool:
+def _note(references: References, root: Schema, unit: Unit, pointer: str) -> bool:
     """Keeps the way of a pointer that leads to a schema. Returns whether it does."""
     if pointer == "#":
         return True
     path = path_of(root, pointer[1:]) if pointer.startswith("#/") else None
     if path is None:
         return False
-    found.pinned.update((id(schema), keyword) for schema, keyword, _ in path)
-    found.leads.setdefault(unit, set()).add(path[0][1:])
+    references.pinned.update((id(schema), keyword) for schema, keyword, _ in path)
+    references.leads.setdefault(unit, set()).add(path[0][1:])
     return True
 
 

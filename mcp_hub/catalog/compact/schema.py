@@ -132,16 +132,16 @@ def _with_null(branches: Json) -> Schema | None:
     if not isinstance(branches, list) or len(branches) != 2 or _NULL not in branches:
         return None
     at = branches.index(_NULL)
-    other = branches[1 - at]
-    if not isinstance(other, dict) or not other.keys() <= _SIBLING_FREE | ANNOTATIONS:
+    branch = branches[1 - at]
+    if not isinstance(branch, dict) or not branch.keys() <= _SIBLING_FREE | ANNOTATIONS:
         return None
-    named = other.get("type")
+    named = branch.get("type")
     types = named if isinstance(named, list) else [named]
     names = [name for name in types if isinstance(name, str) and name in TYPES]
     if not names or len(set(names)) < len(types) or "null" in names:
         return None
     both: list[Json] = [*names, "null"] if at == 1 else ["null", *names]
-    return {**other, "type": both}
+    return {**branch, "type": both}
 
 
 def compact_schema(raw: bytes) -> bytes:
@@ -164,10 +164,10 @@ def compact_tool(raw: bytes) -> bytes:
         fields = _OBJECT.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return raw
-    kept = {name: value for name, value in fields.items() if name != "outputSchema"}
-    if "inputSchema" in kept:
-        kept["inputSchema"] = msgspec.Raw(compact_schema(bytes(kept["inputSchema"])))
-    return raw if kept == fields else msgspec.json.encode(kept)
+    members = {name: value for name, value in fields.items() if name != "outputSchema"}
+    if "inputSchema" in members:
+        members["inputSchema"] = msgspec.Raw(compact_schema(bytes(members["inputSchema"])))
+    return raw if members == fields else msgspec.json.encode(members)
 
 
 def _shorter(raw: bytes) -> bytes:
@@ -208,20 +208,20 @@ def _compacted(root: Schema) -> Schema:
         rules = rules_of(root, references)
     except Unproven:
         return root
-    done: dict[int, Schema] = {}
+    compacted: dict[int, Schema] = {}
     for schema in reversed(references.schemas):  # inner before outer, so that depth costs no stack
-        members = rebuilt(schema, lambda inner: done[id(inner)])
+        members = rebuilt(schema, lambda inner: compacted[id(inner)])
         members = rules.without_idle(schema, members, is_root=schema is root)
-        done[id(schema)] = rules.nullable(schema, members)
-    return _without_unneeded(done[id(root)], references.needed)
+        compacted[id(schema)] = rules.nullable(schema, members)
+    return _without_unneeded(compacted[id(root)], references.needed)
 
 
 def _without_unneeded(root: Schema, needed: Collection[tuple[str, str]]) -> Schema:
     """Without definitions that nothing leads to."""
-    kept = dict(root)
+    members = dict(root)
     for keyword in DEFINITIONS & root.keys():
         if isinstance(value := root[keyword], dict):
-            kept[keyword] = {name: one for name, one in value.items() if (keyword, name) in needed}
-            if not kept[keyword]:
-                del kept[keyword]
-    return kept
+            members[keyword] = {name: definition for name, definition in value.items() if (keyword, name) in needed}
+            if not members[keyword]:
+                del members[keyword]
+    return members

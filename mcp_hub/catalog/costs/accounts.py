@@ -28,8 +28,8 @@ class TokenAccounts:
     ) -> TokenAccount:
         """The account of a profile's tools, as clients of this kind are listed them now; counted in a worker thread."""
         catalog = self._catalog
-        most, text = HEAVIEST if heaviest is None else heaviest, instructions(catalog, self._upstreams, profile)
-        asked = CostQuery(client, profile, catalog.starting(profile), server, most, text or "")
+        number, text = HEAVIEST if heaviest is None else heaviest, instructions(catalog, self._upstreams, profile)
+        query = CostQuery(client, profile, catalog.starting(profile), server, number, text or "")
         async with self._turn:
-            count = partial(account, catalog.view(profile), catalog.rules(profile), kind, asked, self._measures)
+            count = partial(account, catalog.view(profile), catalog.rules(profile), kind, query, self._measures)
             return await anyio.to_thread.run_sync(count, abandon_on_cancel=True)

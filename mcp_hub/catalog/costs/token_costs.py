@@ -49,40 +49,40 @@ class Measures:
     """The tokens of texts that were measured before, by their digests; when there are too many, all are forgotten."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, str | None], tuple[int, ...]] = {}
-        self._left = 0
+        self._cache: dict[tuple[bytes, str | None], tuple[int, ...]] = {}
+        self._budget = 0
 
     def start(self) -> None:
         """Another account begins, which may compact so many bytes."""
-        self._left = _MOST_COMPACTED
+        self._budget = _MOST_COMPACTED
 
     def tokens(self, raw: bytes) -> int:
         """Of a definition as it is."""
         key = (_digest(raw), None)
-        known = self._known.get(key)
-        if known is None:
-            known = self._keep(key, (estimate(raw),))
-        return known[0]
+        counts = self._cache.get(key)
+        if counts is None:
+            counts = self._keep(key, (estimate(raw),))
+        return counts[0]
 
     def of(self, entry: Entry) -> Tokens:
         """Of a tool, without its share of the names. Beyond a bound of all together, compacted is as it is."""
         raw = in_era(Kind.TOOL, entry.raw, _ERA)
         full = self.tokens(raw)
         key = (_digest(raw), entry.exported)
-        known = self._known.get(key)
-        if known is None:
+        counts = self._cache.get(key)
+        if counts is None:
             line = estimate(signature(entry.exported, raw))
-            if len(raw) > self._left:
+            if len(raw) > self._budget:
                 return Tokens(full, full, line)
-            self._left -= len(raw)
-            known = self._keep(key, (estimate(compact_tool(raw)), line))
-        return Tokens(full, *known)
+            self._budget -= len(raw)
+            counts = self._keep(key, (estimate(compact_tool(raw)), line))
+        return Tokens(full, *counts)
 
-    def _keep(self, key: tuple[bytes, str | None], found: tuple[int, ...]) -> tuple[int, ...]:
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[key] = found
-        return found
+    def _keep(self, key: tuple[bytes, str | None], counts: tuple[int, ...]) -> tuple[int, ...]:
+        if len(self._cache) >= _REMEMBERED:
+            self._cache.clear()
+        self._cache[key] = counts
+        return counts
 
 
 def _digest(raw: bytes) -> bytes:
@@ -93,32 +93,32 @@ _ALL: Final = CostQuery()
 
 
 def account(
-    view: CatalogView, rules: ViewRules, client: ClientKind, asked: CostQuery = _ALL, measures: Measures | None = None
+    view: CatalogView, rules: ViewRules, client: ClientKind, query: CostQuery = _ALL, measures: Measures | None = None
 ) -> TokenAccount:
     """The account of the tools of `view`, without the hub's own, as that client may see them. Never raises."""
     measures = Measures() if measures is None else measures
     measures.start()
     view = view.for_model
-    tools = _tools([entry for entry in view.entries(Kind.TOOL) if asked.server in (None, entry.server)], measures)
-    modes = tuple(_mode(expose, view, rules, client, bool(asked.starting), measures) for expose in _EXPOSES)
+    tools = _tools([entry for entry in view.entries(Kind.TOOL) if query.server in (None, entry.server)], measures)
+    modes = tuple(_mode(expose, view, rules, client, bool(query.starting), measures) for expose in _EXPOSES)
     expose = client.expose or rules.expose
-    current = next(one for one in modes if one.expose == expose)
-    apps = _mode(expose, view, rules, replace(client, shows_apps=True), bool(asked.starting), measures)
+    current = next(mode for mode in modes if mode.expose == expose)
+    apps = _mode(expose, view, rules, replace(client, shows_apps=True), bool(query.starting), measures)
     groups = by_server((tool.server, tool) for tool in tools)
     heaviest = sorted(tools, key=lambda tool: (-tool.tokens.full, tool.name))
     return TokenAccount(
-        client=asked.client,
-        profile=asked.profile,
+        client=query.client,
+        profile=query.profile,
         current=current,
         modes=modes,
         budget=rules.budget,
         max_tools=client.max_tools,
         defers=client.defers_tools,
-        starting=tuple(asked.starting),
+        starting=tuple(query.starting),
         total=_sum(tools),
-        instructions=estimate(asked.instructions),
-        servers=tuple(ServerTokens(server, len(own), _sum(own)) for server, own in groups.items()),
-        heaviest=tuple(tool.name for tool in heaviest[: asked.heaviest]),
+        instructions=estimate(query.instructions),
+        servers=tuple(ServerTokens(server, len(group), _sum(group)) for server, group in groups.items()),
+        heaviest=tuple(tool.name for tool in heaviest[: query.heaviest]),
         tools=tuple(tools),
         apps=None if apps == current else apps,
     )
@@ -130,7 +130,7 @@ def _mode(
     asking = replace(client, expose=expose)
     mode = decided(view, rules, asking)
     listed = exposed(view, rules, asking, mode, is_partial=is_partial).entries(Kind.TOOL)
-    tokens = sum(measures.tokens(in_era(Kind.TOOL, one.raw, _ERA)) for one in listed)
+    tokens = sum(measures.tokens(in_era(Kind.TOOL, entry.raw, _ERA)) for entry in listed)
     return ModeTokens(expose, mode, len(listed), tokens)
 
 

@@ -39,7 +39,7 @@ _DESTROYS: Final = frozenset(
 
 
 def answer(
-    found: SearchAnswer,
+    results: SearchAnswer,
     raws: Mapping[str, bytes],
     servers: Mapping[str, int],
     *,
@@ -55,8 +55,8 @@ def answer(
     that do not fit into `budget_tokens` are in full shown as lines, else counted. Weak hits are marked. A weak answer
     says that it is one, and does not begin with a tool that destroys something.
     """
-    hits = [hit for hit in found.hits if hit.id in raws][: max(limit, 1)]
-    if found.is_weak or not hits:
+    hits = [hit for hit in results.hits if hit.id in raws][: max(limit, 1)]
+    if results.is_weak or not hits:
         return _weak(hits, raws, servers, detail, budget_tokens, reads)
     return "\n".join(_lines(hits, raws, detail, budget_tokens, _NOTED, reads)[0])
 
@@ -94,8 +94,8 @@ def exact(raw: bytes, *, is_read_only: bool = False) -> str:
     """
     try:
         fields = raw_object(compact_tool(raw)) or {}
-        shown = msgspec.json.encode({name: fields[name] for name in _OF_A_TOOL if name in fields})
-        return escaped(msgspec.json.format(shown, indent=-1).decode()) + (_READS if is_read_only else "")
+        definition = msgspec.json.encode({name: fields[name] for name in _OF_A_TOOL if name in fields})
+        return escaped(msgspec.json.format(definition, indent=-1).decode()) + (_READS if is_read_only else "")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "{}"
 
@@ -132,20 +132,20 @@ class _Annotated(msgspec.Struct):
 def _destroys(raw: bytes) -> bool:
     """Whether a tool says so by its hints, or, if it says nothing, by its name."""
     try:
-        said = msgspec.json.decode(raw, type=_Annotated)
+        tool = msgspec.json.decode(raw, type=_Annotated)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
-    hints = said.annotations or {}
+    hints = tool.annotations or {}
     if isinstance(destroys := hints.get("destructiveHint"), bool) or hints.get("readOnlyHint") is True:
         return destroys is True
-    return not _DESTROYS.isdisjoint(word.lower() for word in _WORD.findall(said.name))
+    return not _DESTROYS.isdisjoint(word.lower() for word in _WORD.findall(tool.name))
 
 
 def _lines(
     hits: Sequence[Hit],
     raws: Mapping[str, bytes],
     detail: Detail,
-    left: int,
+    tokens: int,
     noted: int,
     reads: Collection[str],
     *,
@@ -157,15 +157,15 @@ def _lines(
     """
     lines: list[str] = []
     is_short, missing = False, 0
-    for place, hit in enumerate(hits):
+    for position, hit in enumerate(hits):
         mark = weak if hit.weak else ""
-        notes = _NOTES if place < noted else 0
-        text, is_full = _shown(hit, raws[hit.id], detail, notes, left, mark, is_read_only=hit.id in reads)
+        notes = _NOTES if position < noted else 0
+        text, is_full = _hit_text(hit, raws[hit.id], detail, notes, tokens, mark, is_read_only=hit.id in reads)
         cost = estimate(text) + 1
-        if cost > left:
-            missing = len(hits) - place
+        if cost > tokens:
+            missing = len(hits) - position
             break
-        left -= cost
+        tokens -= cost
         is_short = is_short or not is_full
         lines.append(text)
     if is_short and detail == "full":
@@ -175,12 +175,12 @@ def _lines(
     return lines, not missing
 
 
-def _shown(
-    hit: Hit, raw: bytes, detail: Detail, notes: int, left: int, mark: str, *, is_read_only: bool
+def _hit_text(
+    hit: Hit, raw: bytes, detail: Detail, notes: int, tokens: int, mark: str, *, is_read_only: bool
 ) -> tuple[str, bool]:
     """One hit, and whether in the detail that was asked for."""
     also = "\nalso: " + _listed(hit.also) if hit.also else ""
-    if detail == "full" and estimate(text := exact(raw, is_read_only=is_read_only) + mark + also) < left:
+    if detail == "full" and estimate(text := exact(raw, is_read_only=is_read_only) + mark + also) < tokens:
         return text, True
     lines = parameter_notes(raw, notes) if detail == "brief" and notes else []
     noted = "\n  " + "; ".join(lines) if lines else ""

@@ -45,12 +45,12 @@ class ToolFinder(msgspec.Struct, frozen=True):
     absent: Sequence[UpstreamStatus]
 
 
-def finding(found: Callable[[], Awaitable[ToolFinder]]) -> CallHandler:
+def finding(finder: Callable[[], Awaitable[ToolFinder]]) -> CallHandler:
     """Runs one call of `find_tools`."""
 
     async def answered(call: Call, channel: CallChannel) -> Completed:
         try:
-            return text_result(await _answer(_arguments(call), await found()))
+            return text_result(await _answer(_arguments(call), await finder()))
         except InvalidParams as problem:
             return text_result(f"{FIND}: {problem}", is_error=True)
 
@@ -60,60 +60,62 @@ def finding(found: Callable[[], Awaitable[ToolFinder]]) -> CallHandler:
 def _arguments(call: Call) -> _Find:
     """Raises `InvalidParams`."""
     try:
-        wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
+        request = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        known = ", ".join(_Find.__struct_fields__)
-        raise InvalidParams(f"wrong arguments: {hide_head(str(problem), _REASON)}. Known arguments: {known}.") from None
-    if wanted.detail not in (None, "", "brief", "full"):
-        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {hide_head(wanted.detail, 50)!r}.')
-    return wanted
+        names = ", ".join(_Find.__struct_fields__)
+        raise InvalidParams(f"wrong arguments: {hide_head(str(problem), _REASON)}. Known arguments: {names}.") from None
+    if request.detail not in (None, "", "brief", "full"):
+        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {hide_head(request.detail, 50)!r}.')
+    return request
 
 
-def _limit(given: int | str | None) -> int:
+def _limit(limit: int | str | None) -> int:
     """0 for none. Models write numbers as text now and then. Raises `InvalidParams`."""
-    if not given:
+    if not limit:
         return 0
-    text = str(given)
+    text = str(limit)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InvalidParams(f"wrong arguments: `limit` is a number from 1 to {MOST_HITS}, not {hide_head(text, 50)!r}.")
     return min(max(int(text), 1), MOST_HITS)
 
 
-async def _answer(wanted: _Find, where: ToolFinder) -> str:
-    limit, detail, budget = _limit(wanted.limit), _detail(wanted), where.budget
-    query, server = (wanted.query or "").strip(), wanted.server or None
-    tools = where.view.entries(Kind.TOOL)
-    down = {status.server for status in where.absent}
+async def _answer(request: _Find, finder: ToolFinder) -> str:
+    limit, detail, budget = _limit(request.limit), _detail(request), finder.budget
+    query, server = (request.query or "").strip(), request.server or None
+    tools = finder.view.entries(Kind.TOOL)
+    down = {status.server for status in finder.absent}
     servers = Counter(entry.server for entry in tools)
     if server is not None and server not in servers:
-        raise InvalidParams(_no_server(server, where))
-    if entry := where.view.find(Kind.TOOL, query):
+        raise InvalidParams(_no_server(server, finder))
+    if entry := finder.view.find(Kind.TOOL, query):
         return await anyio.to_thread.run_sync(partial(exact, entry.raw, is_read_only=entry.is_read_only))
     raws = {entry.exported: entry.raw for entry in tools if server in (None, entry.server)}
     reads = {entry.exported for entry in tools if entry.is_read_only}
     if query:
-        found = await where.search(query, limit or _HITS, server)
+        results = await finder.search(query, limit or _HITS, server)
         up = {name: count for name, count in servers.items() if name not in down}
-        text = partial(answer, found, raws, up, detail=detail, limit=limit or _HITS, budget_tokens=budget, reads=reads)
+        text = partial(
+            answer, results, raws, up, detail=detail, limit=limit or _HITS, budget_tokens=budget, reads=reads
+        )
     elif server is not None:
         text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget, reads=reads)
     else:
-        text = partial(overview, where.servers, budget)
+        text = partial(overview, finder.servers, budget)
     # a stranger's schema may take long to be compacted
-    shown = await anyio.to_thread.run_sync(text) if detail == "full" else text()
-    return "\n".join([shown, *why_absent(where.absent)])
+    body = await anyio.to_thread.run_sync(text) if detail == "full" else text()
+    return "\n".join([body, *why_absent(finder.absent)])
 
 
-def _detail(wanted: _Find) -> Detail:
-    return "full" if wanted.detail == "full" else "brief"
+def _detail(request: _Find) -> Detail:
+    return "full" if request.detail == "full" else "brief"
 
 
-def _no_server(name: str, where: ToolFinder) -> str:
-    for status in where.absent:
+def _no_server(name: str, finder: ToolFinder) -> str:
+    for status in finder.absent:
         if status.server == name:
             if is_starting(status):
                 return f'Server "{name}" is starting, so its tools are not known yet. Search again in a few seconds.'
             code = f" ({status.code})" if status.code else ""
             return f'Server "{name}" has failed{code}, so its tools are not known. Use another server.'
-    known = ", ".join(server.name for server in where.servers if server.tools) or "none"
-    return "\n".join([f"There is no server {hide_head(name, 100)!r}. Servers: {known}.", *why_absent(where.absent)])
+    names = ", ".join(server.name for server in finder.servers if server.tools) or "none"
+    return "\n".join([f"There is no server {hide_head(name, 100)!r}. Servers: {names}.", *why_absent(finder.absent)])

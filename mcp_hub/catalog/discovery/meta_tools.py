@@ -84,24 +84,24 @@ def _run(params: RawObject, runner: str) -> _Run:
 
 def _check_members(params: RawObject, runner: str) -> None:
     """Raises `InvalidParams` for arguments beside the tool's name, which would be lost: models write them there."""
-    given: RawObject = raw_object(params["arguments"]) or {}
-    if lost := ", ".join(repr(name) for name in given if name not in _KNOWN):
-        said = f"unknown {hide_head(lost, _REASON)}. Put the arguments of the tool into `arguments`."
-        raise InvalidParams(f"{runner}: wrong arguments: {said}")
+    members: RawObject = raw_object(params["arguments"]) or {}
+    if unknown := ", ".join(repr(name) for name in members if name not in _KNOWN):
+        reason = f"unknown {hide_head(unknown, _REASON)}. Put the arguments of the tool into `arguments`."
+        raise InvalidParams(f"{runner}: wrong arguments: {reason}")
 
 
 def _unwrapped(params: RawObject, run: _Run, runner: str) -> RawObject:
     """The params of the call that a call of `runner` stands for. Raises `InvalidParams`."""
-    own: RawObject = {**params, "name": msgspec.Raw(msgspec.json.encode(run.name))}
-    own.pop("arguments", None)
+    call_params: RawObject = {**params, "name": msgspec.Raw(msgspec.json.encode(run.name))}
+    call_params.pop("arguments", None)
     arguments = bytes(run.arguments)
     if arguments[:1] == b'"':  # models write objects as text now and then
         arguments = _out_of_text(arguments, runner)
     if arguments != b"null":
         if arguments[:1] != b"{":
             raise InvalidParams(f"{runner}: wrong arguments: `arguments` must be an object.")
-        own["arguments"] = msgspec.Raw(arguments)
-    return own
+        call_params["arguments"] = msgspec.Raw(arguments)
+    return call_params
 
 
 def _out_of_text(arguments: bytes, runner: str) -> bytes:
@@ -192,19 +192,19 @@ def refusing(problem: RpcError) -> CallHandler:
     return refused
 
 
-def explaining(handler: CallHandler, entry: Entry, given: RawJson = b"{}") -> CallHandler:
+def explaining(handler: CallHandler, entry: Entry, arguments: RawJson = b"{}") -> CallHandler:
     """`handler`, where a refusal says what the tool takes if the arguments, as the caller gave them, are to blame."""
 
     async def explained(call: Call, channel: CallChannel) -> Completed:
         try:
-            done = await handler(call, channel)
+            completed = await handler(call, channel)
         except NotReadOnly as problem:
             return text_result(problem.message, is_error=True)
         except RpcError as error:
             if error.code != _INVALID_PARAMS:
                 raise
             raise _with_definition(error, entry) from None
-        return _with_schema(done, given, entry) if b'"isError"' in bytes(done.result) else done
+        return _with_schema(completed, arguments, entry) if b'"isError"' in bytes(completed.result) else completed
 
     return explained
 
@@ -226,21 +226,21 @@ class _Takes(msgspec.Struct):
     inputSchema: object = None
 
 
-def _with_schema(done: Completed, given: RawJson, entry: Entry) -> Completed:
+def _with_schema(completed: Completed, arguments: RawJson, entry: Entry) -> Completed:
     """The same with the tool's definition as one more block, if it is an error that the arguments look like."""
     try:
-        outcome = msgspec.json.decode(done.result, type=_Outcome)
-        if not outcome.isError or len(given) > _MOST_ARGUMENTS:
-            return done
+        outcome = msgspec.json.decode(completed.result, type=_Outcome)
+        if not outcome.isError or len(arguments) > _MOST_ARGUMENTS:
+            return completed
         schema = msgspec.json.decode(entry.raw, type=_Takes).inputSchema
-        if not look_wrong(msgspec.json.decode(given), schema):
-            return done
+        if not look_wrong(msgspec.json.decode(arguments), schema):
+            return completed
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return done
+        return completed
     block = msgspec.Raw(msgspec.json.encode({"type": "text", "text": _takes(entry)}))
     content = msgspec.Raw(msgspec.json.encode([*outcome.content, block]))
-    members = raw_object(msgspec.Raw(bytes(done.result))) or {}
-    return Completed(msgspec.json.encode({**members, "content": content}), done.era)
+    members = raw_object(msgspec.Raw(bytes(completed.result))) or {}
+    return Completed(msgspec.json.encode({**members, "content": content}), completed.era)
 
 
 def text_result(text: str, *, is_error: bool = False) -> Completed:
@@ -258,12 +258,14 @@ class ReadCheck(msgspec.Struct, frozen=True):
         """Raises `NotReadOnly` for a call of a tool that this list does not show as read-only."""
         tool = msgspec.json.decode(call.params["name"], type=str)
         usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), call.upstream)
-        if any(own.key == tool and not self._is_read_only(call.upstream, own) for own in usable):
+        if any(definition.key == tool and not self._is_read_only(call.upstream, definition) for definition in usable):
             raise not_read_only(
                 tool if call.exported_name is msgspec.UNSET else msgspec.json.decode(call.exported_name, type=str)
             )
 
-    def _is_read_only(self, server: str, own: Definition) -> bool:
-        rules, is_approved = self.rules(server), self.is_confirmed(server, own)
-        found = overridden(own, find_override(rules.overrides, own.key), rules.hints, is_approved=is_approved)
-        return found.traits.hints.read_only
+    def _is_read_only(self, server: str, definition: Definition) -> bool:
+        rules, is_approved = self.rules(server), self.is_confirmed(server, definition)
+        effective = overridden(
+            definition, find_override(rules.overrides, definition.key), rules.hints, is_approved=is_approved
+        )
+        return effective.traits.hints.read_only

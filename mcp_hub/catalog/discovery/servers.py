@@ -55,25 +55,25 @@ def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream])
     else the names of a few tools.
     """
     tools = by_server((entry.server, entry.key) for entry in view.entries(Kind.TOOL))
-    others = {entry.server for kind in Kind for entry in view.entries(kind)}
-    found = []
-    for name, own in rules.servers.items():
+    listed = {entry.server for kind in Kind for entry in view.entries(kind)}
+    abouts = []
+    for name, server_rules in rules.servers.items():
         upstream = upstreams.get(name)
         snapshot = upstream.snapshot() if upstream is not None else None
-        if upstream is None or snapshot is None or name not in others or upstream.status().state in _DOWN:
+        if upstream is None or snapshot is None or name not in listed or upstream.status().state in _DOWN:
             continue
         names = tools.get(name, [])
-        text = own.description or (snapshot.instructions if (None, name) not in view.withheld else None)
-        said = first_sentence(text or "", MAX_PURPOSE) or _some(names)
-        found.append(ServerAbout(one_line(name, _MAX_NAME), len(names), said))
-    return found
+        text = server_rules.description or (snapshot.instructions if (None, name) not in view.withheld else None)
+        purpose = first_sentence(text or "", MAX_PURPOSE) or _some(names)
+        abouts.append(ServerAbout(one_line(name, _MAX_NAME), len(names), purpose))
+    return abouts
 
 
 def absent(rules: ViewRules, upstreams: Mapping[str, Upstream]) -> list[UpstreamStatus]:
     """The servers that have failed, and those that have never been listed and may yet be."""
-    found = [upstream for name in rules.servers if (upstream := upstreams.get(name)) is not None]
+    configured = [upstream for name in rules.servers if (upstream := upstreams.get(name)) is not None]
     awaited = [UpstreamState.STARTING, UpstreamState.BACKING_OFF]
-    statuses = [(upstream.status(), upstream.snapshot() is None) for upstream in found]
+    statuses = [(upstream.status(), upstream.snapshot() is None) for upstream in configured]
     return [status for status, is_new in statuses if status.state in _DOWN or (is_new and status.state in awaited)]
 
 
@@ -96,8 +96,8 @@ def why_absent(statuses: Iterable[UpstreamStatus]) -> list[str]:
 
 
 def _some(names: list[str]) -> str:
-    shown = ", ".join(one_line(name, _MAX_NAME) for name in names[:_MOST_NAMED])
-    return f"{shown}, …" if len(names) > _MOST_NAMED else shown
+    listed = ", ".join(one_line(name, _MAX_NAME) for name in names[:_MOST_NAMED])
+    return f"{listed}, …" if len(names) > _MOST_NAMED else listed
 
 
 def instructions(catalog: Catalog, upstreams: Mapping[str, Upstream], profile: str | None) -> str | None:
@@ -111,13 +111,13 @@ def instructions(catalog: Catalog, upstreams: Mapping[str, Upstream], profile: s
 
 
 def compose(
-    own: str | None, servers: Sequence[ServerAbout], starting: Sequence[str] = (), *, is_search: bool = False
+    introduction: str | None, servers: Sequence[ServerAbout], starting: Sequence[str] = (), *, is_search: bool = False
 ) -> str | None:
-    """`own` text, then a line a server as far as they fit; with `is_search` how to find and run tools.
+    """`introduction` text, then a line a server as far as they fit; with `is_search` how to find and run tools.
 
     None if there is nothing to say.
     """
-    parts = [_cut(own, MOST_OWN)] if own else []
+    parts = [_cut(introduction, MOST_OWN)] if introduction else []
     if servers or starting:
         parts.append(_introduction(servers, starting, f"{OPENING} {_SEARCH}" if is_search else OPENING))
     return "\n\n".join(parts) or None
@@ -142,8 +142,8 @@ def _crowded(counts: Mapping[str, int], starting: Sequence[str], opening: str) -
 
     text = opening
     for head, some, form in (("Servers", counts, "{} ({})"), ("Starting", dict.fromkeys(starting, 0), "{}")):
-        if shown := greatest(some, fits(f"{text}\n{head}: "), form):
-            text = f"{text}\n{head}: {shown}."
+        if fitting := greatest(some, fits(f"{text}\n{head}: "), form):
+            text = f"{text}\n{head}: {fitting}."
     return text
 
 

@@ -36,12 +36,12 @@ def app_meta(meta: RawObject | None) -> AppMeta | None:
     if not meta or (_UI not in meta and _OLD_ADDRESS not in meta):
         return None
     ui = raw_object(meta.get(_UI, msgspec.UNSET)) or {}
-    said = read_as(ui["visibility"], list[object]) if "visibility" in ui else None
+    visibility = read_as(ui["visibility"], list[object]) if "visibility" in ui else None
     addresses = [_address(raw) for raw in (ui.get(_ADDRESS), meta.get(_OLD_ADDRESS)) if raw is not None]
     return AppMeta(
         next((address for address in addresses if address is not None), None),
-        said is None or "model" in said,
-        said is None or "app" in said,
+        visibility is None or "model" in visibility,
+        visibility is None or "app" in visibility,
     )
 
 
@@ -55,19 +55,19 @@ def app_members(meta: RawObject) -> RawObject:
     return {name: meta[name] for name in (_UI, _OLD_ADDRESS) if name in meta}
 
 
-def with_address(definition: bytes, own: str, exported: str) -> bytes:
+def with_address(definition: bytes, address: str, exported: str) -> bytes:
     """A definition whose app has the exported address in place of its server's own; nothing else of it changes."""
-    if exported == own:
+    if exported == address:
         return definition
     fields = raw_object(msgspec.Raw(definition)) or {}
-    meta = _readdressed(raw_object(fields["_meta"]) or {}, _OLD_ADDRESS, own, exported)
+    meta = _readdressed(raw_object(fields["_meta"]) or {}, _OLD_ADDRESS, address, exported)
     if _UI in meta and (ui := raw_object(meta[_UI])):
-        meta[_UI] = msgspec.Raw(object_bytes(_readdressed(ui, _ADDRESS, own, exported)))
+        meta[_UI] = msgspec.Raw(object_bytes(_readdressed(ui, _ADDRESS, address, exported)))
     return object_bytes({**fields, "_meta": meta})
 
 
-def _readdressed(members: RawObject, name: str, own: str, exported: str) -> RawObject:
-    if name not in members or read_as(members[name], str) != own:
+def _readdressed(members: RawObject, name: str, address: str, exported: str) -> RawObject:
+    if name not in members or read_as(members[name], str) != address:
         return members
     return {**members, name: msgspec.Raw(object_bytes(exported))}
 
@@ -76,5 +76,5 @@ def without_app(definition: bytes) -> bytes:
     """A definition that says nothing of apps."""
     fields = raw_object(msgspec.Raw(definition)) or {}
     meta = raw_object(fields.pop("_meta", msgspec.UNSET)) or {}
-    kept = {name: value for name, value in meta.items() if name not in (_UI, _OLD_ADDRESS)}
-    return object_bytes({**fields, "_meta": kept} if kept else fields)
+    remaining = {name: value for name, value in meta.items() if name not in (_UI, _OLD_ADDRESS)}
+    return object_bytes({**fields, "_meta": remaining} if remaining else fields)

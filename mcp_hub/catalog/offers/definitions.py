@@ -106,14 +106,14 @@ def parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
 
     A list that is as it was is not read again; what is returned is shared, and not to be changed.
     """
-    known = _parsed.get((kind, server))
-    if known is None or (known[0] is not raws and known[0] != raws):
-        known = raws, _parse(kind, raws, server)
+    cached = _parsed.get((kind, server))
+    if cached is None or (cached[0] is not raws and cached[0] != raws):
+        cached = raws, _parse(kind, raws, server)
         with suppress(StopIteration, KeyError, RuntimeError):  # whichever thread was quicker
             if len(_parsed) >= _MOST_PARSED:
                 del _parsed[next(iter(_parsed))]
-        _parsed[kind, server] = known
-    return known[1]
+        _parsed[kind, server] = cached
+    return cached[1]
 
 
 def prepare(snapshot: Snapshot) -> None:
@@ -123,36 +123,38 @@ def prepare(snapshot: Snapshot) -> None:
 
 
 def _parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
-    kept: dict[str, Definition] = {}
+    usable: dict[str, Definition] = {}
     unfit: list[Quarantined] = []
-    for place, raw in enumerate(raws, 1):
+    for position, raw in enumerate(raws, 1):
         try:
-            found, dropped = _read(kind, raw)
+            definition, dropped = _read(kind, raw)
         except _Unfit as problem:
-            unfit.append(Quarantined(server, kind, _label(kind, raw, place), _clean(str(problem))))
+            unfit.append(Quarantined(server, kind, _label(kind, raw, position), _clean(str(problem))))
             continue
-        unfit += (Quarantined(server, kind, found.key, _clean(reason), member) for member, reason in dropped)
-        if (first := kept.get(found.key)) is not None:
+        unfit += (Quarantined(server, kind, definition.key, _clean(reason), member) for member, reason in dropped)
+        if (first := usable.get(definition.key)) is not None:
             reason = f"duplicate {KINDS[kind].id_field}: the first one is used"
-            unfit.append(Quarantined(server, kind, found.key, reason))
-            if first.hints != found.hints:  # the server runs one tool for both, and either may be true
-                kept[found.key] = with_hints(first, EffectiveHints(first.hints.server.worse(found.hints.server)))
+            unfit.append(Quarantined(server, kind, definition.key, reason))
+            if first.hints != definition.hints:  # the server runs one tool for both, and either may be true
+                usable[definition.key] = with_hints(
+                    first, EffectiveHints(first.hints.server.worse(definition.hints.server))
+                )
         else:
-            kept[found.key] = found
-    return list(kept.values()), unfit
+            usable[definition.key] = definition
+    return list(usable.values()), unfit
 
 
-def with_hints(found: Definition, hints: EffectiveHints) -> Definition:
+def with_hints(definition: Definition, hints: EffectiveHints) -> Definition:
     """The definition with these hints, which its traits follow."""
-    return replace(found, hints=hints, traits=replace(found.traits, hints=hints.claims.hints()))
+    return replace(definition, hints=hints, traits=replace(definition.traits, hints=hints.claims.hints()))
 
 
-def encode_as(found: Definition, exported: str) -> bytes:
+def encode_as(definition: Definition, exported: str) -> bytes:
     """The definition under its exported name or URI; every other member as the upstream wrote it."""
-    if exported == found.key:
-        return msgspec.json.encode(found.fields)
+    if exported == definition.key:
+        return msgspec.json.encode(definition.fields)
     renamed = msgspec.Raw(msgspec.json.encode(exported))
-    return msgspec.json.encode({**found.fields, KINDS[found.kind].id_field: renamed})
+    return msgspec.json.encode({**definition.fields, KINDS[definition.kind].id_field: renamed})
 
 
 def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
@@ -165,8 +167,8 @@ def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
     if era is Era.MODERN:
         return without(raw, "execution")
     fields = _OBJECT.decode(raw)
-    kept = _of_handshake(fields)
-    return raw if kept == fields else msgspec.json.encode(kept)
+    carried = _of_handshake(fields)
+    return raw if carried == fields else msgspec.json.encode(carried)
 
 
 def without(raw: bytes, member: str) -> bytes:
@@ -178,15 +180,15 @@ def without(raw: bytes, member: str) -> bytes:
 
 
 def _of_handshake(fields: RawObject) -> RawObject:
-    kept = dict(fields)
-    if "outputSchema" in kept and not _describes_object(kept["outputSchema"]):
-        del kept["outputSchema"]
-    execution = raw_object(kept.get("execution", msgspec.UNSET)) or {}
+    members = dict(fields)
+    if "outputSchema" in members and not _describes_object(members["outputSchema"]):
+        del members["outputSchema"]
+    execution = raw_object(members.get("execution", msgspec.UNSET)) or {}
     if bytes(execution.pop("taskSupport", _NO_TASKS)) != _NO_TASKS:  # clients refuse a list for what they do not know
-        del kept["execution"]
+        del members["execution"]
         if execution:
-            kept["execution"] = msgspec.Raw(msgspec.json.encode(execution))
-    return kept
+            members["execution"] = msgspec.Raw(msgspec.json.encode(execution))
+    return members
 
 
 def _describes_object(schema: msgspec.Raw) -> bool:
@@ -237,14 +239,14 @@ def _readable(kind: Kind, raw: bytes, sent: RawObject) -> tuple[RawObject, Liste
     if isinstance(listed, ListedTool) and listed.output_schema is not msgspec.UNSET:
         problem = problem_of_schema(msgspec.json.decode(fields["outputSchema"]))
         if problem is not None:
-            fields = {name: own for name, own in fields.items() if name != "outputSchema"}
+            fields = {name: value for name, value in fields.items() if name != "outputSchema"}
             dropped.append(("outputSchema", f"clients cannot compile it: {problem}"))
     return fields, listed, dropped
 
 
 def _claims(hints: ToolHints) -> HintClaims:
     sent = (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
-    return HintClaims(*(None if own is msgspec.UNSET else own for own in sent))
+    return HintClaims(*(None if hint is msgspec.UNSET else hint for hint in sent))
 
 
 def _check_text(raw: bytes) -> None:
@@ -260,8 +262,8 @@ def _check_text(raw: bytes) -> None:
 def _traits(listed: ListedDefinition | SkillEntry, fields: RawObject) -> Traits:
     meta = listed.meta or {}
     fastmcp = [raw_object(meta[name]) or {} for name in ("fastmcp", "_fastmcp") if name in meta]
-    said = [holder["tags"] for holder in (fields, meta, *fastmcp) if "tags" in holder]
-    return Traits(frozenset(tag for raw in said for tag in _tags(raw))) if said else UNTOLD
+    tag_lists = [holder["tags"] for holder in (fields, meta, *fastmcp) if "tags" in holder]
+    return Traits(frozenset(tag for raw in tag_lists for tag in _tags(raw))) if tag_lists else UNTOLD
 
 
 def _tags(raw: msgspec.Raw) -> list[str]:
@@ -291,8 +293,8 @@ def _check_uri(uri: str) -> None:
     try:
         Url(uri)
     except ValueError as problem:
-        said = str(problem).partition(", ")[2].partition(" [type=")[0]
-        raise _Unfit(f"uri is not a URI: {said or problem}") from None
+        reason = str(problem).partition(", ")[2].partition(" [type=")[0]
+        raise _Unfit(f"uri is not a URI: {reason or problem}") from None
 
 
 def _has_long_number(raw: bytes) -> bool:
@@ -321,12 +323,12 @@ def first_line(description: str) -> str:
     return description.strip().partition("\n")[0].rstrip()
 
 
-def _label(kind: Kind, raw: bytes, place: int) -> str:
+def _label(kind: Kind, raw: bytes, position: int) -> str:
     """The key if there is one to show, else the place in the list."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
         if key := _clean(_TEXT.decode(_OBJECT.decode(raw)[KINDS[kind].id_field])):
             return key
-    return f"#{place}"
+    return f"#{position}"
 
 
 def _clean(text: str) -> str:

@@ -36,8 +36,8 @@ class Selector(msgspec.Struct, frozen=True):
             return False
         if self.tag is not None and not any_matches((self.tag,), traits.tags):
             return False
-        wanted = {hint: getattr(self, hint) for hint in HINTS if getattr(self, hint) is not None}
-        return self != _NOTHING and all(getattr(traits.hints, hint) is value for hint, value in wanted.items())
+        required = {hint: getattr(self, hint) for hint in HINTS if getattr(self, hint) is not None}
+        return self != _NOTHING and all(getattr(traits.hints, hint) is value for hint, value in required.items())
 
 
 _NOTHING: Final = Selector()

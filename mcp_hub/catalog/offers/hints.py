@@ -58,21 +58,21 @@ class HintClaims(msgspec.Struct, frozen=True):
 
     def under(self, user: "HintClaims") -> "HintClaims":
         """These with the user's instead, and without those that contradict the user's."""
-        own = {name: getattr(self, name) if (said := getattr(user, name)) is None else said for name in HINTS}
+        merged = {name: getattr(self, name) if (claim := getattr(user, name)) is None else claim for name in HINTS}
         if user.read_only is True and user.destructive is None:
-            own["destructive"] = None
+            merged["destructive"] = None
         if user.destructive is True and user.read_only is None:
-            own["read_only"] = None
-        return HintClaims(**own)
+            merged["read_only"] = None
+        return HintClaims(**merged)
 
-    def worse(self, other: "HintClaims") -> "HintClaims":
+    def worse(self, claims: "HintClaims") -> "HintClaims":
         """Of two definitions of one tool the more dangerous hints."""
-        one, two = self.hints(), other.hints()
+        first, second = self.hints(), claims.hints()
         return HintClaims(
-            one.read_only and two.read_only,
-            one.destructive or two.destructive,
-            one.idempotent and two.idempotent,
-            one.open_world or two.open_world,
+            first.read_only and second.read_only,
+            first.destructive or second.destructive,
+            first.idempotent and second.idempotent,
+            first.open_world or second.open_world,
         )
 
     def __bool__(self) -> bool:
@@ -115,18 +115,20 @@ class EffectiveHints(msgspec.Struct, frozen=True):
 
     def explained(self, definition: bytes) -> bytes:
         """An encoded definition with each hint that counts, its value and its origin, in `_meta`."""
-        fields, own = raw_object(Raw(definition)) or {}, self.claims.hints()
-        shown = {wire: {"value": getattr(own, name), "origin": self.origin(name)} for name, wire in HINTS.items()}
-        meta = {**(raw_object(fields.get("_meta", UNSET)) or {}), EXPLAINED: shown}
+        fields, effective = raw_object(Raw(definition)) or {}, self.claims.hints()
+        explanation = {
+            wire: {"value": getattr(effective, name), "origin": self.origin(name)} for name, wire in HINTS.items()
+        }
+        meta = {**(raw_object(fields.get("_meta", UNSET)) or {}), EXPLAINED: explanation}
         return msgspec.json.encode({**fields, "_meta": meta})
 
 
 def annotated(fields: RawObject, claims: HintClaims) -> RawObject:
     """The members of a definition whose annotations show exactly these hints; the rest of them stays as it was."""
     sent: RawObject | UnsetType | None = raw_object(fields.get("annotations", UNSET))
-    kept = {name: value for name, value in (sent or {}).items() if name not in HINTS.values()}
-    said = {wire: value for name, wire in HINTS.items() if (value := getattr(claims, name)) is not None}
-    changed = {**fields, "annotations": Raw(msgspec.json.encode({**kept, **said}))}
-    if not kept and not said:
+    unrelated = {name: value for name, value in (sent or {}).items() if name not in HINTS.values()}
+    hints = {wire: value for name, wire in HINTS.items() if (value := getattr(claims, name)) is not None}
+    changed = {**fields, "annotations": Raw(msgspec.json.encode({**unrelated, **hints}))}
+    if not unrelated and not hints:
         del changed["annotations"]
     return changed

@@ -32,16 +32,16 @@ class Supplied(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.arguments or self.fixed)
 
-    def completed(self, given: msgspec.Raw | None, tool: str) -> msgspec.Raw:
+    def completed(self, sent: msgspec.Raw | None, tool: str) -> msgspec.Raw:
         """The `arguments` of a call, the caller's first. Raises: InvalidParams for fixed ones, and no object."""
-        own = raw_object(msgspec.UNSET if given is None or is_absent(given) else given)
-        if own is None:
+        members = raw_object(msgspec.UNSET if sent is None or is_absent(sent) else sent)
+        if members is None:
             raise InvalidParams("tools/call: params.arguments must be an object")
         for name in self.fixed:
-            if name in own:
+            if name in members:
                 raise InvalidParams(f"tools/call: argument {name!r} of {tool} is set by the hub: leave it out")
-        missing = {name: value for name, value in self.arguments.items() if name not in own}
-        return msgspec.Raw(object_bytes({**own, **missing, **self.fixed}))
+        missing = {name: value for name, value in self.arguments.items() if name not in members}
+        return msgspec.Raw(object_bytes({**members, **missing, **self.fixed}))
 
 
 class Override(msgspec.Struct, frozen=True):
@@ -65,23 +65,25 @@ def find_override(overrides: Mapping[str, Override], tool: str) -> Override:
     return UNCHANGED if pattern is None else overrides[pattern]
 
 
-def overridden(found: Definition, own: Override, rule: HintRule = "trust", *, is_approved: bool = False) -> Definition:
+def overridden(
+    definition: Definition, override: Override, rule: HintRule = "trust", *, is_approved: bool = False
+) -> Definition:
     """The definition as it is listed; the very same where nothing changes.
 
     `rule` is that for the hints of its server; `is_approved` by a person.
     """
-    fields, hints = found.fields, _hints(found.hints.server, own.hints, rule, is_approved)
-    if own.description is not None:
-        fields = {**fields, "description": _encoded(own.description)}
-    if own.supplied:
-        fields = {**fields, "inputSchema": _schema(fields["inputSchema"], own.supplied)}
+    fields, hints = definition.fields, _hints(definition.hints.server, override.hints, rule, is_approved)
+    if override.description is not None:
+        fields = {**fields, "description": _encoded(override.description)}
+    if override.supplied:
+        fields = {**fields, "inputSchema": _schema(fields["inputSchema"], override.supplied)}
     if not hints.is_as_sent:  # a client that asks by hints asks by these
         fields = annotated(fields, hints.claims)
-    if fields is found.fields and not own.tags and hints == found.hints:
-        return found
-    summary = found.summary if own.description is None else first_line(own.description)
-    traits = replace(found.traits, tags=found.traits.tags | own.tags)
-    return with_hints(replace(found, fields=fields, summary=summary, traits=traits), hints)
+    if fields is definition.fields and not override.tags and hints == definition.hints:
+        return definition
+    summary = definition.summary if override.description is None else first_line(override.description)
+    traits = replace(definition.traits, tags=definition.traits.tags | override.tags)
+    return with_hints(replace(definition, fields=fields, summary=summary, traits=traits), hints)
 
 
 def _hints(server: HintClaims, user: HintClaims, rule: HintRule, is_approved: bool) -> EffectiveHints:
@@ -93,15 +95,15 @@ def _schema(schema: msgspec.Raw, supplied: Supplied) -> msgspec.Raw:
     members = raw_object(schema) or {}
     changed = dict(members)
     if "required" in members:
-        given = supplied.arguments.keys() | supplied.fixed.keys()
-        required = [name for name in _required(members["required"]) if name not in given]
+        names = supplied.arguments.keys() | supplied.fixed.keys()
+        required = [name for name in _required(members["required"]) if name not in names]
         changed["required"] = _encoded(required)
         if not required:
             del changed["required"]
     # a pointer into `properties` would lead nowhere
     if supplied.fixed and "properties" in members and b"#/properties" not in bytes(schema):
         listed = raw_object(members["properties"]) or {}
-        changed["properties"] = _encoded({name: own for name, own in listed.items() if name not in supplied.fixed})
+        changed["properties"] = _encoded({name: value for name, value in listed.items() if name not in supplied.fixed})
     return schema if changed == members else _encoded(changed)
 
 

@@ -31,8 +31,8 @@ _Rewrite = Callable[[msgspec.Raw, _Exported], msgspec.Raw]  # gives back the ver
 class Remembered:
     """Whose an unlisted URI is: the first server's that mentioned it. The one unused for longest is forgotten."""
 
-    def __init__(self, most: int = MAX_REMEMBERED) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_REMEMBERED) -> None:
+        self._limit = limit
         self._servers: OrderedDict[str, str] = OrderedDict()
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Remembered:
         if len(uri) > _MAX_LENGTH or self._servers.setdefault(uri, server) != server:
             return False
         self._servers.move_to_end(uri)
-        if len(self._servers) > self._most:
+        if len(self._servers) > self._limit:
             self._servers.popitem(last=False)
         return True
 
@@ -71,11 +71,11 @@ def readdress(method: str, result: RawJson, exported: Callable[[str], str]) -> R
 
 def _uri(raw: msgspec.Raw, exported: _Exported) -> msgspec.Raw:
     try:
-        own = _string(raw)
+        upstream_uri = _string(raw)
     except ValueError:
         return raw
-    name = exported(own)
-    return raw if name == own else msgspec.Raw(object_bytes(name))
+    name = exported(upstream_uri)
+    return raw if name == upstream_uri else msgspec.Raw(object_bytes(name))
 
 
 def _member(name: str, rewrite: _Rewrite) -> _Rewrite:

@@ -62,8 +62,8 @@ def uri_variants(uri: str) -> _UriVariants | None:
     """
     if len(uri) > MAX_MATCHED or _CONTROL.search(uri) or uri != uri.strip():
         return None
-    scheme, rest = parts.groups() if (parts := _SCHEME.fullmatch(uri)) else ("", uri)
-    path, tail = _parts(rest)
+    scheme, opaque = parts.groups() if (parts := _SCHEME.fullmatch(uri)) else ("", uri)
+    path, tail = _parts(opaque)
     if scheme.lower() in _PORTS:
         path = path.replace("\\", "/")
     try:
@@ -78,12 +78,14 @@ def uri_variants(uri: str) -> _UriVariants | None:
     texts = {behind, unquote(path + tail)}
     texts |= {_MORE.split(text, maxsplit=1)[0] for text in texts}  # what names a part or a form of the same
     texts |= {text.rstrip("/") for text in texts}
-    return _UriVariants((uri, variants), (uri, variants, *(place + text for place in places for text in sorted(texts))))
+    return _UriVariants(
+        (uri, variants), (uri, variants, *(prefix + text for prefix in places for text in sorted(texts)))
+    )
 
 
-def _parts(rest: str) -> tuple[str, str]:
+def _parts(opaque: str) -> tuple[str, str]:
     """Authority and path; query and fragment."""
-    parts = _PARTS.fullmatch(rest)
+    parts = _PARTS.fullmatch(opaque)
     assert parts is not None
     return parts[1], parts[2]
 
@@ -152,31 +154,31 @@ def is_denied(
 
     Without any `deny` nothing is, and nothing is decoded.
     """
-    denying = [_folded(own) for own in filters if own.deny]
+    denying = [_folded(filter_) for filter_ in filters if filter_.deny]
     for read in map(readings, dict.fromkeys(uris) if denying else ()):
         if read is None:
             if in_doubt:
                 return True
-        elif any(own.denies(*read, traits=traits) for own in denying) or not read.isdisjoint(hidden):
+        elif any(filter_.denies(*read, traits=traits) for filter_ in denying) or not read.isdisjoint(hidden):
             return True
     return False
 
 
 def readings(uri: str, *, with_nested: bool = True) -> frozenset[str] | None:
     """All of them; None if they cannot be decided: bytes that are not UTF-8, something unreadable, or too many."""
-    found: set[str] = set()
-    left = _MOST
+    texts: set[str] = set()
+    room = _MOST
     try:
         for text in _levels(uri):
             for at in _starts(text) if with_nested else (0,):
-                new = _read(text[at:].strip()) - found
-                left -= sum(map(len, new))
-                if left < 0:
+                new = _read(text[at:].strip()) - texts
+                room -= sum(map(len, new))
+                if room < 0:
                     return None
-                found |= new
+                texts |= new
     except ValueError:
         return None
-    return frozenset(found)
+    return frozenset(texts)
 
 
 def _read(uri: str) -> set[str]:
@@ -194,10 +196,10 @@ def _read(uri: str) -> set[str]:
 
 
 @lru_cache(maxsize=1024)
-def _folded(own: Filter) -> Filter:
+def _folded(filter_: Filter) -> Filter:
     """The `deny` of a filter for readings: its globs as they are written, and decoded."""
     entries: list[str | Selector] = []
-    for entry in own.deny:
+    for entry in filter_.deny:
         if isinstance(entry, str):
             entries += _globs(entry)
         elif entry.name is None:
@@ -230,13 +232,13 @@ def _plain_text(text: str) -> str:
 
 def _starts(text: str) -> Iterator[int]:
     yield 0
-    yield from (found.end() for found in _WRAPPER.finditer(text))
+    yield from (match.end() for match in _WRAPPER.finditer(text))
 
 
 def _loosened(text: str) -> set[str]:
     """The text, and what it means to readers that ignore parts of it."""
     whole = {text, _PARAMETERS.sub("", text)}
-    return whole | {_LOOSE.sub("/", one).rstrip(". ") for one in whole}
+    return whole | {_LOOSE.sub("/", variant).rstrip(". ") for variant in whole}
 
 
 def _unicode(label: re.Match[str]) -> str:
@@ -248,9 +250,9 @@ def _unicode(label: re.Match[str]) -> str:
 
 def _globs(glob: str) -> set[str]:
     """The glob as it is folded, and decoded; an escaped `*`, `?`, `[` or `]` stands for itself."""
-    found: set[str] = set()
+    globs: set[str] = set()
     text = _fold(glob)
-    while text not in found:
-        found.add(text)
+    while text not in globs:
+        globs.add(text)
         text = _fold(unquote(_ESCAPED_GLOB.sub(lambda escape: f"[{unquote(escape[0])}]", text)))
-    return found
+    return globs

@@ -40,17 +40,20 @@ class SkillRoots:
         self._exported: dict[Origin, str] = {}
         self._origins: dict[str, Origin] = {}
         self._taken: set[str] = set()  # URIs that are somebody's, and all folders above them
-        mains = [*skills, *(own for own in resources if own[1].startswith(_SCHEME) and own[1].endswith(f"/{MAIN}"))]
+        mains = [
+            *skills,
+            *(origin for origin in resources if origin[1].startswith(_SCHEME) and origin[1].endswith(f"/{MAIN}")),
+        ]
         roots = {server: _outermost(root_of(uri) for owner, uri in mains if owner == server) for server in servers}
         moved: list[Origin] = []
         for server in servers if mains else ():
-            own = roots[server]
-            kept = [root for root in own if not self._clashes(root)]
-            moved += ((server, root) for root in own if root not in kept)
-            others = [uri for owner, uri in resources if owner == server and own.isdisjoint(above(uri))]
-            for uri in (*kept, *others):
+            folders = roots[server]
+            unmoved = [root for root in folders if not self._clashes(root)]
+            moved += ((server, root) for root in folders if root not in unmoved)
+            outside = [uri for owner, uri in resources if owner == server and folders.isdisjoint(above(uri))]
+            for uri in (*unmoved, *outside):
                 self._taken.update(above(uri))
-            for root in kept:
+            for root in unmoved:
                 self._add(server, root, root)
         for server, root in moved:
             self._add(server, root, next(name for name in _names(server, root) if not self._clashes(name)))
@@ -82,44 +85,44 @@ class SkillRoots:
 
 def _outermost(roots: Iterable[str]) -> set[str]:
     """Without those that are inside of another one."""
-    found = set(roots)
-    return {root for root in found if not any(folder in found for folder in above(root) if folder != root)}
+    folders = set(roots)
+    return {root for root in folders if not any(folder in folders for folder in above(root) if folder != root)}
 
 
 def _names(server: str, root: str) -> Iterator[str]:
-    scheme, rest = (_SCHEME, root[len(_SCHEME) :]) if root.startswith(_SCHEME) else ("hub://", root)
+    scheme, path = (_SCHEME, root[len(_SCHEME) :]) if root.startswith(_SCHEME) else ("hub://", root)
     host = quote(server, safe="", errors="surrogatepass")
-    yield f"{scheme}{host}/{rest}"
-    yield from (f"{scheme}{host}!{number}/{rest}" for number in count(1))
+    yield f"{scheme}{host}/{path}"
+    yield from (f"{scheme}{host}!{number}/{path}" for number in count(1))
 
 
 def exported_skill(fields: RawObject, server: str, exported: Callable[[str], str | None]) -> bytes:
     """The entry of a skill; digests and everything else stay. Files for which `exported` is None are left out."""
-    made = {**fields, "uri": _raw(exported(_text(fields["uri"])) or _text(fields["uri"]))}
+    members = {**fields, "uri": _raw(exported(_text(fields["uri"])) or _text(fields["uri"]))}
     if bytes(fields["resources"]) != _DYNAMIC:
-        made["resources"] = _raw(list(_exported(_files(fields["resources"]), exported)))
-    return object_bytes({**made, "_meta": _with_server(made, server)})
+        members["resources"] = _raw(list(_exported(_files(fields["resources"]), exported)))
+    return object_bytes({**members, "_meta": _with_server(members, server)})
 
 
 def files_of(raw: RawJson) -> list[str]:
     """The URIs of the files of an entry; none of one that is generated."""
     resources = (raw_object(raw) or {}).get("resources", _DYNAMIC)
-    return [] if bytes(resources) == _DYNAMIC else [_text(own["uri"]) for own in _files(resources)]
+    return [] if bytes(resources) == _DYNAMIC else [_text(file["uri"]) for file in _files(resources)]
 
 
 def directory_result(uri: str, entries: Iterable[RawJson], server: str) -> bytes:
     """The result of `resources/directory/read` by the entries of a server's skills. Raises `UnknownEntry`."""
-    found = children(dict.fromkeys(file for raw in entries for file in files_of(raw)), uri)
-    if not found:
+    listed = children(dict.fromkeys(file for raw in entries for file in files_of(raw)), uri)
+    if not listed:
         raise UnknownEntry(f"Directory not found: {hide_head(uri, 500)}", data={"uri": uri})
     caching = {"ttlMs": 0, "cacheScope": "private"}
-    return object_bytes({"resultType": "complete", "resources": found, **caching, "_meta": {SERVER: server}})
+    return object_bytes({"resultType": "complete", "resources": listed, **caching, "_meta": {SERVER: server}})
 
 
 def _exported(files: list[RawObject], exported: Callable[[str], str | None]) -> Iterator[RawObject]:
-    for own in files:
-        if (name := exported(_text(own["uri"]))) is not None:
-            yield {**own, "uri": _raw(name)}
+    for file in files:
+        if (name := exported(_text(file["uri"]))) is not None:
+            yield {**file, "uri": _raw(name)}
 
 
 def marked(raw: RawJson, server: str) -> RawJson:
@@ -142,11 +145,11 @@ def of_skill(
     with suppress(msgspec.DecodeError, KeyError, RecursionError):
         match method:
             case "skills/get":
-                own = partial(_if, can_read, exported)
-                return object_bytes({**members, "skill": _raw_skill(members["skill"], server, own)})
+                readable = partial(_if, can_read, exported)
+                return object_bytes({**members, "skill": _raw_skill(members["skill"], server, readable)})
             case "resources/directory/read":
-                kept = [own for own in _files(members["resources"]) if can_read(_text(own["uri"]))]
-                return marked(object_bytes({**members, "resources": kept}), server)
+                files = [file for file in _files(members["resources"]) if can_read(_text(file["uri"]))]
+                return marked(object_bytes({**members, "resources": files}), server)
             case _ if "contents" in members:
                 return marked(result, server)
     return result

@@ -42,9 +42,9 @@ _SIMPLE = ("", "/?#")
 _NO_SKILLS = SkillRoots()
 
 
-def assign(wanted: Iterable[Origin], skills: SkillRoots = _NO_SKILLS) -> dict[Origin, str]:
-    """The exported URI of each listed resource; `wanted` comes in configured order of servers."""
-    origins = list(dict.fromkeys(wanted))
+def assign(listed: Iterable[Origin], skills: SkillRoots = _NO_SKILLS) -> dict[Origin, str]:
+    """The exported URI of each listed resource; `listed` comes in configured order of servers."""
+    origins = list(dict.fromkeys(listed))
     owners = {uri: server for server, uri in reversed(origins)}
     taken = set(owners)
     exported: dict[Origin, str] = {}
@@ -60,9 +60,9 @@ def assign(wanted: Iterable[Origin], skills: SkillRoots = _NO_SKILLS) -> dict[Or
     return exported
 
 
-def assign_templates(wanted: Iterable[Origin]) -> dict[Origin, str]:
+def assign_templates(listed: Iterable[Origin]) -> dict[Origin, str]:
     """The same for templates, whose braces stay; one that seems to name its server is always wrapped."""
-    origins = list(dict.fromkeys(wanted))
+    origins = list(dict.fromkeys(listed))
     owners = {template: server for server, template in reversed(origins)}
     exported: dict[Origin, str] = {}
     for server, template in origins:
@@ -164,8 +164,8 @@ class Templates:
     """Upstream templates in configured order, to tell whose expansion a URI is."""
 
     def __init__(self, origins: Iterable[Origin]) -> None:
-        made = ((server, _matcher(template)) for server, template in origins)
-        self._matchers = [(server, matcher) for server, matcher in made if matcher is not None]
+        parsed = ((server, _matcher(template)) for server, template in origins)
+        self._matchers = [(server, matcher) for server, matcher in parsed if matcher is not None]
 
     def server_for(self, uri: str) -> str | None:
         return next(self._servers_for(uri), None)

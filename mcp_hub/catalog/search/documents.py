@@ -72,7 +72,7 @@ _FIELDS = {
     "choices": _Field(0.6, 100, 6, 0.5),
 }
 
-_made: WeakValueDictionary[bytes, ToolDocument] = WeakValueDictionary()
+_documents: WeakValueDictionary[bytes, ToolDocument] = WeakValueDictionary()
 
 
 def prepare(tool: Searchable) -> ToolDocument:
@@ -82,16 +82,16 @@ def prepare(tool: Searchable) -> ToolDocument:
     for text in (tool.id, tool.server, *texts.values()):
         encoded = text.encode(errors="surrogatepass")
         digest.update(b"%d:%b" % (len(encoded), encoded))
-    document = _made.get(digest.digest())
+    document = _documents.get(digest.digest())
     if document is None:
-        document = _made[digest.digest()] = _document(tool, texts)
+        document = _documents[digest.digest()] = _document(tool, texts)
     return document
 
 
 def pairs(row: Sequence[str]) -> Iterator[str]:
     """Neighbours among the words that say something."""
     telling = [word for word in row if not is_bare(word)]
-    return (f"{one} {other}" for one, other in zip(telling, telling[1:], strict=False))
+    return (f"{first} {second}" for first, second in zip(telling, telling[1:], strict=False))
 
 
 def _texts(tool: Searchable) -> dict[str, str]:
@@ -123,13 +123,13 @@ def _parameters(schema: object) -> tuple[list[str], list[str], list[str]]:
     level = [schema]
     for _ in range(_MAX_DEPTH):
         inner: list[object] = []
-        for name, one in islice(_properties(level), _MAX_PROPERTIES - len(names)):
+        for name, subschema in islice(_properties(level), _MAX_PROPERTIES - len(names)):
             names.append(name[:MAX_NAME])
-            if isinstance(one, dict):
-                inner += [one, one.get("items")]
-                if isinstance(note := one.get("description"), str):
+            if isinstance(subschema, dict):
+                inner += [subschema, subschema.get("items")]
+                if isinstance(note := subschema.get("description"), str):
                     notes.append(note[:_MAX_NOTE])
-                if isinstance(values := one.get("enum"), list):
+                if isinstance(values := subschema.get("enum"), list):
                     choices += [value[:_MAX_CHOICE] for value in values[:_MAX_CHOICES] if isinstance(value, str)]
         level = inner
     return names, notes, choices
@@ -182,12 +182,12 @@ class Postings:
         self._rarity.clear()
         self.documents[number] = document
         for word, weight in document.weights.items():
-            held = self.weights.get(word)
-            if held is None:
-                held = self.weights[word] = {}
+            numbers = self.weights.get(word)
+            if numbers is None:
+                numbers = self.weights[word] = {}
                 if _is_spelled(word):
                     self._spellings.setdefault(word[:_INITIALS], {})[word] = None
-            held[number] = weight
+            numbers[number] = weight
         for name in document.keys:
             self.exact.setdefault(name, {})[number] = None
 
@@ -207,13 +207,13 @@ class Postings:
 
     def rarity(self, word: str) -> float:
         """Inverse document frequency (BM25's)."""
-        found = self._rarity.get(word)
-        if found is None:
+        cached = self._rarity.get(word)
+        if cached is None:
             having = self.having(word)
             if not having:  # what only queries have is not collected
                 return self.highest_rarity
-            found = self._rarity[word] = math.log(1 + (len(self.documents) - having + 0.5) / (having + 0.5))
-        return found
+            cached = self._rarity[word] = math.log(1 + (len(self.documents) - having + 0.5) / (having + 0.5))
+        return cached
 
     @property
     def highest_rarity(self) -> float:
@@ -222,20 +222,20 @@ class Postings:
 
     def near(self, word: str, limit: int = 2) -> list[tuple[str, float]]:
         """The words spelled most like one that no document has, with their likeness under 1."""
-        held = self._spellings.get(word[:_INITIALS], {})
-        if not _is_spelled(word) or len(held) > _MAX_SPELLINGS:
+        spellings = self._spellings.get(word[:_INITIALS], {})
+        if not _is_spelled(word) or len(spellings) > _MAX_SPELLINGS:
             return []
         trigrams = _trigrams(word)
-        others = (other for other in held if abs(len(other) - len(word)) <= len(word) // 2)
-        likeness = ((_dice(trigrams, _trigrams(other)), other) for other in others)
-        near = sorted((-like, other) for like, other in likeness if like >= _NEAR)
-        return [(other, -like) for like, other in near[:limit]]
+        candidates = (candidate for candidate in spellings if abs(len(candidate) - len(word)) <= len(word) // 2)
+        likeness = ((_dice(trigrams, _trigrams(candidate)), candidate) for candidate in candidates)
+        near = sorted((-like, candidate) for like, candidate in likeness if like >= _NEAR)
+        return [(candidate, -like) for like, candidate in near[:limit]]
 
 
 def _discard(table: dict[str, dict[_T, None]] | dict[str, dict[_T, float]], entry: str, item: _T) -> None:
-    held = table[entry]
-    del held[item]
-    if not held:
+    items = table[entry]
+    del items[item]
+    if not items:
         del table[entry]
 
 
@@ -248,5 +248,5 @@ def _trigrams(word: str) -> frozenset[str]:
     return frozenset(map("".join, zip(padded, padded[1:], padded[2:], strict=False)))
 
 
-def _dice(one: frozenset[str], other: frozenset[str]) -> float:
-    return 2 * len(one & other) / (len(one) + len(other))
+def _dice(first: frozenset[str], second: frozenset[str]) -> float:
+    return 2 * len(first & second) / (len(first) + len(second))

@@ -63,7 +63,7 @@ class _Indexed:
 
 def _searchable(entry: Entry) -> Searchable:
     try:
-        said = _described(entry.raw)
+        described = _described(entry.raw)
     except (msgspec.DecodeError, RecursionError):
-        said = _Described()
-    return Searchable(entry.exported, entry.server, entry.key, said.description or "", said.inputSchema)
+        described = _Described()
+    return Searchable(entry.exported, entry.server, entry.key, described.description or "", described.inputSchema)

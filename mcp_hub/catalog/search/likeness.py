@@ -33,6 +33,6 @@ def like(word: str) -> Iterator[tuple[str, float]]:
     numbers, names, slots = load()
     if (number := numbers.get(word)) is not None:
         size = NEIGHBOURS * SLOT.size
-        for other, share in SLOT.iter_unpack(slots[number * size : (number + 1) * size]):
+        for neighbour, share in SLOT.iter_unpack(slots[number * size : (number + 1) * size]):
             if share:
-                yield names[other], share / 255
+                yield names[neighbour], share / 255

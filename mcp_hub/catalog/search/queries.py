@@ -34,8 +34,8 @@ _DATE = (
 )
 # from any place, each pattern looks at few characters: the time is linear in the text
 _KINDS = [
-    (late(pattern, re.IGNORECASE | re.ASCII), tuple(words(said, 2)))
-    for said, pattern in {
+    (late(pattern, re.IGNORECASE | re.ASCII), tuple(words(noun, 2)))
+    for noun, pattern in {
         "date": "|".join(_DATE),
         "time": r"\b\d\d?(?::\d\d)? ?[ap]\.?m\b|\b\d\d?:\d\d\b",
         "URL": r"\bhttps?://|\bwww\.",
@@ -82,9 +82,9 @@ _INSTEAD: Final[set[tuple[str, ...]]] = set()
 def kinds(text: str) -> Iterator[str]:
     """The words for the kinds of values that a text has, as `words.words` gives them."""
     if _ANY_VALUE.search(text):
-        for pattern, said in _KINDS:
+        for pattern, kind_words in _KINDS:
             if pattern.search(text):
-                yield from said
+                yield from kind_words
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
@@ -105,9 +105,9 @@ def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
     read: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
     for name, meanings in aliases.items():
         of = tuple(words(name.lower(), 8))
-        meant = tuple(word for meaning in meanings for word in words(meaning, 8) if not is_bare(word))
-        if of and meant:
-            read.setdefault(of[0], []).append((of, meant))
+        expansion = tuple(word for meaning in meanings for word in words(meaning, 8) if not is_bare(word))
+        if of and expansion:
+            read.setdefault(of[0], []).append((of, expansion))
     return read
 
 
@@ -115,12 +115,12 @@ def _read_phrases() -> Aliases:
     """The phrases, whose words stand side by side in this order."""
     read: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
     for line in _SAID.strip().splitlines():
-        meant, _, phrases = line.replace(" = ", ": ").partition(": ")
+        targets, _, phrases = line.replace(" = ", ": ").partition(": ")
         for phrase in phrases.split(", "):
-            first, *others = words(phrase, 8)
-            read.setdefault(first, []).append(((first, *others), tuple(words(meant, 8))))
+            first, *following = words(phrase, 8)
+            read.setdefault(first, []).append(((first, *following), tuple(words(targets, 8))))
             if " = " in line:
-                _INSTEAD.add((first, *others))
+                _INSTEAD.add((first, *following))
     return read
 
 
@@ -136,10 +136,10 @@ def _telling(row: Sequence[str]) -> Counter[str]:
 
 def _phrases(row: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """The phrases of the row, each with the words that it stands for."""
-    for place, word in enumerate(row):
-        for phrase, meant in _PHRASES.get(word, ()):
-            if tuple(row[place : place + len(phrase)]) == phrase:
-                yield phrase, meant
+    for position, word in enumerate(row):
+        for phrase, expansion in _PHRASES.get(word, ()):
+            if tuple(row[position : position + len(phrase)]) == phrase:
+                yield phrase, expansion
 
 
 def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
@@ -148,10 +148,10 @@ def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
     rows: list[_Row] = []
     room = MAX_WORDS
     for clause in clauses(text):
-        found = words(clause, room)
-        room -= len(found)
-        if found:
-            rows.append(_Row(found, list(kinds(clause))))
+        clause_words = words(clause, room)
+        room -= len(clause_words)
+        if clause_words:
+            rows.append(_Row(clause_words, list(kinds(clause))))
     whole = _Row([word for row in rows for word in row.words], list(kinds(text)))
     return _Reader(postings, aliases).request(whole, rows)
 
@@ -193,40 +193,40 @@ class _Reader:
 
     def _weights(self, row: _Row) -> dict[str, float]:
         """By word that some document has; said twice counts more, but not double."""
-        known = self._postings.weights
+        indexed = self._postings.weights
         phrases = list(_phrases(row.words))
         counts = _telling(row.words)
-        weights = {kind: _KIND for kind in row.kinds if kind in known}
-        weights.update((word, _PHRASE) for _, meant in phrases for word in meant if word in known)
-        weights.update((word, weight) for word, weight in self._guesses(row.words, counts) if word in known)
-        weights.update((word, 1 + math.log(count)) for word, count in counts.items() if word in known)
+        weights = {kind: _KIND for kind in row.kinds if kind in indexed}
+        weights.update((word, _PHRASE) for _, expansion in phrases for word in expansion if word in indexed)
+        weights.update((word, weight) for word, weight in self._guesses(row.words, counts) if word in indexed)
+        weights.update((word, 1 + math.log(count)) for word, count in counts.items() if word in indexed)
         return weights
 
     def _guesses(self, row: Sequence[str], telling: Mapping[str, int]) -> Iterator[tuple[str, float]]:
-        for one, other in zip(row, row[1:], strict=False):
+        for first, second in zip(row, row[1:], strict=False):
             # a single letter is as likely the rest of something else
-            if len(one) > 1 and len(other) > 1 and not (is_bare(one) and is_bare(other)):
-                yield one + other, _JOINED
+            if len(first) > 1 and len(second) > 1 and not (is_bare(first) and is_bare(second)):
+                yield first + second, _JOINED
         for word in telling:
             if word not in self._postings.weights:
                 yield from ((near, like * _MISSPELLED) for near, like in self._spelled_like(word))
-        held = frozenset(row)
-        for word in self._aliases.keys() & held:
-            for of, meant in self._aliases[word]:
-                if held.issuperset(of):
-                    yield from ((also, _ALIAS) for also in meant)
+        present = frozenset(row)
+        for word in self._aliases.keys() & present:
+            for of, expansion in self._aliases[word]:
+                if present.issuperset(of):
+                    yield from ((also, _ALIAS) for also in expansion)
 
     def _like(self, row: Sequence[str]) -> dict[str, float]:
         """A common word of the query is less of a reason to take a rare word of a document for it."""
         rarity = self._postings.rarity
-        own = dict.fromkeys(word for word in row if not is_bare(word))
-        found: dict[str, float] = {}
-        for word in islice(own, _MAX_LIKENED):
-            for other, likeness in like(word):
-                if other in self._postings.weights and other not in own:
-                    likeness *= min(1.0, rarity(word) / rarity(other))
-                    found[other] = max(likeness, found.get(other, 0.0))
-        return found
+        telling = dict.fromkeys(word for word in row if not is_bare(word))
+        likenesses: dict[str, float] = {}
+        for word in islice(telling, _MAX_LIKENED):
+            for neighbour, likeness in like(word):
+                if neighbour in self._postings.weights and neighbour not in telling:
+                    likeness *= min(1.0, rarity(word) / rarity(neighbour))
+                    likenesses[neighbour] = max(likeness, likenesses.get(neighbour, 0.0))
+        return likenesses
 
     def _spelled_like(self, word: str) -> list[tuple[str, float]]:
         if word not in self._near:

@@ -54,7 +54,7 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 class _Server(msgspec.Struct, eq=False):
     name: tuple[str, ...]
     """The distinct telling words of its name."""
-    place: int
+    position: int
     numbers: range
     """Of its documents."""
 
@@ -64,7 +64,7 @@ class _Found(NamedTuple):
 
     inexactness: int
     less: float
-    place: int
+    position: int
     number: int
     bonus: float
     like: float
@@ -89,38 +89,38 @@ class SearchIndex:
     def put(self, server: str, tools: Sequence[Searchable]) -> None:
         """Replaces all tools of a server."""
         documents = [prepare(tool) for tool in tools]
-        held = self._servers.get(server)
-        if held is None:
-            held = self._servers[server] = _Server(telling(server), next(self._places), range(0))
-        self._clear(held)
-        held.numbers = range(self._next, self._next + len(documents))
+        indexed = self._servers.get(server)
+        if indexed is None:
+            indexed = self._servers[server] = _Server(telling(server), next(self._places), range(0))
+        self._clear(indexed)
+        indexed.numbers = range(self._next, self._next + len(documents))
         self._next += len(documents)
-        for number, document in zip(held.numbers, documents, strict=True):
-            self._server_of[number] = held
+        for number, document in zip(indexed.numbers, documents, strict=True):
+            self._server_of[number] = indexed
             self._postings.add(number, document)
 
     def drop(self, server: str) -> None:
         """Removes all tools of a server, if there are any."""
-        held = self._servers.pop(server, None)
-        if held is not None:
-            self._clear(held)
+        indexed = self._servers.pop(server, None)
+        if indexed is not None:
+            self._clear(indexed)
 
     def search(self, query: str, limit: int = 8, server: str | None = None) -> SearchAnswer:
         """At most `limit` tools for a query, of one server if given; none for a query that says nothing."""
-        asked = request(query, self._postings, self._aliases)
+        parsed = request(query, self._postings, self._aliases)
         exact = self._exact(query)
         if server is None:
-            found = rough(asked, self._postings)
+            totals = rough(parsed, self._postings)
         else:
             numbers = self._servers[server].numbers if server in self._servers else range(0)
-            found = rough_among(asked, self._postings, numbers)
+            totals = rough_among(parsed, self._postings, numbers)
             exact = {number: exactness for number, exactness in exact.items() if number in numbers}
-        bonuses = self._bonuses(asked, found)
+        bonuses = self._bonuses(parsed, totals)
         few = max(_WEIGHED, 3 * limit)
         while True:
-            best = dict.fromkeys(self._best(found, bonuses, few), 0) | exact
-            hits = tuple(self._hits(self._ranked(best, asked, bonuses), limit))
-            if len(hits) >= limit or few >= len(found):
+            best = dict.fromkeys(self._best(totals, bonuses, few), 0) | exact
+            hits = tuple(self._hits(self._ranked(best, parsed, bonuses), limit))
+            if len(hits) >= limit or few >= len(totals):
                 return SearchAnswer(hits, is_weak=not hits or hits[0].weak)
             few *= 4  # most of them were near-duplicates
 
@@ -136,89 +136,100 @@ class SearchIndex:
         named = self._postings.exact.get(name, {}) if name else {}
         return {number: 1 + (documents[number].keys[0] == name) for number in named}
 
-    def _bonuses(self, asked: SearchQuery, found: Mapping[int, float]) -> dict[_Server, float]:
+    def _bonuses(self, query: SearchQuery, totals: Mapping[int, float]) -> dict[_Server, float]:
         """The bonus of a server's tools: its other tools fit too, or the query names it."""
         sums: defaultdict[_Server, float] = defaultdict(float)
-        for number, total in found.items():
+        for number, total in totals.items():
             sums[self._server_of[number]] += total
         return {
-            server: _SERVER * total / len(server.numbers) + self._named(server, asked) for server, total in sums.items()
+            server: _SERVER * total / len(server.numbers) + self._named(server, query) for server, total in sums.items()
         }
 
-    def _named(self, server: _Server, asked: SearchQuery) -> float:
-        if asked.words.keys().isdisjoint(server.name):
+    def _named(self, server: _Server, query: SearchQuery) -> float:
+        if query.words.keys().isdisjoint(server.name):
             return 0.0
         rarity = self._postings.rarity
-        covered = sum(rarity(word) for word in server.name if word in asked.words)
+        covered = sum(rarity(word) for word in server.name if word in query.words)
         return _NAMED * covered * (covered / sum(map(rarity, server.name))) ** 2
 
-    def _best(self, found: Mapping[int, float], bonuses: Mapping[_Server, float], few: int) -> list[int]:
+    def _best(self, scores: Mapping[int, float], bonuses: Mapping[_Server, float], few: int) -> list[int]:
         """The documents that are worth to be weighed in full."""
-        if len(found) <= few:
-            return list(found)
-        total = {number: score + bonuses[self._server_of[number]] for number, score in found.items()}
+        if len(scores) <= few:
+            return list(scores)
+        total = {number: score + bonuses[self._server_of[number]] for number, score in scores.items()}
         least = sorted(total.values())[-few]
         reach = [number for number, score in total.items() if score >= least]
-        return sorted(reach, key=lambda number: (-total[number], self._server_of[number].place, number))[:few]
+        return sorted(reach, key=lambda number: (-total[number], self._server_of[number].position, number))[:few]
 
-    def _ranked(self, best: Mapping[int, int], asked: SearchQuery, bonuses: Mapping[_Server, float]) -> list[_Found]:
+    def _ranked(self, best: Mapping[int, int], query: SearchQuery, bonuses: Mapping[_Server, float]) -> list[_Found]:
         """The documents with their exactness, weighed in full; names of like words gain in proportion to the best."""
-        scores = {number: score(asked, self._postings, number) for number in best}
-        totals = {number: sum(one[:3]) + bonuses.get(self._server_of[number], 0.0) for number, one in scores.items()}
-        most = _LIKE * max(totals.values(), default=0.0)
+        scores = {number: score(query, self._postings, number) for number in best}
+        totals = {
+            number: sum(points[:3]) + bonuses.get(self._server_of[number], 0.0) for number, points in scores.items()
+        }
+        like_limit = _LIKE * max(totals.values(), default=0.0)
         ranked = []
         for number, exactness in best.items():
             server = self._server_of[number]
-            like = most * likeness(asked, self._postings, number)
+            like = like_limit * likeness(query, self._postings, number)
             less = -(totals[number] + like + _EXACT[exactness])
             bonus = bonuses.get(server, 0.0)
-            ranked.append(_Found(-exactness, less, server.place, number, bonus, like, scores[number]))
+            ranked.append(_Found(-exactness, less, server.position, number, bonus, like, scores[number]))
         return sorted(ranked)
 
     def _hits(self, ranked: Sequence[_Found], limit: int) -> Iterator[Hit]:
         """The best, each with the near-duplicates among the others that it stands for."""
         documents = self._postings.documents
         alike: dict[str, list[_Found]] = {}
-        for one in ranked:
-            alike.setdefault(documents[one.number].keys[1], []).append(one)
-        shown: set[int] = set()
-        for one, behind in _in_turns(ranked, shown):
+        for candidate in ranked:
+            alike.setdefault(documents[candidate.number].keys[1], []).append(candidate)
+        covered: set[int] = set()
+        for candidate, behind in _in_turns(ranked, covered):
             if limit <= 0:
                 break
             limit -= 1
-            others = alike[documents[one.number].keys[1]][:_MAX_COMPARED]
-            also = [other for other in others if other.number not in shown and self._is_alike(one, other)]
-            shown.update(other.number for other in also)
-            ids = (documents[other.number].id for other in also if other is not one)
-            score = one.score
-            parts = {"words": score.words, "name": score.name, "pairs": score.pairs, "server": one.bonus}
-            parts |= {"like": one.like, "turn": 0.0 - behind, "exact": _EXACT[-one.inexactness]}
-            is_weak = not one.inexactness and score.is_weak
-            yield Hit(documents[one.number].id, -one.less - behind, tuple(ids), parts, is_weak)
+            namesakes = alike[documents[candidate.number].keys[1]][:_MAX_COMPARED]
+            also = [
+                namesake
+                for namesake in namesakes
+                if namesake.number not in covered and self._is_alike(candidate, namesake)
+            ]
+            covered.update(namesake.number for namesake in also)
+            ids = (documents[namesake.number].id for namesake in also if namesake is not candidate)
+            score = candidate.score
+            parts = {"words": score.words, "name": score.name, "pairs": score.pairs, "server": candidate.bonus}
+            parts |= {"like": candidate.like, "turn": 0.0 - behind, "exact": _EXACT[-candidate.inexactness]}
+            is_weak = not candidate.inexactness and score.is_weak
+            yield Hit(documents[candidate.number].id, -candidate.less - behind, tuple(ids), parts, is_weak)
 
-    def _is_alike(self, one: _Found, other: _Found) -> bool:
-        servers = {word for found in (one, other) for word in self._server_of[found.number].name}
-        mine, its = (self._postings.documents[found.number].weights.keys() - servers for found in (one, other))
+    def _is_alike(self, first: _Found, second: _Found) -> bool:
+        servers = {word for candidate in (first, second) for word in self._server_of[candidate.number].name}
+        mine, its = (
+            self._postings.documents[candidate.number].weights.keys() - servers for candidate in (first, second)
+        )
         return len(mine & its) >= _ALIKE * len(mine | its)
 
 
-def _in_turns(ranked: Sequence[_Found], shown: Container[int]) -> Iterator[tuple[_Found, float]]:
-    """Those that are not `shown` yet, each with how far it falls behind because better ones fit the same clause."""
-    most = _TURN * max((-one.less for one in ranked if not one.inexactness), default=0.0)
+def _in_turns(ranked: Sequence[_Found], covered: Container[int]) -> Iterator[tuple[_Found, float]]:
+    """Those that are not `covered` yet, each with how far it falls behind because better ones fit the same clause."""
+    delay = _TURN * max((-candidate.less for candidate in ranked if not candidate.inexactness), default=0.0)
     queues: defaultdict[int, deque[_Found]] = defaultdict(deque)
-    for one in ranked:
-        queues[one.score.step].append(one)
+    for candidate in ranked:
+        queues[candidate.score.step].append(candidate)
     behind = dict.fromkeys(queues, 0.0)
     while queues:
         heads = ((queue[0], step) for step, queue in queues.items())
-        *_, step = min((one.inexactness, one.less + behind[step], one.place, one.number, step) for one, step in heads)
-        one = queues[step].popleft()
+        *_, step = min(
+            (candidate.inexactness, candidate.less + behind[step], candidate.position, candidate.number, step)
+            for candidate, step in heads
+        )
+        candidate = queues[step].popleft()
         if not queues[step]:
             del queues[step]
-        if one.number not in shown:
-            yield one, behind[step]
+        if candidate.number not in covered:
+            yield candidate, behind[step]
             if step:
-                behind[step] = (behind[step] + most) / 2
+                behind[step] = (behind[step] + delay) / 2
 
 
 class _Ranker:

@@ -42,75 +42,75 @@ class Score(NamedTuple):
         return self.share < _WEAK_SHARE and self.evidence < _WEAK_EVIDENCE
 
 
-def rough(asked: SearchQuery, postings: Postings) -> dict[int, float]:
+def rough(query: SearchQuery, postings: Postings) -> dict[int, float]:
     """By document that has a word of the query, what its words add to the whole of it."""
-    found: defaultdict[int, float] = defaultdict(float)
+    totals: defaultdict[int, float] = defaultdict(float)
     room = max(MAX_VISITS, len(postings.documents) // 2)
-    for word in sorted(asked.words, key=lambda word: (postings.having(word), word)):
-        if found and postings.having(word) > room:
+    for word in sorted(query.words, key=lambda word: (postings.having(word), word)):
+        if totals and postings.having(word) > room:
             break
         room -= postings.having(word)
-        _, worth = asked.words[word][0]
+        _, worth = query.words[word][0]
         for number, weight in postings.weights[word].items():
-            found[number] += worth * weight
-    return found
+            totals[number] += worth * weight
+    return totals
 
 
-def rough_among(asked: SearchQuery, postings: Postings, numbers: Iterable[int]) -> dict[int, float]:
+def rough_among(query: SearchQuery, postings: Postings, numbers: Iterable[int]) -> dict[int, float]:
     """The same of some documents, whatever the others have."""
-    found: dict[int, float] = {}
+    totals: dict[int, float] = {}
     for number in numbers:
         weights = postings.documents[number].weights
-        shared = sorted(asked.words.keys() & weights.keys())
+        shared = sorted(query.words.keys() & weights.keys())
         if shared:
-            found[number] = sum(asked.words[word][0][1] * weights[word] for word in shared)
-    return found
+            totals[number] = sum(query.words[word][0][1] * weights[word] for word in shared)
+    return totals
 
 
-def score(asked: SearchQuery, postings: Postings, number: int) -> Score:
+def score(query: SearchQuery, postings: Postings, number: int) -> Score:
     """The full score of one document."""
     document = postings.documents[number]
-    shared = asked.words.keys() & document.weights.keys()
+    shared = query.words.keys() & document.weights.keys()
     if not shared:
         return Score()
     words: dict[int, float] = {}
     # in a fixed order: sums of floats depend on it
     for word in sorted(shared):
         weight = document.weights[word]
-        for step, worth in asked.words[word]:
+        for step, worth in query.words[word]:
             words[step] = words.get(step, 0.0) + worth * weight
-    names = _names(asked, postings, document, words)
-    pairs = _pairs(asked, document)
+    names = _names(query, postings, document, words)
+    pairs = _pairs(query, document)
     totals = {step: words[step] + names.get(step, 0.0) + pairs.get(step, 0.0) for step in words}
     best = max((step for step in totals if step), key=totals.__getitem__, default=0)
     # a query of several clauses, of which only the whole has these words
-    clause = _CLAUSE if best or len(asked.sought) == 1 else 0.0
+    clause = _CLAUSE if best or len(query.sought) == 1 else 0.0
     return Score(
         _WHOLE * words[0] + clause * words[best],
         _WHOLE * names.get(0, 0.0) + clause * names.get(best, 0.0),
         _WHOLE * pairs.get(0, 0.0) + clause * pairs.get(best, 0.0),
-        share=min(1.0, words[best] / (PEAK * asked.sought[best])),
+        share=min(1.0, words[best] / (PEAK * query.sought[best])),
         evidence=words[0] / (PEAK * postings.highest_rarity),
         step=best,
     )
 
 
-def likeness(asked: SearchQuery, postings: Postings, number: int) -> float:
+def likeness(query: SearchQuery, postings: Postings, number: int) -> float:
     """The share of a document's name, 0 to 1, that words of like use cover; the query's own words are in `score`."""
-    if not asked.like:
+    if not query.like:
         return 0.0
     name = postings.documents[number].name
-    covered = sum(postings.rarity(word) * asked.like[word] for word in name if word in asked.like)
+    covered = sum(postings.rarity(word) * query.like[word] for word in name if word in query.like)
     return covered / sum(map(postings.rarity, name)) if covered else 0.0
 
 
 def _names(
-    asked: SearchQuery, postings: Postings, document: ToolDocument, words: Mapping[int, float]
+    query: SearchQuery, postings: Postings, document: ToolDocument, words: Mapping[int, float]
 ) -> dict[int, float]:
     """By step, what the words of the name that it has add to the score of all its words."""
     covered: dict[int, float] = {}
     for word in document.name:
-        for step, _ in asked.words.get(word, ()):
+        for step, _ in query.words.get(word, ()):
             covered[step] = covered.get(step, 0.0) + postings.rarity(word)
     if not covered:
         return covered
@@ -118,9 +118,9 @@ def _names(
     return {step: words[step] * share * rarity for step, rarity in covered.items()}
 
 
-def _pairs(asked: SearchQuery, document: ToolDocument) -> dict[int, float]:
-    found: dict[int, float] = {}
+def _pairs(query: SearchQuery, document: ToolDocument) -> dict[int, float]:
+    points: dict[int, float] = {}
     for pair in document.pairs:
-        for step, worth in asked.pairs.get(pair, ()):
-            found[step] = found.get(step, 0.0) + _PAIR * worth
-    return found
+        for step, worth in query.pairs.get(pair, ()):
+            points[step] = points.get(step, 0.0) + _PAIR * worth
+    return points

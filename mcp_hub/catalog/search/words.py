@@ -45,12 +45,12 @@ def words(text: str, limit: int) -> list[str]:
     """At most `limit` comparable words of `text`, in order and with repeats."""
     if text.isascii():
         return [_stem(word) for word in _ASCII.findall(text)[:limit]]
-    found: list[str] = []
+    collected: list[str] = []
     for run in re.findall(_ANY, _folded(text)):
-        found += _pieces(run)
-        if len(found) >= limit:
+        collected += _pieces(run)
+        if len(collected) >= limit:
             break
-    return found[:limit]
+    return collected[:limit]
 
 
 def telling(name: str) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _pieces(run: str) -> list[str]:
         return [_stem(word) for word in _ASCII.findall(run)]
     if not re.match(_IS_DENSE, run) or len(run) == 1:
         return [run.lower()]
-    return [run[place : place + 2] for place in range(len(run) - 1)]
+    return [run[start : start + 2] for start in range(len(run) - 1)]
 
 
 # a hub's catalog has some ten thousand distinct words
@@ -110,10 +110,10 @@ def _stem(word: str) -> str:
         return word
     word = _singular(word)
     for ending in ("ing", "ed"):
-        rest = word.removesuffix(ending)
-        if rest != word and len(rest) >= 3 and _VOWEL.search(rest):
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) >= 3 and _VOWEL.search(stem):
             # stopped → stop, but called → call
-            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
+            word = stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "lsz" else stem
             break
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 

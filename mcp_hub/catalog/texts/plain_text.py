@@ -41,7 +41,7 @@ def one_line(text: str, limit: int = MAX_READ) -> str:
 
 def escaped(text: str) -> str:
     """The same JSON on one line, with escapes for what cannot be seen. `text` has no white space between its tokens."""
-    return _UNSEEN_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _UNSEEN_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def sentences(text: str) -> list[str]:
@@ -68,7 +68,7 @@ def cut(text: str, limit: int) -> str:
         return text
     if limit <= 1:
         return "…"[: max(limit, 0)]
-    kept = text[: limit - 1]
-    words = kept if text[limit - 1] == " " else kept.rpartition(" ")[0]
+    head = text[: limit - 1]
+    words = head if text[limit - 1] == " " else head.rpartition(" ")[0]
     # one endless word, or a script without spaces
-    return (words if 2 * len(words) > limit else kept).rstrip(" ,;:.") + "…"
+    return (words if 2 * len(words) > limit else head).rstrip(" ,;:.") + "…"

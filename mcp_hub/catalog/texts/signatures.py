@@ -52,21 +52,21 @@ def signature(exported: str, raw: bytes, width: int = WIDTH, mark: str = "") -> 
     behind the parameters.
     """
     tool = _object(raw)
-    about = first_sentence(_text(tool, "description") or _text(tool, "title"), width)
+    purpose = first_sentence(_text(tool, "description") or _text(tool, "title"), width)
     name = one_line(exported, width)
-    room = width - len(f"{name}(){mark}") - (len(": ") + min(len(about), _ABOUT) if about else 0)
+    room = width - len(f"{name}(){mark}") - (len(": ") + min(len(purpose), _ABOUT) if purpose else 0)
     head = f"{name}({', '.join(_parameters(tool, room))}){mark}"
-    return one_line(f"{head}: {about}" if about else head, width)
+    return one_line(f"{head}: {purpose}" if purpose else head, width)
 
 
 def parameter_notes(raw: bytes, budget: int) -> list[str]:
     """`name: first sentence` of parameters that say more than that, required first, within `budget` characters."""
     notes: list[str] = []
     for name, schema, _ in _listed(_object(raw))[:_MOST_NOTED]:
-        about = first_sentence(_text(schema, "description"), _NOTE)
-        if not _words(about) - _words(name):
+        sentence = first_sentence(_text(schema, "description"), _NOTE)
+        if not _words(sentence) - _words(name):
             continue
-        note = f"{_shown(name)}: {about}"
+        note = f"{_parameter_name(name)}: {sentence}"
         budget -= len(note)
         if budget < 0:
             break
@@ -79,8 +79,10 @@ def parameter_lines(raw: bytes) -> list[str]:
     tool = _object(raw)
     lines: list[str] = []
     for name, schema, is_required in _listed(tool):
-        about = one_line(_text(schema, "description"))
-        lines.append(f"{_parameter(name, schema, is_required, tool['inputSchema'])}{f': {about}' if about else ''}")
+        description = one_line(_text(schema, "description"))
+        lines.append(
+            f"{_parameter(name, schema, is_required, tool['inputSchema'])}{f': {description}' if description else ''}"
+        )
     return lines
 
 
@@ -101,7 +103,7 @@ def counted(servers: Mapping[str, int], limit: int) -> str:
 def greatest(servers: Mapping[str, int], fits: Callable[[str], bool], form: str = "{}") -> str:
     """As many servers as fit, the greatest first; the others are an ellipsis. Empty if none fits."""
     text = ""
-    for server, count in sorted(servers.items(), key=lambda one: (-one[1], one[0])):
+    for server, count in sorted(servers.items(), key=lambda item: (-item[1], item[0])):
         longer = (f"{text}, " if text else "") + form.format(_server(server), count)
         if not fits(f"{longer}, …"):
             return f"{text}, …" if text else ""
@@ -112,8 +114,8 @@ def greatest(servers: Mapping[str, int], fits: Callable[[str], bool], form: str 
 def _braced(server: str, names: Sequence[str]) -> str:
     shared = _shared(names) if len(names) > 1 else ""
     listed = " ".join(one_line(name[len(shared) :]) for name in names if name.startswith(shared))
-    others = [one_line(name) for name in names if not name.startswith(shared)]
-    text = " ".join((f"{one_line(shared)}{{{listed}}}", *others)) if shared else listed
+    unshared = [one_line(name) for name in names if not name.startswith(shared)]
+    text = " ".join((f"{one_line(shared)}{{{listed}}}", *unshared)) if shared else listed
     return text if text.startswith(server) else f"{_server(server)}: {text}"
 
 
@@ -150,14 +152,14 @@ def _words(text: str) -> set[str]:
 def _parameters(tool: JsonObject, room: int) -> list[str]:
     """The parts that fit into `room` characters, and the number of those that did not."""
     listed = _listed(tool)
-    shown: list[str] = []
+    texts: list[str] = []
     for name, schema, is_required in listed:
-        shown.append(_parameter(name, schema, is_required, tool["inputSchema"]))
-        if len(", ".join(shown)) > room:
+        texts.append(_parameter(name, schema, is_required, tool["inputSchema"]))
+        if len(", ".join(texts)) > room:
             break
-    while shown and len(", ".join([*shown, *_counts(listed[len(shown) :])])) > room:
-        shown.pop()
-    return [*shown, *_counts(listed[len(shown) :])]
+    while texts and len(", ".join([*texts, *_counts(listed[len(texts) :])])) > room:
+        texts.pop()
+    return [*texts, *_counts(listed[len(texts) :])]
 
 
 def _counts(left_out: list[Property]) -> list[str]:
@@ -176,11 +178,11 @@ def _parameter(name: str, schema: Any, is_required: bool, root: JsonObject) -> s
     if not is_required:
         kinds.pop(_NULL, None)  # who may leave it out needs no null
     kind = "|".join(kinds)
-    text = _shown(name) + ("" if is_required else "?")
+    text = _parameter_name(name) + ("" if is_required else "?")
     return f"{text}:{kind}" if 0 < len(kind) <= _MAX_TYPE else text
 
 
-def _shown(name: str) -> str:
+def _parameter_name(name: str) -> str:
     """A parameter's name as it must be written; one that is not a plain word as JSON in ASCII, which hides nothing."""
     if not _PLAIN.fullmatch(name):
         name = json.dumps(name[:_MAX_NAME])
@@ -193,15 +195,15 @@ def _kinds(schema: Any, root: JsonObject) -> Iterator[str]:
     for _ in range(_MAX_STEPS):
         if not waiting:
             return
-        found, is_listed = waiting.pop()
-        if not isinstance(found, dict):
+        current, is_listed = waiting.pop()
+        if not isinstance(current, dict):
             continue
-        inner = alternatives(found, root)
+        inner = alternatives(current, root)
         if inner is not None:
-            waiting += [(one, is_listed) for one in reversed(inner[:_MAX_MEMBERS])]
+            waiting += [(branch, is_listed) for branch in reversed(inner[:_MAX_MEMBERS])]
             continue
-        for kind in _own_kinds(found):
-            if kind == _ARRAY and not is_listed and isinstance(items := found.get("items"), dict):
+        for kind in _own_kinds(current):
+            if kind == _ARRAY and not is_listed and isinstance(items := current.get("items"), dict):
                 waiting.append((items, True))
             else:
                 yield f"list[{kind}]" if is_listed else kind
@@ -215,9 +217,9 @@ def _own_kinds(schema: JsonObject) -> list[str]:
 
 def _values(values: list[Any]) -> list[str]:
     """A few short plain values as they are, else the types that they have."""
-    shown = [_value(value) for value in values[: _MAX_MEMBERS + 1]]
-    if len(shown) <= _MAX_MEMBERS and len("|".join(shown)) <= _MAX_TYPE and all(map(_PLAIN.fullmatch, shown)):
-        return shown
+    texts = [_value(value) for value in values[: _MAX_MEMBERS + 1]]
+    if len(texts) <= _MAX_MEMBERS and len("|".join(texts)) <= _MAX_TYPE and all(map(_PLAIN.fullmatch, texts)):
+        return texts
     return list(dict.fromkeys(_TYPES[type_name(value)] for value in values[:_MAX_MEMBERS]))
 
 

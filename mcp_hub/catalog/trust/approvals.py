@@ -83,7 +83,7 @@ class Approvals:
         config: str,
         policies: Mapping[str, Policy],
         changes: Notices,
-        now: Callable[[], float],
+        wall_clock: Callable[[], float],
         relist: Callable[[str], None] = lambda server: None,
         confirms: Collection[str] = (),
     ) -> None:
@@ -93,7 +93,7 @@ class Approvals:
         self._config = config
         self._policies = dict(policies)
         self._changes = changes
-        self._now = now
+        self._wall_clock = wall_clock
         self._servers: dict[str, _Server] = {}
         self._wake = anyio.Event()
 
@@ -111,7 +111,7 @@ class Approvals:
 
     def judged(self, snapshots: Iterable[Snapshot]) -> Verdict:
         """The verdict on what these servers list; the lists of one caller are compared, and not recorded."""
-        held: dict[Origin, UnapprovedTool] = {}
+        withheld: dict[Origin, UnapprovedTool] = {}
         confirmed: set[Origin] = set()
         for snapshot in snapshots:
             name = snapshot.server
@@ -120,27 +120,27 @@ class Approvals:
                 continue
             if snapshot.is_apart:
                 self._load(server)
-                found = server.judged_apart(snapshot, self._now())
-                held |= {(name, tool): own for tool, own in found.items() if own.is_held}
-                confirmed |= {(name, tool) for tool in server.confirmed if name in self._confirms and tool not in found}
+                findings = server.judged_apart(snapshot, self._wall_clock())
+                withheld |= {(name, tool): finding for tool, finding in findings.items() if finding.is_held}
+                if name in self._confirms:
+                    confirmed |= {(name, tool) for tool in server.confirmed.difference(findings)}
                 continue
             if server.snapshot is not snapshot:
                 server.snapshot = snapshot
                 self._judge(server)
                 if server.unsaved or self._is_followed(server):
                     self._wake.set()
-            held |= {(name, tool): own for tool, own in server.findings.items() if own.is_held}
+            withheld |= {(name, tool): finding for tool, finding in server.findings.items() if finding.is_held}
             if name in self._confirms:
                 confirmed |= {(name, tool) for tool in server.confirmed}
-        return Verdict(held, frozenset(confirmed))
+        return Verdict(withheld, frozenset(confirmed))
 
-    def is_confirmed(self, server: str, own: Definition) -> bool:
+    def is_confirmed(self, server: str, definition: Definition) -> bool:
         """Whether a person has approved this tool of a server as a process of it lists it."""
-        known = self._server(server) if server in self._confirms else None
-        return known is not None and known.confirms(own)
+        state = self._server(server) if server in self._confirms else None
+        return state is not None and state.confirms(definition)
 
     def _server(self, name: str) -> "_Server | None":
-        """None of one that is not looked at."""
         policy = self._policies.get(name, "off")
         if policy != "off" and name not in self._servers:
             self._servers[name] = _Server(name, record_key(self._config, name), policy)
@@ -159,15 +159,15 @@ class Approvals:
             return
         key = msgspec.json.decode(call.params["name"], type=str)
         name = pin_name(kind, key)
-        found = server.findings.get(name)
+        finding = server.findings.get(name)
         if not server.lists_as(snapshot, kind):
             self._load(server)
-            known, found = found, server.judged(name, snapshot, self._now())
-            if found is not None and (known is None or known.digest != found.digest):
+            listed_finding, finding = finding, server.judged(name, snapshot, self._wall_clock())
+            if finding is not None and (listed_finding is None or listed_finding.digest != finding.digest):
                 self._relist(server.name)
-        if found is not None and found.is_held:
-            asked = key if call.exported_name is msgspec.UNSET else msgspec.json.decode(call.exported_name, type=str)
-            raise not_approved(asked, found, kind.value.capitalize())
+        if finding is not None and finding.is_held:
+            label = key if call.exported_name is msgspec.UNSET else msgspec.json.decode(call.exported_name, type=str)
+            raise not_approved(label, finding, kind.value.capitalize())
 
     def _check_skill(self, call: Call, server: "_Server | None", snapshot: Snapshot) -> None:
         """A skill that is not listed cannot be approved. Raises `NotApproved`."""
@@ -176,22 +176,21 @@ class Approvals:
         uri = msgspec.json.decode(call.params["uri"], type=str)
         name = pin_name(Kind.SKILL, uri)
         self._load(server)
-        found = server.judged(name, snapshot, self._now())
-        if found is None and name not in pinned_texts(snapshot):
-            found = UnapprovedTool(server.name, name, "new", is_held=server.policy == "block")
-        if found is not None and found.is_held:
-            raise not_approved(call.exported_uri or uri, found, "Skill")
+        finding = server.judged(name, snapshot, self._wall_clock())
+        if finding is None and name not in pinned_texts(snapshot):
+            finding = UnapprovedTool(server.name, name, "new", is_held=server.policy == "block")
+        if finding is not None and finding.is_held:
+            raise not_approved(call.exported_uri or uri, finding, "Skill")
 
     def findings(self) -> list[UnapprovedTool]:
         """All that is not approved, held or not, by servers as they were first listed, then by tools."""
-        return [own for server in self._servers.values() for own in server.findings.values()]
+        return [finding for server in self._servers.values() for finding in server.findings.values()]
 
     def _judge(self, server: "_Server") -> None:
         self._load(server)
-        server.judge(self._now())
+        server.judge(self._wall_clock())
 
     def _is_followed(self, server: "_Server") -> bool:
-        """Whether a person may change something: approve a tool, or take back an approval that counts."""
         return bool(server.findings) or server.name in self._confirms
 
     def _load(self, server: "_Server") -> None:
@@ -236,15 +235,15 @@ class Approvals:
 
     def _save(self, server: "_Server") -> None:
         """Puts what was seen of the server into its record, beside what others have put there."""
-        known, snapshot = server.record, server.snapshot
-        offered = {} if snapshot is None else _offered(snapshot, known)
+        base, snapshot = server.record, server.snapshot
+        offered = {} if snapshot is None else _offered(snapshot, base)
 
         def change(text: bytes | None) -> bytes:
             record = read(text)
             # what was first seen here stays the first, also if the server has changed it before this was written
-            pins, kinds = {**known.tools, **record.tools}, tuple(sorted({*known.kinds, *record.kinds}))
+            pins, kinds = {**base.tools, **record.tools}, tuple(sorted({*base.kinds, *record.kinds}))
             first = replace(record, tools=pins, kinds=kinds, server=server.name, config=self._config)
-            return encoded(seen(first, offered, server.policy, self._now()))
+            return encoded(seen(first, offered, server.policy, self._wall_clock()))
 
         try:
             self._store.update(server.key, change)
@@ -272,10 +271,10 @@ class Approvals:
 def gate(approvals: Approvals, reads: Callable[[Call, Snapshot], None]) -> Gate:
     """The gate of servers: the list that was compared has to be approved, and `reads` lets through what only reads."""
 
-    def checked(call: Call, compared: Snapshot, own: Snapshot) -> None:
+    def checked(call: Call, compared: Snapshot, listed: Snapshot) -> None:
         approvals.check(call, compared)
         if call.must_read:
-            reads(call, own)
+            reads(call, listed)
 
     return checked
 
@@ -298,7 +297,7 @@ class _Server:
         """The record on disk."""
         self.record, self.stamp, self.is_unreadable = without_texts(record), stamp, False
 
-    def judge(self, now: float) -> None:
+    def judge(self, at: float) -> None:
         """Compares the list with the record; says so if there is something new to say."""
         before, offered = self.findings, {} if self.snapshot is None else _offered(self.snapshot, self.record)
         if self.is_unreadable:
@@ -306,11 +305,15 @@ class _Server:
             self.findings = {name: self._unreadable(name) for name in names}
         else:
             kinds = () if self.snapshot is None or not offered else compared_kinds(self.snapshot)
-            after = seen(self.record, offered, self.policy, now, kinds)
+            after = seen(self.record, offered, self.policy, at, kinds)
             self.unsaved = self.unsaved or after is not self.record
             self.record = after
             self.findings = findings_of(self.name, after, offered, self.policy)
-        news = [own for name, own in self.findings.items() if name not in before or before[name].digest != own.digest]
+        news = [
+            finding
+            for name, finding in self.findings.items()
+            if name not in before or before[name].digest != finding.digest
+        ]
         if news:
             self.log.report(news)
 
@@ -325,28 +328,28 @@ class _Server:
         tools = {} if self.is_unreadable else self.record.tools
         return frozenset(name for name, pin in tools.items() if pin.by_user and pin.offered is None)
 
-    def confirms(self, own: Definition) -> bool:
+    def confirms(self, definition: Definition) -> bool:
         """Whether a person has approved the tool as it is defined there."""
-        pin = None if self.is_unreadable else self.record.tools.get(pin_name(Kind.TOOL, own.key))
-        return pin is not None and pin.confirms(fingerprint(pinned(Kind.TOOL, own.as_sent), pin))
+        pin = None if self.is_unreadable else self.record.tools.get(pin_name(Kind.TOOL, definition.key))
+        return pin is not None and pin.confirms(fingerprint(pinned(Kind.TOOL, definition.as_sent), pin))
 
-    def judged_apart(self, snapshot: Snapshot, now: float) -> dict[str, UnapprovedTool]:
+    def judged_apart(self, snapshot: Snapshot, at: float) -> dict[str, UnapprovedTool]:
         """The findings for all that another process lists."""
         if self.is_unreadable:
             return {name: self._unreadable(name) for name in pinned_texts(snapshot)}
         offered = _offered(snapshot, self.record)
-        return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy)
+        return findings_of(self.name, seen(self.record, offered, self.policy, at), offered, self.policy)
 
     def _unreadable(self, name: str) -> UnapprovedTool:
         return UnapprovedTool(self.name, name, "unreadable", is_held=self.policy == "block")
 
-    def judged(self, name: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
+    def judged(self, name: str, snapshot: Snapshot, at: float) -> UnapprovedTool | None:
         """The finding for a tool or a prompt as another process lists it."""
         if self.is_unreadable:
             return self._unreadable(name)
         listed = {key: fields for key, fields in pinned_texts(snapshot).items() if key == name}
         offered = {key: fingerprint(fields, self.record.tools.get(key)) for key, fields in listed.items()}
-        return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(name)
+        return findings_of(self.name, seen(self.record, offered, self.policy, at), offered, self.policy).get(name)
 
 
 class _Log:
@@ -365,7 +368,7 @@ class _Log:
             "tools_not_approved",
             upstream=self._server,
             count=len(news),
-            tools=[f"{decoded(_logged(own.tool), 80)} {own.text}" for own in news[:_MOST_LOGGED]],
+            tools=[f"{decoded(_logged(finding.tool), 80)} {finding.text}" for finding in news[:_MOST_LOGGED]],
             held=news[0].is_held,
             fix=f"mcp-hub approve {decoded(self._server)}",
             last=self._lines == _MOST_LINES,
@@ -384,17 +387,14 @@ def _logged(name: str) -> str:
 
 
 def _offered(snapshot: Snapshot, record: Record) -> dict[str, Fingerprint]:
-    """The texts that a server offers now and that can be used.
-
-    Of one that has no instructions that is noted once: those that it has later are a change.
-    """
+    """Usable texts that a server offers now; that it has no instructions is noted once, so that later ones differ."""
     pins = pinned_texts(snapshot)
     if pins and INSTRUCTIONS not in record.tools:
         pins.setdefault(INSTRUCTIONS, pinned_instructions(""))
-    found: dict[str, Fingerprint] = {}
-    others = 0
+    prints: dict[str, Fingerprint] = {}
+    unapproved = 0
     for name, fields in pins.items():
         pin = record.tools.get(name)
-        found[name] = now = fingerprint(fields, pin, is_ordered=others < _MOST_ORDERED)
-        others += pin is None or now is not pin.approved
-    return found
+        prints[name] = offered = fingerprint(fields, pin, is_ordered=unapproved < _MOST_ORDERED)
+        unapproved += pin is None or offered is not pin.approved
+    return prints

@@ -27,19 +27,21 @@ _SHORT: Final = (
 
 def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
     """Lines and their styles: each member that differs, before and now."""
-    before, now = pin.approved, pin.offered
-    if now is None:
+    approved, offered = pin.approved, pin.offered
+    if offered is None:
         return
-    members = [name for name in ALL_MEMBERS if before is None or before.members.get(name) != now.members.get(name)]
-    old, new = _fields(before), _fields(now)
-    if now.length:
-        yield f"  {_SHORT.format(now.length)}", "dim"
+    members = [
+        name for name in ALL_MEMBERS if approved is None or approved.members.get(name) != offered.members.get(name)
+    ]
+    old, new = _fields(approved), _fields(offered)
+    if offered.length:
+        yield f"  {_SHORT.format(offered.length)}", "dim"
     for name in members:
         yield f"{name}:", "bold"
         if new is None:
             yield "  not kept: the texts of this server are too long together; only hashes were compared", "dim"
             continue
-        if before is not None and old is None:
+        if approved is not None and old is None:
             yield "  the approved text was not kept; this is the whole text of now:", "dim"
         lines = [*_member(_lines(name, old or {}), _lines(name, new))]
         yield from lines or [("  differs only in the part that is not kept", "dim")]
@@ -53,9 +55,9 @@ def flag_lines(pin: Pin) -> list[str]:
     return list(dict.fromkeys(flags))[:MOST_FLAGS]
 
 
-def _fields(own: Fingerprint | None) -> RawObject | None:
+def _fields(side: Fingerprint | None) -> RawObject | None:
     """The members that were kept; None for a definition that was not."""
-    return raw_object(own.definition) if own is not None and isinstance(own.definition, Raw) else None
+    return raw_object(side.definition) if side is not None and isinstance(side.definition, Raw) else None
 
 
 def _lines(name: str, fields: RawObject) -> list[str]:
@@ -71,13 +73,13 @@ def _lines(name: str, fields: RawObject) -> list[str]:
 
 
 def _member(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
-    most = _MOST_LINES
+    limit = _MOST_LINES
     lines = islice(unified_diff(_few(old), _few(new), lineterm="", n=2), 2, None)
-    for line in islice(lines, 2 * most):
+    for line in islice(lines, 2 * limit):
         style = {"+": "green", "-": "red"}.get(line[:1], "dim")
         yield f"  {decoded(ends_of(squeezed(line), _LONGEST), 2 * _LONGEST)}", style
-    if max(len(old), len(new)) > most:
-        yield f"  … {len(old)} lines before, {len(new)} now: only the first and last {most // 2} are compared", "dim"
+    if max(len(old), len(new)) > limit:
+        yield f"  … {len(old)} lines before, {len(new)} now: only the first and last {limit // 2} are compared", "dim"
 
 
 def _few(lines: list[str]) -> list[str]:

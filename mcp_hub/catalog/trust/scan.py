@@ -56,7 +56,7 @@ class _Names(msgspec.Struct, frozen=True):
 class Inspector(msgspec.Struct):
     """Looks through lists, and again only through what is new in them."""
 
-    _known: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = msgspec.field(default_factory=dict)
+    _inspected: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = msgspec.field(default_factory=dict)
 
     def inspect(
         self, entries: Sequence[Entry], instructions: Mapping[str, str] = MappingProxyType({})
@@ -68,26 +68,30 @@ class Inspector(msgspec.Struct):
         tools = _names(entry for entry in entries if entry.kind is Kind.TOOL)
         prompts = _names(entry for entry in entries if entry.kind is Kind.PROMPT)
         fresh = {}
-        found = []
+        findings = []
         for entry in entries:
-            fresh[entry.raw] = own, prose = self._known.get(entry.raw) or _looked_through(entry.raw)
-            flags = [*_of_name(entry), *own, *_others(entry.server, prose, tools)]
+            fresh[entry.raw] = alone, prose = self._inspected.get(entry.raw) or _looked_through(entry.raw)
+            flags = [*_of_name(entry), *alone, *_foreign_names(entry.server, prose, tools)]
             if entry.kind in (Kind.TOOL, Kind.PROMPT):
                 flags += _lookalikes(entry, tools if entry.kind is Kind.TOOL else prompts)
             name = pin_name(entry.kind, entry.key)
-            found += [Flagged(entry.server, name, entry.exported, flag) for flag in flags[:MOST_FLAGS]]
-        self._known = fresh
+            findings += [Flagged(entry.server, name, entry.exported, flag) for flag in flags[:MOST_FLAGS]]
+        self._inspected = fresh
         for server, text in instructions.items():
-            flags = [*_of_text("instructions", text), *_others(server, [("instructions", text)], tools)]
-            found += [Flagged(server, INSTRUCTIONS, "instructions", flag) for flag in flags[:MOST_FLAGS]]
-        return found
+            flags = [*_of_text("instructions", text), *_foreign_names(server, [("instructions", text)], tools)]
+            findings += [Flagged(server, INSTRUCTIONS, "instructions", flag) for flag in flags[:MOST_FLAGS]]
+        return findings
 
 
 def inspected(view: CatalogView, upstreams: Mapping[str, Upstream]) -> tuple[list[Entry], dict[str, str]]:
     """The texts for an `Inspector`: the definitions of a view, and the instructions that are not held back."""
     entries = [entry for kind in _INSPECTED for entry in view.entries(kind)]
     snapshots = {name: upstream.snapshot() for name, upstream in upstreams.items() if (None, name) not in view.withheld}
-    texts = {name: own.instructions for name, own in snapshots.items() if own is not None and own.instructions}
+    texts = {
+        name: snapshot.instructions
+        for name, snapshot in snapshots.items()
+        if snapshot is not None and snapshot.instructions
+    }
     return entries, {name: text[:_MOST_INSTRUCTIONS] for name, text in texts.items()}
 
 
@@ -123,20 +127,20 @@ def _names(tools: Iterable[Entry]) -> _Names:
     return _Names(distinct, every, lookalikes)
 
 
-def _others(server: str, prose: Iterable[tuple[str, str]], names: _Names) -> Iterator[Flag]:
+def _foreign_names(server: str, prose: Iterable[tuple[str, str]], names: _Names) -> Iterator[Flag]:
     """Tools of other servers that a text of this one names; each once."""
     flagged: set[str] = set()
     for where, text in prose:
-        meant = {word for word in _WORD.findall(text) if _is_foreign(names.distinct.get(word), server)}
-        used = {found["name"] for found in _ABOUT_USE.finditer(text)}
-        meant |= {word for word in used if _is_foreign(names.every.get(word.lower()), server)}
-        for word in sorted(meant - flagged):
+        foreign = {word for word in _WORD.findall(text) if _is_foreign(names.distinct.get(word), server)}
+        used = {match["name"] for match in _ABOUT_USE.finditer(text)}
+        foreign |= {word for word in used if _is_foreign(names.every.get(word.lower()), server)}
+        for word in sorted(foreign - flagged):
             servers = names.distinct.get(word) or names.every[word.lower()]
             of = ", ".join(sorted(servers)[:3])
             at = text.find(word)
             excerpt = decoded(hide_part(text, at - 40, at + len(word) + 40))
             yield Flag("other_tool", where, excerpt, f"names {word}, a tool of another server ({decoded(of)})")
-        flagged |= meant
+        flagged |= foreign
 
 
 def _is_foreign(servers: Set[str] | None, server: str) -> bool:
@@ -146,9 +150,13 @@ def _is_foreign(servers: Set[str] | None, server: str) -> bool:
 def _lookalikes(entry: Entry, names: _Names) -> Iterator[Flag]:
     """Other servers' tools, or prompts, that this one may be taken for."""
     alike = names.lookalikes[folded(entry.exported)]
-    others = sorted(name for server, name in alike if server != entry.server and name not in ("", entry.exported))
-    if others:
-        yield Flag("lookalike", "name", decoded(entry.exported), f"looks like {decoded(others[0])} of another server")
+    rivals_by_look = sorted(
+        name for server, name in alike if server != entry.server and name not in ("", entry.exported)
+    )
+    if rivals_by_look:
+        yield Flag(
+            "lookalike", "name", decoded(entry.exported), f"looks like {decoded(rivals_by_look[0])} of another server"
+        )
     elif not entry.key.isascii():
         rivals = sorted(server for server, _ in names.lookalikes[folded(entry.key)] if server != entry.server)
         if rivals:

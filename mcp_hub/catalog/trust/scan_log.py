@@ -27,13 +27,13 @@ async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None
     while len(logged) < _MOST_LOGGED:
         version = catalog.version
         texts = inspected(catalog.view(None), upstreams)
-        for found in await anyio.to_thread.run_sync(inspector.inspect, *texts, abandon_on_cancel=True):
-            if found not in logged and len(logged) < _MOST_LOGGED:
-                logged.add(found)
-                is_tool = subject_of(found.tool)[0] == "tool"
-                tool = decoded(found.exported if is_tool else label_of(found.tool))
-                where = decoded(found.flag.where, 200)
-                flag = {"kind": found.flag.kind, "where": where, "why": found.flag.why, "text": found.flag.text}
-                log.warning("tool_flagged", upstream=found.server, tool=tool, **flag)
+        for flagged in await anyio.to_thread.run_sync(inspector.inspect, *texts, abandon_on_cancel=True):
+            if flagged not in logged and len(logged) < _MOST_LOGGED:
+                logged.add(flagged)
+                is_tool = subject_of(flagged.tool)[0] == "tool"
+                tool = decoded(flagged.exported if is_tool else label_of(flagged.tool))
+                where = decoded(flagged.flag.where, 200)
+                flag = {"kind": flagged.flag.kind, "where": where, "why": flagged.flag.why, "text": flagged.flag.text}
+                log.warning("tool_flagged", upstream=flagged.server, tool=tool, **flag)
         await anyio.sleep(_PAUSE)
         await catalog.wait_changed(version)

@@ -105,23 +105,25 @@ def offered(
 
     What is `new`, by `pin_name`, takes no other's name; tools that a person has `approved` may be believed their hints.
     """
-    found: dict[Kind, list[tuple[str, Definition]]] = {kind: [] for kind in Kind}
+    definitions: dict[Kind, list[tuple[str, Definition]]] = {kind: [] for kind in Kind}
     quarantined: list[Quarantined] = []
     for kind in Kind:
         for snapshot in snapshots:
             usable, unfit = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
-            found[kind] += ((snapshot.server, definition) for definition in usable)
+            definitions[kind] += ((snapshot.server, definition) for definition in usable)
             quarantined += unfit
-    skills, resources = (_origins(found[kind]) for kind in (Kind.SKILL, Kind.RESOURCE))
+    skills, resources = (_origins(definitions[kind]) for kind in (Kind.SKILL, Kind.RESOURCE))
     roots = SkillRoots(skills, resources, [snapshot.server for snapshot in snapshots])
-    addresses = _addresses(snapshots, found, rules, roots)
-    offers = {kind: _named(kind, own, rules, new, approved, addresses, roots) for kind, own in found.items()}
+    addresses = _addresses(snapshots, definitions, rules, roots)
+    offers = {
+        kind: _named(kind, listed, rules, new, approved, addresses, roots) for kind, listed in definitions.items()
+    }
     return Offers(offers, tuple(quarantined), addresses, roots)
 
 
 def _addresses(
     snapshots: Sequence[Snapshot],
-    found: Mapping[Kind, Sequence[tuple[str, Definition]]],
+    definitions: Mapping[Kind, Sequence[tuple[str, Definition]]],
     rules: ViewRules,
     roots: SkillRoots,
 ) -> dict[Origin, str]:
@@ -129,31 +131,31 @@ def _addresses(
 
     Of one address the first server in configured order keeps it, whether it lists it or only names it.
     """
-    listed = _origins(found[Kind.RESOURCE])
+    listed = _origins(definitions[Kind.RESOURCE])
     apps = [
-        (server, one.app.address)
-        for server, one in found[Kind.TOOL]
-        if one.app is not None and one.app.address is not None and rules.servers[server].apps
+        (server, tool.app.address)
+        for server, tool in definitions[Kind.TOOL]
+        if tool.app is not None and tool.app.address is not None and rules.servers[server].apps
     ]
-    order = {snapshot.server: place for place, snapshot in enumerate(snapshots)} if apps else {}
+    order = {snapshot.server: position for position, snapshot in enumerate(snapshots)} if apps else {}
     origins = sorted([*listed, *apps], key=lambda origin: order[origin[0]]) if apps else listed
     return uris.assign(origins, roots)
 
 
-def _origins(found: Iterable[tuple[str, Definition]]) -> list[Origin]:
-    return [(server, definition.key) for server, definition in found]
+def _origins(definitions: Iterable[tuple[str, Definition]]) -> list[Origin]:
+    return [(server, definition.key) for server, definition in definitions]
 
 
 def _named(
     kind: Kind,
-    found: Sequence[tuple[str, Definition]],
+    definitions: Sequence[tuple[str, Definition]],
     rules: ViewRules,
     new: Collection[Origin],
     approved: Collection[Origin],
     addresses: dict[Origin, str],
     roots: SkillRoots,
 ) -> list[Offer]:
-    origins = _origins(found)
+    origins = _origins(definitions)
     overrides: dict[Origin, Override] = {}
     match kind:
         case Kind.RESOURCE:
@@ -163,44 +165,51 @@ def _named(
         case Kind.SKILL:
             exported = {(server, uri): roots.exported(server, uri) or uri for server, uri in origins}
         case Kind.PROMPT:
-            wanted = [_wanted(kind, origin, rules, UNCHANGED, new) for origin in origins]
-            exported = names.assign(wanted, max_length=rules.max_name_length, reserved=frozenset(), noun="prompt")
+            requests = [_name_request(kind, origin, rules, UNCHANGED, new) for origin in origins]
+            exported = names.assign(requests, max_length=rules.max_name_length, reserved=frozenset(), noun="prompt")
         case Kind.TOOL:
             overrides = {(server, key): find_override(rules.servers[server].overrides, key) for server, key in origins}
-            wanted = [_wanted(kind, origin, rules, override, new) for origin, override in overrides.items()]
-            exported = names.assign(wanted, max_length=rules.max_name_length)
+            requests = [_name_request(kind, origin, rules, override, new) for origin, override in overrides.items()]
+            exported = names.assign(requests, max_length=rules.max_name_length)
     offers = []
-    for origin, (server, definition) in zip(origins, found, strict=True):
+    for origin, (server, definition) in zip(origins, definitions, strict=True):
         override = overrides.get(origin, UNCHANGED)
         if kind is Kind.TOOL:
             rule, is_approved = rules.servers[server].hints, (server, pin_name(kind, origin[1])) in approved
             definition = overridden(definition, override, rule, is_approved=is_approved)
-        own = definition.app.address if definition.app is not None else None
-        address = addresses.get((server, own)) if own is not None else None
+        app_address = definition.app.address if definition.app is not None else None
+        address = addresses.get((server, app_address)) if app_address is not None else None
         offers.append(Offer(server, definition, exported[origin], override, address))
     return offers
 
 
-def _wanted(kind: Kind, origin: Origin, rules: ViewRules, override: Override, new: Collection[Origin]) -> names.Wanted:
+def _name_request(
+    kind: Kind, origin: Origin, rules: ViewRules, override: Override, new: Collection[Origin]
+) -> names.Wanted:
     server, key = origin
-    own = rules.servers[server]
-    rename, yields = override.name or own.rename.get(key), own.yields or (server, pin_name(kind, key)) in new
-    return names.Wanted(server, key, own.prefix, own.always, rename, yields)
+    server_rules = rules.servers[server]
+    rename, yields = (
+        override.name or server_rules.rename.get(key),
+        server_rules.yields or (server, pin_name(kind, key)) in new,
+    )
+    return names.Wanted(server, key, server_rules.prefix, server_rules.always, rename, yields)
 
 
 def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
     """Whether callers of this kind may see and use it."""
-    own, definition = rules.servers[offer.server], offer.definition
+    server_rules, definition = rules.servers[offer.server], offer.definition
     both, traits = (definition.key, offer.exported), definition.traits
     match kind:
-        case Kind.TOOL if offer.override.hide or (not own.apps and _is_app_only(definition)):
+        case Kind.TOOL if offer.override.hide or (not server_rules.apps and _is_app_only(definition)):
             return False
         case Kind.TOOL:
-            return own.tools.admits(*both, traits=traits) and rules.tools.admits(offer.exported, traits=traits)
+            return server_rules.tools.admits(*both, traits=traits) and rules.tools.admits(offer.exported, traits=traits)
         case Kind.PROMPT:
-            return own.prompts.admits(*both, traits=traits) and rules.prompts.admits(offer.exported, traits=traits)
+            return server_rules.prompts.admits(*both, traits=traits) and rules.prompts.admits(
+                offer.exported, traits=traits
+            )
         case _:
-            filters, is_template = (own.resources, rules.resources), kind is Kind.TEMPLATE
+            filters, is_template = (server_rules.resources, rules.resources), kind is Kind.TEMPLATE
             if not all(each.admits(*both, traits=traits) for each in filters):
                 return False
             # in doubt a template is shown: its expansions are judged one by one
@@ -238,9 +247,9 @@ def _is_app_only(definition: Definition) -> bool:
     return definition.app is not None and not definition.app.for_model
 
 
-def by_server(found: Iterable[tuple[str, _T]]) -> dict[str, list[_T]]:
+def by_server(pairs: Iterable[tuple[str, _T]]) -> dict[str, list[_T]]:
     """Groups of what comes with the name of its server."""
     groups: dict[str, list[_T]] = {}
-    for server, one in found:
-        groups.setdefault(server, []).append(one)
+    for server, item in pairs:
+        groups.setdefault(server, []).append(item)
     return groups

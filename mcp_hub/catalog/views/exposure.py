@@ -34,9 +34,9 @@ _COMPACTED: Final = 4096  # definitions whose compacted form is remembered
 
 def decided(view: CatalogView, rules: ViewRules, client: ClientKind) -> Mode:
     """The mode for the tools that are known now; `auto` is decided here."""
-    asked = client.expose or rules.expose
-    if asked != "auto":
-        return asked
+    setting = client.expose or rules.expose
+    if setting != "auto":
+        return setting
     tools = [entry for entry in view.for_model.entries(Kind.TOOL) if _is_listed(entry, rules, "full")]
     if client.max_tools is not None and len(tools) > client.max_tools:
         return "search"
@@ -61,16 +61,22 @@ def exposed(
     is_auto = (client.expose or rules.expose) == "auto"
     has_search = mode != "full" or len(listed) < len(tools) or (is_auto and is_partial)
     groups = by_server((entry.server, entry.exported) for entry in view.for_model.entries(Kind.TOOL))
-    own = _own(discovery.definitions(groups, is_names=mode == "names"), client)
-    reading = _own([discovery.READ_RESULT], client)
-    early = _own(client.own, client)
-    shown = [*(reading if results_of(rules, client) else []), *early]
-    most = client.max_tools
-    if is_auto and most is not None and len(listed) + len(shown) + (len(own) if has_search else 0) > most:
+    meta_tools = _hub_entries(discovery.definitions(groups, is_names=mode == "names"), client)
+    reading = _hub_entries([discovery.READ_RESULT], client)
+    early = _hub_entries(client.own, client)
+    hub_tools = [*(reading if results_of(rules, client) else []), *early]
+    max_tools = client.max_tools
+    if (
+        is_auto
+        and max_tools is not None
+        and len(listed) + len(hub_tools) + (len(meta_tools) if has_search else 0) > max_tools
+    ):
         has_search = True
-        listed = _cut(listed, max(0, most - len(shown) - len(own)))
-    shown = [*(own if has_search else []), *shown, *listed]
-    return view.exposed([*own, *reading, *early, *tools], shown, _resources(view, client), is_partial=is_partial)
+        listed = _cut(listed, max(0, max_tools - len(hub_tools) - len(meta_tools)))
+    listed = [*(meta_tools if has_search else []), *hub_tools, *listed]
+    return view.exposed(
+        [*meta_tools, *reading, *early, *tools], listed, _resources(view, client), is_partial=is_partial
+    )
 
 
 def _with_apps(listed: Sequence[Entry], tools: Sequence[Entry]) -> list[Entry]:
@@ -84,10 +90,10 @@ def _with_apps(listed: Sequence[Entry], tools: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in tools if entry.exported in names or entry.is_app_only]
 
 
-def _cut(listed: Sequence[Entry], most: int) -> list[Entry]:
+def _cut(listed: Sequence[Entry], limit: int) -> list[Entry]:
     """As many as fit, those for apps alone first: they cost the model nothing. In their order."""
-    kept = sorted(range(len(listed)), key=lambda place: not listed[place].is_app_only)[:most]
-    return [listed[place] for place in sorted(kept)]
+    positions = sorted(range(len(listed)), key=lambda position: not listed[position].is_app_only)[:limit]
+    return [listed[position] for position in sorted(positions)]
 
 
 def _resources(view: CatalogView, client: ClientKind) -> dict[Kind, tuple[Entry, ...]]:
@@ -107,17 +113,17 @@ def results_of(rules: ViewRules, client: ClientKind) -> int:
 
 
 def _is_listed(entry: Entry, rules: ViewRules, mode: Mode) -> bool:
-    own = rules.servers[entry.server].expose if entry.server in rules.servers else None
-    return entry.is_pinned or (own or mode) == "full"
+    server_mode = rules.servers[entry.server].expose if entry.server in rules.servers else None
+    return entry.is_pinned or (server_mode or mode) == "full"
 
 
 def _shaped(tools: Iterable[Entry], rules: ViewRules, client: ClientKind) -> Iterable[Entry]:
     for entry in tools:
         raw = entry.raw
-        own = rules.servers[entry.server].compact if entry.server in rules.servers else None
+        server_compact = rules.servers[entry.server].compact if entry.server in rules.servers else None
         if entry.app is not None and not client.shows_apps:
             raw = without_app(raw)
-        if rules.compact if own is None else own:
+        if rules.compact if server_compact is None else server_compact:
             raw = _compacted(raw)
         if client.own:
             raw = without(raw, "outputSchema")
@@ -133,10 +139,10 @@ def _hinted(raw: bytes, entry: Entry, results: int) -> bytes:
     """With what a client that defers tools searches by, and how long a result can be; what is there already stays."""
     fields = raw_object(msgspec.Raw(raw)) or {}
     meta = raw_object(fields.get("_meta", msgspec.UNSET)) or {}
-    own: RawObject = {_HINT: _raw(f"{entry.server}: {entry.summary}"[:_MOST_HINT])}
+    added: RawObject = {_HINT: _raw(f"{entry.server}: {entry.summary}"[:_MOST_HINT])}
     if results:
-        own[_RESULT_SIZE] = _raw(results * _CHARS_PER_TOKEN)
-    return msgspec.json.encode({**fields, "_meta": _raw({**own, **meta})})
+        added[_RESULT_SIZE] = _raw(results * _CHARS_PER_TOKEN)
+    return msgspec.json.encode({**fields, "_meta": _raw({**added, **meta})})
 
 
 def _raw(value: object) -> msgspec.Raw:
@@ -151,14 +157,14 @@ def _fits(tools: Iterable[Entry], budget: int) -> bool:
     return True
 
 
-def _own(definitions: Iterable[bytes], client: ClientKind) -> list[Entry]:
+def _hub_entries(definitions: Iterable[bytes], client: ClientKind) -> list[Entry]:
     """The hub's own tools, with a mark for clients that defer tools: these must not be deferred."""
-    found, _ = parse(Kind.TOOL, list(definitions), OWN)
+    parsed, _ = parse(Kind.TOOL, list(definitions), OWN)
     more = {"_meta": _raw({_ALWAYS: True})} if client.defers_tools else {}
     return [
         Entry(
             Kind.TOOL, OWN, tool.key, tool.key, msgspec.json.encode({**tool.fields, **more}), tool.summary,
             hints=tool.hints, is_read_only=tool.traits.hints.read_only,
         )
-        for tool in found
+        for tool in parsed
     ]  # fmt: skip

@@ -20,15 +20,15 @@ class HeldSkills:
     """The folders of those skills, by their servers, each with the finding."""
 
     def __init__(self, findings: Mapping[Origin, UnapprovedTool]) -> None:
-        self._held: dict[str, list[tuple[Filter, UnapprovedTool]]] = {}
+        self._unapproved: dict[str, list[tuple[Filter, UnapprovedTool]]] = {}
         for (server, uri), finding in findings.items():
             root = "".join(f"[{char}]" if char in "*?[]" else char for char in root_of(uri))
-            self._held.setdefault(server, []).append((Filter(deny=(root, f"{root}/*")), finding))
+            self._unapproved.setdefault(server, []).append((Filter(deny=(root, f"{root}/*")), finding))
 
     def finding(self, server: str, uri: str) -> UnapprovedTool | None:
         """The finding to be approved before this URI of a server can be read."""
-        found = self._held.get(server, ())
-        return next((finding for own, finding in found if is_denied((own,), (uri,))), None)
+        folders = self._unapproved.get(server, ())
+        return next((finding for folder, finding in folders if is_denied((folder,), (uri,))), None)
 
 
 class ListedResources:
@@ -42,7 +42,7 @@ class ListedResources:
         templates: uris.Templates,
         filters: Mapping[str, tuple[Filter, Filter]],
         roots: SkillRoots,
-        held: HeldSkills,
+        unapproved: HeldSkills,
         directories: Collection[str],
     ) -> None:
         """`templates` are the listed ones; `filters` has those of each server and of the view.
@@ -56,14 +56,14 @@ class ListedResources:
         self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
         self._filters = filters
         self._roots = roots
-        self._held = held
+        self._unapproved = unapproved
         self.directories = directories
         self.exported = table.exported
 
     def resolve(self, uri: str, *, may_guess: bool = True) -> Origin | None:
         """See `CatalogView.resolve_uri`."""
         origin = self._table.resolve(uri, may_guess=may_guess)
-        if origin is None or self._held.finding(*origin) is not None:
+        if origin is None or self._unapproved.finding(*origin) is not None:
             return None
         return origin if origin in self._listed or self._lets_through(*origin, uri) else None
 
@@ -71,17 +71,17 @@ class ListedResources:
         """Whether it is a file of a skill, or seems to be: servers need not list all their skills."""
         return upstream_uri.startswith("skill://") or self._roots.exported(server, upstream_uri) is not None
 
-    def held(self, uri: str) -> UnapprovedTool | None:
+    def unapproved(self, uri: str) -> UnapprovedTool | None:
         """Why a file of a skill cannot be read that waits for its approval."""
         origin = self._table.resolve(uri)
-        return None if origin is None else self._held.finding(*origin)
+        return None if origin is None else self._unapproved.finding(*origin)
 
     def skill(self, offer: Offer) -> bytes | None:
         """The entry of a skill as callers get it; None if they may not read its main file."""
         server = offer.server
 
-        def exported(own: str) -> str | None:
-            name = self.exported(server, own)
+        def exported(upstream_uri: str) -> str | None:
+            name = self.exported(server, upstream_uri)
             return name if self.resolve(name) is not None else None
 
         if exported(offer.definition.key) is None:
@@ -90,22 +90,24 @@ class ListedResources:
 
     def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
         """Whether the filters do: the URI and whatever its server may make of it."""
-        filters = [own for own in self._filters[server] if own != EVERYTHING]
+        filters = [filter_ for filter_ in self._filters[server] if filter_ != EVERYTHING]
         if not filters:
             return True
-        if any(own.deny for own in filters) and is_denied(
+        if any(filter_.deny for filter_ in filters) and is_denied(
             filters, (upstream_uri, uri), hidden=self._hidden_readings[server]
         ):
             return False
         variants = uri_variants(upstream_uri)
         if variants is None or any((server, text) in self._hidden for text in variants.denied):
             return False
-        if any(own.denies(text, _alike(uri, upstream_uri, text)) for own in filters for text in variants.denied):
+        if any(
+            filter_.denies(text, _alike(uri, upstream_uri, text)) for filter_ in filters for text in variants.denied
+        ):
             return False
         is_hidden = any(self._hidden_templates.covers(server, text) for text in variants.denied)
         return all(
             self._templates.covers(server, text)
-            or (not is_hidden and all(own.admits(text, _alike(uri, upstream_uri, text)) for own in filters))
+            or (not is_hidden and all(filter_.admits(text, _alike(uri, upstream_uri, text)) for filter_ in filters))
             for text in variants.allowed
         )
 
@@ -122,21 +124,23 @@ class ListedResources:
     @cached_property
     def _hidden_readings(self) -> Mapping[str, Collection[str]]:
         """The hidden resources of each server as they may be read, but for what they wrap."""
-        found: dict[str, set[str]] = {server: set() for server in self._filters}
+        texts: dict[str, set[str]] = {server: set() for server in self._filters}
         for server, uri in self._unlisted:
-            found[server] |= readings(uri, with_nested=False) or set()
-        return found
+            texts[server] |= readings(uri, with_nested=False) or set()
+        return texts
 
     @cached_property
     def _hidden(self) -> frozenset[Origin]:
         """The hidden resources in all their variants."""
         hidden = ((server, uri, uri_variants(uri)) for server, uri in self._unlisted)
-        return frozenset((server, text) for server, uri, made in hidden for text in (made.denied if made else (uri,)))
+        return frozenset(
+            (server, text) for server, uri, variants in hidden for text in (variants.denied if variants else (uri,))
+        )
 
 
-def _alike(exported: str, own: str, text: str) -> str:
-    """`text` wrapped as the server's `own` URI is in `exported`."""
-    if exported.endswith(own):
-        return exported.removesuffix(own) + text
-    scheme, _, rest = own.partition("://")  # the address of an app keeps its scheme in front
-    return exported.removesuffix(rest) + text.removeprefix(f"{scheme}://")
+def _alike(exported: str, upstream_uri: str, text: str) -> str:
+    """`text` wrapped as the server's `upstream_uri` is in `exported`."""
+    if exported.endswith(upstream_uri):
+        return exported.removesuffix(upstream_uri) + text
+    scheme, _, path = upstream_uri.partition("://")  # the address of an app keeps its scheme in front
+    return exported.removesuffix(path) + text.removeprefix(f"{scheme}://")

@@ -73,7 +73,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def assign(
-    wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozenset[str] = RESERVED, noun: str = "tool"
+    requests: Iterable[Wanted], *, max_length: int = 48, reserved: frozenset[str] = RESERVED, noun: str = "tool"
 ) -> dict[Origin, str]:
     """A name for each origin, matching `^[A-Za-z_][A-Za-z0-9_-]*$`; one that cannot be spelled is a numbered `noun`.
 
@@ -82,14 +82,18 @@ def assign(
     """
     if max_length < MIN_LENGTH:
         raise ValueError(f"names of at most {max_length} characters: {MIN_LENGTH} is the least")
-    by_origin = {(one.server, one.name): one for one in wanted}
-    renamed = {origin: one.rename for origin, one in by_origin.items() if _is_fit(one.rename, max_length, reserved)}
+    by_origin = {(request.server, request.name): request for request in requests}
+    renamed = {
+        origin: request.rename for origin, request in by_origin.items() if _is_fit(request.rename, max_length, reserved)
+    }
     wishers = Counter(renamed.values())
     names = {origin: name for origin, name in renamed.items() if name is not None and wishers[name] == 1}
-    others = {origin: _plain(one, reserved, noun) for origin, one in by_origin.items() if origin not in names}
+    unrenamed = {
+        origin: _plain(request, reserved, noun) for origin, request in by_origin.items() if origin not in names
+    }
     taken = {*reserved, *(name for name in renamed.values() if name is not None)}
     for yields in (False, True):
-        group = {origin: plain for origin, plain in others.items() if by_origin[origin].yields is yields}
+        group = {origin: plain for origin, plain in unrenamed.items() if by_origin[origin].yields is yields}
         names |= _settle(group, taken, max_length)
         taken.update(names.values())
     return names
@@ -116,15 +120,15 @@ class _Parts(msgspec.Struct, frozen=True):
         return _headed(f"{self.server}_{self.tool}" if self.server else self.tool)
 
 
-def _plain(one: Wanted, reserved: frozenset[str], noun: str) -> _Parts:
-    """The name that `one` gets if nobody else wants it and it fits."""
-    if one.rename:
-        parts = _Parts(_spelled(one.rename, noun))
-    elif not one.prefix or (not one.always and begins_with(one.name, one.prefix)):
-        parts = _Parts(_spelled(one.name, noun))
+def _plain(request: Wanted, reserved: frozenset[str], noun: str) -> _Parts:
+    """The name that `request` gets if nobody else wants it and it fits."""
+    if request.rename:
+        parts = _Parts(_spelled(request.rename, noun))
+    elif not request.prefix or (not request.always and begins_with(request.name, request.prefix)):
+        parts = _Parts(_spelled(request.name, noun))
     else:
-        parts = _prefixed(one.prefix, _spelled(one.name, noun))
-    return _prefixed(one.server, parts.whole) if parts.whole in reserved else parts
+        parts = _prefixed(request.prefix, _spelled(request.name, noun))
+    return _prefixed(request.server, parts.whole) if parts.whole in reserved else parts
 
 
 def _prefixed(server: str, tool: str) -> _Parts:
@@ -217,9 +221,9 @@ def _settle(plain: dict[Origin, _Parts], taken: set[str], max_length: int) -> di
             if wishers[name] > 1:
                 fought.setdefault(name, set()).add(server)
         pending = [
-            (server, own)
-            for (server, own), name in names.items()
-            if name in taken or (name in fought and not (own == name and fought[name] == {server}))
+            (server, key)
+            for (server, key), name in names.items()
+            if name in taken or (name in fought and not (key == name and fought[name] == {server}))
         ]
         for origin in pending:
             attempts[origin] += 1
@@ -268,7 +272,7 @@ class ExportedNames:
     """The names that tools have now, and those that were removed; the oldest of more than 4,096 are forgotten."""
 
     def __init__(self) -> None:
-        self._now: Mapping[Origin, str] = {}
+        self._current: Mapping[Origin, str] = {}
         self._removed: dict[str, None] = {}
 
     @property
@@ -278,7 +282,7 @@ class ExportedNames:
 
     def note(self, names: Mapping[Origin, str], profile: str | None) -> None:
         """Takes the names as they are from now on."""
-        before, self._now = self._now, names
+        before, self._current = self._current, names
         changed = [f"{before[origin]} -> {name}" for origin, name in names.items() if before.get(origin, name) != name]
         if changed:
             log.warning("tools_renamed", profile=profile, count=len(changed), tools=changed[:_MOST_LOGGED])

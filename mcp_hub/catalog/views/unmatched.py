@@ -37,10 +37,14 @@ class Unmatched(msgspec.Struct, frozen=True):
 def untested(rules: Mapping[str | None, ViewRules], server: str) -> str:
     """The patterns that cannot be compared without the lists of this server, in words; empty if there are none."""
     views = [view for view in rules.values() if server in view.servers]
-    own = [view.servers[server] for view in views]
-    if any(one.rename or one.overrides or _has_patterns(one) for one in own):
+    server_rules = [view.servers[server] for view in views]
+    if any(rules_of.rename or rules_of.overrides or _has_patterns(rules_of) for rules_of in server_rules):
         return "its tool patterns"
-    return "the patterns of the hub and of profiles" if any(one.pinned or _has_patterns(one) for one in views) else ""
+    return (
+        "the patterns of the hub and of profiles"
+        if any(rules_of.pinned or _has_patterns(rules_of) for rules_of in views)
+        else ""
+    )
 
 
 def _has_patterns(rules: ServerRules | ViewRules) -> bool:
@@ -73,15 +77,19 @@ def _every(
     if _is_complete(every, names, absent):
         yield from _of_names(("hub", "pinned"), every.pinned, offers)
     for snapshot in servers:
-        own = {kind: [offer for offer in listed if offer.server == snapshot.server] for kind, listed in offers.items()}
-        yield from _of_server(("servers", snapshot.server), every.servers[snapshot.server], own)
+        offers_of = {
+            kind: [offer for offer in listed if offer.server == snapshot.server] for kind, listed in offers.items()
+        }
+        yield from _of_server(("servers", snapshot.server), every.servers[snapshot.server], offers_of)
     for profile, view in rules.items():
         if profile is None or not _is_complete(view, names, absent):
             continue
-        own = {kind: [offer for offer in listed if offer.server in view.servers] for kind, listed in offers.items()}
-        yield from _of_filters(("profiles", profile), view, own, has_own_names=False)
+        offers_of = {
+            kind: [offer for offer in listed if offer.server in view.servers] for kind, listed in offers.items()
+        }
+        yield from _of_filters(("profiles", profile), view, offers_of, has_own_names=False)
         if view.pinned != every.pinned:
-            yield from _of_names(("profiles", profile, "pinned"), view.pinned, own)
+            yield from _of_names(("profiles", profile, "pinned"), view.pinned, offers_of)
 
 
 def _is_complete(view: ViewRules, listed: Collection[str], absent: Collection[str]) -> bool:
@@ -110,11 +118,11 @@ def _of_filters(
 ) -> Iterator[Unmatched]:
     """`has_own_names`: a server's filters see its own names, too."""
     for key, kind in _LISTS.items():
-        for place, index, entry in _patterns(getattr(rules, key)):
+        for list_key, index, entry in _patterns(getattr(rules, key)):
             if not any(_selects(entry, offer, has_own_names) for offer in offers[kind]):
                 names = {offer.exported for offer in offers[kind]}
                 names |= {offer.definition.key for offer in offers[kind]} if has_own_names else set()
-                yield _unmatched((*path, key, place, index), _shown(entry), names)
+                yield _unmatched((*path, key, list_key, index), _pattern_text(entry), names)
 
 
 def _of_names(
@@ -146,7 +154,7 @@ def _selects(entry: str | Selector, offer: Offer, has_own_names: bool) -> bool:
     return Filter((entry,)).admits(*names, traits=offer.definition.traits)
 
 
-def _shown(entry: str | Selector) -> str:
+def _pattern_text(entry: str | Selector) -> str:
     if isinstance(entry, str):
         return entry
     return " ".join(f"{key}:{glob}" for key, glob in (("name", entry.name), ("tag", entry.tag)) if glob is not None)

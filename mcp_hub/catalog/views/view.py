@@ -59,7 +59,8 @@ class CatalogView:
         """`tools` are those that can be used, by exported name: by default the listed ones."""
         self._entries = entries
         self._places = {
-            kind: {entry.exported: place for place, entry in enumerate(listed)} for kind, listed in entries.items()
+            kind: {entry.exported: position for position, entry in enumerate(listed)}
+            for kind, listed in entries.items()
         }
         self._tools = {entry.exported: entry for entry in entries[_TOOL]} if tools is None else tools
         self.resources = resources
@@ -97,8 +98,8 @@ class CatalogView:
         """The entry that callers know, or can find, by this name; only that can be used."""
         if kind is _TOOL:
             return self._tools.get(exported)
-        place = self._places[kind].get(exported)
-        return None if place is None else self._entries[kind][place]
+        position = self._places[kind].get(exported)
+        return None if position is None else self._entries[kind][position]
 
     @property
     def usable_tools(self) -> Collection[Entry]:
@@ -115,8 +116,8 @@ class CatalogView:
 
     def shows_output(self, exported: str) -> bool:
         """Whether this is a tool that is listed with an output schema."""
-        place = self._places[_TOOL].get(exported)
-        return place is not None and b'"outputSchema"' in self._entries[_TOOL][place].raw
+        position = self._places[_TOOL].get(exported)
+        return position is not None and b'"outputSchema"' in self._entries[_TOOL][position].raw
 
     def resolve_uri(self, uri: str) -> Origin | None:
         """The server and its own URI behind `uri`, listed or not; None if nobody's, ambiguous or hidden."""
@@ -131,17 +132,19 @@ class CatalogView:
 
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
-        wanted = name[:_MAX_COMPARED_LENGTH].lower()
-        grams = [wanted[at : at + 3] for at in range(0, max(1, len(wanted) - 2), 3)]
-        known: Iterable[str] = self._tools if kind is _TOOL else self._places[kind]
-        folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in known}
+        target = name[:_MAX_COMPARED_LENGTH].lower()
+        grams = [target[at : at + 3] for at in range(0, max(1, len(target) - 2), 3)]
+        exported_names: Iterable[str] = self._tools if kind is _TOOL else self._places[kind]
+        folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in exported_names}
         pool = nlargest(_MAX_COMPARED, folded, key=lambda text: sum(gram in text for gram in grams))
-        close = get_close_matches(wanted, pool, n, _LIKENESS)
-        likeness = {text: SequenceMatcher(None, wanted, text).ratio() for text in close}
+        close = get_close_matches(target, pool, n, _LIKENESS)
+        likeness = {text: SequenceMatcher(None, target, text).ratio() for text in close}
         # the hub's own tools are next to no tool of a server: they are named only for a misspelling of theirs
-        near = {text: own for text, own in likeness.items() if own >= _MISSPELT or not self._is_hubs(folded[text])}
+        near = {
+            text: ratio for text, ratio in likeness.items() if ratio >= _MISSPELT or not self._is_hubs(folded[text])
+        }
         least = _NEAR * max(near.values(), default=0.0)
-        return [folded[text] for text, own in near.items() if own >= least]
+        return [folded[text] for text, ratio in near.items() if ratio >= least]
 
     def _is_hubs(self, exported: str) -> bool:
         entry = self._tools.get(exported)
@@ -149,54 +152,54 @@ class CatalogView:
 
     def page(self, kind: Kind, era: Era, cursor: str | None, size: int) -> bytes:
         """The encoded list result: `size` entries after `cursor`. Raises: InvalidParams for an unknown cursor."""
-        wanted = (kind, era, cursor, size)
-        page = self._pages.get(wanted)
+        key = (kind, era, cursor, size)
+        page = self._pages.get(key)
         if page is None:
             page = self._render(kind, era, self._after(kind, cursor), max(1, size))
             if len(self._pages) >= _MAX_PAGES:
                 del self._pages[next(iter(self._pages))]
-            self._pages[wanted] = page
+            self._pages[key] = page
         return page
 
     def exposed(
         self,
         tools: Iterable[Entry],
         listed: Iterable[Entry],
-        others: Mapping[Kind, tuple[Entry, ...]] = MappingProxyType({}),
+        replaced: Mapping[Kind, tuple[Entry, ...]] = MappingProxyType({}),
         *,
         is_partial: bool = False,
     ) -> "CatalogView":
         """The same with other tools: all of `tools` can be found and used, the first of a name; `listed` are in lists.
 
-        `others` are lists of other kinds, the same with other definitions. Such lists depend on who asks, so no cache
+        `replaced` are lists of other kinds, the same with other definitions. Such lists depend on who asks, so no cache
         may share them; no list of a view that `is_partial` is to be kept.
         """
-        found: dict[str, Entry] = {}
+        by_name: dict[str, Entry] = {}
         for entry in tools:
-            found.setdefault(entry.exported, entry)
-        hints = {**self.hints, **{kind: replace(self.hints[kind], public=False) for kind in (_TOOL, *others)}}
+            by_name.setdefault(entry.exported, entry)
+        hints = {**self.hints, **{kind: replace(self.hints[kind], public=False) for kind in (_TOOL, *replaced)}}
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
-        entries = MappingProxyType({**self._entries, **others, _TOOL: tuple(listed)})
+        entries = MappingProxyType({**self._entries, **replaced, _TOOL: tuple(listed)})
         return CatalogView(
-            entries, self.resources, hints, self.quarantined, self.withheld, found, self.removed, self._announced
+            entries, self.resources, hints, self.quarantined, self.withheld, by_name, self.removed, self._announced
         )
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
             return 0
-        place = self._places[kind].get(_exported_in(cursor))
-        if place is None:
+        position = self._places[kind].get(_exported_in(cursor))
+        if position is None:
             raise InvalidParams(f"unknown cursor for {KINDS[kind].list_method}: list again from the start")
-        return place + 1
+        return position + 1
 
     def _render(self, kind: Kind, era: Era, start: int, size: int) -> bytes:
         listed = self._entries[kind]
-        shown = listed[start : start + size]
-        body = b",".join(in_era(kind, entry.raw, era) for entry in shown)
+        page = listed[start : start + size]
+        body = b",".join(in_era(kind, entry.raw, era) for entry in page)
         result: JsonObject = {KINDS[kind].result_key: msgspec.Raw(b"[" + body + b"]")}
         if start + size < len(listed):
-            result["nextCursor"] = _cursor_at(shown[-1].exported)
+            result["nextCursor"] = _cursor_at(page[-1].exported)
         if era is Era.MODERN:
             hint = self.hints[kind]
             scope = "public" if hint.public else "private"
@@ -221,31 +224,31 @@ def build(
     snapshots: Iterable[Snapshot],
     rules: ViewRules,
     remembered: Remembered | None = None,
-    held: Mapping[Origin, UnapprovedTool] = MappingProxyType({}),
+    unapproved: Mapping[Origin, UnapprovedTool] = MappingProxyType({}),
     removed: Collection[str] = (),
     approved: Collection[Origin] = (),
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
-    Nobody is listed, finds or can use what is `held`, by `pin_name`; it keeps its name, but what is new takes no name
-    from others. A person has `approved` some tools. `remembered` holds the unlisted URIs that servers mentioned,
-    `removed` the names of tools that are no longer listed; both outlive the view.
+    Nobody is listed, finds or can use what is `unapproved`, by `pin_name`; it keeps its name, but what is new takes no
+    name from others. A person has `approved` some tools. `remembered` (unlisted URIs that servers mentioned) and
+    `removed` (names of tools that are gone) outlive the view.
     """
     servers = present(snapshots, rules)
-    new = {origin for origin, finding in held.items() if finding.kind == "new"}
-    found = offered(servers, rules, new, approved)
-    offers, roots = dict(found.by_kind), found.roots
-    withheld, skills = _withhold(offers, rules, held), offers.pop(Kind.SKILL)
-    held_skills = HeldSkills({own.origin: held[pin] for own in skills if (pin := _pin(own)) in held})
-    shown: dict[Kind, tuple[Entry, ...]] = {}
+    new = {origin for origin, finding in unapproved.items() if finding.kind == "new"}
+    source = offered(servers, rules, new, approved)
+    offers, roots = dict(source.by_kind), source.roots
+    withheld, skills = _withhold(offers, rules, unapproved), offers.pop(Kind.SKILL)
+    held_skills = HeldSkills({offer.origin: unapproved[pin] for offer in skills if (pin := _pin(offer)) in unapproved})
+    entries: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
     for kind, some in offers.items():
-        admitted = [is_admitted(kind, own, rules) and not held_skills.finding(*own.origin) for own in some]
-        shown[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(some, admitted))
+        admitted = [is_admitted(kind, offer, rules) and not held_skills.finding(*offer.origin) for offer in some]
+        entries[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(some, admitted))
         hidden[kind] = [offer.origin for offer in compress(some, map(not_, admitted))]
-    templates = uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE])
+    templates = uris.Templates((entry.server, entry.key) for entry in entries[Kind.TEMPLATE])
     table = uris.UriTable(
-        found.addresses,
+        source.addresses,
         templates,
         [snapshot.server for snapshot in servers],
         [snapshot.server for snapshot in servers if _lists(snapshot, Kind.RESOURCE)],
@@ -253,43 +256,49 @@ def build(
         roots,
     )
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
-    resources = ListedResources(shown, hidden, table, templates, filters, roots, held_skills, _directories(servers))
-    shown[Kind.SKILL] = tuple(_skills(skills, resources))
-    hints, news = _hints(servers, rules, skills, shown[Kind.SKILL]), sum(one.announced for one in servers)
-    return CatalogView(MappingProxyType(shown), resources, hints, found.quarantined, withheld, None, removed, news)
+    resources = ListedResources(entries, hidden, table, templates, filters, roots, held_skills, _directories(servers))
+    entries[Kind.SKILL] = tuple(_skills(skills, resources))
+    hints, news = _hints(servers, rules, skills, entries[Kind.SKILL]), sum(snapshot.announced for snapshot in servers)
+    return CatalogView(MappingProxyType(entries), resources, hints, source.quarantined, withheld, None, removed, news)
 
 
 def _directories(servers: Iterable[Snapshot]) -> frozenset[str]:
     """The servers that say that they can read directories (SEP-2640, "Capability Declaration")."""
-    settings = ((own.server, own.capabilities.get("extensions", {}).get(SKILLS)) for own in servers)
-    return frozenset(server for server, own in settings if isinstance(own, dict) and own.get("directoryRead") is True)
+    settings = ((snapshot.server, snapshot.capabilities.get("extensions", {}).get(SKILLS)) for snapshot in servers)
+    return frozenset(
+        server for server, setting in settings if isinstance(setting, dict) and setting.get("directoryRead") is True
+    )
 
 
-def _withhold(offers: dict[Kind, list[Offer]], rules: ViewRules, held: Mapping[Origin, UnapprovedTool]) -> Withheld:
+def _withhold(
+    offers: dict[Kind, list[Offer]], rules: ViewRules, unapproved: Mapping[Origin, UnapprovedTool]
+) -> Withheld:
     """Takes what is held out of the offers; those that callers would have."""
-    if not held:
+    if not unapproved:
         return {}
-    found: dict[tuple[Kind | None, str], UnapprovedTool] = {
-        (None, server): held[pin] for server in rules.servers if (pin := (server, INSTRUCTIONS)) in held
+    withheld: dict[tuple[Kind | None, str], UnapprovedTool] = {
+        (None, server): unapproved[pin] for server in rules.servers if (pin := (server, INSTRUCTIONS)) in unapproved
     }
     for kind in _WAITING:
-        waiting = [own for own in offers[kind] if _pin(own) in held]
+        waiting = [offer for offer in offers[kind] if _pin(offer) in unapproved]
         if waiting:
-            offers[kind] = [own for own in offers[kind] if _pin(own) not in held]
-        found |= {(kind, own.exported): held[_pin(own)] for own in waiting if is_admitted(kind, own, rules)}
-    return found
+            offers[kind] = [offer for offer in offers[kind] if _pin(offer) not in unapproved]
+        withheld |= {
+            (kind, offer.exported): unapproved[_pin(offer)] for offer in waiting if is_admitted(kind, offer, rules)
+        }
+    return withheld
 
 
-def _pin(own: Offer) -> Origin:
-    return own.server, pin_name(own.definition.kind, own.definition.key)
+def _pin(offer: Offer) -> Origin:
+    return offer.server, pin_name(offer.definition.kind, offer.definition.key)
 
 
 def _skills(offers: Iterable[Offer], resources: ListedResources) -> Iterator[Entry]:
     """Those whose main file callers may read."""
-    for own in offers:
-        if (raw := resources.skill(own)) is not None:
-            key, summary = own.definition.key, own.definition.summary
-            yield Entry(Kind.SKILL, own.server, key, own.exported, raw, summary)
+    for offer in offers:
+        if (raw := resources.skill(offer)) is not None:
+            key, summary = offer.definition.key, offer.definition.summary
+            yield Entry(Kind.SKILL, offer.server, key, offer.exported, raw, summary)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:
@@ -298,12 +307,12 @@ def _lists(snapshot: Snapshot, kind: Kind) -> bool:
 
 
 def _hints(
-    servers: Sequence[Snapshot], rules: ViewRules, skills: Sequence[Offer], shown: Sequence[Entry]
+    servers: Sequence[Snapshot], rules: ViewRules, skills: Sequence[Offer], entries: Sequence[Entry]
 ) -> dict[Kind, CacheHint]:
     """Those of all lists; filters see into a skill, so a list of skills that went through one is nobody else's."""
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    filters = {rules.resources, *(rules.servers[own.server].resources for own in servers)}
-    if len(shown) < len(skills) or filters != {EVERYTHING}:
+    filters = {rules.resources, *(rules.servers[snapshot.server].resources for snapshot in servers)}
+    if len(entries) < len(skills) or filters != {EVERYTHING}:
         hints[Kind.SKILL] = replace(hints[Kind.SKILL], public=False)
     return hints
 
@@ -311,6 +320,6 @@ def _hints(
 def _hint(kind: Kind, servers: Sequence[Snapshot], rules: ViewRules) -> CacheHint:
     """The cache hint of the whole list: the least that any contributor grants."""
     listing, least = [snapshot for snapshot in servers if _lists(snapshot, kind)], CacheHint()
-    hints = [own.hints.get(kind, least) if own.era is Era.MODERN or kind is Kind.SKILL else least for own in listing]
+    hints = [each.hints.get(kind, least) if each.era is Era.MODERN or kind is Kind.SKILL else least for each in listing]
     ttl_ms = min((hint.ttl_ms for hint in hints), default=0)
     return CacheHint(max(0, ttl_ms), rules.shared and bool(hints) and all(hint.public for hint in hints))

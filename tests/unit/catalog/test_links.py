@@ -110,7 +110,7 @@ def test_a_long_uri_is_not_remembered() -> None:
 
 
 def test_the_one_unused_for_longest_is_forgotten() -> None:
-    seen = Remembered(most=3)
+    seen = Remembered(limit=3)
     assert all(seen.claim(uri, "a") for uri in ("x:1", "x:2", "x:3"))
     assert seen.owner("x:1") == "a" and seen.claim("x:2", "a")
     assert seen.claim("x:4", "b")

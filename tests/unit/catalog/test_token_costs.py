@@ -123,7 +123,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_costs, "_REMEMBERED", 3)
     measures = Measures()
     assert account(view_of(), RULES, ANYBODY, CostQuery(), measures) == counted()
-    assert len(measures._known) <= 3
+    assert len(measures._cache) <= 3
 
 
 def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_continues(

@@ -1,8 +1,7 @@
-"""The current view of every profile: built when something changed and somebody asks, never on a timer.
+"""The current view of every profile, built on demand after a change.
 
-A list waits only for servers that are on their first way up, until `first_list_wait` seconds after its client came, or,
-where the client is the hub's own, after the start. Servers do not announce every change of skills: their lists are read
-again when somebody asks for them.
+A list waits for servers on their first way up, at most `first_list_wait` seconds after its client came or, for the
+hub's own client, after the start. Lists of skills are read again on demand: servers do not announce every change.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -60,10 +59,7 @@ _Key = TypeVar("_Key")
 
 
 class _FirstList(msgspec.Struct, frozen=True):
-    """Until when a list waits: `wait` seconds, unless the kind of client has its own.
-
-    They count from `started`, or from when the client came, if that was later.
-    """
+    """The end of a list's waiting: `wait` seconds, or the client's own, after `started` or its coming if later."""
 
     clock: Clock
     started: float
@@ -111,7 +107,7 @@ class Catalog:
         self._remembered = Remembered()
 
     def use(self, rules: Mapping[str | None, ViewRules], aliases: Mapping[str, Sequence[str]]) -> None:
-        """Goes by other rules from now on; a profile without rules lets nothing through for those who still have it."""
+        """Replaces the rules; a profile without rules lets nothing through."""
         gone = [profile for profile in self._rules if profile not in rules]
         self._rules = {**dict.fromkeys(gone[-_MOST_GONE:], _NOTHING), **rules}
         for profile in gone:
@@ -130,8 +126,8 @@ class Catalog:
     def view(self, profile: str | None, lists: CallerLists = ()) -> CatalogView:
         """All that a profile (None: everything) lets through, without the hub's own tools.
 
-        `lists` are those of the caller's own connections, in place of those that everybody is listed. Raises `KeyError`
-        for a profile that is not configured, as all methods that take one.
+        `lists` of the caller's own connections replace the common ones. Raises `KeyError` for an unknown profile, as
+        all methods that take one.
         """
         self._look()
         built = self._views.get((profile, _ids(lists)))
@@ -164,7 +160,7 @@ class Catalog:
     def exposed(
         self, profile: str | None, client: ClientKind, mode: Mode | None, lists: CallerLists = ()
     ) -> CatalogView:
-        """The same as clients of this kind are listed it; `mode` None is what `auto` comes to now."""
+        """The view that clients of this kind are listed; `mode` None is what `auto` comes to now."""
         self._look()
         key = profile, client, mode, _ids(lists)
         built = self._exposed.get(key)
@@ -235,8 +231,7 @@ class Catalog:
     def exported_in_result(self, profile: str | None, call: Call, result: RawJson) -> RawJson:
         """The result of `call` with each resource URI as callers of this profile can read it.
 
-        What was read goes by the URI that it was asked for. A URI that nobody lists is remembered with its server; a
-        hidden one is passed on, and reading it refused.
+        An unlisted URI is remembered with its server; a hidden one is passed on, and reading it refused.
         """
         view = self.view(profile, caller_lists(self._upstreams, call))
         requested = text(call.params, "uri", call.method) if "uri" in call.params else None
@@ -255,9 +250,9 @@ class Catalog:
         )
 
     def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> bool:
-        """Whether a list may be answered now, to a client of this kind; one of some `kind` must not be outdated.
+        """Whether a list may be answered now; one of some `kind` must not be outdated.
 
-        `came`: when the client came, by the clock of the catalog; a list waits from then on, or from the hub's start.
+        `came`: the client's coming by the catalog's clock.
         """
         is_late = self._first_list.remaining(client, came) <= 0
         if not is_late and any(map(_on_first_way_up, self._upstreams.values())):
@@ -272,10 +267,10 @@ class Catalog:
         servers: Collection[str] | None = None,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Waits until a list may be answered, as `is_settled`; lists of a `kind` are read again in need.
+        """Waits until `is_settled`, and reads outdated lists of a `kind` again.
 
-        With `servers`: until each of these is listed or its first start has failed, or one list `is_enough`,
-        `CALL_WAIT` seconds at most.
+        With `servers`: until each is listed or its first start has failed, or the lists are enough (`is_enough`), at
+        most `CALL_WAIT` seconds.
         """
         if servers is not None:
             with anyio.move_on_after(CALL_WAIT):
@@ -297,7 +292,7 @@ class Catalog:
 
 
 async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
-    """Waits while servers on their first way up may turn out to have this resource, `CALL_WAIT` seconds at most."""
+    """Waits, at most `CALL_WAIT` seconds, while starting servers may have this resource."""
     await catalog.settled(
         servers=catalog.starting(profile),
         is_enough=lambda: catalog.view(profile).resources.resolve(uri, may_guess=False) is not None,
@@ -305,7 +300,7 @@ async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
 
 
 def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
-    """The lists of the connections that run this caller's calls, where they differ from those that all are listed."""
+    """The caller's own connections' lists, where they differ from the common ones."""
     places = (upstream.apart(call) for upstream in upstreams.values())
     return tuple(connection.lists for connection in places if connection is not None and connection.lists is not None)
 
@@ -323,7 +318,6 @@ def _put(views: dict[_Key, _View], key: _Key, view: CatalogView, lists: CallerLi
 
 
 def _is_awaited(upstream: Upstream) -> bool:
-    """Whether it may yet turn out to have tools."""
     state = upstream.status().state
     return upstream.snapshot() is None and state in (UpstreamState.STARTING, UpstreamState.BACKING_OFF)
 
@@ -349,7 +343,7 @@ async def refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
 
 
 def renew(upstreams: Mapping[str, Upstream], servers: Iterable[str], kind: Kind, *, is_new: bool = False) -> None:
-    """A client is listed this kind of these servers: what is old of it is read again, which nobody waits for."""
+    """Reads old lists of this kind again in the background; skills are left out, for they are waited for."""
     if kind is not Kind.SKILL:  # those are waited for
         for server in servers:
             if server in upstreams:

@@ -28,9 +28,9 @@ from mcp_hub.types import Kind, Origin, RawObject, Snapshot
 Policy = Literal["off", "warn", "block"]
 _APP: Final = "app"
 MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "outputSchema", "annotations", _APP)
-"""Of a definition: what a pin is the hash of."""
+"""The members of a tool that its pin hashes."""
 SKILL_MEMBERS: Final[tuple[str, ...]] = ("uri", "frontmatter", "resources")
-"""The same of a skill."""
+"""The members of a skill that its pin hashes."""
 _PROMPT_MEMBERS: Final = ("name", "title", "description", "arguments")
 _TEMPLATE_MEMBERS: Final = ("uriTemplate", "name", "title", "description")
 _INSTRUCTIONS: Final = "instructions"
@@ -240,7 +240,6 @@ def fingerprint(fields: RawObject, pin: Pin | None = None, *, is_ordered: bool =
 
 
 def _shortened(whole: Fingerprint, limit: int) -> Fingerprint:
-    """With the ends of its members alone, `limit` characters of each; the same if nothing is longer."""
     if not isinstance(whole.definition, Raw) or (fields := raw_object(whole.definition)) is None:
         return whole
     length = whole.length or len(bytes(whole.definition))
@@ -258,7 +257,6 @@ def _canonical(value: bytes) -> bytes:
 
 
 def _members_in(encoded: bytes) -> int:
-    """The number of members that all its objects have together: the colons outside of strings."""
     plain = encoded.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in encoded else encoded
     return sum(part.count(b":") for part in plain.split(b'"')[::2])
 
@@ -288,7 +286,6 @@ def seen(
 
 
 def _group(name: str, text: Fingerprint) -> str:
-    """The sort of a text: the first list of each is trusted."""
     subject, _ = subject_of(name)
     return "skill" if subject == "tool" and text.is_of_skill else subject
 
@@ -305,7 +302,7 @@ def _pin_after(pin: Pin | None, offered: Fingerprint, trusts: bool, at: float) -
 
 
 def approved(record: Record, digests: Mapping[str, str], at: float) -> tuple[Record, list[str]]:
-    """The record with these tools approved by a person, by name the hash of what was looked at; those changed since."""
+    """The record with these tools (name: the hash a person saw) approved, and the names that have changed since."""
     tools, missed = dict(record.tools), []
     for name, digest in digests.items():
         pin = tools.get(name, Pin())
@@ -345,7 +342,7 @@ def findings_of(server: str, record: Record, names: Iterable[str], policy: Polic
 
 
 def without_texts(record: Record) -> Record:
-    """The same without the texts of definitions, which only a person wants to see."""
+    """The record without texts of definitions, which are for people only."""
     return replace(record, tools={name: _bare(pin) for name, pin in record.tools.items()})
 
 

@@ -55,7 +55,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
 
 def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted = lambda name: None) -> Route:
-    """Where `method` goes for a caller who sees `view`; `unlisted` explains names that it lacks.
+    """The route of `method` for a caller who sees `view`; `unlisted` explains names that it lacks.
 
     Arguments that the settings give are added. Raises `InvalidParams` for members that are missing, of a wrong type or
     not the caller's to give, `UnknownEntry` for what the view lacks, `NotApproved` for what it would have.
@@ -236,12 +236,10 @@ class AppRequests:
         return params
 
     def _exported_uri(self, server: str, uri: str) -> str | None:
-        """The exported URI of this server's own, if its filters let it through."""
         exported = self._view.exported_uri(server, uri, remembers=False)
         return exported if self._view.resolve_uri(exported) == (server, uri) else None
 
     def _servers(self) -> Collection[str]:
-        """Those whose apps may ask: which the session has read, else all that have one, as far as these are known."""
         if self._app_servers:
             return self._app_servers
         return {entry.server for entry in self._view.usable_tools if entry.has_app} if self._is_settled() else ()

@@ -112,7 +112,6 @@ def rules_of(root: Schema, references: References) -> Rules:
 
 
 def _is_neutral(schema: Schema) -> bool:
-    """Whether the keywords of one schema, not of those in it, mean the same in draft-07 and 2020-12."""
     if not schema.keys().isdisjoint(_DIFFERING) or isinstance(schema.get("items"), list):
         return False
     if not isinstance(schema.get("$defs", {}), dict):  # which draft-07 does not look at
@@ -121,7 +120,6 @@ def _is_neutral(schema: Schema) -> bool:
 
 
 def _spliced(schema: Schema, keyword: str, members: Schema) -> Schema:
-    """The schema with `members` in the place of one keyword."""
     out: Schema = {}
     for name, value in schema.items():
         out.update(members if name == keyword else {name: value})

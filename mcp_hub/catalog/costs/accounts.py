@@ -1,4 +1,4 @@
-"""Accounts of what tools cost, one at a time: texts that were measured once are not measured again."""
+"""Accounts of what tools cost; each text is measured once."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,7 +15,7 @@ from mcp_hub.types import ClientKind
 
 
 class TokenAccounts:
-    """Of one catalog."""
+    """The token accounts of one catalog, one computed at a time."""
 
     def __init__(self, catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None:
         self._catalog = catalog

@@ -46,18 +46,18 @@ class CostQuery(msgspec.Struct, frozen=True):
 
 
 class Measures:
-    """The tokens of texts that were measured before, by their digests; when there are too many, all are forgotten."""
+    """Token counts by digest of the text; all are forgotten past 65,536."""
 
     def __init__(self) -> None:
         self._cache: dict[tuple[bytes, str | None], tuple[int, ...]] = {}
         self._budget = 0
 
     def start(self) -> None:
-        """Another account begins, which may compact so many bytes."""
+        """Resets the byte budget for an account."""
         self._budget = _MOST_COMPACTED
 
     def tokens(self, raw: bytes) -> int:
-        """Of a definition as it is."""
+        """Tokens of a definition as it is."""
         key = (_digest(raw), None)
         counts = self._cache.get(key)
         if counts is None:
@@ -65,7 +65,7 @@ class Measures:
         return counts[0]
 
     def of(self, entry: Entry) -> Tokens:
-        """Of a tool, without its share of the names. Beyond a bound of all together, compacted is as it is."""
+        """Tokens of a tool without its share of the names; past the account's byte budget nothing is compacted."""
         raw = in_era(Kind.TOOL, entry.raw, _ERA)
         full = self.tokens(raw)
         key = (_digest(raw), entry.exported)
@@ -148,7 +148,6 @@ def _tools(entries: Sequence[Entry], measures: Measures) -> list[ToolTokens]:
 
 
 def _shared(whole: int, weights: Sequence[int]) -> list[int]:
-    """Whole numbers that add up to `whole`, in proportion to the weights, of which one at least is above 0."""
     total = sum(weights)
     borders = [0, *(whole * reached // total for reached in accumulate(weights))]
     return [after - before for before, after in pairwise(borders)]

@@ -50,10 +50,9 @@ def answer(
 ) -> str:
     """A line a hit, the first two with notes on parameters; in full, their definitions.
 
-    `raws` has the encoded definition of every hit, `reads` the names of those that are read-only, which are marked;
-    `servers` says how many tools each has. Of at most `limit` hits those
-    that do not fit into `budget_tokens` are in full shown as lines, else counted. Weak hits are marked. A weak answer
-    says that it is one, and does not begin with a tool that destroys something.
+    `raws`: definitions by hit; `reads`: names of read-only hits, which are marked; `servers`: tools of each. At most
+    `limit` hits; past `budget_tokens` full ones become lines, lines a count. Weak hits and answers are marked, and no
+    weak answer begins with a destructive tool.
     """
     hits = [hit for hit in results.hits if hit.id in raws][: max(limit, 1)]
     if results.is_weak or not hits:
@@ -108,7 +107,7 @@ def _weak(
     budget_tokens: int,
     reads: Collection[str],
 ) -> str:
-    """Those that may be tried first; such as destroy something come after them, or by name alone."""
+    """A weak answer: harmless hits first, destructive ones last or by name alone."""
     if not servers:
         return "No tool fits: no tools are available."
     if not hits:
@@ -151,10 +150,7 @@ def _lines(
     *,
     weak: str = WEAK,
 ) -> tuple[list[str], bool]:
-    """The hits that fit into so many tokens, the first `noted` with notes, and whether these are all.
-
-    `weak` is behind those that fit badly.
-    """
+    """Hits that fit into `tokens`, the first `noted` with notes, and whether these are all. `weak` marks weak hits."""
     lines: list[str] = []
     is_short, missing = False, 0
     for position, hit in enumerate(hits):

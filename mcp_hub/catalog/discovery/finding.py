@@ -33,7 +33,7 @@ class _Find(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ToolFinder(msgspec.Struct, frozen=True):
-    """Where one caller's `find_tools` looks: the view without the hub's own tools, and `search(query, limit, server)`.
+    """One caller's scope of `find_tools`: the view without the hub's own tools, and `search(query, limit, server)`.
 
     `budget` in tokens bounds an answer; `servers` are those that can be used, `absent` those whose tools are not known.
     """

@@ -176,7 +176,6 @@ def _explained(message: str, entry: Entry | None) -> str:
 
 
 def _takes(entry: Entry) -> str:
-    """The definition of a tool, or a line of it where that is long."""
     text = exact(entry.raw)
     if len(text) <= _MOST_TAKES:
         return text
@@ -227,7 +226,7 @@ class _Takes(msgspec.Struct):
 
 
 def _with_schema(completed: Completed, arguments: RawJson, entry: Entry) -> Completed:
-    """The same with the tool's definition as one more block, if it is an error that the arguments look like."""
+    """Appends the tool's definition to an error that the arguments probably caused."""
     try:
         outcome = msgspec.json.decode(completed.result, type=_Outcome)
         if not outcome.isError or len(arguments) > _MOST_ARGUMENTS:

@@ -267,7 +267,6 @@ def _traits(listed: ListedDefinition | SkillEntry, fields: RawObject) -> Traits:
 
 
 def _tags(raw: msgspec.Raw) -> list[str]:
-    """Those that are texts; empty if it is not a list."""
     try:
         return [tag for tag in _ITEMS.decode(raw)[:_MAX_TAGS] if isinstance(tag, str) and len(tag) <= _MAX_TAG]
     except (msgspec.DecodeError, RecursionError):
@@ -324,7 +323,6 @@ def first_line(description: str) -> str:
 
 
 def _label(kind: Kind, raw: bytes, position: int) -> str:
-    """The key if there is one to show, else the place in the list."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
         if key := _clean(_TEXT.decode(_OBJECT.decode(raw)[KINDS[kind].id_field])):
             return key
@@ -332,5 +330,4 @@ def _label(kind: Kind, raw: bytes, position: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Upstream text made fit for one log line."""
     return _UNPRINTABLE.sub("?", hide_head(text, _MAX_REASON, "…"))

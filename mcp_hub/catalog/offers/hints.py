@@ -57,7 +57,7 @@ class HintClaims(msgspec.Struct, frozen=True):
         )
 
     def under(self, user: "HintClaims") -> "HintClaims":
-        """These with the user's instead, and without those that contradict the user's."""
+        """Claims with the user's on top, and without contradictions to them."""
         merged = {name: getattr(self, name) if (claim := getattr(user, name)) is None else claim for name in HINTS}
         if user.read_only is True and user.destructive is None:
             merged["destructive"] = None
@@ -66,7 +66,7 @@ class HintClaims(msgspec.Struct, frozen=True):
         return HintClaims(**merged)
 
     def worse(self, claims: "HintClaims") -> "HintClaims":
-        """Of two definitions of one tool the more dangerous hints."""
+        """The more dangerous of two sets of claims, hint by hint."""
         first, second = self.hints(), claims.hints()
         return HintClaims(
             first.read_only and second.read_only,
@@ -95,7 +95,7 @@ class EffectiveHints(msgspec.Struct, frozen=True):
 
     @property
     def claims(self) -> HintClaims:
-        """Those that are used."""
+        """The claims that are used."""
         return (self.server if self.is_trusted else NO_CLAIMS).under(self.user)
 
     @property

@@ -60,7 +60,7 @@ UNCHANGED: Final = Override()
 
 
 def find_override(overrides: Mapping[str, Override], tool: str) -> Override:
-    """That of the exact name, else of the first glob."""
+    """The override of the exact name, else of the first glob."""
     pattern = first_match(tool, overrides.keys()) if overrides else None
     return UNCHANGED if pattern is None else overrides[pattern]
 

@@ -29,7 +29,7 @@ _Rewrite = Callable[[msgspec.Raw, _Exported], msgspec.Raw]  # gives back the ver
 
 
 class Remembered:
-    """Whose an unlisted URI is: the first server's that mentioned it. The one unused for longest is forgotten."""
+    """Owners of unlisted URIs: the first server that mentioned each; the least recently used is dropped."""
 
     def __init__(self, limit: int = MAX_REMEMBERED) -> None:
         self._limit = limit

@@ -84,7 +84,6 @@ def uri_variants(uri: str) -> _UriVariants | None:
 
 
 def _parts(opaque: str) -> tuple[str, str]:
-    """Authority and path; query and fragment."""
     parts = _PARTS.fullmatch(opaque)
     assert parts is not None
     return parts[1], parts[2]
@@ -137,7 +136,6 @@ def _looked_up(scheme: str, authority: str) -> str:
 
 
 def _plain(escape: re.Match[str]) -> str:
-    """A character that need not be escaped, as itself; else the escape in capitals."""
     char = chr(int(escape[0][1:], 16))
     return char if char.isascii() and (char.isalnum() or char in "-._~") else escape[0].upper()
 
@@ -210,7 +208,6 @@ def _folded(filter_: Filter) -> Filter:
 
 
 def _fold(text: str) -> str:
-    """The text as it is compared."""
     if not text.isascii():
         text = normalize("NFKC", normalize("NFKC", text).casefold())
     return "".join(filter(str.isprintable, text.casefold())).replace("\\", "/").strip()
@@ -236,7 +233,6 @@ def _starts(text: str) -> Iterator[int]:
 
 
 def _loosened(text: str) -> set[str]:
-    """The text, and what it means to readers that ignore parts of it."""
     whole = {text, _PARAMETERS.sub("", text)}
     return whole | {_LOOSE.sub("/", variant).rstrip(". ") for variant in whole}
 

@@ -84,7 +84,6 @@ class SkillRoots:
 
 
 def _outermost(roots: Iterable[str]) -> set[str]:
-    """Without those that are inside of another one."""
     folders = set(roots)
     return {root for root in folders if not any(folder in folders for folder in above(root) if folder != root)}
 

@@ -61,7 +61,7 @@ def assign(listed: Iterable[Origin], skills: SkillRoots = _NO_SKILLS) -> dict[Or
 
 
 def assign_templates(listed: Iterable[Origin]) -> dict[Origin, str]:
-    """The same for templates, whose braces stay; one that seems to name its server is always wrapped."""
+    """Exported templates, with their braces; one that seems to name its server is always wrapped."""
     origins = list(dict.fromkeys(listed))
     owners = {template: server for server, template in reversed(origins)}
     exported: dict[Origin, str] = {}
@@ -72,14 +72,12 @@ def assign_templates(listed: Iterable[Origin]) -> dict[Origin, str]:
 
 
 def _wrapped(server: str, uri: str) -> str:
-    """A URI that is valid, or a template, under a name that its prefix resolves."""
     if uri.startswith(_UI):
         return f"{_UI}{_host(server)}!/{uri.removeprefix(_UI)}"
     return f"{_HUB}{_host(server)}/{uri}"
 
 
 def _is_of_hub(uri: str) -> bool:
-    """Whether it names its server, or seems to."""
     return uri[: len(_HUB)].lower() == _HUB or _WRAPPED_UI.fullmatch(uri) is not None
 
 
@@ -150,7 +148,7 @@ class _Subject:
 
 
 def _matcher(template: str) -> _Matcher | None:
-    """None for a template that is none; it then matches nothing."""
+    """The matcher of a template; None for an invalid one."""
     parts = _EXPRESSION.split(template)
     literals, variables = parts[::2], parts[1::2]
     if any("{" in text or "}" in text for text in literals):

@@ -110,7 +110,6 @@ def _texts(tool: Searchable) -> dict[str, str]:
 
 
 def _first_end(description: str) -> int:
-    """Where the first sentence ends: at a line end or after a full stop and a space."""
     ends = (description.find(mark) for mark in ("\n", ". ", "! ", "? ", "。"))
     return min((end + 1 for end in ends if end >= 0), default=len(description))
 

@@ -1,4 +1,4 @@
-"""Which words are used alike: `fetch` and `retrieve`, `folder` and `directory`.
+"""Words that are used alike: `fetch` and `retrieve`, `folder` and `directory`.
 
 A table of about 31,000 words, each with the words nearest to it by the vectors of a model that has read code and prose
 (`bench/likeness.py` makes it, NOTICE names its source). Nothing is computed with vectors here. It is read when tools

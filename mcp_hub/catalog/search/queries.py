@@ -128,14 +128,12 @@ _PHRASES: Final = _read_phrases()
 
 
 def _telling(row: Sequence[str]) -> Counter[str]:
-    """The words that say something, without those of phrases that stand for others."""
     counts = Counter(word for word in row if not is_bare(word))
     counts -= Counter(word for phrase, _ in _phrases(row) if phrase in _INSTEAD for word in phrase)
     return counts
 
 
 def _phrases(row: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The phrases of the row, each with the words that it stands for."""
     for position, word in enumerate(row):
         for phrase, expansion in _PHRASES.get(word, ()):
             if tuple(row[position : position + len(phrase)]) == phrase:

@@ -130,7 +130,6 @@ class SearchIndex:
             del self._server_of[number]
 
     def _exact(self, query: str) -> dict[int, int]:
-        """Documents that the query names, whatever its case and separators: 2 by exported name, 1 by their own."""
         name = key(query)
         documents = self._postings.documents
         named = self._postings.exact.get(name, {}) if name else {}
@@ -211,7 +210,7 @@ class SearchIndex:
 
 
 def _in_turns(ranked: Sequence[_Found], covered: Container[int]) -> Iterator[tuple[_Found, float]]:
-    """Those that are not `covered` yet, each with how far it falls behind because better ones fit the same clause."""
+    """Candidates not yet `covered`, each with its delay behind better ones of its clause."""
     delay = _TURN * max((-candidate.less for candidate in ranked if not candidate.inexactness), default=0.0)
     queues: defaultdict[int, deque[_Found]] = defaultdict(deque)
     for candidate in ranked:

@@ -57,7 +57,7 @@ def rough(query: SearchQuery, postings: Postings) -> dict[int, float]:
 
 
 def rough_among(query: SearchQuery, postings: Postings, numbers: Iterable[int]) -> dict[int, float]:
-    """The same of some documents, whatever the others have."""
+    """Rough scores of some documents, whatever the others have."""
     totals: dict[int, float] = {}
     for number in numbers:
         weights = postings.documents[number].weights

@@ -32,7 +32,6 @@ def _parameter(kind: str, description: str) -> JsonObject:
 
 
 def _tool(name: str, description: str, properties: JsonObject, annotations: JsonObject) -> bytes:
-    """An encoded definition whose first parameter is required."""
     schema = {"type": "object", "properties": properties, "required": list(properties)[:1]}
     hints = {"annotations": annotations} if annotations else {}
     return msgspec.json.encode({"name": name, "description": description, "inputSchema": schema, **hints})

@@ -40,7 +40,7 @@ def one_line(text: str, limit: int = MAX_READ) -> str:
 
 
 def escaped(text: str) -> str:
-    """The same JSON on one line, with escapes for what cannot be seen. `text` has no white space between its tokens."""
+    """One-line JSON with unseen characters escaped; `text` has no white space between tokens."""
     return _UNSEEN_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 

@@ -101,7 +101,7 @@ def counted(servers: Mapping[str, int], limit: int) -> str:
 
 
 def greatest(servers: Mapping[str, int], fits: Callable[[str], bool], form: str = "{}") -> str:
-    """As many servers as fit, the greatest first; the others are an ellipsis. Empty if none fits."""
+    """The largest servers that fit, then an ellipsis; empty if none fits."""
     text = ""
     for server, count in sorted(servers.items(), key=lambda item: (-item[1], item[0])):
         longer = (f"{text}, " if text else "") + form.format(_server(server), count)
@@ -169,7 +169,6 @@ def _counts(left_out: list[Property]) -> list[str]:
 
 
 def _listed(tool: JsonObject) -> list[Property]:
-    """The parameters, required ones before others."""
     return sorted(parameters(input_schema(tool)), key=lambda parameter: not parameter.is_required)
 
 
@@ -216,7 +215,6 @@ def _own_kinds(schema: JsonObject) -> list[str]:
 
 
 def _values(values: list[Any]) -> list[str]:
-    """A few short plain values as they are, else the types that they have."""
     texts = [_value(value) for value in values[: _MAX_MEMBERS + 1]]
     if len(texts) <= _MAX_MEMBERS and len("|".join(texts)) <= _MAX_TYPE and all(map(_PLAIN.fullmatch, texts)):
         return texts
@@ -224,7 +222,6 @@ def _values(values: list[Any]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """As text; of an array or object nothing."""
     if isinstance(value, str):
         return value
     return "" if isinstance(value, dict | list) else json.dumps(value)

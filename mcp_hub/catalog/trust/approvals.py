@@ -1,4 +1,4 @@
-"""Which tools, prompts, templates, skills and instructions are not what was approved, kept on disk.
+"""Findings for texts of servers that differ from what was approved, with records on disk.
 
 `Approvals` compares what servers list with their records (`pins`) at once, in memory. What is new is written by its
 `run`, in a worker thread; approvals by other processes are seen within a second while there is anything to approve.

@@ -56,7 +56,6 @@ def flag_lines(pin: Pin) -> list[str]:
 
 
 def _fields(side: Fingerprint | None) -> RawObject | None:
-    """The members that were kept; None for a definition that was not."""
     return raw_object(side.definition) if side is not None and isinstance(side.definition, Raw) else None
 
 

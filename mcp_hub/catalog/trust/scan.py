@@ -101,13 +101,11 @@ def _of_text(where: str, text: str) -> Iterator[Flag]:
 
 
 def _of_name(entry: Entry) -> Iterator[Flag]:
-    """The hidden text in the server's own name, which the name that clients know does not show."""
     if entry.key != entry.exported:
         yield from hidden_in("name", entry.key)
 
 
 def _looked_through(raw: bytes) -> tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]:
-    """The flags of a definition alone, and its prose with its paths."""
     fields = raw_object(msgspec.Raw(raw)) or {}
     prose = tuple((where, text) for where, text in texts_of(fields) if where.rpartition(".")[2] in _PROSE)
     return tuple(flags_of(fields)), prose

@@ -90,7 +90,7 @@ class Offers(msgspec.Struct, frozen=True):
 
 
 def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
-    """Those of the servers that the rules know, in their order."""
+    """Snapshots of servers that the rules know, in the order of the rules."""
     by_server = {snapshot.server: snapshot for snapshot in snapshots}
     return [by_server[server] for server in rules.servers if server in by_server]
 

@@ -1,4 +1,4 @@
-"""Which tools a client is listed, and which of the hub's own stand for the others. Pure.
+"""The tools that a client is listed, and the hub's own that stand for the others. Pure.
 
 Every tool of the view can be called, listed or not. The same servers give the same bytes, in whatever order they start.
 """
@@ -91,13 +91,11 @@ def _with_apps(listed: Sequence[Entry], tools: Sequence[Entry]) -> list[Entry]:
 
 
 def _cut(listed: Sequence[Entry], limit: int) -> list[Entry]:
-    """As many as fit, those for apps alone first: they cost the model nothing. In their order."""
     positions = sorted(range(len(listed)), key=lambda position: not listed[position].is_app_only)[:limit]
     return [listed[position] for position in sorted(positions)]
 
 
 def _resources(view: CatalogView, client: ClientKind) -> dict[Kind, tuple[Entry, ...]]:
-    """The lists of resources that depend on whether this client shows apps, as it gets them."""
     kinds = [kind for kind in (Kind.RESOURCE, Kind.TEMPLATE) if any(entry.app for entry in view.entries(kind))]
     return {kind: tuple(_resource(entry, client) for entry in view.entries(kind)) for kind in kinds}
 

@@ -123,7 +123,6 @@ class ListedResources:
 
     @cached_property
     def _hidden_readings(self) -> Mapping[str, Collection[str]]:
-        """The hidden resources of each server as they may be read, but for what they wrap."""
         texts: dict[str, set[str]] = {server: set() for server in self._filters}
         for server, uri in self._unlisted:
             texts[server] |= readings(uri, with_nested=False) or set()
@@ -131,7 +130,6 @@ class ListedResources:
 
     @cached_property
     def _hidden(self) -> frozenset[Origin]:
-        """The hidden resources in all their variants."""
         hidden = ((server, uri, uri_variants(uri)) for server, uri in self._unlisted)
         return frozenset(
             (server, text) for server, uri, variants in hidden for text in (variants.denied if variants else (uri,))
@@ -139,7 +137,6 @@ class ListedResources:
 
 
 def _alike(exported: str, upstream_uri: str, text: str) -> str:
-    """`text` wrapped as the server's `upstream_uri` is in `exported`."""
     if exported.endswith(upstream_uri):
         return exported.removesuffix(upstream_uri) + text
     scheme, _, path = upstream_uri.partition("://")  # the address of an app keeps its scheme in front

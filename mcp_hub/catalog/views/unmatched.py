@@ -59,10 +59,9 @@ def has_patterns(rules: Mapping[str | None, ViewRules]) -> bool:
 def unmatched(
     snapshots: Iterable[Snapshot], rules: Mapping[str | None, ViewRules], absent: Collection[str] = ()
 ) -> list[Unmatched]:
-    """Of the servers' own sections those of servers that were listed; of the hub's and of profiles, once all were.
+    """Unmatched patterns in the order of the configuration, the first 100; can take a second.
 
-    `absent` servers are not waited for. In the order of the configuration, the first 100. Finding names that are alike
-    can take a second.
+    A server's section counts once it is listed; the hub's and a profile's once all their servers are, or are `absent`.
     """
     return [*islice(_every(snapshots, rules, absent), _MOST)]
 

@@ -108,7 +108,7 @@ class CatalogView:
 
     @cached_property
     def for_model(self) -> "CatalogView":
-        """The same without the tools that are for apps alone."""
+        """The view without tools that are for apps alone."""
         if not any(entry.is_app_only for entry in self._tools.values()):
             return self
         listed = (entry for entry in self._entries[_TOOL] if not entry.is_app_only)
@@ -169,10 +169,9 @@ class CatalogView:
         *,
         is_partial: bool = False,
     ) -> "CatalogView":
-        """The same with other tools: all of `tools` can be found and used, the first of a name; `listed` are in lists.
+        """The view with other tools: all of `tools` can be used, the first of a name; `listed` are in lists.
 
-        `replaced` are lists of other kinds, the same with other definitions. Such lists depend on who asks, so no cache
-        may share them; no list of a view that `is_partial` is to be kept.
+        `replaced` are lists of other kinds. No cache may share these lists, or keep any of a view that `is_partial`.
         """
         by_name: dict[str, Entry] = {}
         for entry in tools:
@@ -212,7 +211,6 @@ def _cursor_at(exported: str) -> str:
 
 
 def _exported_in(cursor: str) -> str:
-    """The id in a cursor; of anything else, the empty string, which nothing is listed under."""
     try:
         exported = urlsafe_b64decode(cursor).decode()
     except ValueError:
@@ -294,7 +292,6 @@ def _pin(offer: Offer) -> Origin:
 
 
 def _skills(offers: Iterable[Offer], resources: ListedResources) -> Iterator[Entry]:
-    """Those whose main file callers may read."""
     for offer in offers:
         if (raw := resources.skill(offer)) is not None:
             key, summary = offer.definition.key, offer.definition.summary
@@ -302,14 +299,13 @@ def _skills(offers: Iterable[Offer], resources: ListedResources) -> Iterator[Ent
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:
-    """Whether this server has a say in the lists of this kind, even with nothing in it now."""
     return bool(snapshot.lists.get(kind)) or KINDS[kind].is_offered(snapshot.capabilities)
 
 
 def _hints(
     servers: Sequence[Snapshot], rules: ViewRules, skills: Sequence[Offer], entries: Sequence[Entry]
 ) -> dict[Kind, CacheHint]:
-    """Those of all lists; filters see into a skill, so a list of skills that went through one is nobody else's."""
+    """Cache hints by list; a list of skills that passed a filter is private."""
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
     filters = {rules.resources, *(rules.servers[snapshot.server].resources for snapshot in servers)}
     if len(entries) < len(skills) or filters != {EVERYTHING}:
@@ -318,7 +314,6 @@ def _hints(
 
 
 def _hint(kind: Kind, servers: Sequence[Snapshot], rules: ViewRules) -> CacheHint:
-    """The cache hint of the whole list: the least that any contributor grants."""
     listing, least = [snapshot for snapshot in servers if _lists(snapshot, kind)], CacheHint()
     hints = [each.hints.get(kind, least) if each.era is Era.MODERN or kind is Kind.SKILL else least for each in listing]
     ttl_ms = min((hint.ttl_ms for hint in hints), default=0)

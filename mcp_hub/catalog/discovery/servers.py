@@ -28,7 +28,7 @@ FAILED: Final = "Failed: "
 MOST_OWN: Final = 2000
 """Bytes of UTF-8 of the configuration's text."""
 MOST_TOKENS: Final = 142
-"""As estimated: 150 of a real tokenizer."""
+"""Estimated tokens of the hub's instructions: 150 of a real tokenizer."""
 _SEARCH: Final = "Not all tools are listed: find_tools searches, read_tool runs those that only read, run_tool any."
 _WIDTHS: Final = (120, 60, 30, 0)  # characters of what a server is for: the most that fit for all
 _ANYBODY: Final = ClientKind()

@@ -15,7 +15,7 @@ _ADDRESS: Final = "resourceUri"
 _OLD_ADDRESS: Final = "ui/resourceUri"
 """The member of `_meta` that older servers send."""
 SCHEME: Final = "ui://"
-"""Of the address of every app."""
+"""Scheme of every app's address."""
 _LONGEST: Final = 1024
 """Characters of an address; a longer one is passed on as it is, and belongs to nobody."""
 

@@ -41,7 +41,7 @@ _OF_HUB: Final = re.compile("hub://[^/]*/")
 _OF_APP: Final = re.compile("ui://(?:[^/!]*![0-9]*/)+")
 """The names of servers in the address of an app, whose scheme stays in front; a hub takes off the first."""
 _WRAPPER: Final = re.compile(rf"{_OF_HUB.pattern}|(?<=[^a-z0-9+.-])(?=[a-z][a-z0-9+.-]*:)")
-"""Where a URI begins in another one: behind the name of a server of a hub, or with a scheme of its own."""
+"""The start of a URI in another one: behind the name of a server of a hub, or with a scheme of its own."""
 _PUNYCODE: Final = re.compile(r"(?<=[/.@])xn--[a-z0-9-]{1,59}")
 _PARAMETERS: Final = re.compile(r";[^/?#]*")
 _LOOSE: Final = re.compile(r"(?<=[^:/. ])[. ]*/+")  # dots and spaces at the end of a segment; empty segments

@@ -93,7 +93,7 @@ class SearchQuery(msgspec.Struct, frozen=True):
     words: dict[str, list[tuple[int, float]]]
     """The words that some document has, with the steps that seek it, step 0 first, and what it is worth there."""
     pairs: dict[str, list[tuple[int, float]]]
-    """The same of words that stand side by side."""
+    """Pairs of words that stand side by side, with the same figures."""
     sought: list[float]
     """By step, the rarity of all its words, also of those that no document has: how much there is to match."""
     like: dict[str, float]

@@ -56,7 +56,7 @@ class _Server(msgspec.Struct, eq=False):
     """The distinct telling words of its name."""
     position: int
     numbers: range
-    """Of its documents."""
+    """Numbers of its documents."""
 
 
 class _Found(NamedTuple):

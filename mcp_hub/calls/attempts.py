@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.call import Call, CallChannel, CallHandler, SentCall
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.reading.stream import Stream
 from mcp_hub.calls.retries import class_of
@@ -66,8 +66,22 @@ async def attempted(record: Retriable, handler: CallHandler) -> Completed:
         record.times.hear()  # the attempt has the longest silence to itself
 
 
+def finishing(sent: SentCall, again: CallHandler) -> CallHandler:
+    """Finishes a call whose request is written; another attempt makes the call by `again`."""
+    is_first = True
+
+    async def finish(call: Call, channel: CallChannel) -> Completed:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            return await sent.finish()
+        return await again(call, channel)
+
+    return finish
+
+
 def _pause(record: Retriable, error: RpcError, number: int) -> float | None:
-    """Seconds before the next attempt; None if there is to be none."""
+    """Seconds before the next attempt; None: there is none."""
     call, plan = record.call, record.plan
     has_asked = (
         record.question_count > plan.events or call.input_responses is not None or call.request_state is not None
@@ -79,7 +93,6 @@ def _pause(record: Retriable, error: RpcError, number: int) -> float | None:
 
 
 def _has_shown_text(record: Retriable) -> bool:
-    """Whether partial content may have reached a reader that cannot take it back."""
     call = record.call
     if record.stream is None or not record.stream.content.is_any or not call.wants_progress or call.takes_events:
         return False
@@ -87,7 +100,7 @@ def _has_shown_text(record: Retriable) -> bool:
 
 
 def _announce(record: Retriable, number: int, error: RpcError, pause: float) -> None:
-    """Readers hear of the next attempt, and of what they have to discard."""
+    """Tells readers about the next attempt, and about the content that they have to discard."""
     reason, call = str(class_of(error)), record.call
     log.info("call_retried", call_id=call.id, upstream=call.upstream, attempt=number, reason=reason)
     detail = (error if call.shows_paths else for_others(error)).message

@@ -39,7 +39,7 @@ def merge(earlier: Progressed, new: Progressed) -> Progressed:
 
 
 def suppressed(count: int) -> Log:
-    """Stands where `count` log messages were dropped for a slow reader."""
+    """A message in place of `count` log messages that were dropped for a slow reader."""
     text = f"{plural(count, 'log message')} suppressed: the reader was too slow"
     params = {"level": "warning", "logger": "mcp-hub", "data": text}
     return Log("warning", msgspec.json.encode(params))
@@ -65,7 +65,7 @@ class _Rate:
 
 
 class _LogLimit(_Rate):
-    """Lets log messages through, or counts them; the count is `due` a second after the first of them."""
+    """Admits log messages, or counts them; the count is `due` a second after the first one counted."""
 
     __slots__ = ("count", "due")
 
@@ -92,11 +92,10 @@ class _LogLimit(_Rate):
 class Coalescer:
     """Merges the events of a call's log for its stored stream. Times are a clock's seconds.
 
-    `is_eager` is for followers that keep up: nothing is merged and everything is due at once. Else progress that comes
-    more than 50 times a second goes out at most 4 times a second, newest wins; adjacent partial content at one place is
-    merged, for 50 ms or up to 4 KiB; 50 log messages a second are let through, then they are counted. Anything else may
-    not wait and lets nothing that came before it wait either. Events that are never dropped have no bound here: the
-    writer stops at some `size` (bytes of payload) or `count`.
+    `is_eager`: followers keep up, so nothing is merged and everything is due at once. Otherwise progress beyond 50 a
+    second goes out at most 4 times a second, newest wins. Adjacent partial content of one block is merged for 50 ms
+    or up to 4 KiB. 50 log messages a second pass, further ones are counted. Any other event goes at once, with all
+    before it. Such events have no bound here: the writer stops at a `size` (bytes of payload) or `count`.
     """
 
     __slots__ = (
@@ -121,7 +120,7 @@ class Coalescer:
 
     @property
     def count(self) -> int:
-        """Of pending events."""
+        """Number of pending events."""
         return len(self._pending) + (self._logs.count > 0)
 
     @property
@@ -150,7 +149,7 @@ class Coalescer:
             self._add_urgent(event, now)
 
     def take(self, now: float) -> list[CallEvent]:
-        """Everything pending, in order, but progress that may be replaced yet, and a count that nothing is behind."""
+        """Pending events in order, without progress that may be replaced and a count that ends the list."""
         if self._logs.count and (self.is_eager or now >= self._logs.due):
             self._append(self._logs.notice(), now)
         waiting: list[CallEvent] = []
@@ -168,7 +167,6 @@ class Coalescer:
         return taken
 
     def _is_early(self, now: float) -> bool:
-        """Whether held progress has to wait: for its time, or longer if other progress, that may not wait, goes now."""
         if sum(isinstance(event, Progressed) for event in self._pending) > 1:
             self._progress_due = now + _PROGRESS_EVERY
         return now < self._progress_due
@@ -179,7 +177,6 @@ class Coalescer:
         self._due = due if self._due is None else min(self._due, due)
 
     def _add_urgent(self, event: CallEvent, now: float) -> None:
-        """It goes at once, and before it all that is pending."""
         if self._logs.count:
             self._append(self._logs.notice(), now)
         self._progress_index = None

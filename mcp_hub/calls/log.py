@@ -83,7 +83,7 @@ class CallLog(msgspec.Struct, eq=False):
             self._notify()
 
     def becomes_durable(self, follow: Callable[[Callable[[], None], int], Reader]) -> None:
-        """The call has a durable stream, which `follow` reads: watchers are notified, and readers may move there."""
+        """Notifies watchers, and moves readers that want it to the stream, which `follow` reads."""
         for reader in tuple(self._readers):
             if (moves := reader.moves) is not None:
                 wake, after = reader.wake, reader.cursor
@@ -162,12 +162,10 @@ class CallLog(msgspec.Struct, eq=False):
 
     @property
     def _is_crowded(self) -> bool:
-        """Whether so much is unread that what can wait has to."""
         unread = self._last_seq - min(reader.cursor for reader in self._readers)
         return unread >= coalesce.LAG or (unread > 0 and self._size >= coalesce.LAG_BYTES)
 
     def _release(self) -> None:
-        """Appends what was held back, in front of whatever comes now."""
         released = [] if self._back is None else self._back.events()
         self._back = None
         self._events += released
@@ -242,7 +240,7 @@ class LogReader:
         self.moves = moves
 
     def take(self, limit: int | None = None) -> list[CallEvent]:
-        """The events that are new, `limit` of them; bounded by what the log may hold for a slow reader."""
+        """The new events, at most `limit`."""
         log = self._log
         start = self.cursor + 1 - log._first
         events = log._events[start : None if limit is None else start + limit]
@@ -267,7 +265,7 @@ class LogReader:
         return ()
 
     def skip(self) -> int:
-        """Nothing is ever gone."""
+        """Always 0: a log keeps what its readers have not seen."""
         return 0
 
     def close(self) -> None:

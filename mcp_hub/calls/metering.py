@@ -126,7 +126,7 @@ CallObserver = Callable[[CallRecord, Outcome, float], None]
 
 
 class Meters:
-    """Those of one hub; `observer` is notified of each call that is counted."""
+    """The meters of one hub; `observer` is notified of each call that is counted."""
 
     def __init__(self, observer: CallObserver | None = None) -> None:
         self._observer = observer
@@ -173,14 +173,14 @@ class Meters:
         return meter
 
     def figures(self, servers: Collection[str]) -> tuple[MethodFigures, ...]:
-        """Of these servers and the hub's own tools; what others have come to is forgotten."""
+        """Figures of these servers and the hub's own tools; forgets all other servers."""
         for key in [key for key in self._meters if key[0] != OWN and key[0] not in servers]:
             del self._meters[key]
         return tuple(meter.figures(*key) for key, meter in self._meters.items())
 
 
 def load_figures(records: Iterable[CallRecord]) -> dict[str, LoadFigures]:
-    """Of calls that have not ended, by server."""
+    """Load by server, of calls that have not ended."""
     load: dict[str, LoadFigures] = {}
     for record in records:
         figures = load.setdefault(record.call.upstream, LoadFigures())

@@ -114,11 +114,11 @@ class PendingInput:
         return CallId(id_) if may_be else None
 
     def mark(self, call: Call, state: str) -> str:
-        """A modern server's own `requestState`: not taken for one of the hub's, and good for this client alone."""
+        """Wraps a server's own `requestState`: bound to this client, and never taken for a state of the hub."""
         return f"{_UPSTREAM}{self._bond(call, state)}.{state}"
 
     def unmark(self, call: Call, state: str) -> str:
-        """The server's own again. Raises `UnknownState`, the same for a forged, a foreign, another server's."""
+        """Unwraps a state of `mark`. Raises `UnknownState` if it is forged or of another client or server."""
         original = state.removeprefix(_UPSTREAM).partition(".")[2]
         if not hmac.compare_digest(_bytes(self.mark(call, original)), _bytes(state)):
             raise UnknownState("params.requestState was not given by this server to this client")
@@ -133,7 +133,7 @@ class PendingInput:
         return self._new_key()
 
     def _sweep(self) -> None:
-        """Cancels calls whose clients did not come back. All wait equally long, so the first are the oldest."""
+        """Cancels calls whose clients did not come back; all wait equally long."""
         now = self._clock.now()
         while self._pending and next(iter(self._pending.values())).until <= now:
             _, pending = self._pending.popitem(last=False)
@@ -144,7 +144,7 @@ class PendingInput:
         return hmac.compare_digest(_bytes(self._seal(call, nonce, id_)), _bytes(seal))
 
     def _seal(self, call: Call, nonce: str, id_: str | None = None) -> str:
-        """Binds a wait to caller and request; `id_` is that of the call where `call` is a retry."""
+        """Binds a wait to caller and request; `id_` where `call` is a retry."""
         fields = [id_ or call.id, nonce, call.principal, call.upstream, call.method, _digest(call)]
         return hmac.new(self._key, msgspec.json.encode(fields), hashlib.sha256).hexdigest()
 
@@ -155,7 +155,6 @@ def is_pending(state: str) -> bool:
 
 
 def _parts(state: str) -> tuple[str, str, str]:
-    """Call, nonce and seal in a state of the hub's own."""
     id_, _, remainder = state.removeprefix(_MARK).partition(".")
     nonce, _, seal = remainder.partition(".")
     return id_, nonce, seal
@@ -166,13 +165,13 @@ def _bytes(text: str) -> bytes:
 
 
 def _digest(call: Call) -> str:
-    """The params by content: a client may write the same arguments in another order."""
+    """Digest of the params by content: clients may reorder arguments."""
     params = {key: _content(raw) for key, raw in call.params.items()}
     return hashlib.sha256(msgspec.json.encode(params, order="sorted")).hexdigest()
 
 
 def _content(raw: msgspec.Raw) -> object:
-    """The value, or as it is written what no value can hold: numbers beyond all bounds, half a character, the abyss."""
+    """The value; its bytes where it cannot be decoded."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):

@@ -16,7 +16,7 @@ Truncate = Callable[[Call, Completed], Awaitable[Completed]]
 
 
 class CallState(Enum):
-    """Where a call is on its way."""
+    """State of a call."""
 
     WAITING = "waiting"
     """For its turn in the registry."""

@@ -117,7 +117,7 @@ class PartialText:
 
 
 def _tail(text: str) -> str:
-    """The end of it, of whole characters."""
+    """The last `_BYTES` bytes, in whole characters."""
     end = text.encode("utf-8", "replace")
     if len(end) <= _BYTES:
         return end.decode()

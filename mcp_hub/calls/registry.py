@@ -139,7 +139,6 @@ class CallRegistry(CallOwner):
             call_later(_GRACE, lambda: self._force(record, ending))
 
     def _force(self, record: CallRecord, ending: Ending) -> None:
-        """The handler has not obeyed: the call ends without it."""
         if record.log.append(ending):
             log.warning("call_abandoned", call_id=record.call.id, upstream=record.call.upstream)
 
@@ -206,7 +205,6 @@ class CallRegistry(CallOwner):
             self.reschedule(next_due)
 
     def _never_begun(self, record: CallRecord) -> Failed:
-        """The ending of a call that has waited for its turn until it ran out of time."""
         seconds, call = record.times.limits.total, record.call
         reason = (
             f'{call.method} of "{call.upstream}" waited {seconds:g} s for its turn (`max_duration`) and was not sent'

@@ -1,7 +1,23 @@
 """Runs one call: the only place where a call ends.
 
-A call is `waiting`, then `sent` (its request is written, no task is needed) or in a `task`, then `ended`. Whatever
-happens, exactly one ending is appended. The task is a plain one of asyncio: `start_soon` costs three times that.
+A record goes through these states (`CallState`) and never back:
+
+    WAITING   its principal has enough calls running; nothing is sent, there is no task
+    SENT      the request is written; the answer is taken in place, without a task
+    STARTING  its task is made, and has not run yet
+    TASK      a handler runs in the task
+    ENDED     the ending is in the log
+
+`run` leads to SENT where the upstream can begin in place, else to STARTING. An answer in SENT that is an error, too
+long or to be explained is finished by a task. The task is one of asyncio: `start_soon` costs three times that.
+
+Exactly one ending is appended. A handler returns or raises it. The caller, the registry (deadlines) and the stopping
+hub use `stop`: the first such ending is noted in `stopping`, later ones are ignored. It acts at once in WAITING and
+SENT, at the first step of the task in STARTING, and by cancelling the task in TASK. It replaces whatever the handler
+raises; a result that the handler still returns wins.
+
+A call becomes a durable stream once: with its first event, question or resume point, or after `QUIET` seconds. It
+sets no timer: `reschedule` tells its owner when something is due, and the owner calls `look` then.
 """
 
 import asyncio
@@ -11,8 +27,8 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallEnded, CallHandler, Question, SentCall
-from mcp_hub.calls.attempts import attempted
+from mcp_hub.call import Call, CallEnded, CallHandler, Question, SentCall
+from mcp_hub.calls.attempts import attempted, finishing
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint
 from mcp_hub.calls.progress import CallProgress
@@ -67,11 +83,11 @@ _UNOWNED: Final = CallOwner()
 
 
 class CallRecord(msgspec.Struct, weakref=True, eq=False):
-    """A call, its log and its state. It is the `CallChannel` that the handler receives.
+    """A call, its log and its state; the `CallChannel` that its handler receives.
 
-    `stream` is its durable stream, once it has one, and `writer` writes that while the call runs; until then it
-    `is_short`, if it may last. `resumption` is what another hub needs to continue the call. `open_questions` are by
-    key, the oldest first, `question_count` in all.
+    `stream`: its durable stream, once it has one; `writer` writes that while the call runs. `is_short`: it has no
+    stream yet, and may get one. `resumption`: all that another hub needs to continue it. `open_questions` are by key,
+    the oldest first; `question_count` have been put in all.
     """
 
     call: Call
@@ -193,7 +209,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         return True
 
     def _leave_open(self) -> None:
-        """The call has ended: what is still open will not be answered."""
         while self.open_questions:
             _, question = self.open_questions.popitem()
             question.answered(CallEnded(f"{question.method} was not answered: the call has ended"))
@@ -201,14 +216,14 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     # -- durable streams ----------------------------------------------------------------------------------------------
 
     def _become_durable(self) -> None:
-        """The call is not a short quiet one: its owner is notified, once, unless the call has ended."""
+        """Notifies the owner, once, unless the call has ended."""
         if self.is_short:
             self.is_short = False
             if not self.log.ended:
                 self._owner.becomes_durable(self)
 
     def keep(self, info: Callable[[], bytes]) -> None:
-        """`info` makes what the stream is to keep for its front."""
+        """`info` makes the part of the stream that belongs to its front."""
         self.info = info
 
     def written_by(self, writer: LogWriter | None) -> None:
@@ -223,13 +238,13 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def set_alarm(self, alarm: Alarm | None) -> None:
-        """In place of the one before; None: nothing is to be done any more."""
+        """Replaces the alarm; None: there is nothing to ring."""
         self.times.set_alarm(alarm)
         if alarm is not None:
             self._owner.reschedule(alarm.due)
 
     def look(self, now: float) -> float:
-        """Does what is due of a call that lasts: its alarm, durable stream, heartbeat. When there is more to do."""
+        """Does all that is due: alarm, durable stream, heartbeat. Returns the time of the next look."""
         if self.log.ended:
             return math.inf
         due = self.times.ring(now)
@@ -242,7 +257,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         return min(due, self._beat(now)) if self.call.wants_progress else due
 
     def _beat(self, now: float) -> float:
-        """Partial content as a message, or a heartbeat, if that is due; when the next one is."""
+        """Sends partial content or a heartbeat, if one is due; returns the time of the next one."""
         message = (progress := self._progress).message(now)
         if message is None and now >= self.times.spoken + _SILENCE:
             message = progress.heartbeat()
@@ -254,7 +269,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     @property
     def due(self) -> float:
-        """When the call runs out of time, unless its upstream sends something before."""
+        """The time at which the call fails, unless its upstream sends something before."""
         return self.times.due(is_asking=bool(self.open_questions))
 
     def overdue(self) -> Failed:
@@ -266,7 +281,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     @property
     def is_unsent(self) -> bool:
-        """Whether its turn has never come, here or at another hub: nothing was done."""
+        """Whether its turn has never come, at any hub: nothing was done."""
         return self.state in (CallState.WAITING, CallState.STARTING) and self._sent is None and self.resumption is None
 
     def wrap(self, layer: Callable[[CallHandler], CallHandler]) -> None:
@@ -282,7 +297,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self.stopping = ending
 
     def stop(self, ending: Ending) -> None:
-        """Ends the call with `ending`: in place, unless it has a task, whose handler is asked to stop."""
+        """Ends the call with `ending`; see the module. Idempotent."""
         if self.log.ended or self.stopping is not None:
             return
         self.stopping = ending
@@ -317,7 +332,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self._sent.then(self._answered)
 
     def _answered(self) -> None:
-        """The request has its answer, or will have none: ends the call here, or leaves the rest to a task."""
+        """Ends a call in SENT in place, or leaves its answer to a task."""
         if self.state is not SENT or self._sent is None:
             return
         completed, plan, limit = self._sent.result(), self.plan, self.call.result_tokens
@@ -327,11 +342,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self._end(completed)
         else:
             assert plan.upstream is not None
-            finish = _finishing(self._sent, plan.upstream.call)
+            finish = finishing(self._sent, plan.upstream.call)
             self._begin_task(finish if plan.layers is None else plan.layers(finish))
 
     def _begin_task(self, handler: CallHandler | None = None) -> None:
-        """`handler` instead of the record's own."""
         self.state = CallState.STARTING
         self.task = asyncio.get_running_loop().create_task(self._run(handler))
 
@@ -384,17 +398,3 @@ def new_record(
     times = CallTimes(clock, limits, now, now, now, now)
     # so many `events`, so that no question gets the key of one that another hub put
     return CallRecord(call, handler, times, plan, owner, plan.resumption, plan.events, plan.may_last)
-
-
-def _finishing(sent: SentCall, again: CallHandler) -> CallHandler:
-    """The rest of a call whose request is written, as a handler; called once more, it makes the call `again`."""
-    is_first = True
-
-    async def finish(call: Call, channel: CallChannel) -> Completed:
-        nonlocal is_first
-        if is_first:
-            is_first = False
-            return await sent.finish()
-        return await again(call, channel)
-
-    return finish

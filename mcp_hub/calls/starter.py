@@ -179,7 +179,6 @@ def _retry_rule(rules: Callable[[str, str], CallRules], call: Call) -> RetryRule
 
 
 def _rules_of(rules: Callable[[str, str], CallRules], call: Call) -> CallRules:
-    """The rules for a call of a tool, or for another method of its server, which only reads."""
     return rules(call.upstream, own_name(call) if call.method == "tools/call" else "")
 
 

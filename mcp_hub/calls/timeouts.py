@@ -133,7 +133,6 @@ def _out_of_time(call: Call, behaviour: str, seconds: float, key: str) -> Failed
 
 
 def _not_answering(call: Call) -> Failed:
-    """The upstream sent something that may have been the answer, and was silent afterwards."""
     behaviour = f"sent a message that cannot be read or belongs to no call, then nothing for {_SUSPICION:g} s"
     data = {"upstream": {"server": call.upstream, "code": "unreadable_answer"}, "outcome": "unknown"}
     return Failed(

@@ -119,10 +119,10 @@ class DefinitionSource(Protocol):
     """The definitions of tools."""
 
     def current(self) -> object:
-        """Those of this moment. Quick."""
+        """Today's definitions, for `digest`. Quick."""
 
     def digest(self, definitions: object, server: str, tool: str) -> str:
-        """Of one of them, as the server names it; empty if there is none. May be called in a thread."""
+        """Digest of one definition, named as its server does; empty if there is none. Thread-safe."""
 
 
 class BatchMaker:
@@ -237,7 +237,7 @@ class BatchMaker:
 
 
 def _clipped(arguments: Sequence[int], results: Sequence[int]) -> list[int]:
-    """Both by turns, as far as the column can count."""
+    """Sizes of arguments and results by turns, at most the column's largest number."""
     both = list(chain.from_iterable(zip(arguments, results, strict=True)))
     return both if max(both) <= _LARGEST else [min(size, _LARGEST) for size in both]
 
@@ -254,7 +254,6 @@ def _fields(portion: Portion) -> list[bytes]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Whole texts, some at a time."""
     start = 0
     while start <= len(text):
         end = text.find(_BETWEEN, start + _PIECE)
@@ -277,7 +276,6 @@ def _reduced(arguments: bytes, supplied: Mapping[str, object]) -> bytes:
 
 
 def _note(ending: Ending, keeping: Keeping) -> tuple[str, str]:
-    """The code of a failure, and the reason, which may repeat arguments."""
     if isinstance(ending, Failed):
         code, message = ending.error.symbol, ending.error.message
     else:
@@ -308,7 +306,7 @@ def masked_texts(
 
 
 def _masked(texts: Sequence[str]) -> list[str]:
-    """These texts masked: together, as each time costs as much as a hundred characters do."""
+    """Masks the texts together: each call of `hide` costs as much as a hundred characters."""
     whole = _BETWEEN.join(texts)
     masked = _BETWEEN.join(map(hide, _pieces(whole))).split(_BETWEEN)
     return masked if len(masked) == len(texts) else [hide(text) for text in texts]  # a secret has such a character

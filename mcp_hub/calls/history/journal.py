@@ -80,7 +80,7 @@ class CallJournal:
 
     @property
     def losses(self) -> list[LostCalls]:
-        """Those that are not in the store yet, the newest first."""
+        """Losses that are not in the store yet, the newest first."""
         return self._writer.losses[::-1]
 
     def use(self) -> None:

@@ -111,7 +111,7 @@ class RecentCalls:
         return summaries[len(summaries) - new :]
 
     def newest(self) -> list[CallSummary]:
-        """All that are kept, the newest first."""
+        """All summaries, the newest first."""
         packed = [summary for portion in self._packed for summary in _unpack(portion)]
         return [*packed, *self._fresh][::-1]
 
@@ -179,7 +179,6 @@ class RunningCalls:
 
     @cached_property
     def _of(self) -> dict[str, list[CallRecord]]:
-        """Those that do not wait for each other, by principal."""
         groups: dict[str, list[CallRecord]] = {}
         for record in self._records:
             if record.state is not CallState.WAITING:
@@ -188,7 +187,6 @@ class RunningCalls:
 
     @cached_property
     def _at(self) -> dict[tuple[str, str], list[CallRecord]]:
-        """Those that are at their servers, by server and session."""
         groups: dict[tuple[str, str], list[CallRecord]] = {}
         for record in self._records:
             if record.state is not CallState.WAITING and record.times.waits is None:
@@ -226,7 +224,6 @@ def _start(record: CallRecord) -> float:
 
 
 def _lasts(record: CallRecord, now: float) -> bool:
-    """Whether a call is shown as running: it has a stream, or has waited for longer than a quick call takes."""
     if record.stream is not None or not record.is_short:
         return True
     since = record.times.started if record.state is CallState.WAITING else _waits_since(record)
@@ -250,7 +247,7 @@ def shown_principal(principal: str) -> str:
 
 
 def _cut(limit: int, *texts: str) -> Iterable[str]:
-    """These texts, none longer than `_SHORT` if they are longer than `limit` together."""
+    """Cuts texts to `_SHORT` each if they are longer than `limit` together."""
     return texts if sum(map(len, texts)) <= limit else [hide_head(text, _SHORT) for text in texts]
 
 

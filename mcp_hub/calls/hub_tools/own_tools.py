@@ -71,7 +71,7 @@ class OwnToolCaller(msgspec.Struct, frozen=True):
 
 
 def limits(deadline: float) -> TimeLimits:
-    """Of a call of these tools: none that it could reach, however long the questions stay open that it passes on."""
+    """Time limits of these tools: beyond any that a call reaches while questions stay open."""
     return TimeLimits(deadline + 60, max(deadline + 60, _DAY), answer=_DAY)
 
 
@@ -122,7 +122,7 @@ class OwnTools:
         return Completed.of(f"The call of {name} is being cancelled.")
 
     async def _opened(self, caller: OwnToolCaller, call: Call, id_: str) -> StreamHandle:
-        """Raises `UnknownStream`, also for a stream of another method: its result would not be that of a tool."""
+        """Raises `UnknownStream`, also for a stream that is not of a tool call."""
         stream = await self._streams.open(call.principal, id_, caller.profile)
         if stream.info.method != "tools/call":
             raise UnknownStream
@@ -165,7 +165,6 @@ def _passed_on(caller: OwnToolCaller, call: Call, ended: _Ended) -> Completed:
 
 
 def _as_called(call: Call, row: StreamInfo) -> Call:
-    """The call that was waited for, as far as its result is concerned."""
     params = {"name": msgspec.Raw(msgspec.json.encode(row.name))}
     return msgspec.structs.replace(call, id=row.id, upstream=row.server, method=row.method, params=params)
 

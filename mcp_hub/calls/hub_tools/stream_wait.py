@@ -108,7 +108,6 @@ class Relay:
             self._open[question.key] = channel_key
 
     def _late(self, key: str, outcome: RawJson | RpcError) -> None:
-        """An answer that comes when nobody waits any more still counts, if the call runs here."""
         if (record := self._stream.record) is not None:
             record.answer(key, outcome)
 
@@ -189,7 +188,6 @@ class StreamWait:
         return events
 
     def _show(self, event: CallEvent) -> None:
-        """Passes on progress as the server sent it, and partial content: its own client is shown both as by a call."""
         if isinstance(event, Delta):
             self._channel.send(event)
         elif isinstance(event, Progressed) and not event.is_hubs:

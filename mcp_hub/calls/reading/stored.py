@@ -82,7 +82,6 @@ def ending_of(row: StreamInfo, line: bytes) -> Ending:
 
 
 def _writable(text: str) -> str:
-    """The text with a `?` for each character that is none."""
     return hide_head(text, _SHOWN).encode("utf-8", "replace").decode()
 
 
@@ -119,7 +118,7 @@ async def done_with(start: Callable[[Callable[[_T], None]], None]) -> _T:
 
 
 async def _events(store: StreamLog, id_: CallId, after: int, last: int, mark: bytes) -> AsyncIterator[CallEvent]:
-    """The events behind `after`, up to `last`, whose lines have `mark`."""
+    """Events behind `after` up to `last` whose lines have `mark`."""
     while after < last and (lines := await fetched(store, id_, after, min(last - after, PAGE))):
         for line in lines:
             if mark in line:
@@ -128,7 +127,7 @@ async def _events(store: StreamLog, id_: CallId, after: int, last: int, mark: by
 
 
 async def open_questions(store: StreamLog, row: StreamInfo) -> dict[str, InputRequired]:
-    """The open questions of a stream, by key, oldest first."""
+    """Open questions of a stream by key, oldest first."""
     questions: dict[str, InputRequired] = {}
     if row.status == "input_required":
         async for event in _events(store, row.id, row.first - 1, row.last, b'"type":"input-'):
@@ -140,7 +139,7 @@ async def open_questions(store: StreamLog, row: StreamInfo) -> dict[str, InputRe
 
 
 async def asked_last(store: StreamLog, row: StreamInfo, keys: Collection[str]) -> dict[str, InputRequired]:
-    """The committed questions of these keys, looked for from the end: a call that waits says little else."""
+    """Committed questions with these keys, read from the end backwards."""
     questions: dict[str, InputRequired] = {}
     last = row.last
     while last >= row.first and not all(key in questions for key in keys):
@@ -171,13 +170,13 @@ async def last_progress(store: StreamLog, row: StreamInfo) -> Progressed | None:
 
 
 def exported_name(call: Call) -> str:
-    """The name or URI that the client called, as exported."""
+    """The called name or URI, as the client knows it."""
     raw = call.exported_name
     return _string(raw) if type(raw) is msgspec.Raw else own_name(call)
 
 
 def own_name(call: Call) -> str:
-    """The upstream's own name or URI of it."""
+    """The called name or URI, as the upstream knows it."""
     raw = call.params.get("name", call.params.get("uri"))
     return _string(raw) if raw is not None else call.method
 

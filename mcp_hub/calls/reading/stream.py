@@ -136,7 +136,7 @@ class Stream:
         self._tail_first += gone
 
     def fetch(self, after: int, receive: Fetched) -> None:
-        """As `StreamLog.fetch`; all that ask for the same page at a time get it by one read."""
+        """Fetches the page behind `after`; concurrent requests for one page share a read."""
         if (waiting := self._waiting.get(after)) is not None:
             waiting.append(receive)
             return
@@ -154,9 +154,9 @@ class Stream:
             receive(page)
 
     def seen(self, row: StreamInfo) -> None:
-        """Takes the row of a stream that is written here from the store, which lets go of events on its own.
+        """Takes over a newer row of the store for a stream that is written here.
 
-        Others may have read there already what this hub does not know to be written yet.
+        The store drops old events on its own. Another hub may have read an append that is not confirmed here yet.
         """
         if row.last > self.row.last:
             self.committed(row)
@@ -171,10 +171,7 @@ class Stream:
             reader.wake()
 
     def fenced(self, error: StoreError) -> None:
-        """Nothing more is written here, because another hub has the stream: its readers read on what that one writes.
-
-        They fail with `error` if no other hub has it.
-        """
+        """Another hub owns the stream: readers follow what it writes; without such a hub they fail with `error`."""
 
         def looked(page: EventPage | StoreError | None) -> None:
             if isinstance(page, EventPage) and (page.row.has_ended or page.row.owner != self._store.instance):
@@ -289,7 +286,7 @@ class StreamReader:
         return [entry.read for entry in self.take_entries(limit)]
 
     def take_entries(self, limit: int | None = None) -> list[Committed]:
-        """The same with their lines; not all are decoded, but an ending always is."""
+        """The next events with their lines; only an ending is always decoded."""
         page = self._page
         if page is not None:
             entries = [page.popleft() for _ in range(min(limit or PAGE, len(page)))]

@@ -21,9 +21,9 @@ _T = TypeVar("_T")
 
 
 class Transcript:
-    """The end of it, at most `most` bytes of UTF-8: partial content, or where there is none the messages of progress.
+    """The end of a call's output, at most `limit` bytes of UTF-8: partial content, else messages of progress.
 
-    `is_cut` if something that came before is not shown. Content of the channel `aux` is left out.
+    `is_cut`: earlier output is not in it. Content of the channel `aux` is left out.
     """
 
     def __init__(self, limit: int, *, is_cut: bool = False) -> None:
@@ -111,7 +111,6 @@ def still_running(
 
 
 def _question(question: Question | InputRequired) -> str:
-    """The method, and what it says to the user."""
     message = question_text(question)
     return f'{question.method}: "{message}"' if message else question.method
 
@@ -133,7 +132,6 @@ class _Block(msgspec.Struct):
 
 
 def _text_of_blocks(content: bytes) -> str:
-    """The text of content blocks; of any other block what it is."""
     blocks = _decoded(content, list[_Block], [])
     return "".join(block.text if block.text is not None else f"[{block.type}]" for block in blocks)
 

@@ -80,7 +80,6 @@ def json_records(body: bytes) -> Records | None:
 
 
 def _step(name: str) -> str:
-    """Of a path; an array with a longer name than is fit for one cannot be pointed to."""
     if _PLAIN.fullmatch(name):
         return f".{name}"
     if len(name) > _MOST_KEY:

@@ -68,12 +68,11 @@ def page(data: bytes, at: int, start: int, limit: int | None, tokens: int, estim
 
 
 def _is_within(data: bytes, at: int) -> bool:
-    """Whether a character began before this byte."""
     return 0 < at < len(data) and data[at] & _CONTINUES[0] == _CONTINUES[1]
 
 
 def _character(data: bytes, at: int) -> int:
-    """The start of the character that this byte is in."""
+    """The start of the character that has this byte."""
     for _ in range(MARGIN):
         if not _is_within(data, at):
             break
@@ -123,7 +122,7 @@ class _Search:
         return Matches(tuple(lines), None)
 
     def _window(self, at: int) -> tuple[int, int]:
-        """Where the search from `at` ends, and where the next one begins if nothing matches."""
+        """End of the search from `at`, and start of the next one if nothing matches."""
         border = self._body.find(b"\n", min(at + _WINDOW, len(self._body)), at + 2 * _WINDOW)
         if border >= 0:
             return border, border + 1
@@ -163,7 +162,6 @@ class _Search:
         return f"{self._line}:{first}: {'…' * is_cut[0]}{text}{'…' * is_cut[1]}", self._next(max(stop, last, start + 1))
 
     def _next(self, at: int) -> int:
-        """The next start of a character."""
         while _is_within(self._body, at):
             at += 1
         return at

@@ -54,5 +54,4 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
 
 
 def _printable(text: str) -> str:
-    """The part of a pattern that RE2 repeats, of which nothing gets longer when it is shown."""
     return "".join(char if char.isprintable() else "?" for char in text)

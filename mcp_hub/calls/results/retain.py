@@ -67,7 +67,7 @@ class Retention:
 
 
 class LongResults(msgspec.Struct, frozen=True):
-    """Where results that are cut are kept, and how they are read on."""
+    """Keeps cut results, and reads them on."""
 
     keeping: Retention
     reading: ReadResult

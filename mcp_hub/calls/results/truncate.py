@@ -53,7 +53,7 @@ def head_within(text: str, tokens: int, estimate: Estimate) -> int:
 
 
 def tail_within(text: str, tokens: int, estimate: Estimate) -> int:
-    """The same of its end."""
+    """Characters of the text's end that make at most `tokens`: nearly as many as can be."""
     return _largest_within(len(text), tokens, lambda count: estimate(text[len(text) - count :]))
 
 

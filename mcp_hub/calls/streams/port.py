@@ -55,7 +55,10 @@ class StreamHandle:
         return writer is not None and writer.absence.until is not None
 
     def follow(self, wake: Callable[[], None], after: int) -> StreamReader:
-        """As `Stream.follow`; the call is not an orphan then."""
+        """Follows from the event behind `after`; the call stops being an orphan.
+
+        Raises `EventsGone`, `InvalidParams`, `Busy`, `StoreError`.
+        """
         return self._port.table.follow(self._stream, wake, after)
 
     def on_stored(self, ready: Callable[[], None]) -> None:
@@ -186,7 +189,11 @@ class StreamPort:
         return StreamHandle(self, self.table.detach(record).stream)
 
     async def begin(self, record: CallRecord, key: str | None, digest: str) -> StreamHandle:
-        """As `HubPort.begin_stream`."""
+        """Detaches the call, under an idempotency `key` if there is one.
+
+        Another hub may have the key already: then the stream is that of its call.
+        Raises `Busy`, `KeyReused`, `StoreError`.
+        """
         try:
             writer = self.table.detach(record, key=key, digest=digest)
         except Busy:

@@ -206,7 +206,7 @@ class StreamTable:
         return stream
 
     def follow(self, stream: Stream, wake: Callable[[], None], after: int) -> StreamReader:
-        """As `Stream.follow`; a call that runs here has a client again."""
+        """A reader for a client from `after` on. Raises `EventsGone`, `InvalidParams`, `Busy`, `StoreError`."""
         reader = stream.follow(wake, after, self.limits.followers)
         writer = self._owned.get(stream.row.id)
         if writer is not None:
@@ -241,7 +241,7 @@ class StreamTable:
         return row
 
     async def _await_answer(self, row: StreamInfo) -> None:
-        """Waits a moment for the owner to write that it has the answer: whoever asks next must not see the question."""
+        """Waits a moment until the owner has written the answer: the next read must not show the question."""
         with anyio.move_on_after(_HEARD):
             while (stored := await self.store.log.find(row.id)) and stored.last == row.last:  # noqa: ASYNC110 - not of this process
                 await anyio.sleep(_HEARD_LOOK)
@@ -283,7 +283,7 @@ class StreamTable:
 
     @property
     def _followed(self) -> list[Stream]:
-        """Those of other processes whose news somebody here waits for."""
+        """Streams of other processes that have a reader here."""
         return [stream for stream in self._foreign.values() if stream.readers and not stream.row.has_ended]
 
     async def _look(self) -> None:
@@ -337,7 +337,7 @@ class StreamTable:
             writer.record.answer(answer.key, answer.outcome)
 
     async def _inherit(self) -> None:
-        """Takes over what owners that are gone have left; what cannot be does not keep the others waiting."""
+        """Takes over streams of owners that are gone; one failure does not delay the others."""
         for row in await self.store.leases.orphans():
             try:
                 await self._takeover.take_over(row)
@@ -349,7 +349,6 @@ class StreamTable:
             await self.store.inbox.post(touching(id_))
 
     def _inherited(self, row: StreamInfo) -> None:
-        """A stream has been ended here, which those who follow it have to hear."""
         if (stream := self._foreign.get(row.id)) is not None:
             stream.committed(row)
 

@@ -1,8 +1,26 @@
-"""Writes the log of one running call to its durable stream: follows it, merges what may be merged, numbers, commits.
+"""Writes the log of one running call to its durable stream.
 
-One append is under way at a time; what comes meanwhile waits in the coalescer and goes with the next one, so that a
-slow store makes larger batches and not a queue. When too much waits, nothing more is taken from the log, which then
-treats the writer as the slow reader that it is.
+Events pass these stations; each has a bound:
+
+    log → coalescer   8192 events or 1 MiB wait; the rest stays in the log, for which the writer is a slow reader
+    → `_taken`        events that are due, in their final order
+    → `_batch`        up to 4096 events, numbered and encoded; one append at a time
+    → store, readers  readers get an event once the store has confirmed it
+
+A slow store makes larger batches, not a queue. `_pump` moves events on: it runs soon after `wake`, or when the
+coalescer says that merged progress is due. `_appended` runs when the store has answered.
+
+Numbers follow the row's `last` without a gap. An event that the call's status does not allow, or that cannot be
+encoded, is replaced by a notice under the same number. Nothing is merged while followers keep up, or while somebody
+waits for a commit.
+
+The row also has the resume point. It is written when it differs from that of the record, without an event too.
+
+An ending is the last event, with one exception: the hub stops and another one can continue the call. Then the batch
+goes without the ending (LAST), and the stream stays open for the other hub.
+
+An append that fails ends the writer (OVER), not the call. If another hub owns the stream now (`Fenced`), readers
+follow what that one writes; after any other error they fail.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,7 +73,7 @@ _GONE: Final = b""
 
 
 class WriterState(Enum):
-    """Where a writer is: `NEW → APPENDING ⇄ IDLE`, then `LAST` or at once `OVER`, from any state if the store fails."""
+    """`NEW → APPENDING ⇄ IDLE`, then `LAST` or at once `OVER`; a failing store ends any state."""
 
     NEW = "new"
     """The store does not have the stream yet."""
@@ -239,7 +257,6 @@ class StreamWriter:
             self._timer = aio.call_later(max(later - now, 0), self._pump)
 
     def _may_leave(self, last: CallEvent) -> bool:
-        """Whether the hub only stops, and another one can continue the call: then it has not ended."""
         return isinstance(last, Failed) and isinstance(last.error, HubStopping) and self.record.survives
 
     def _append(self, events: list[CallEvent], *, is_news: bool, is_last: bool) -> None:
@@ -295,7 +312,7 @@ class StreamWriter:
         return self.record.call.method == "tools/call" and is_tool_error(ending.result)
 
     def _continuation(self, by: ResumePoint) -> bytes:
-        """The call, what its upstream said of it, and why it is to be cancelled, if it is (`Continuation`)."""
+        """The encoded `Continuation` of the call."""
         call = self.record.call
         client = None if call.client is None else CallingClient(call.client.name)
         call = msgspec.structs.replace(call, people=None, client=client)  # those are here
@@ -327,7 +344,6 @@ class StreamWriter:
 
     @property
     def _due(self) -> float | None:
-        """When what waits in the coalescer should go; None if nothing does."""
         return None if self._coalescer is None else self._coalescer.due
 
     @property
@@ -337,7 +353,7 @@ class StreamWriter:
 
     @property
     def _has_news(self) -> bool:
-        """Whether what another hub needs to continue the call is not what the row says."""
+        """Whether the record's resume point differs from that of the row."""
         return self.record.resumption is not self._resumption
 
     def _end(self) -> None:
@@ -352,12 +368,11 @@ class StreamWriter:
 
 
 def _may_repeat(last: CallEvent) -> bool:
-    """Whether a call has ended that may be made again as it is: under the same key, too."""
     return isinstance(last, Failed) and is_retryable(last.error)
 
 
 def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
-    """The same with each long run of progress as its last: what the coalescer would make of it, only slower."""
+    """Long runs of progress as their last event, as the coalescer would merge them, only faster."""
     for kind, group in groupby(events, type):
         run = list(group)
         if kind is Progressed and len(run) > OFTEN:
@@ -368,6 +383,5 @@ def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
 
 
 def _last_message(events: list[CallEvent]) -> str | None:
-    """The message of the last progress that has one."""
     progressed = (event.message for event in reversed(events) if type(event) is Progressed)
     return next((message for message in progressed if message is not None), None)

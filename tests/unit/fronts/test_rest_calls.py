@@ -220,7 +220,7 @@ async def test_hub_that_was_sooner_with_the_key_has_the_call(peer: RestPeer, mon
         answer = answers.pop(0)
         return answer if answer is None else await answer(principal, key)
 
-    monkeypatch.setattr(store, "find_key", find_key)
+    monkeypatch.setattr(store.log, "find_key", find_key)
     monkeypatch.setattr(streams, "running", lambda *about, **more: None)
     second = await peer.call("hold", {"nonce": "a"}, headers={**key, "prefer": "wait=0"}).ended()
     assert second.json["stream"] == first.json["stream"] and peer.tools.held == ["a"]

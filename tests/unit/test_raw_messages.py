@@ -72,7 +72,7 @@ async def test_messages_are_bounded_and_forgotten_after_five_minutes(peer: Dashb
     time = Time()
     raw = RawMessages(peer.app.current, peer.app.upstream_set, time)
     raw.switch(RawBody("a", "start"))
-    (wire,) = [one.wire for one in peer.app.upstream_set.upstreams["a"].peers]  # type: ignore[attr-defined]  # managed
+    (wire,) = [one.wire for one in peer.app.upstream_set.upstreams["a"].lifecycle.peers or ()]
     assert isinstance(wire, Tapped) and wire.tap is not None
     for number in range(3 * MOST):
         wire.tap(True, b"%d" % number)

@@ -75,7 +75,7 @@ _REASONS: Final = {
     "masked": "A secret was masked in its arguments.",
     "hashed": "Only a hash of its arguments was kept (hub.history.arguments).",
     "cut": "Its arguments were cut, because a value has more than 4 kB.",
-    "not_kept": "Its arguments were not kept (hub.history.arguments).",
+    "not_kept": "Its arguments were not kept (hub.history.arguments), or cannot be read.",
     "not_a_tool": "Only calls of a server's tools can be made again.",
 }
 _CALL_IT: Final = "Call the tool with arguments of your own: mcp-hub call"
@@ -266,7 +266,7 @@ class PastCalls:
             code = "cut"
         elif call.flags & MASKED_ARGUMENTS:
             code = "masked"
-        elif not texts.arguments and call.arguments_bytes:
+        elif (not texts.arguments and call.arguments_bytes) or _as_json(texts.arguments)[1]:
             code = "not_kept"
         if code:
             reason = _REASONS[code] + (f" {_CALL_IT} {group.name}" if code != "not_a_tool" else "")

@@ -270,9 +270,14 @@ def _reduced(arguments: bytes, supplied: Mapping[str, object]) -> bytes:
     remaining = {
         name: value
         for name, value in values.items()
-        if name not in supplied or (supplied[name] is not None and supplied[name] != value)
+        if name not in supplied or (supplied[name] is not None and not _is_same(supplied[name], value))
     }
     return msgspec.json.encode(remaining)
+
+
+def _is_same(default: object, value: object) -> bool:
+    """Whether both are written alike: true is not 1, and 1.0 is not 1."""
+    return msgspec.json.encode(default, order="sorted") == msgspec.json.encode(value, order="sorted")
 
 
 def _note(ending: Ending, keeping: Keeping) -> tuple[str, str]:

@@ -108,9 +108,12 @@ async def test_arguments_that_the_settings_supply_are_left_out() -> None:
     supplied = ToolKeeping(supplied={"key": None, "limit": 10})
     journal = new_journal(store := history_file(None), of_tool=lambda server, tool: supplied)
     await keep(
-        journal, past_call(arguments={"q": "x", "key": "hidden", "limit": 10}), past_call(arguments={"limit": 11})
+        journal,
+        past_call(arguments={"q": "x", "key": "hidden", "limit": 10}),
+        past_call(arguments={"limit": 11}),
+        past_call(arguments={"limit": 10.0}),
     )
-    assert await arguments_in(store) == ['{"q":"x"}', '{"limit":11}']
+    assert await arguments_in(store) == ['{"q":"x"}', '{"limit":11}', '{"limit":10.0}']
 
 
 LONG = "x" * (VALUE - 10)

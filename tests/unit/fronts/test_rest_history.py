@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from mcp_hub import masking
 from mcp_hub.app.dashboard import past_calls
 from mcp_hub.errors import RpcError
+from tests.unit.calls import past
 from tests.unit.fronts import local_hub
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, BOB, ELSEWHERE, NARROW, OPERATOR, Response
@@ -105,6 +106,15 @@ async def test_filters_choose_calls_and_cursors_lead_to_the_next_page(hub: Dashb
 async def test_wrong_parameters_are_refused(hub: DashboardPeer, query: str) -> None:
     assert (await hub.ask("GET", f"/v1/history?{query}", token=OPERATOR)).status == 400
     assert (await hub.ask("GET", "/v1/history/figures?span=1y", token=OPERATOR)).status == 400
+
+
+async def test_call_whose_arguments_cannot_be_read_is_not_made_again(hub: DashboardPeer) -> None:
+    """Nor is it made without them, which a tool may take for all that there is."""
+    past.end(hub.app.journal, [past.past_call("echo", raw=b'{"text":1e999}', principal="alice", server="local")])
+    [call] = await listed(hub, ALICE, "details=1")
+    assert call["arguments_text"] == '{"text":1e999}' and call["run"]["code"] == "not_kept"
+    refused = await hub.ask("POST", f"/v1/history/{call['id']}/run", token=ALICE, body={})
+    assert (refused.status, refused.json["code"]) == (409, "not_runnable")
 
 
 async def test_call_is_made_again_with_its_arguments(hub: DashboardPeer) -> None:

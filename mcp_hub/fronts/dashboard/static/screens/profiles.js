@@ -26,5 +26,5 @@ export function Profiles({ query }) {
         ${one.prompts || one.resources ? html`<dt>Also</dt><dd>${plural(one.prompts ?? 0, 'prompt')}, ${plural(one.resources ?? 0, 'resource')}</dd>` : null}</dl>
       <details open=${Boolean(words)}><summary>${plural(one.matching.length, 'tool')}${words ? ' by this filter' : ''}</summary><ul class="list cols">${one.matching.slice(0, MOST).map((name) => html`<li key=${name}><a class="what" href=${link('tool', name)}>${plain(name)}</a></li>`)}</ul>
         ${one.matching.length > MOST ? html`<p class="empty">and ${count(one.matching.length - MOST)} more: write into the filter</p>` : null}</details>
-      <${Command}>${one.name == null ? 'mcp-hub tools' : `mcp-hub tools --profile ${/^[\w.-]+$/.test(one.name) ? one.name : `'${one.name.replaceAll("'", "'\\''")}'`}`}<//></div><//>`)}</div>`;
+      <${Command}>${one.name == null ? 'mcp-hub tokens' : `mcp-hub tokens --profile ${/^[\w.-]+$/.test(one.name) ? one.name : `'${one.name.replaceAll("'", "'\\''")}'`}`}<//></div><//>`)}</div>`;
 }

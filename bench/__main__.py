@@ -23,7 +23,7 @@ from bench.goals import goals, verdicts
 from bench.history import CASES as OF_HISTORY
 from bench.history import measure_history
 from bench.ledger import RelayFailed
-from bench.relays import HUBS, RELAYS
+from bench.relays import HISTORIES, HUBS, RELAYS
 from bench.replicas import measured
 from bench.report import machine_lines, tables
 from bench.sandbox import CASES as OF_SANDBOX
@@ -67,7 +67,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="two minutes: short rounds, fewer variants")
     parser.add_argument("--only", type=names(EVERY), default=[], help="cases: " + ", ".join(EVERY))
     usual = [relay for relay in RELAYS if relay != "before"]
-    parser.add_argument("--relays", type=names(RELAYS), default=usual, help=", ".join(RELAYS))
+    sides = (*RELAYS, *HISTORIES)
+    parser.add_argument("--relays", type=names(sides), default=usual, help=", ".join(sides))
     parser.add_argument("--rounds", type=int, default=0, help="alternating rounds of each case, instead of 5")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file as well")
     parser.add_argument(

@@ -59,7 +59,10 @@ def _forked(path: str, arguments: list[str]) -> int | None:
         for number in SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, lambda number, _: os.kill(pid, number))
-        connection.sendall(b"\n")
+        try:
+            connection.sendall(b"\n")
+        except OSError:  # the command has ended already: its status can be read
+            pass
         return int(_line(connection) or signal.SIGKILL)
 
 

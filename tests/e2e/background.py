@@ -52,7 +52,7 @@ class Background:
         """The JSON document that a command prints about this configuration."""
         own = {"MCP_HUB_STATE_DIR": str(self.root / "state"), "XDG_RUNTIME_DIR": str(self.runtime)}
         line = [*forked_command(), name, "--config", str(self.root / "servers.yaml"), *args]
-        done = subprocess.run(line, env={**os.environ, **own}, capture_output=True, check=False, timeout=20)
+        done = subprocess.run(line, env={**os.environ, **own}, capture_output=True, check=False, timeout=240)
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 

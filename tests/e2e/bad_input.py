@@ -78,7 +78,7 @@ def headers_of(era: str, client: HttpClient, method: str = "ping") -> dict[str, 
 
 async def send(hub: Hub, method: str, headers: Any, body: bytes | None = None, path: str = "") -> httpx2.Response:
     """A request with exactly these headers (and those that HTTP itself needs)."""
-    async with httpx2.AsyncClient(timeout=10, trust_env=False, verify=False) as client:
+    async with httpx2.AsyncClient(timeout=240, trust_env=False, verify=False) as client:
         for name in ("accept", "user-agent"):
             del client.headers[name]
         url = hub.url.removesuffix("/mcp") + path if path else hub.url

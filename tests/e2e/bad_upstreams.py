@@ -11,7 +11,7 @@ UNAVAILABLE, LOST, OVERDUE, BUSY = 1001, 1002, 1003, 1004
 
 async def listed(peer: Peer, *names: str) -> None:
     """Wait until tools of all these servers are listed."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         while True:
             tools = await peer.names()
             if all(f"{name}_echo" in tools for name in names):

@@ -20,7 +20,7 @@ def test_import_measures_what_the_tools_cost(tmp_path: Path) -> None:
     (tmp_path / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     done = subprocess.run(
         [*COMMAND, "import", "cursor", "--yes", "--json"],
-        capture_output=True, text=True, env=command_env(tmp_path, HOME=str(tmp_path)), cwd=tmp_path, timeout=60,
+        capture_output=True, text=True, env=command_env(tmp_path, HOME=str(tmp_path)), cwd=tmp_path, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     tokens = json.loads(done.stdout)["tokens"]

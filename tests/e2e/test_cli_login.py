@@ -27,7 +27,7 @@ import http.client, sys, urllib.parse
 
 def get(url):
     parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=10)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=240)
     connection.request("GET", f"{parts.path}?{parts.query}")
     return connection.getresponse()
 
@@ -47,7 +47,7 @@ async def ran(folder: Path, *args: str, **env: str) -> "subprocess.CompletedProc
     def run() -> "subprocess.CompletedProcess[str]":
         settings = {**command_env(folder), **env}
         return subprocess.run(
-            [*forked_command(), *args], capture_output=True, text=True, env=settings, cwd=folder, timeout=60
+            [*forked_command(), *args], capture_output=True, text=True, env=settings, cwd=folder, timeout=240
         )
 
     return await anyio.to_thread.run_sync(run)
@@ -55,7 +55,7 @@ async def ran(folder: Path, *args: str, **env: str) -> "subprocess.CompletedProc
 
 async def answer(client: StdioClient, is_right: str) -> Message:
     """What a call comes to, as soon as that is in it; the hub looks for logins every second."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         while True:
             said = await client.call("x")
             if is_right in json.dumps(said):
@@ -115,7 +115,7 @@ async def test_without_a_browser_the_place_is_printed_for_programs_and_people(tm
         argv = [*forked_command(), "login", "far", "--no-browser"]
         async with await anyio.open_process(argv, env=env, cwd=tmp_path) as process:
             assert process.stdout is not None and process.stderr is not None
-            with anyio.fail_after(60):
+            with anyio.fail_after(240):
                 page = (await process.stdout.receive()).decode().strip()
                 assert page.startswith(f"{guard.base}/authorize?")
                 await browse(page, "")

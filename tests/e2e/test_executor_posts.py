@@ -33,7 +33,7 @@ async def posted(client: RestClient, epoch: int, seq: int, call: str, **body: An
 
 @pytest.mark.parametrize("complete", [False, True])
 async def test_what_was_acknowledged_is_there_after_a_kill(complete: bool, tmp_path: Path) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with http_hub(CONFIG, tmp_path) as hub, RestClient(hub) as client:
             epoch = await registered(client)
             streams = [await client.started("shout", {"n": n}) for n in range(3)]

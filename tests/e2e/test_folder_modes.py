@@ -45,7 +45,7 @@ def run(home: Path, umask: int, *args: str) -> str:
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin", ABI_LIMIT: "0"}  # what a server makes in a sandbox is its own
     line = [*forked_command(), *args]
     done = subprocess.run(
-        line, env=env, cwd=home, umask=umask, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+        line, env=env, cwd=home, umask=umask, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL
     )
     return done.stdout + done.stderr
 

@@ -53,7 +53,7 @@ async def test_a_stream_of_60_mb_costs_no_more_than_that(tmp_path: Path) -> None
     (tmp_path / "large_here.py").write_text(MODULE)
     async with (
         http_hub(CONFIG, tmp_path, MCP_HUB_DUMPABLE="1") as hub,
-        httpx2.AsyncClient(timeout=60, verify=False) as http,
+        httpx2.AsyncClient(timeout=240, verify=False) as http,
     ):
         rest = hub.url.removesuffix("/mcp") + "/v1"
         await http.post(f"{rest}/tools/large/call", json={"arguments": {"count": 1}})

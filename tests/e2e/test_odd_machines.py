@@ -75,7 +75,7 @@ class Machine:
     def run(self, *args: str) -> tuple[int, str]:
         """The exit code of a command, and all that it prints."""
         process = self.start(*args)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=240)
         return process.returncode, (output + errors).decode("utf-8", "replace")
 
     def serve(self, attach: str) -> tuple[str, str]:
@@ -84,7 +84,7 @@ class Machine:
         answer = None
         for line, id_ in zip(LINES, (1, None, 2, 3), strict=True):
             answer = _exchanged(process, line, id_) or answer
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=240)
         return str(answer), errors.decode()
 
 
@@ -200,6 +200,6 @@ def test_json_stays_whole_on_a_terminal_that_lacks_its_characters(tmp_path: Path
     machine = Machine(tmp_path, {"HOME": str(tmp_path), "PYTHONIOENCODING": encoding}, 0, None, "")
     machine.configure()
     process = machine.start("tools", "--json")
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=240)
     text = json.dumps(json.loads(output), ensure_ascii=False)
     assert process.returncode == 0 and DESCRIPTION in text, errors

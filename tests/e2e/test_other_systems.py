@@ -48,7 +48,7 @@ async def test_a_hub_on_windows_serves_functions_and_remote_servers_and_advises_
 async def test_both_receivers_take_signals_of_their_block_and_put_the_handlers_back(receiver: object) -> None:
     assert callable(receiver)
     before = signal.getsignal(signal.SIGTERM)
-    with anyio.fail_after(60), receiver(signal.SIGINT, signal.SIGTERM) as received:
+    with anyio.fail_after(240), receiver(signal.SIGINT, signal.SIGTERM) as received:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), number)
             assert await anext(received) is number

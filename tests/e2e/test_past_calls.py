@@ -51,7 +51,7 @@ async def command(hubs: Background, *args: str, code: int = 0) -> str:
     env = {"MCP_HUB_STATE_DIR": str(hubs.root / "state"), "XDG_RUNTIME_DIR": str(hubs.runtime)}
     line = [*forked_command(), "history", *args, "--config", str(hubs.root / "servers.yaml")]
     done = await anyio.to_thread.run_sync(
-        lambda: subprocess.run(line, env={**os.environ, **env}, capture_output=True, timeout=60, check=False)
+        lambda: subprocess.run(line, env={**os.environ, **env}, capture_output=True, timeout=240, check=False)
     )
     assert done.returncode == code, done
     return done.stdout.decode() + done.stderr.decode()
@@ -90,7 +90,7 @@ async def test_each_call_is_there_with_arguments_and_order_after_the_hub_has_end
 
 async def until_kept(hubs: Background, count: int) -> None:
     """Waits until so many calls are in the file."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(240):
         while len(await exported(hubs, "--local")) < count:
             pass
 

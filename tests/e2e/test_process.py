@@ -46,7 +46,7 @@ async def running(program: str, *, with_pidfd: bool = True) -> AsyncIterator[Chi
         os.close(child._pidfd)
         child._pidfd = None  # as on a system without pidfds
     try:
-        with anyio.fail_after(60):
+        with anyio.fail_after(240):
             yield child
     finally:
         await child.close(0, 0)
@@ -197,7 +197,7 @@ async def test_fifty_children_leave_no_descriptor_and_no_zombie() -> None:
     before = descriptors()
     for number in range(50):
         child = spawn(["/bin/sh", "-c", f"exit {number}"], os.environ, None)
-        with anyio.fail_after(60):
+        with anyio.fail_after(240):
             assert await child.wait() == number
             await child.close(1, 1)
         assert is_gone(child.pid)
@@ -209,7 +209,7 @@ async def test_children_see_only_their_own_descriptors_and_environment() -> None
     child = spawn(
         ["/bin/sh", "-c", "ls /proc/self/fd; echo $ONLY$HOME"], {"ONLY": "this", "PATH": "/usr/bin:/bin"}, "/"
     )
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         await child.wait()
         seen = child.stdout.readall().split()
         await child.close(0, 0)

@@ -41,7 +41,7 @@ async def test_who_reads_only_when_all_is_over_gets_the_result_and_the_number_of
     headers = {"accept": "application/json, text/event-stream"}
     async with (
         http_hub(servers_yaml({"a": argv()}), tmp_path) as running,
-        httpx2.AsyncClient(timeout=30, verify=False) as http,
+        httpx2.AsyncClient(timeout=240, verify=False) as http,
     ):
         opened = await http.post(running.url, json=request(1, "initialize", hello), headers=headers)
         headers["mcp-session-id"] = opened.headers["mcp-session-id"]

@@ -258,7 +258,7 @@ async def test_calls_fail_typed_when_a_server_dies_and_work_again_when_it_is_bac
 
         await each(servers, Mortal.switch)
         for name in servers:
-            with anyio.fail_after(60):
+            with anyio.fail_after(240):
                 while "result" not in (back := (await call(client, f"{name}_echo", text="c")).last):
                     assert back["error"]["code"] == 1001
             assert back["result"]["content"][0]["text"] == "c"

@@ -121,7 +121,7 @@ print([name for name in sys.modules if name.startswith("mcp_hub.sandbox")])
         env=command_env(tmp_path),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.stdout == "[]\n", done.stderr
 
@@ -145,7 +145,7 @@ async def test_a_start_without_the_key_is_that_of_the_command_alone(tmp_path: Pa
     spec = StdioSpec(("/bin/sh", "-c", f"({script}) >&2"), env, str(tmp_path))
     lines = list[bytes]()
     spec = msgspec.structs.replace(spec, output=lines.extend)
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with NotingWatchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
             connection = StdioConnection("s", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
             with pytest.raises(StartFailed):
@@ -342,7 +342,7 @@ def connection(spec: StdioSpec, watchdog: Watchdog) -> StdioConnection:
 
 @pytest.mark.anyio
 async def test_first_starts_of_a_package_in_one_private_home_run_one_after_another(tmp_path: Path) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
             connections = [connection(packaged(tmp_path, INSTALLING), watchdog) for _ in range(3)]
             async with anyio.create_task_group() as starts:
@@ -357,7 +357,7 @@ async def test_first_starts_of_a_package_in_one_private_home_run_one_after_anoth
 @pytest.mark.anyio
 async def test_first_start_that_was_broken_off_in_its_download_does_not_spoil_the_next_ones(tmp_path: Path) -> None:
     spec, home = packaged(tmp_path, BROKEN_OFF), tmp_path / "state/private/home"
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
             async with anyio.create_task_group() as starts:
                 starts.start_soon((broken := connection(spec, watchdog)).open, starts)
@@ -372,7 +372,7 @@ async def test_first_start_that_was_broken_off_in_its_download_does_not_spoil_th
 
 @pytest.mark.anyio
 async def test_descendants_of_a_sandboxed_server_end_with_it(tmp_path: Path) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
             tasks.start_soon(watchdog.run)
             script = "setsid sleep 1000 & echo $! $$; cat > /dev/null"

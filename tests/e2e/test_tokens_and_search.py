@@ -43,7 +43,7 @@ async def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Asy
 
 
 async def asked(running: Hub, path: str, body: object = None) -> Any:
-    async with httpx2.AsyncClient(trust_env=False, timeout=30, verify=False) as http:
+    async with httpx2.AsyncClient(trust_env=False, timeout=240, verify=False) as http:
         url = running.url.removesuffix("/mcp") + path
         response = await (http.get(url) if body is None else http.post(url, json=body))
         assert response.status_code == 200, response.text
@@ -84,7 +84,7 @@ async def told(running: Hub, **arguments: object) -> str:
     """What `find_tools` tells a model."""
     headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    async with httpx2.AsyncClient(trust_env=False, timeout=30, headers=headers, verify=False) as http:
+    async with httpx2.AsyncClient(trust_env=False, timeout=240, headers=headers, verify=False) as http:
         opened = await http.post(running.url, json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
         session = {"mcp-session-id": opened.headers["mcp-session-id"]}
         params = {"name": "find_tools", "arguments": arguments}

@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 
 STREAMING = {"command": sys.executable, "args": ["-m", "mcp_hub.examples.streaming_server"]}
 MARK = "dev.mcp-hub/streams"
-SECONDS = 90
+SECONDS = 240
 PAGE = """<!doctype html><script type="importmap">%s</script><script type="module">
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { capabilities, streamTool } from "mcp-hub-streams";

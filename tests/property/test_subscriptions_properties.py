@@ -162,7 +162,7 @@ async def test_the_server_watches_the_union_of_what_sessions_want(
             lives.append([])
         else:
             lives[-1].append(step)
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with anyio.create_task_group() as tasks:
             clients = Clients(one, era, tasks)
             for life in lives:

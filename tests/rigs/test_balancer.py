@@ -12,7 +12,7 @@ from tests.upstreams.launch import free_port
 
 pytestmark = pytest.mark.anyio
 
-WAIT = 60.0
+WAIT = 240.0
 GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"
 Serve = Callable[[SocketStream], Awaitable[None]]
 

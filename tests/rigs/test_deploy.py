@@ -102,7 +102,7 @@ def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
     local = local.replace("http {", f"http {{ access_log off; {here}", 1)
     (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid;\n{local}")
     command = ["nginx", "-t", "-p", str(tmp_path), "-e", str(tmp_path / "log"), "-c", "nginx.conf"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
 
 

@@ -29,7 +29,7 @@ FAULT = '{"method": "ping", "event": "request_crashed", "level": "error"}'
 
 @pytest.mark.anyio
 async def test_nothing_acknowledged_is_lost_when_hubs_on_one_store_are_killed() -> None:
-    with anyio.fail_after(90):
+    with anyio.fail_after(240):
         outcome = await chaos(kills=3, hubs=2, workers=4, seed=7)
     assert outcome.faults == [] and outcome.kills == 3
     begun = [job for job in outcome.jobs if job.stream]
@@ -70,7 +70,7 @@ def test_nothing_is_lost_and_nothing_is_left_behind() -> None:
 )
 def test_nothing_is_left_of_servers_children_and_hubs_that_were_killed(options: list[str]) -> None:
     command = [sys.executable, "-m", "rigs.orphans", "--kills", "3", "--seed", "3", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("3 kills"), done.stdout
 

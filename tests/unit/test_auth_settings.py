@@ -81,7 +81,7 @@ async def test_an_issuer_that_is_taken_out_lets_nobody_in_any_more(keys: Path) -
 
 async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Path) -> None:
     door = HttpAuthFactory(None)
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(door.run)
             await anyio.wait_all_tasks_blocked()

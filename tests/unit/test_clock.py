@@ -17,7 +17,7 @@ print(time.process_time(), time.monotonic() - process_start())
 @pytest.mark.processes
 def test_a_process_knows_how_long_it_has_run() -> None:
     began = time.monotonic()
-    said = subprocess.run([sys.executable, "-c", AGE], capture_output=True, check=True, timeout=60).stdout
+    said = subprocess.run([sys.executable, "-c", AGE], capture_output=True, check=True, timeout=240).stdout
     busy, age = map(float, said.split())
     assert busy <= age <= time.monotonic() - began + 0.02, "the system counts in hundredths"
 

@@ -23,7 +23,7 @@ from mcp_hub.onboarding.imports.found import of_file
 from tests.fork_server import forked_command
 from tests.unit.cli.command import command_env
 
-SECONDS = 60
+SECONDS = 240
 """A command that is killed after this has read without a bound."""
 
 

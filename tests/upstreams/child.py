@@ -14,7 +14,7 @@ from anyio.abc import ByteReceiveStream, TaskGroup
 from tests.fork_server import forked_pid
 from tests.upstreams.launch import argv
 
-WAIT = 60.0
+WAIT = 240.0
 """Seconds that anything may take unless a test says otherwise."""
 GRACE = 5.0
 """Seconds for a voluntary exit."""

@@ -39,7 +39,7 @@ async def test_a_removed_socket_is_restored_while_somebody_waits_on_it(tmp_path:
     async def accept() -> None:
         accepted.append(await own.accept())
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(accept)
             await anyio.wait_all_tasks_blocked()

@@ -12,7 +12,7 @@ from mcp_hub.attach.join import Joined, NotJoined
 from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
 
-WAIT = 30.0
+WAIT = 240.0
 HELLO = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 

@@ -276,7 +276,7 @@ async def test_calls_are_written_once_that_works_though_no_other_call_comes(monk
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(journal.run)
         store.full = False
-        with anyio.fail_after(20):
+        with anyio.fail_after(240):
             while not await kept(store):
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

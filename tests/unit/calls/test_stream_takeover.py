@@ -285,7 +285,7 @@ async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_followe
 @pytest.mark.parametrize("takes_up", [True, False])
 async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:
     stores = [SoleStore(tmp_path) for _ in range(2)]
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         for store in stores:
             await store.open()
         one, two = DurableHub(stores[0]).runs(), DurableHub(stores[1], takes_up=takes_up).runs()

@@ -86,7 +86,7 @@ async def test_a_stream_that_could_not_be_begun_is_unknown_and_nobody_waits_for_
     call = hub.call()
     hub.store.refusals = [KeyTaken("in use")]  # type: ignore[attr-defined]
     writer = hub.streams.begin(call.record, key="k")
-    with anyio.fail_after(60), pytest.raises(UnknownStream):
+    with anyio.fail_after(240), pytest.raises(UnknownStream):
         await hub.streams.open("p", call.id)
     assert isinstance(writer.error, KeyTaken) and call.record.log.ended
     await writer.settled()

@@ -274,7 +274,7 @@ async def test_a_first_list_waits_for_servers_that_start_and_for_none_that_is_up
     session = hub.session(OLD)
     answer = hub.app.binding.handle(session, "tools/list", {}, take_meta({}))
     assert isinstance(answer, Deferred)
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(come_up_one_by_one, hub)
             listed = await answer.reply

@@ -11,7 +11,7 @@ from tests.fork_server import forked_command
 COMMAND = [sys.executable, "-m", "mcp_hub"]
 """A real start; most tests need none, and use `forked_command`."""
 JOBS = {"local": "mcp_hub.examples.jobs:registry"}
-SECONDS = 60
+SECONDS = 240
 
 
 def command_env(folder: Path, **more: str) -> Mapping[str, str]:

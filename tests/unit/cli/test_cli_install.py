@@ -132,7 +132,7 @@ def test_file_in_the_folder_of_a_project_is_never_read(home: Home, tmp_path: Pat
         capture_output=True,
         text=True,
         cwd=project,
-        timeout=30,
+        timeout=240,
         env={**os.environ, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[3])},
     )
     assert "jobs" in done.stdout and "evil" not in done.stdout + done.stderr

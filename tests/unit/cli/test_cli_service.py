@@ -152,7 +152,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     (tmp_path / "mcp-hub.service").write_bytes(made.text)
     line = ["systemd-analyze", "--user", "verify", str(tmp_path / "mcp-hub.service")]
     env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
-    done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=60)
+    done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=240)
     assert "mcp-hub.service" not in done.stderr, done.stderr
 
 

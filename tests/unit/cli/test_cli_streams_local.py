@@ -19,7 +19,7 @@ from mcp_hub.types import CallId, Status
 pytestmark = pytest.mark.anyio
 
 ID = CallId("st_" + "0" * 26)
-SECONDS = 20
+SECONDS = 240
 
 
 async def opened(folder: Path) -> EventStore:

@@ -23,7 +23,7 @@ EVIL = (
     "\u202etxt.exe\u2066\u2069\u061c\u200f\u2028\u2029\ufeff\r\b\x7f\x00\U000e0041\ufff9"
 )
 """Escape sequences (CSI, titles, hyperlinks OSC 8, the clipboard OSC 52), C1 codes, directions, breaks, tags."""
-SECONDS = 60
+SECONDS = 240
 
 
 def is_obeyed(char: str) -> bool:

@@ -38,6 +38,6 @@ async def test_server_on_its_way_up_is_waited_for(
 
     monkeypatch.setattr(waiting, "_SHORTEST", 0.0)
     monkeypatch.setattr(waiting, "_RUNNING", 0.5)
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         await waiting.settle_running(statuses)
     assert len(asked) == questions or not questions

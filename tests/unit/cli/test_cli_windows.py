@@ -263,7 +263,7 @@ async def test_client_on_windows_drives_the_hub_through_wsl(tmp_path: Path) -> N
     home.config.parent.mkdir(parents=True)
     home.config.write_text('{servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}}')
     home.hub("install", "cursor-windows", "--config", str(home.config))
-    with fail_after(30):
+    with fail_after(240):
         async with home.opened(CURSOR) as client:
             assert any(tool.name.startswith("jobs_") for tool in (await client.list_tools()).tools)
     assert [path.name for path in (tmp_path / "project").iterdir()] == ["servers.yaml"]

@@ -16,7 +16,7 @@ from mcp_hub.events import CallEvent
 from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.types import CallId
 
-SECONDS = 20
+SECONDS = 240
 STREAM = "st_" + "0" * 26
 CLOSED = b'event: closed\ndata: {"cursor":0,"status":"completed"}\n\n'
 

@@ -11,7 +11,7 @@ from mcp_hub.client.transport import ConnectionLost
 
 pytestmark = pytest.mark.anyio
 
-SECONDS = 60
+SECONDS = 240
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]

@@ -122,6 +122,6 @@ def in_virtual_time(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Calla
     async def served(scenario: Callable[..., Coroutine[Any, Any, None]]) -> None:
         await SoftHub().serve(scenario)
         leftover = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        await asyncio.wait(leftover, timeout=20) if leftover else None
+        await asyncio.wait(leftover, timeout=240) if leftover else None
 
     return named_like(scenario, test)

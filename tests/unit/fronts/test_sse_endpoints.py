@@ -55,7 +55,7 @@ class Site:
         async def send(event: AsgiEvent) -> None:
             sent.append(event)
 
-        with anyio.fail_after(60):
+        with anyio.fail_after(240):
             await self.endpoints(scope(method, target, token, headers), receive, send)
         return sent[0]["status"], dict(sent[0]["headers"]), b"".join(event["body"] for event in sent[1:])
 
@@ -106,7 +106,7 @@ class Reader:
         self.parser = SseParser()
 
     async def run(self) -> None:
-        with anyio.fail_after(60):
+        with anyio.fail_after(240):
             await self.site.endpoints(scope("GET", "/sse", self.token, {}), self._receive, self._send)
         self.has_returned = True
 

@@ -34,7 +34,7 @@ from tests.unit.library import odd_tools
 
 pytestmark = pytest.mark.anyio
 
-WAIT = 60.0
+WAIT = 240.0
 CONFIG = {"servers": {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}, "hub": {"store": "memory"}}
 ODD = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
 
@@ -55,7 +55,7 @@ def shown(event: CallEvent) -> bytes:
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with hub_of(tmp_path) as opened:
             yield opened
 

@@ -32,7 +32,7 @@ async def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(autouse=True)
 async def _in_time() -> AsyncIterator[None]:
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         yield
 
 

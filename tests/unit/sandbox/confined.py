@@ -18,7 +18,7 @@ from mcp_hub.sandbox.network.interface import Proxy
 from mcp_hub.sandbox.rules import Rule, Surroundings
 from mcp_hub.sandbox.server import SandboxedStart, ServerSandbox
 
-SECONDS = 30.0
+SECONDS = 240.0
 PYTHON = os.path.realpath(sys.executable)
 TRY = """
 import ctypes, os, socket, subprocess, sys

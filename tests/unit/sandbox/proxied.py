@@ -86,7 +86,7 @@ async def sandboxed(
 ) -> AsyncIterator[Sandboxed]:
     """A proxy that runs; names lead to this machine unless `resolve` says otherwise."""
     proxy = HostProxy(resolve=resolve or answers("127.0.0.1"), via=via, limits=limits)
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(proxy.run)
             await anyio.lowlevel.checkpoint()

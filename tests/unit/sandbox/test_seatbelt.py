@@ -98,7 +98,7 @@ async def test_a_start_on_each_system_executes_the_command_as_it_is(system: str,
     start = sandbox.prepare(line, {"KEY": "of the entry", "PATH": "/usr/bin:/bin"}, "/", is_spare=False)
     assert start is not None
     descriptors = set(os.listdir("/proc/self/fd"))
-    with anyio.fail_after(60), spawned(start) as process:
+    with anyio.fail_after(240), spawned(start) as process:
         async with anyio.create_task_group() as tasks:
             await start.begin(tasks)
             tasks.cancel_scope.cancel()

@@ -29,7 +29,7 @@ class Source(IdleUpstream):
 
     async def subscribe(self, uri: str, call: Call) -> None:
         self.references[uri] += 1
-        with anyio.fail_after(60):
+        with anyio.fail_after(240):
             await self.answered.wait()
         if self.error is not None:
             raise self.error

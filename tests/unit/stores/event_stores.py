@@ -56,7 +56,7 @@ KINDS: dict[str, Make] = {
 
 @asynccontextmanager
 async def opened(store: StreamStore) -> AsyncIterator[StreamStore]:
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         await store.open()
         try:
             yield store

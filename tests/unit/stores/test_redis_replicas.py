@@ -293,7 +293,7 @@ async def test_a_process_that_was_stopped_takes_the_answer_that_has_come_meanwhi
     assert await asking.ask(("PING",)) == [True]
     for _ in range(2):
         before = asking.commands
-        with anyio.fail_after(60):
+        with anyio.fail_after(240):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(asking.ask, ("BLPOP", "nothing", 0.01))
                 while asking.commands == before:

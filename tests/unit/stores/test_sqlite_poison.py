@@ -95,7 +95,7 @@ async def test_damaged_column_is_of_no_account_to_other_streams(tmp_path: Path, 
                 if table == "streams":
                     where = f"id = '{target.id}'"
                 change(tmp_path, f"UPDATE {table} SET {column} = {value} WHERE {where}")
-                with anyio.fail_after(60):
+                with anyio.fail_after(240):
                     await _use(store, target, other)
         assert [entry for entry in logs if entry.get("exc_info")] == []
     async with opened(again := new_store(tmp_path)):

@@ -155,7 +155,7 @@ async def at_work(gate: Gate) -> AsyncIterator[tuple[Worker, list[Any], list[Any
 
 
 async def finished(told: list[Any], count: int) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         while len(told) < count:
             await anyio.lowlevel.checkpoint()
 

@@ -111,7 +111,7 @@ def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable
             bounds, after = ExecutorLimits(catch_up=0, **limits), lambda *who: next(epochs[who[:2]])
             upstream = ExecutorUpstream("virtual", changes, clock, bounds, after)
             upstream.register("p", "e", [tool("t")])
-            with anyio.fail_after(60):
+            with anyio.fail_after(240):
                 async with anyio.create_task_group() as tasks:
                     await script(Hub(upstream, clock, changes, Calls(upstream, tasks)), **given)
                     tasks.cancel_scope.cancel()

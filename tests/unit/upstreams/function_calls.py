@@ -68,7 +68,7 @@ async def run(
     """The result of a call to the one tool of an upstream, at most 5 s later."""
     registry = Registry()
     registry.tool(name="tool", output_schema=output_schema)(function)
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         completed = await LocalUpstream("local", registry).call(request("tool", arguments or {}), channel or Recorder())
     assert completed.era is Era.HANDSHAKE
     result: JsonObject = json.loads(bytes(completed.result))

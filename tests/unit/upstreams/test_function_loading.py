@@ -39,7 +39,7 @@ async def test_registry_is_loaded_from_the_configurations_folder(folder: Path) -
     (folder / "my_tools.py").write_text(GOOD)
     upstream = LocalUpstream.load("mine", "my_tools:registry", str(folder))
     assert upstream.status().state is UpstreamState.READY
-    with anyio.fail_after(60):
+    with anyio.fail_after(240):
         completed = await upstream.call(request("one"), Recorder())
     assert json.loads(bytes(completed.result)) == text("1")
 

@@ -19,7 +19,7 @@ from tests.interaction.fronts import is_alive
 from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
-WAIT = 60.0
+WAIT = 240.0
 
 
 @pytest.fixture(autouse=True)

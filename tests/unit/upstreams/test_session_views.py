@@ -145,7 +145,7 @@ async def test_clients_that_have_called_the_shared_process_stay_there_and_others
         assert len(place.lists.lists[Kind.TOOL]) == 2
         assert [call.session for _, call in far.scoped._sides.wanted.references] == ["new"]
         far.scoped.session_ended("old")
-        with anyio.fail_after(60):
+        with anyio.fail_after(240):
             await far.scoped.lifecycle.outlived()
         await far.scoped.call(attached("old"), Recorder())
         assert len(toys.called) == 3, "whoever comes back has another process"

@@ -22,7 +22,7 @@ from tests.upstreams.launch import argv
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
-WAIT = 60.0
+WAIT = 240.0
 SLOW = """
 import json, sys
 def answer(request, **result):

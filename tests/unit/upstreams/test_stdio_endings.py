@@ -22,7 +22,7 @@ from tests.unit.upstreams.function_calls import Recorder, request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
-WAIT = 60.0
+WAIT = 240.0
 """Seconds that nothing here may take."""
 SERVER = """
 import json, os, subprocess, sys

@@ -24,7 +24,7 @@ from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
-WAIT = 60.0
+WAIT = 240.0
 LOCKED = """
 import json, sys
 speaks, era = sys.argv[1], None

@@ -13,7 +13,7 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.wire.base import WireHandler
 from mcp_hub.wire.pipe import Pipe
 
-WAIT = 30.0
+WAIT = 240.0
 """Seconds that no wait of these tests may take."""
 
 

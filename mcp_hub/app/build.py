@@ -28,7 +28,7 @@ from mcp_hub.app.catalog_rules import (
     policies,
     view_rules,
 )
-from mcp_hub.app.dashboard.past_calls import PastCalls, ToolDefinitions, journal_of
+from mcp_hub.app.dashboard.past_calls import PastCalls, journal_of
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
@@ -136,7 +136,7 @@ class App(msgspec.Struct, frozen=True):
     def past_calls(self) -> PastCalls:
         """The calls that have ended, as somebody may see them."""
         journal = self.journal
-        return PastCalls(journal.store, journal.rules, journal, self.hub, ToolDefinitions(self.upstreams))
+        return PastCalls(journal.store, journal.rules, journal, self.hub)
 
     @property
     def settings(self) -> Settings:
@@ -326,9 +326,12 @@ def _registry(
 ) -> CallRegistry:
     clock, observer = SystemClock(), _observer(journal, seen, is_watched=is_http)
     tracer = tracing_of(settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=is_http)
-    return CallRegistry(
-        clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer, observer=observer
-    )
+
+    def lasts(record: CallRecord) -> None:
+        streams.begin(record)
+        journal.lasts(record)
+
+    return CallRegistry(clock, call_limits(settings), on_durable=lasts, turn=turn, tracer=tracer, observer=observer)
 
 
 def _observer(journal: CallJournal, seen: Seen, *, is_watched: bool) -> CallObserver:

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from mcp_hub.stores.history.base import RUNNING
+from mcp_hub.stores.history.file import FILE
 from tests.e2e.background import Background, background
 from tests.fork_server import forked_command
 from tests.upstreams.child import until
@@ -107,6 +111,37 @@ async def test_hub_that_is_killed_lacks_at_most_its_last_second_and_the_history_
     assert numbers_of(calls) == list(range(len(calls))) and len(calls) >= 200
     said = await command(hubs, "--local")
     assert "A hub ended without notice after 20" in said and "last second may be missing" in said
+
+
+async def test_call_that_runs_when_its_hub_is_killed_is_there_as_failed(hubs: Background) -> None:
+    """Although no call has ended before, and at the next hub, too."""
+    async with hubs.client(CONFIG) as client:
+        await client.initialize()
+        await client.send_request("tools/call", {"name": "slow", "arguments": {"ms": 60_000}})
+        await until(lambda: running_in(hubs.root / "state" / FILE) == 1, 30)
+        assert await exported(hubs) == []
+        hubs.signal(signal.SIGKILL)
+        await until(lambda: not hubs.living)
+    await hubs.gone()
+    [call] = before = await exported(hubs, "--local")
+    assert (call["status"], call["code"], call["arguments"]) == ("failed", "hub_restarted", {"ms": 60_000})
+    assert call["client"] and call["run"] == {"possible": True}
+    assert "A hub ended without notice" in await command(hubs, "--local")
+    async with hubs.client(CONFIG) as client:
+        await client.initialize()
+        await called(client, 0, 1)
+        await until_kept(hubs, 2)
+        assert (await exported(hubs))[:1] == before
+        assert "slow" in await command(hubs, "--failed")
+
+
+def running_in(file: Path) -> int:
+    """Running calls in the file."""
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection, suppress(sqlite3.OperationalError):
+        return int(connection.execute("SELECT count(*) FROM batches WHERE base >= ?", (RUNNING,)).fetchone()[0])
+    return 0
 
 
 async def test_commands_show_a_call_make_it_again_and_clear_the_history(hubs: Background) -> None:

@@ -122,13 +122,11 @@ class PastCalls:
         rules: Callable[[], JournalRules],
         journal: CallJournal | None = None,
         hub: HubPort | None = None,
-        definitions: ToolDefinitions | None = None,
     ) -> None:
         self._store = store
         self._rules = rules
         self._journal = journal
         self._hub = hub
-        self._definitions = definitions
 
     async def page(self, caller: Caller, query: HistoryQuery) -> HistoryPage:
         """As `HubHistory.page`."""
@@ -275,16 +273,17 @@ class PastCalls:
 
     def _as_it_was(self, caller: Caller, group: CallGroup) -> RunInfo:
         """Whether the caller still has the tool, with the definition that it had."""
-        if self._hub is None or self._definitions is None:
+        if self._hub is None or self._journal is None:
             return RunInfo(True)
         entry = self._hub.catalog.view(caller.profile).find(Kind.TOOL, group.name)
         if entry is None or (entry.server, entry.key) != (group.server, group.tool):
             return RunInfo(False, "gone", f"There is no tool {group.name} of server {group.server} now.")
-        digest = self._definitions.digest(self._definitions.current(), group.server, group.tool)
+        digest = self._journal.definition(group.server, group.tool)
         if digest and digest == group.definition:
             return RunInfo(True)
         reason = "has changed since" if digest and group.definition else "at that time is not known"
-        return RunInfo(False, "changed", f"The definition of {group.name} {reason}. {_CALL_IT} {group.name}")
+        subject = f"The definition of {group.name}, or of the arguments that its settings supply,"
+        return RunInfo(False, "changed", f"{subject} {reason}. {_CALL_IT} {group.name}")
 
 
 _FAILS: Final = "Calls cannot be kept now. Operators of the hub see the reason."
@@ -364,9 +363,7 @@ def _keeping(settings: Settings, server: str, tool: str) -> ToolKeeping:
     entry = settings.servers.get(server)
     pattern = first_match(tool, entry.per_tool) if entry is not None and tool else None
     tool_settings = ToolSettings() if entry is None or pattern is None else entry.per_tool[pattern]
-    return ToolKeeping(
-        tool_settings.history != "off", {**tool_settings.arguments, **dict.fromkeys(tool_settings.fixed)}
-    )
+    return ToolKeeping(tool_settings.history != "off", tool_settings.arguments, tool_settings.fixed)
 
 
 def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:

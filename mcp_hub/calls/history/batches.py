@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, compress
 from operator import sub
+from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -27,6 +28,7 @@ from mcp_hub.stores.history.base import (
     HistoryLimits,
     Keeping,
     group_line,
+    running_number,
 )
 from mcp_hub.types import CallId, Era, RawJson
 
@@ -98,13 +100,21 @@ class Portion:
 
 
 class ToolKeeping(msgspec.Struct, frozen=True):
-    """The rule for calls of one tool: nothing is kept, or all but arguments that the settings `supply`.
+    """Whether calls of one tool are kept, and the arguments that its settings supply.
 
-    None stands for a fixed argument, else it is the default, which goes where the value is the same.
+    `fixed` arguments are never kept, one with a default where its value is the default.
     """
 
     is_kept: bool = True
-    supplied: Mapping[str, object] = {}
+    defaults: Mapping[str, object] = {}
+    fixed: Mapping[str, object] = {}
+
+    @property
+    def supplies(self) -> bool:
+        return bool(self.defaults or self.fixed)
+
+
+_NOTHING_SUPPLIED: Final = ToolKeeping()
 
 
 class JournalRules(msgspec.Struct, frozen=True):
@@ -125,6 +135,13 @@ class DefinitionSource(Protocol):
         """Digest of one definition, named as its server does; empty if there is none. Thread-safe."""
 
 
+class Terms(msgspec.Struct, frozen=True):
+    """What calls go by at one time: the definitions of tools and the rules."""
+
+    definitions: object
+    rules: JournalRules
+
+
 class BatchMaker:
     """Makes batches, in a thread; one at a time."""
 
@@ -136,23 +153,56 @@ class BatchMaker:
         self._count = 0
         self._last = 0.0
 
+    def definition(self, terms: Terms, server: str, tool: str) -> str:
+        """Digest of the tool's definition and of the arguments that its settings supply; empty: no such tool.
+
+        May block when it is first called.
+        """
+        digest, keeping = self.definitions.digest(terms.definitions, server, tool), terms.rules.of_tool(server, tool)
+        if not digest or not keeping.supplies:
+            return digest
+        text = msgspec.json.encode([digest, keeping.defaults, keeping.fixed], order="sorted")
+        return hmac.digest(self._secret(), text, "sha256").hex()
+
+    def _secret(self) -> bytes:
+        self._key = self._key or self._find_key()
+        return self._key
+
+    def make_running(self, portion: Portion, terms: Terms, wall: float) -> tuple[Batch, bytes] | None:
+        """The batch of one call that runs, as it is shown once its hub is gone; None if it is not kept."""
+        count, last = self._count, self._last
+        batches = self.make(portion, (terms, terms), wall)
+        self._count, self._last = count, last
+        if not batches:
+            return None
+        batch, texts = batches[0]
+        return msgspec.structs.replace(batch, base=running_number(batch.ids)), texts
+
     def make(
-        self, portion: Portion, definitions: tuple[object, object], rules: JournalRules, wall: float
+        self,
+        portion: Portion,
+        terms: tuple[Terms, Terms],
+        wall: float,
+        begun: Mapping[str, Terms] = MappingProxyType({}),
     ) -> list[tuple[Batch, bytes]]:
-        """The batch of these calls and their texts, if any are kept; `wall` makes Unix seconds of their times."""
+        """The batch of these calls and their texts, if any are kept; `wall` makes Unix seconds of their times.
+
+        `terms` are those when the first call had ended, and those of now; `begun` has those at the beginning of a call.
+        """
+        rules = terms[1].rules
         if rules.keeping == "off":
             return []
         lines: dict[str, int] = {}
-        groups = [self._group(*first, definitions, rules, lines) for first in portion.firsts]
+        groups = [self._group(*first, terms, lines) for first in portion.firsts]
         places: Sequence[int] = range(len(portion.rows))
         if None in groups:
             places = [index for index in places if groups[portion.rows[index][0]] is not None]
         if not places:
             return []
         flags = bytearray(len(portion.rows))
-        supplied = [{} if group is None else group[1] for group in groups]
+        kept = [_NOTHING_SUPPLIED if group is None else group[1] for group in groups]
         is_without = rules.keeping == "none" or not portion.has_texts
-        texts = b"" if is_without else self._texts(portion, rules.keeping, supplied, places, flags)
+        texts = b"" if is_without else self._texts(portion, rules.keeping, kept, places, flags)
         rows = portion.rows if len(places) == len(flags) else [portion.rows[index] for index in places]
         marks, ids, ends, starts, turns, argument_sizes, sizes, durable = zip(*rows, strict=True)
         wall = max(wall, self._last - ends[0])  # the clock of the system may be set back
@@ -160,6 +210,11 @@ class BatchMaker:
         self._last = ended[-1]
         waited = [(end if turn is None else turn) - start for end, start, turn in zip(ends, starts, turns, strict=True)]
         numbers = [0 if group is None else group[0] for group in groups]
+        numbered = array("H", map(numbers.__getitem__, marks))
+        for number in [number for number, id_ in enumerate(ids) if id_ in begun] if begun else ():
+            call, outcome = portion.firsts[int(marks[number])]
+            group = self._group(call, outcome, (begun[ids[number]], terms[1]), lines)
+            numbered[number] = group[0] if group is not None else numbered[number]
         base, self._count = self._count, self._count + len(rows)
         took = array("d", map(sub, ends, starts))
         sized = (
@@ -174,18 +229,14 @@ class BatchMaker:
             flags[places[number]] |= DURABLE
         marked = bytes(flags) if len(rows) == len(flags) else bytes(map(flags.__getitem__, places))
         times = ended.tobytes(), took.tobytes(), array("d", waited).tobytes()
-        numbered, joined = array("H", map(numbers.__getitem__, marks)).tobytes(), "\n".join(lines)
-        return [(Batch(self.hub, base, joined, numbered, " ".join(ids), *times, sized.tobytes(), marked, notes), texts)]
+        columns = numbered.tobytes(), " ".join(ids), *times, sized.tobytes(), marked
+        return [(Batch(self.hub, base, "\n".join(lines), *columns, notes), texts)]
 
     def _group(
-        self,
-        call: Call,
-        outcome: Outcome,
-        definitions: tuple[object, object],
-        rules: JournalRules,
-        lines: dict[str, int],
-    ) -> tuple[int, Mapping[str, object]] | None:
-        """The number of its group in `lines`, and the arguments that the settings supply; None: it is not kept."""
+        self, call: Call, outcome: Outcome, terms: tuple[Terms, Terms], lines: dict[str, int]
+    ) -> tuple[int, ToolKeeping] | None:
+        """The number of its group in `lines`, and the rule for its tool; None: it is not kept."""
+        rules = terms[1].rules
         assert rules.keeping != "off"
         tool = own_name(call)
         keeping = rules.of_tool(call.upstream, tool)
@@ -193,7 +244,7 @@ class BatchMaker:
             return None
         name, digest = exported_name(call), ""
         if call.method == "tools/call":
-            before, after = (self.definitions.digest(version, call.upstream, tool) for version in definitions)
+            before, after = (self.definition(each, call.upstream, tool) for each in terms)
             digest = after if before == after else ""
         elif rules.keeping != "full" and call.method != "prompts/get":
             tool = name = call.method  # a URI is an argument
@@ -202,18 +253,23 @@ class BatchMaker:
             call.upstream, hide_head(tool, _NAME) or call.method, hide_head(name, _NAME), call.method,
             shown_principal(call.principal), client, _STATUS[outcome], rules.keeping, digest,
         ))  # fmt: skip
-        return lines.setdefault(line, len(lines)), keeping.supplied
+        return lines.setdefault(line, len(lines)), keeping
 
     def _texts(
         self,
         portion: Portion,
         keeping: str,
-        supplied: Sequence[Mapping[str, object]],
+        rules: Sequence[ToolKeeping],
         places: Sequence[int],
         flags: bytearray,
     ) -> bytes:
         """The texts of the calls at these places, as they are kept."""
-        is_plain = keeping == "full" and not portion.long and not any(supplied) and len(places) == len(portion.rows)
+        is_plain = (
+            keeping == "full"
+            and not portion.long
+            and not any(rule.supplies for rule in rules)
+            and len(places) == len(portion.rows)
+        )
         text = portion.texts[:-1].decode("utf-8", "replace")
         if is_plain and text.count(_BETWEEN) == 2 * len(places) - 1 and all(
             hide(piece) == piece for piece in _pieces(text)
@@ -221,18 +277,18 @@ class BatchMaker:
             return text.encode()
         fields, long = _fields(portion), portion.long
         for index, row in enumerate(portion.rows):
-            if supplied[row[0]] and row[5]:
+            if rules[row[0]].supplies and row[5]:
                 whole = long.pop(index, None)
                 arguments, result = (fields[2 * index], fields[2 * index + 1]) if whole is None else whole
-                fields[2 * index : 2 * index + 2] = _reduced(arguments, supplied[row[0]]), result
+                fields[2 * index : 2 * index + 2] = _reduced(arguments, rules[row[0]]), result
         if keeping == "hash":
             return self._hashes(fields, long, places)
         return masked_texts(fields, long, [row[6] for row in portion.rows], places, flags)
 
     def _hashes(self, fields: Sequence[bytes], long: Mapping[int, tuple[bytes, bytes]], places: Sequence[int]) -> bytes:
-        self._key = self._key or self._find_key()
+        key = self._secret()
         whole = (long[index][0] if index in long else fields[2 * index] for index in places)
-        hashes = (hmac.digest(self._key, text, "sha256").hex()[:_HASH].encode() if text else b"" for text in whole)
+        hashes = (hmac.digest(key, text, "sha256").hex()[:_HASH].encode() if text else b"" for text in whole)
         return b"\0".join(part for digest in hashes for part in (digest, b""))
 
 
@@ -261,7 +317,7 @@ def _pieces(text: str) -> Iterator[str]:
         start = end + 1 if end >= 0 else len(text) + 1
 
 
-def _reduced(arguments: bytes, supplied: Mapping[str, object]) -> bytes:
+def _reduced(arguments: bytes, keeping: ToolKeeping) -> bytes:
     """The arguments without those that the settings supply: their values are not for callers."""
     try:
         values: dict[str, Any] = msgspec.json.decode(arguments or b"{}", type=dict[str, Any])
@@ -270,7 +326,7 @@ def _reduced(arguments: bytes, supplied: Mapping[str, object]) -> bytes:
     remaining = {
         name: value
         for name, value in values.items()
-        if name not in supplied or (supplied[name] is not None and not _is_same(supplied[name], value))
+        if name not in keeping.fixed and not (name in keeping.defaults and _is_same(keeping.defaults[name], value))
     }
     return msgspec.json.encode(remaining)
 

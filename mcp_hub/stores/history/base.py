@@ -1,8 +1,9 @@
 """A batch of calls as it is kept, and the interface of every store of them. Pure."""
 
+import hashlib
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -141,6 +142,31 @@ class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+class RunningCalls(msgspec.Struct, frozen=True):
+    """Changes to the calls that run: those that have `begun`, each in a batch of its own, and those that have `ended`.
+
+    A store shows such a batch once its hub is gone. Its `base` is the call's `running_number`, at every hub.
+    """
+
+    begun: Sequence[tuple[Batch, bytes]] = ()
+    ended: Sequence[int] = ()
+
+
+NO_CHANGE: Final = RunningCalls()
+RUNNING: Final = 1 << 52
+"""Numbers from here on are those of running calls; no hub makes so many calls."""
+
+
+def running_number(id_: str) -> int:
+    """The number of the batch of a running call, below 2^53."""
+    return RUNNING | int.from_bytes(hashlib.blake2b(id_.encode(), digest_size=8).digest()) % RUNNING
+
+
+def is_shown(key: BatchKey, is_gone: Callable[[str], bool]) -> bool:
+    """Whether the calls of a batch are past ones: they have ended, or their hub has."""
+    return key.base < RUNNING or is_gone(key.hub)
+
+
 class BatchRefused(StoreError):
     """The batch itself cannot be stored; the next ones may be."""
 
@@ -153,8 +179,9 @@ class HistoryStore(Protocol):
         """The path or the URL, for people."""
 
     async def write(
-        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits
-    ) -> bool:
+        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
+        running: RunningCalls = NO_CHANGE,
+    ) -> bool:  # fmt: skip
         """Writes a batch whose last `fresh` calls are new, with their texts, if any. Raises `BatchRefused`, too.
 
         `texts` are arguments and results by turns, parted by NULs.
@@ -163,7 +190,7 @@ class HistoryStore(Protocol):
         """
 
     async def index(self) -> list[BatchKey]:
-        """All batches, in any order."""
+        """All batches of past calls, in any order."""
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
         """Those of them that are still there."""

@@ -5,7 +5,7 @@ tried again with the next batch. Batches are committed without a sync: a crash o
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
@@ -20,14 +20,18 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.history.base import (
     MOST_LOSSES,
+    NO_CHANGE,
+    RUNNING,
     Batch,
     BatchKey,
     BatchRefused,
     CallTexts,
     HistoryLimits,
     LostCalls,
+    RunningCalls,
     batch_of,
     encode,
+    is_shown,
     is_sound_key,
     is_sound_loss,
     texts_of_body,
@@ -116,11 +120,12 @@ class HistoryFile:
         return self._path is _MEMORY
 
     async def write(
-        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits
-    ) -> bool:
+        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
+        running: RunningCalls = NO_CHANGE,
+    ) -> bool:  # fmt: skip
         """As `HistoryStore.write`."""
         added = [*self._losses, *losses]
-        run = partial(self._write, batch=batch, fresh=fresh, texts=texts, losses=added, limits=limits)
+        run = partial(self._write, batch=batch, fresh=fresh, texts=texts, losses=added, limits=limits, running=running)
         try:
             is_written = await self._ask(run, writes=True)
         except StoreFault:
@@ -132,7 +137,7 @@ class HistoryFile:
 
     async def index(self) -> list[BatchKey]:
         """As `HistoryStore.index`."""
-        return await self._read(_index, [])
+        return await self._read(self._shown, [])
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
         """As `HistoryStore.load`."""
@@ -156,7 +161,7 @@ class HistoryFile:
         """As `HistoryStore.clear`. Nothing of the calls is left in the file."""
         if not self._is_there():
             return 0
-        count = await self._ask(partial(_clear, loss=loss), writes=True)
+        count = await self._ask(partial(self._clear, loss=loss), writes=True)
         self._losses.clear()
         await self._ask(_shrink)
         return count
@@ -260,7 +265,7 @@ class HistoryFile:
 
     def _write(
         self, db: Connection, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls],
-        limits: HistoryLimits,
+        limits: HistoryLimits, running: RunningCalls,
     ) -> bool:  # fmt: skip
         if self._transactions is not None and not self._is_in_memory:
             if identity(self._path) != self._transactions.identity:
@@ -271,10 +276,24 @@ class HistoryFile:
         if texts:
             place = number << _BITS | (len(batch) - fresh)
             db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (place, texts))
+        _remove_running(db, {*running.ended, *(call.base for call, _ in running.begun)})
+        for call, call_texts in running.begun:
+            place = (_put(db, call, False) or 0) << _BITS
+            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (place, call_texts))
         db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
         _add_losses(db, [*self._killed(db), *losses])
         _prune(db, limits, self._now())
         return True
+
+    def _shown(self, db: Connection) -> list[BatchKey]:
+        return [key for key in _index(db) if is_shown(key, self._is_gone)]
+
+    def _clear(self, db: Connection, loss: LostCalls) -> int:
+        calls = sum(key.calls for key in self._shown(db))
+        for table in ("batches", "heads", "texts", "losses"):
+            db.execute(f"DELETE FROM {table}")
+        _add_losses(db, [loss])
+        return calls
 
     def _killed(self, db: Connection) -> list[LostCalls]:
         """The hubs that have ended without notice, which are forgotten with that."""
@@ -350,6 +369,21 @@ def _killed_hubs(db: Connection, own: str, is_gone: Callable[[str], bool]) -> li
     return [LostCalls("killed", written, hub) for hub, written in runs if isinstance(hub, str) and is_gone(hub)]
 
 
+def _remove(db: Connection, number: int) -> None:
+    first = number << _BITS
+    db.execute("DELETE FROM texts WHERE place >= ? AND place < ?", (first, first + (1 << _BITS)))
+    db.execute("DELETE FROM heads WHERE number = ?", (number,))
+    db.execute("DELETE FROM batches WHERE number = ?", (number,))
+
+
+def _remove_running(db: Connection, bases: Collection[int]) -> None:
+    """Removes the batches of running calls, whichever hub wrote them."""
+    chosen = "SELECT number, base FROM batches WHERE base >= ?"
+    for number, base in db.execute(chosen, (RUNNING,)).fetchall() if bases else ():
+        if base in bases:
+            _remove(db, number)
+
+
 def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
     """Removes the oldest batches until all three bounds hold."""
     (calls,) = db.execute("SELECT sum(calls) FROM batches").fetchone()
@@ -360,21 +394,10 @@ def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
             break
         if not pruned:
             db.execute("PRAGMA secure_delete = ON")  # free pages of the file hold nothing of it
-        first = number << _BITS
-        db.execute("DELETE FROM texts WHERE place >= ? AND place < ?", (first, first + (1 << _BITS)))
-        db.execute("DELETE FROM heads WHERE number = ?", (number,))
-        db.execute("DELETE FROM batches WHERE number = ?", (number,))
+        _remove(db, number)
         calls, used, pruned = calls - count, used_bytes(db), True
     if pruned and db.execute("PRAGMA freelist_count").fetchone()[0] > _FREE:
         give_back(db)
-
-
-def _clear(db: Connection, loss: LostCalls) -> int:
-    (calls,) = db.execute("SELECT coalesce(sum(calls), 0) FROM batches").fetchone()
-    for table in ("batches", "heads", "texts", "losses"):
-        db.execute(f"DELETE FROM {table}")
-    _add_losses(db, [loss])
-    return int(calls)
 
 
 def _shrink(db: Connection) -> None:

@@ -6,6 +6,7 @@ The memory of the server is one more bound; what nobody writes to expires with t
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,14 +16,17 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import (
     MOST_LOSSES,
+    NO_CHANGE,
     Batch,
     BatchKey,
     BatchRefused,
     CallTexts,
     HistoryLimits,
     LostCalls,
+    RunningCalls,
     batch_of,
     encode,
+    is_shown,
     is_sound_key,
     is_sound_loss,
     texts_of_body,
@@ -77,12 +81,14 @@ class RedisHistory:
         self._pruned = 0.0
 
     async def write(
-        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits
-    ) -> bool:
+        self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
+        running: RunningCalls = NO_CHANGE,
+    ) -> bool:  # fmt: skip
         """As `HistoryStore.write`."""
         try:
             is_written = not fresh or await self._put(batch, fresh, texts)
             if is_written:
+                await self._change(running)
                 noted: list[Command] = [("HSET", self._keys.runs, self._own, repr(self._now()))]
                 await self._writer.ask(*noted, *self._listed(losses))
                 await self._prune(limits)
@@ -108,6 +114,27 @@ class RedisHistory:
             return False
         self._open = field, known
         return True
+
+    async def _change(self, running: RunningCalls) -> None:
+        """Keeps the calls that have begun, and removes those that have ended, whichever replica wrote them."""
+        bases = {*running.ended, *(batch.base for batch, _ in running.begun)}
+        if not bases:
+            return
+        [fields] = await self._writer.ask(("HKEYS", self._keys.batches))
+        removed = {
+            text: _Known(0.0, 0.0, 0, texts=[0])
+            for text in (field.decode("ascii", "replace") for field in fields)
+            if _FIELD.fullmatch(text) and int(text.partition(" ")[2]) in bases
+        }
+        commands = self._removed(removed)
+        for batch, texts in running.begun:
+            key, head = batch.key, encode(batch)
+            field, size = _field(key), len(texts) + len(head)
+            commands.append(("HSET", self._keys.texts, f"{field} 0", texts))
+            commands.append(("HSET", self._keys.heads, field, head))
+            known = _Known(key.first, key.last, key.calls, size, [0])
+            commands.append(("HSET", self._keys.batches, field, encode(known)))
+        await self._writer.ask(*commands)
 
     def _listed(self, losses: Sequence[LostCalls]) -> list[Command]:
         commands: list[Command] = [("LPUSH", self._keys.losses, _encode_loss(loss)) for loss in losses]
@@ -148,7 +175,13 @@ class RedisHistory:
 
     async def index(self) -> list[BatchKey]:
         """As `HistoryStore.index`."""
-        return [own.key(field) for field, own in (await self._known()).items()]
+        keys = [known.key(field) for field, known in (await self._known()).items()]
+        return [key for key in keys if is_shown(key, partial(self._has_ended, at=key.last))]
+
+    def _has_ended(self, replica: str, at: float) -> bool:
+        """Whether a replica that wrote something at that time is gone; one that has just come is not known yet."""
+        is_known = self._now() - at > 2 * self._leases.seconds
+        return is_known and replica != self._own and self._leases.is_trusted and self._leases.is_gone(replica)
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
         """As `HistoryStore.load`."""
@@ -189,14 +222,13 @@ class RedisHistory:
         found = []
         for replica, written in pairs(runs).items():
             hub, at = replica.decode("ascii", "replace"), _seconds(written)
-            is_old = self._now() - at > 2 * self._leases.seconds  # one that has just come is not known yet
-            if hub != self._own and is_old and self._leases.is_trusted and self._leases.is_gone(hub):
+            if self._has_ended(hub, at):
                 found.append(LostCalls("killed", at, hub))
         return found
 
     async def clear(self, loss: LostCalls) -> int:
         """As `HistoryStore.clear`."""
-        count = sum(own.calls for own in (await self._known()).values())
+        count = sum(key.calls for key in await self.index())
         keys = self._keys
         await self._writer.ask(("DEL", keys.batches, keys.heads, keys.texts, keys.losses), *self._listed([loss]))
         self._open = None

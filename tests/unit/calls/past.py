@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_hub.call import Call, CallingClient
+from mcp_hub.call import Call, CallingClient, StreamInfo
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.calls.metering import outcome_of
@@ -18,7 +18,7 @@ from mcp_hub.ids import new_call_id
 from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, Keeping
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastCall, newest, texts_of
-from mcp_hub.types import Era
+from mcp_hub.types import CallId, Era
 
 EVERYTHING = HistoryLimits()
 
@@ -36,12 +36,18 @@ class Lists:
         return str(definitions)
 
 
+class StreamOfCall:
+    """A durable stream that nobody reads."""
+
+    row = StreamInfo(CallId("st_1"), "p", "in_a", "a", "tools/call", "echo", 0.0, 0.0)
+
+
 def past_call(
     tool: str = "echo", arguments: object = None, ending: Ending | None = None, principal: str = "p", server: str = "a",
     raw: bytes | None = None, method: str = "tools/call",
-    session: str = "s", client: CallingClient | None = None,
+    session: str = "s", client: CallingClient | None = None, *, is_running: bool = False,
 ) -> CallRecord:  # fmt: skip
-    """The record of a call that has ended."""
+    """The record of a call that has ended, or of one that `is_running`."""
     key = "uri" if method == "resources/read" else "name"
     params = {key: msgspec.Raw(msgspec.json.encode(tool))}
     if arguments is not None or raw is not None:
@@ -49,7 +55,10 @@ def past_call(
     call = Call(new_call_id(), server, method, params, {}, session, principal, Era.MODERN, {}, client=client)
     record = new_record(call, cast("Any", None), TimeLimits(1, 1), SystemClock())
     record.log.begin()
-    record.log.append(ending or Completed(b'{"content":[]}'))
+    if is_running:
+        record.stream = cast("Any", StreamOfCall())
+    else:
+        record.log.append(ending or Completed(b'{"content":[]}'))
     return record
 
 

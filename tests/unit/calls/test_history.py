@@ -105,7 +105,7 @@ async def test_calls_of_a_tool_that_is_off_leave_nothing() -> None:
 
 async def test_arguments_that_the_settings_supply_are_left_out() -> None:
     """Their values are those of the operator: callers see neither."""
-    supplied = ToolKeeping(supplied={"key": None, "limit": 10})
+    supplied = ToolKeeping(defaults={"limit": 10}, fixed={"key": "hidden"})
     journal = new_journal(store := history_file(None), of_tool=lambda server, tool: supplied)
     await keep(
         journal,
@@ -168,11 +168,36 @@ async def test_definition_that_changes_about_the_time_of_a_call_is_not_known() -
     lists = Lists()
     journal = new_journal(store := history_file(None), lists=lists)
     await keep(journal, past_call())
-    journal._begun_with = lists.current()
+    journal._begun_with = journal._terms()
     lists.digest_now = "d2"
     await keep(journal, past_call())
     await keep(journal, past_call())
     assert [call.group.definition for call in await kept(store)] == ["d1", "", "d2"]
+
+
+async def test_arguments_that_the_settings_supply_are_part_of_the_definition() -> None:
+    """A call that is made again would get others."""
+    rules = [
+        ToolKeeping(),
+        ToolKeeping(defaults={"limit": 1}),
+        ToolKeeping(defaults={"limit": True}),
+        ToolKeeping(fixed={"limit": 1}),
+        ToolKeeping(fixed={"limit": 2}),
+    ]
+    journal = new_journal(store := history_file(None), of_tool=lambda server, tool: rules[int(tool)])
+    await keep(journal, *(past_call(str(number)) for number in range(len(rules))))
+    digests = [call.group.definition for call in await kept(store)]
+    assert digests == [journal.definition("a", str(number)) for number in range(len(rules))]
+    assert len({*digests}) == len(rules) and digests[0] == "d1"
+    lists = Lists()
+    journal = new_journal(store := history_file(None), of_tool=lambda server, tool: rules[1], lists=lists)
+    await keep(journal, past_call())
+    journal.lasts(record := past_call(is_running=True))
+    lists.digest_now = "d2"
+    record.log.append(Completed(b"{}"))
+    await keep(journal, record, past_call())
+    digests = [call.group.definition for call in await kept(store)]
+    assert digests[1] == "" and len({*digests}) == 3 and digests[2] == journal.definition("a", "echo")
 
 
 async def test_oldest_calls_are_dropped_and_counted_when_too_many_wait() -> None:

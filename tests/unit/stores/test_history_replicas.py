@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.clock import wall_time
+from mcp_hub.events import Completed
 from mcp_hub.stores.history import replicas
 from mcp_hub.stores.history.base import HistoryLimits, LostCalls
 from mcp_hub.stores.history.reading import CallFilter, newest, texts_of
@@ -53,6 +54,28 @@ async def test_bounds_hold_on_the_server_and_a_gone_replica_is_named(
         await second.links.leases.beat(second.links.writer)
         second.links.leases._trusted_from = 0.0
         assert [(loss.kind, loss.hub) for loss in await store.losses()] == [("killed", first.log.instance)]
+
+
+async def test_running_call_of_a_gone_replica_is_there_until_it_has_ended_at_another_one(tmp_path: Path) -> None:
+    async with opened(first := new_redis(tmp_path)), opened(second := new_redis(tmp_path)):
+        gone, store = RedisHistory(first.links, wall_time), RedisHistory(second.links, lambda: wall_time() + 60)
+        journals = [new_journal(each, hub=each._own) for each in (gone, store)]
+        records = [past_call(arguments={"n": n}, is_running=True) for n in range(2)]
+        for record in records:
+            journals[0].lasts(record)
+        await journals[0].flush()
+        assert await arguments_in(gone) == await arguments_in(store) == []
+        await first.links.leases.leave(first.links.writer)
+        await second.links.leases.beat(second.links.writer)
+        second.links.leases._trusted_from = 0.0
+        assert await arguments_in(store) == ['{"n":0}', '{"n":1}']
+        journals[1].lasts(records[1])
+        await journals[1].flush()
+        assert await arguments_in(store) == ['{"n":0}']
+        records[1].log.append(Completed(b'{"content":[]}'))
+        await keep(journals[1], records[1])
+        assert await arguments_in(store) == ['{"n":0}', '{"n":1}']
+        assert await store.clear(LostCalls("cleared", 1.0)) == 2
 
 
 async def test_damaged_records_are_left_out(tmp_path: Path) -> None:

@@ -313,7 +313,8 @@ def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: A
 
 def watch_of(app: App) -> HubWatch:
     """The hub as its callers may see it."""
-    return HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, app.seen, SystemClock())
+    history = app.journal.store
+    return HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, app.seen, history, SystemClock())
 
 
 def dashboard_of(

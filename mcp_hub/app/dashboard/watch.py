@@ -38,6 +38,8 @@ from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.protocol.rest.streams import RunningCall
 from mcp_hub.sessions.clients_seen import SeenClient
 from mcp_hub.sessions.session import Caller
+from mcp_hub.stores.history.base import HistoryStore
+from mcp_hub.stores.history.reading import clients_of
 from mcp_hub.types import OWN, CallId, Kind
 
 _STORED: Final = 500
@@ -45,6 +47,8 @@ _STORED: Final = 500
 _WITH_REASON: Final = ("failed", "cancelled")
 _PATIENCE: Final = 2.0
 """Seconds in which the reasons of failures are read from the store."""
+_WRITTEN: Final = 10.0
+"""Seconds after which a call that has ended is in the history, or never will be."""
 _ALL: Final = 1 << 30
 _TEXT: Final = 200
 
@@ -60,6 +64,7 @@ class HubWatch:
         streams: StreamTable,
         admin: Admin,
         seen: Seen,
+        history: HistoryStore,
         clock: Clock,
     ) -> None:
         self._current = current
@@ -68,10 +73,13 @@ class HubWatch:
         self._streams = streams
         self._admin = admin
         self._seen = seen
+        self._history = history
         self._clock = clock
         self._started = wall_time()
         self._costs: dict[int, tuple[object, int, int]] = {}
         self._reasons: dict[CallId, str] = {}
+        self._callers: dict[str, str] = {}
+        """The clients of calls that ended before this hub began."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -224,16 +232,32 @@ class HubWatch:
         return [row for row in rows if self._hub.durable.shows(caller.profile, row)]
 
     async def _stored(self, rows: Sequence[StreamInfo]) -> list[CallSummary]:
-        """Streams of the store, each with its last progress or, of one that has failed, with the reason."""
+        """Streams of the store, each with its client and its last progress or the reason of its failure."""
         ended = [row for row in rows if row.status in _WITH_REASON and row.id not in self._reasons]
         if len(self._reasons) > 2 * _STORED:
             self._reasons.clear()
             ended = [row for row in rows if row.status in _WITH_REASON]
         with anyio.move_on_after(_PATIENCE):
             async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._read_callers, [row for row in rows if row.has_ended])
                 for row in ended:
                     tasks.start_soon(self._read_reason, row)
-        return [_summary(row, self._reasons.get(row.id, "") if row.has_ended else row.message or "") for row in rows]
+        return [
+            _summary(
+                row,
+                self._reasons.get(row.id, "") if row.has_ended else row.message or "",
+                self._callers.get(row.id, ""),
+            )
+            for row in rows
+        ]
+
+    async def _read_callers(self, rows: Iterable[StreamInfo]) -> None:
+        if len(self._callers) > 2 * _STORED:
+            self._callers.clear()
+        missing = {row.id: row.updated for row in rows if row.id not in self._callers}
+        with suppress(StoreError):
+            old = [id_ for id_, updated in missing.items() if updated < wall_time() - _WRITTEN]
+            self._callers |= dict.fromkeys(old, "") | await clients_of(self._history, missing)
 
     async def _read_reason(self, row: StreamInfo) -> None:
         with suppress(StoreError):
@@ -256,7 +280,7 @@ def _shows(caller: Caller, of_client: Caller) -> bool:
     return caller.operates or (of_client.principal == caller.principal and caller.profile in (None, of_client.profile))
 
 
-def _summary(row: StreamInfo, message: str) -> CallSummary:
+def _summary(row: StreamInfo, message: str, client: str) -> CallSummary:
     return CallSummary(
         row.id,
         row.server,
@@ -266,6 +290,7 @@ def _summary(row: StreamInfo, message: str) -> CallSummary:
         row.status,
         row.created,
         max(row.updated - row.created, 0.0),
+        client,
         stream=True,
         message=hide_head(message, _TEXT),
     )

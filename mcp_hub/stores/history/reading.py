@@ -1,7 +1,7 @@
 """Looks through batches: the calls that fit a filter, newest first, one call by its id, and figures over time."""
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from itertools import chain
 from typing import Final
 
@@ -125,6 +125,29 @@ async def by_id(store: HistoryStore, id_: str, chosen: CallFilter) -> PastCall |
                         found = _call(batch, batch.key, place, id_, line)
                         return found if chosen.fits(found.group) and found.ended >= chosen.since else None
     return None
+
+
+async def clients_of(store: HistoryStore, ids: Collection[str]) -> dict[str, str]:
+    """The client of each of these calls that is in the history. Raises `StoreError`."""
+    clients: dict[str, str] = {}
+    missing = set(ids)
+    if missing:
+        async for batches in pages(store, CallFilter(lambda group: True)):
+            clients |= await anyio.to_thread.run_sync(_clients_in, batches, missing)
+            missing.difference_update(clients)
+            if not missing:
+                break
+    return clients
+
+
+def _clients_in(batches: Sequence[Batch], ids: Collection[str]) -> dict[str, str]:
+    clients = {}
+    for batch in batches:
+        lines, marks = batch.groups.split("\n"), numbers(batch.marks)
+        for place, id_ in enumerate(batch.ids.split(" ")):
+            if id_ in ids:
+                clients[id_] = group_of(lines[marks[place]]).client
+    return clients
 
 
 async def texts_of(store: HistoryStore, calls: Sequence[PastCall]) -> list[CallTexts]:

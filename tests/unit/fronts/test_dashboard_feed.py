@@ -178,7 +178,11 @@ async def test_calls_that_wait_say_for_which_call_and_those_without_a_stream_are
         assert "unstored" not in (await peer.ask("GET", "/v1/streams", token=ALICE)).json
 
 
-async def test_stored_call_says_the_reason_of_its_failure_as_it_did_while_its_hub_ran(tmp_path: Path) -> None:
+def shown(call: dict[str, Any]) -> tuple[str, str, str]:
+    return call["status"], call.get("message", ""), call.get("client", "")
+
+
+async def test_stored_call_is_shown_as_it_was_while_its_hub_ran(tmp_path: Path) -> None:
     """Calls whose last progress is "step 1", and of which only the store of a hub that has ended still knows."""
     learn(["hunter24"])
     async with dashboard_hub(tmp_path, store={}) as peer:
@@ -193,11 +197,11 @@ async def test_stored_call_says_the_reason_of_its_failure_as_it_did_while_its_hu
         peer.tools.go.set()
         await peer.until(failed, "failed", "completed")
         await peer.until(completed, "completed", "failed")
-        before = {call["id"]: (call["status"], call.get("message", "")) for call in (await peer.get("/state"))["calls"]}
+        before = {call["id"]: shown(call) for call in (await peer.get("/state"))["calls"]}
     async with dashboard_hub(tmp_path, store={}) as peer:
         for _ in range(2):
             calls = (await peer.get("/state"))["calls"]
-            assert {call["id"]: (call["status"], call.get("message", "")) for call in calls} == before
-    assert sorted(status for status, _ in before.values()) == ["cancelled", "completed", "failed"]
-    (reason,) = [message for status, message in before.values() if status == "failed"]
+            assert {call["id"]: shown(call) for call in calls} == before
+    assert sorted(status for status, _, client in before.values() if client) == ["cancelled", "completed", "failed"]
+    (reason,) = [message for status, message, _ in before.values() if status == "failed"]
     assert reason.startswith("no such row: *** xxx") and len(reason) <= 201

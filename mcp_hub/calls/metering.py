@@ -97,7 +97,7 @@ class _Histogram:
         return Durations(tuple(map(int.__add__, self.counts, addend.counts)), self.seconds + addend.seconds)
 
 
-class Meter:
+class _Meter:
     """Calls of one method at one server. `at_once` has those that did not wait for their turn, which are nearly all."""
 
     __slots__ = ("at_once", "at_server", "events", "merged", "outcomes", "refused", "whole")
@@ -130,7 +130,7 @@ class Meters:
 
     def __init__(self, observer: CallObserver | None = None) -> None:
         self._observer = observer
-        self._meters: dict[tuple[str, str], Meter] = {}
+        self._meters: dict[tuple[str, str], _Meter] = {}
 
     def ended(self, record: CallRecord, now: float) -> None:
         """Counts a call whose ending is in its log; once for each."""
@@ -166,10 +166,10 @@ class Meters:
         """The calls of a server that have ended."""
         return sum(sum(meter.outcomes) for key, meter in self._meters.items() if key[0] == server)
 
-    def _fresh(self, server: str, method: str) -> Meter:
+    def _fresh(self, server: str, method: str) -> _Meter:
         if len(self._meters) >= _MOST:
             del self._meters[next(iter(self._meters))]
-        meter = self._meters[server, method] = Meter()
+        meter = self._meters[server, method] = _Meter()
         return meter
 
     def figures(self, servers: Collection[str]) -> tuple[MethodFigures, ...]:

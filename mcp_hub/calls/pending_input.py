@@ -34,7 +34,7 @@ def _new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-class PendingCall(msgspec.Struct, frozen=True):
+class _PendingCall(msgspec.Struct, frozen=True):
     """A call whose client has seen its events up to `after`; `name` tells this wait from others of the same call.
 
     `until` is when it may be fetched last.
@@ -77,7 +77,7 @@ class PendingInput:
         self._seconds = seconds
         self._cancel = cancel
         self._new_key = key
-        self._pending: OrderedDict[str, PendingCall] = OrderedDict()
+        self._pending: OrderedDict[str, _PendingCall] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -87,14 +87,14 @@ class PendingInput:
         self._sweep()
         nonce = secrets.token_urlsafe(12)
         until, keys = self._clock.now() + self._seconds, frozenset(record.open_questions)
-        self._pending[record.call.id] = PendingCall(record, cursor, nonce, until, keys)
+        self._pending[record.call.id] = _PendingCall(record, after=cursor, name=nonce, until=until, keys=keys)
         self._pending.move_to_end(record.call.id)
         if len(self._pending) > _MOST:
             _, oldest = self._pending.popitem(last=False)
             self._cancel(oldest.record, "too many calls wait for input")
         return f"{_MARK}{record.call.id}.{nonce}.{self._seal(record.call, nonce)}"
 
-    def fetch(self, state: str, call: Call) -> PendingCall:
+    def fetch(self, state: str, call: Call) -> _PendingCall:
         """The waiting call that `call` is the retry of; a state opens it once.
 
         Raises `UnknownState`, the same for a state that is forged, foreign, replayed or too old.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.architecture.source import Function, Offence, Source, sources
 
-PACKAGE_LINES = range(10, 21)
+PACKAGE_LINES = range(2, 21)
 _OPENING = re.compile(r"(What|Who|Whoever|How|The same|As|Of|Those|Where|Whose|In its)\b")
 _NAME = re.compile(r"(?<=[`.])(\w+)(?=[`.])")
 _DOTTED = re.compile(r"`([a-z_]+(?:\.(?!(?:yaml|sock|json|md)`)\w+)+)`")

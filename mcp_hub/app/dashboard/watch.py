@@ -38,6 +38,7 @@ from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.protocol.rest.streams import RunningCall
 from mcp_hub.sessions.clients_seen import SeenClient
 from mcp_hub.sessions.session import Caller
+from mcp_hub.stores.base import StreamLog
 from mcp_hub.stores.history.base import HistoryStore
 from mcp_hub.stores.history.reading import clients_of
 from mcp_hub.types import OWN, CallId, Kind
@@ -73,13 +74,10 @@ class HubWatch:
         self._streams = streams
         self._admin = admin
         self._seen = seen
-        self._history = history
         self._clock = clock
         self._started = wall_time()
         self._costs: dict[int, tuple[object, int, int]] = {}
-        self._reasons: dict[CallId, str] = {}
-        self._callers: dict[str, str] = {}
-        """The clients of calls that ended before this hub began."""
+        self._earlier = _EarlierCalls(streams.store.log, history)
 
     @property
     def place(self) -> tuple[str, int]:
@@ -96,7 +94,7 @@ class HubWatch:
         servers, rows = await self.servers(caller), await self._rows(caller)
         live, ended = self.live(caller), self._seen_by(caller, self._seen.recent.newest())
         ids = {call.id for call in (*live, *ended)}
-        stored = await self._stored([row for row in rows if row.id not in ids])
+        stored = await self._earlier.summaries([row for row in rows if row.id not in ids])
         calls = sorted((*ended, *stored), key=lambda call: -call.at)[:MOST] if stored else ended
         epoch, seq = self.place
         return DashboardState(
@@ -231,39 +229,6 @@ class HubWatch:
             return []
         return [row for row in rows if self._hub.durable.shows(caller.profile, row)]
 
-    async def _stored(self, rows: Sequence[StreamInfo]) -> list[CallSummary]:
-        """Streams of the store, each with its client and its last progress or the reason of its failure."""
-        ended = [row for row in rows if row.status in _WITH_REASON and row.id not in self._reasons]
-        if len(self._reasons) > 2 * _STORED:
-            self._reasons.clear()
-            ended = [row for row in rows if row.status in _WITH_REASON]
-        with anyio.move_on_after(_PATIENCE):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._read_callers, [row for row in rows if row.has_ended])
-                for row in ended:
-                    tasks.start_soon(self._read_reason, row)
-        return [
-            _summary(
-                row,
-                self._reasons.get(row.id, "") if row.has_ended else row.message or "",
-                self._callers.get(row.id, ""),
-            )
-            for row in rows
-        ]
-
-    async def _read_callers(self, rows: Iterable[StreamInfo]) -> None:
-        if len(self._callers) > 2 * _STORED:
-            self._callers.clear()
-        missing = {row.id: row.updated for row in rows if row.id not in self._callers}
-        with suppress(StoreError):
-            old = [id_ for id_, updated in missing.items() if updated < wall_time() - _WRITTEN]
-            self._callers |= dict.fromkeys(old, "") | await clients_of(self._history, missing)
-
-    async def _read_reason(self, row: StreamInfo) -> None:
-        with suppress(StoreError):
-            last = await ending(self._streams.store.log, row)
-            self._reasons[row.id] = "" if last is None else reason_of(last)
-
     def _seen_by(self, caller: Caller, calls: Iterable[CallSummary]) -> list[CallSummary]:
         if caller.operates:
             return list(calls)
@@ -273,6 +238,49 @@ class HubWatch:
             return own_calls
         servers = self._hub.catalog.rules(caller.profile).servers
         return [call for call in own_calls if call.server in servers or call.server == OWN]
+
+
+class _EarlierCalls:
+    """The calls of streams that are not of this process."""
+
+    def __init__(self, log: StreamLog, history: HistoryStore) -> None:
+        self._log = log
+        self._history = history
+        self._reasons: dict[CallId, str] = {}
+        self._clients: dict[str, str] = {}
+
+    async def summaries(self, rows: Sequence[StreamInfo]) -> list[CallSummary]:
+        """Streams of the store, each with its client and its last progress or the reason of its failure."""
+        ended = [row for row in rows if row.status in _WITH_REASON and row.id not in self._reasons]
+        if len(self._reasons) > 2 * _STORED:
+            self._reasons.clear()
+            ended = [row for row in rows if row.status in _WITH_REASON]
+        with anyio.move_on_after(_PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._read_clients, [row for row in rows if row.has_ended])
+                for row in ended:
+                    tasks.start_soon(self._read_reason, row)
+        return [
+            _summary(
+                row,
+                self._reasons.get(row.id, "") if row.has_ended else row.message or "",
+                self._clients.get(row.id, ""),
+            )
+            for row in rows
+        ]
+
+    async def _read_clients(self, rows: Iterable[StreamInfo]) -> None:
+        if len(self._clients) > 2 * _STORED:
+            self._clients.clear()
+        missing = {row.id: row.updated for row in rows if row.id not in self._clients}
+        with suppress(StoreError):
+            old = [id_ for id_, updated in missing.items() if updated < wall_time() - _WRITTEN]
+            self._clients |= dict.fromkeys(old, "") | await clients_of(self._history, missing)
+
+    async def _read_reason(self, row: StreamInfo) -> None:
+        with suppress(StoreError):
+            last = await ending(self._log, row)
+            self._reasons[row.id] = "" if last is None else reason_of(last)
 
 
 def _shows(caller: Caller, of_client: Caller) -> bool:

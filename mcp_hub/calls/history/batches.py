@@ -13,6 +13,7 @@ import msgspec
 
 from mcp_hub.call import Call
 from mcp_hub.calls.history.recent import shown_principal
+from mcp_hub.calls.history.waiting import MOST_DECODED, VALUE, Portion
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -30,16 +31,9 @@ from mcp_hub.stores.history.base import (
     group_line,
     running_number,
 )
-from mcp_hub.types import CallId, Era, RawJson
 
-VALUE: Final = 4096
-"""Characters of a value of the arguments, and of a result, that are kept."""
 ARGUMENTS: Final = 64 << 10
 """Bytes of all arguments that are kept, with their values cut; of more only the beginning."""
-_MOST_DECODED: Final = 1 << 20
-"""Bytes of arguments that are looked through for long values."""
-_RESULT: Final = 64 << 10
-"""Bytes of a result that wait: enough to mask a long secret in its beginning as a whole."""
 _PIECE: Final = 16 << 10
 """Characters of texts that are masked together."""
 _BETWEEN: Final = "\0"
@@ -53,50 +47,6 @@ _SIZES: Final = 2 * array("I").itemsize
 """Bytes of the sizes of one call."""
 _STATUS: Final = ("completed", "tool_error", "failed", "cancelled", "timed_out")
 """By outcome."""
-
-_NO_GROUP: Final = Call(CallId(""), "", "", {}, {}, "", "", Era.MODERN, {}), Outcome.OK, msgspec.Raw(), 0
-
-_Row = tuple[int, str, float, float, float | None, int, int, bool]
-"""The number of a call's group, its id, when it ended, started and began, bytes of its arguments and of its result, and
-whether it is durable.
-"""
-
-
-class Portion:
-    """Calls that have ended and wait to be written.
-
-    `texts` are arguments and results by turns, each with a NUL behind it; those of calls in `long` are empty. `groups`
-    number calls with the same texts, `firsts` have the first call of each and its outcome. `endings` are by the places
-    of calls without a result. The `latest` group is that of such a call, outcome and name, and has that number.
-    """
-
-    __slots__ = ("endings", "firsts", "groups", "has_texts", "latest", "long", "rows", "size", "texts")
-
-    def __init__(self, *, has_texts: bool) -> None:
-        self.has_texts = has_texts
-        self.rows: list[_Row] = []
-        self.texts = bytearray()
-        self.groups: dict[object, int] = {}
-        self.firsts: list[tuple[Call, Outcome]] = []
-        self.latest = _NO_GROUP
-        self.endings: dict[int, Ending] = {}
-        self.long: dict[int, tuple[bytes, bytes]] = {}
-        self.size = 0
-
-    def turn_to(self, call: Call, outcome: Outcome, name: msgspec.Raw) -> int:
-        """The number of the group of this call, which is now the last one; `name` is what it calls."""
-        key = (call.client or call.session, call.upstream, call.method, call.principal, outcome, bytes(name))
-        number = self.groups.get(key)
-        if number is None:
-            number = self.groups[key] = len(self.firsts)
-            self.firsts.append((call, outcome))
-        self.latest = call, outcome, name, number
-        return number
-
-    def put(self, index: int, arguments: RawJson, result: RawJson) -> None:
-        """Takes texts of which one is long; only so much of them as masking needs."""
-        texts = self.long[index] = bytes(memoryview(arguments)[:_MOST_DECODED]), bytes(memoryview(result)[:_RESULT])
-        self.size += len(texts[0]) + len(texts[1])
 
 
 class ToolKeeping(msgspec.Struct, frozen=True):
@@ -135,8 +85,8 @@ class DefinitionSource(Protocol):
         """Digest of one definition, named as its server does; empty if there is none. Thread-safe."""
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """What calls go by at one time: the definitions of tools and the rules."""
+class JournalTerms(msgspec.Struct, frozen=True):
+    """The definitions of tools and the rules at one time."""
 
     definitions: object
     rules: JournalRules
@@ -153,7 +103,7 @@ class BatchMaker:
         self._count = 0
         self._last = 0.0
 
-    def definition(self, terms: Terms, server: str, tool: str) -> str:
+    def definition(self, terms: JournalTerms, server: str, tool: str) -> str:
         """Digest of the tool's definition and of the arguments that its settings supply; empty: no such tool.
 
         May block when it is first called.
@@ -168,7 +118,7 @@ class BatchMaker:
         self._key = self._key or self._find_key()
         return self._key
 
-    def make_running(self, portion: Portion, terms: Terms, wall: float) -> tuple[Batch, bytes] | None:
+    def make_running(self, portion: Portion, terms: JournalTerms, wall: float) -> tuple[Batch, bytes] | None:
         """The batch of one call that runs, as it is shown once its hub is gone; None if it is not kept."""
         count, last = self._count, self._last
         batches = self.make(portion, (terms, terms), wall)
@@ -181,18 +131,17 @@ class BatchMaker:
     def make(
         self,
         portion: Portion,
-        terms: tuple[Terms, Terms],
+        terms: tuple[JournalTerms, JournalTerms],
         wall: float,
-        begun: Mapping[str, Terms] = MappingProxyType({}),
+        begun: Mapping[str, JournalTerms] = MappingProxyType({}),
     ) -> list[tuple[Batch, bytes]]:
         """The batch of these calls and their texts, if any are kept; `wall` makes Unix seconds of their times.
 
         `terms` are those when the first call had ended, and those of now; `begun` has those at the beginning of a call.
         """
-        rules = terms[1].rules
+        lines, rules = dict[str, int](), terms[1].rules
         if rules.keeping == "off":
             return []
-        lines: dict[str, int] = {}
         groups = [self._group(*first, terms, lines) for first in portion.firsts]
         places: Sequence[int] = range(len(portion.rows))
         if None in groups:
@@ -200,40 +149,38 @@ class BatchMaker:
         if not places:
             return []
         flags = bytearray(len(portion.rows))
-        kept = [_NOTHING_SUPPLIED if group is None else group[1] for group in groups]
+        of_tools = [_NOTHING_SUPPLIED if group is None else group[1] for group in groups]
         is_without = rules.keeping == "none" or not portion.has_texts
-        texts = b"" if is_without else self._texts(portion, rules.keeping, kept, places, flags)
+        texts = b"" if is_without else self._texts(portion, rules.keeping, of_tools, places, flags)
         rows = portion.rows if len(places) == len(flags) else [portion.rows[index] for index in places]
         marks, ids, ends, starts, turns, argument_sizes, sizes, durable = zip(*rows, strict=True)
+        numbered = array("H", map([0 if group is None else group[0] for group in groups].__getitem__, marks))
+        for number in [number for number, id_ in enumerate(ids) if id_ in begun] if begun else ():
+            first = portion.firsts[int(marks[number])]
+            group = self._group(*first, (begun[ids[number]], terms[1]), lines)
+            numbered[number] = numbered[number] if group is None else group[0]
+        base, self._count = self._count, self._count + len(rows)
+        sized = _clipped(argument_sizes, sizes) if portion.has_texts else bytes(_SIZES * len(rows))
+        notes = _notes(portion.endings, places, rules.keeping)
+        for index in compress(places, durable):
+            flags[index] |= DURABLE
+        marked = bytes(flags) if len(rows) == len(flags) else bytes(map(flags.__getitem__, places))
+        times, size = self._times(ends, starts, turns, wall), array("I", sized).tobytes()
+        columns = numbered.tobytes(), " ".join(ids), *times, size, marked
+        return [(Batch(self.hub, base, "\n".join(lines), *columns, notes), texts)]
+
+    def _times(
+        self, ends: Sequence[float], starts: Sequence[float], turns: Sequence[float | None], wall: float
+    ) -> tuple[bytes, bytes, bytes]:
+        """The columns `ended`, `took` and `waited`."""
         wall = max(wall, self._last - ends[0])  # the clock of the system may be set back
         ended = array("d", [end + wall for end in ends])
         self._last = ended[-1]
         waited = [(end if turn is None else turn) - start for end, start, turn in zip(ends, starts, turns, strict=True)]
-        numbers = [0 if group is None else group[0] for group in groups]
-        numbered = array("H", map(numbers.__getitem__, marks))
-        for number in [number for number, id_ in enumerate(ids) if id_ in begun] if begun else ():
-            call, outcome = portion.firsts[int(marks[number])]
-            group = self._group(call, outcome, (begun[ids[number]], terms[1]), lines)
-            numbered[number] = group[0] if group is not None else numbered[number]
-        base, self._count = self._count, self._count + len(rows)
-        took = array("d", map(sub, ends, starts))
-        sized = (
-            array("I", _clipped(argument_sizes, sizes)) if portion.has_texts else array("I", bytes(_SIZES * len(rows)))
-        )
-        notes = {
-            number: _note(portion.endings[index], rules.keeping)
-            for number, index in (enumerate(places) if portion.endings else ())
-            if index in portion.endings
-        }
-        for number in compress(range(len(rows)), durable):
-            flags[places[number]] |= DURABLE
-        marked = bytes(flags) if len(rows) == len(flags) else bytes(map(flags.__getitem__, places))
-        times = ended.tobytes(), took.tobytes(), array("d", waited).tobytes()
-        columns = numbered.tobytes(), " ".join(ids), *times, sized.tobytes(), marked
-        return [(Batch(self.hub, base, "\n".join(lines), *columns, notes), texts)]
+        return ended.tobytes(), array("d", map(sub, ends, starts)).tobytes(), array("d", waited).tobytes()
 
     def _group(
-        self, call: Call, outcome: Outcome, terms: tuple[Terms, Terms], lines: dict[str, int]
+        self, call: Call, outcome: Outcome, terms: tuple[JournalTerms, JournalTerms], lines: dict[str, int]
     ) -> tuple[int, ToolKeeping] | None:
         """The number of its group in `lines`, and the rule for its tool; None: it is not kept."""
         rules = terms[1].rules
@@ -336,6 +283,12 @@ def _is_same(default: object, value: object) -> bool:
     return msgspec.json.encode(default, order="sorted") == msgspec.json.encode(value, order="sorted")
 
 
+def _notes(endings: Mapping[int, Ending], places: Sequence[int], keeping: Keeping) -> dict[int, tuple[str, str]]:
+    if not endings:
+        return {}
+    return {number: _note(endings[index], keeping) for number, index in enumerate(places) if index in endings}
+
+
 def _note(ending: Ending, keeping: Keeping) -> tuple[str, str]:
     if isinstance(ending, Failed):
         code, message = ending.error.symbol, ending.error.message
@@ -399,7 +352,7 @@ def _cut_arguments(raw: bytes) -> tuple[str, int]:
         flags |= CUT_ARGUMENTS | (MASKED_ARGUMENTS if is_masked else 0)
         return f"{hidden}…"
 
-    if len(raw) < _MOST_DECODED:
+    if len(raw) < MOST_DECODED:
         with suppress(ValueError, RecursionError):
             encoded = msgspec.json.encode(hide_within(msgspec.json.decode(raw), short))
             if len(encoded) <= ARGUMENTS:

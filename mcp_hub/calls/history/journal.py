@@ -16,12 +16,11 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from mcp_hub.calls.history.batches import VALUE, BatchMaker, DefinitionSource, JournalRules, Portion, Terms
-from mcp_hub.calls.metering import Outcome
+from mcp_hub.calls.history.batches import BatchMaker, DefinitionSource, JournalRules, JournalTerms
+from mcp_hub.calls.history.waiting import MOST, CallQueue, Portion
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock, wall_time
-from mcp_hub.errors import HubRestarted, StoreError
-from mcp_hub.events import Failed
+from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.history.base import (
     NO_CHANGE,
@@ -30,28 +29,18 @@ from mcp_hub.stores.history.base import (
     HistoryLimits,
     HistoryStore,
     LostCalls,
-    RunningCalls,
+    RunningChange,
     running_number,
 )
 
 PACE: Final = 0.5
 """Seconds between two batches."""
-FULL: Final = 2048
-"""Calls of a portion, which is written at once, without waiting for the next batch."""
-MOST: Final = 8192
-"""Calls that may wait."""
-PORTION_BYTES: Final = 4 << 20
-"""Bytes of the arguments and results of a portion."""
 MOST_BYTES: Final = 16 << 20
 """Bytes of texts that may wait where they cannot be written."""
 _PATIENCE: Final = 5.0
 """Seconds between two attempts to write where that does not work."""
 
 _UNKNOWN: Final = "The hub that ran this call is gone. The outcome of the call is unknown."
-_NOTHING: Final = msgspec.Raw()
-_WITH_RESULT: Final = int(Outcome.TOOL_ERROR)
-"""The last outcome with a result; a member of an enumeration takes five times as long to compare."""
-
 log = get_logger(__name__)
 
 
@@ -73,10 +62,10 @@ class CallJournal:
         self.rules = rules
         """Those of now."""
         self._clock = clock
-        self._queue = _Queue()
+        self._queue = CallQueue()
         self._batches = BatchMaker(hub, definitions, key)
         self._writer = _Writer(store, hub)
-        self._begun_with: Terms | None = None
+        self._begun_with: JournalTerms | None = None
         """The terms when the first of the calls that wait had ended."""
         self._running: dict[str, _RunningCall] = {}
         self._lock = anyio.Lock()
@@ -108,16 +97,16 @@ class CallJournal:
         if self._queue.keeps and record.call.id not in self._running:
             terms = self._terms()
             if record.stream is not None and record.stream.row.epoch > 1:  # begun at another hub
-                terms = Terms(None, terms.rules)
+                terms = JournalTerms(None, terms.rules)
             self._running[record.call.id] = _RunningCall(record, terms)
             self._queue.begun.set()
 
     def definition(self, server: str, tool: str) -> str:
-        """As `BatchMaker.definition`, of now."""
+        """Digest of the tool's definition and of the arguments that its settings supply, now."""
         return self._batches.definition(self._terms(), server, tool)
 
-    def _terms(self) -> Terms:
-        return Terms(self._batches.definitions.current(), self.rules())
+    def _terms(self) -> JournalTerms:
+        return JournalTerms(self._batches.definitions.current(), self.rules())
 
     async def run(self) -> None:
         """Writes batches; runs until cancelled."""
@@ -138,8 +127,8 @@ class CallJournal:
             self.use()
             current = self._terms()
             before, self._begun_with = self._begun_with or current, None
-            (portions, dropped, lost), wall = self._queue.take(), wall_time() - self._clock.now()
-            ended = [*lost, *(id_ for portion in portions for _, id_, *_, is_durable in portion.rows if is_durable)]
+            (portions, dropped, unkept), wall = self._queue.take(), wall_time() - self._clock.now()
+            ended = [*unkept, *(id_ for portion in portions for _, id_, *_, is_durable in portion.rows if is_durable)]
             over, batches = self._terms_of(ended), []
             for portion in portions:
                 make = partial(self._batches.make, portion, (before, current), wall, over)
@@ -149,23 +138,24 @@ class CallJournal:
                     log.exception("history_batch_failed", calls=len(portion.rows))
                     dropped += len(portion.rows)
             begun = [] if is_last else await self._begun_calls(wall)
-            running = RunningCalls(begun, [running_number(id_) for id_ in {*ended, *over}])
+            running = RunningChange(begun, [running_number(id_) for id_ in {*ended, *over}])
             await self._writer.add(batches, dropped, current.rules.limits, running, is_last=is_last)
 
-    def _terms_of(self, ended: Iterable[str]) -> dict[str, Terms]:
+    def _terms_of(self, ended: Iterable[str]) -> dict[str, JournalTerms]:
         """The terms of these calls when they began, as far as they are known; of all where nothing is kept any more."""
         over = list(ended) if self._queue.keeps else list(self._running)
         calls = {id_: self._running.pop(id_, None) for id_ in over}
         return {id_: call.terms for id_, call in calls.items() if call is not None}
 
     async def _begun_calls(self, wall: float) -> list[tuple[Batch, bytes]]:
-        """The batch of each running call that has none yet."""
+        """The batch of each running call that does not have one yet."""
         batches = []
         for call in [call for call in self._running.values() if not call.is_taken]:
             call.is_taken = True
             if call.record.log.ended:
                 continue
-            portion = _portion_of(call.record, self._clock.now(), has_texts=self._queue.keeps_texts)
+            portion = Portion(has_texts=self._queue.keeps_texts)
+            portion.put_running(call.record, self._clock.now())
             make = partial(self._batches.make_running, portion, call.terms, wall)
             try:
                 batch = await anyio.to_thread.run_sync(make)
@@ -186,24 +176,8 @@ class _RunningCall(msgspec.Struct):
     """A call that runs, with the terms when it began; `is_taken` once its batch was made."""
 
     record: CallRecord
-    terms: Terms
+    terms: JournalTerms
     is_taken: bool = False
-
-
-def _portion_of(record: CallRecord, now: float, *, has_texts: bool) -> Portion:
-    """A running call as one that its hub has not ended."""
-    portion, call = Portion(has_texts=has_texts), record.call
-    arguments = call.params.get("arguments", _NOTHING) if has_texts else _NOTHING
-    portion.turn_to(call, Outcome.RPC_ERROR, _NOTHING)
-    portion.endings[0] = Failed(HubRestarted(_UNKNOWN))
-    if len(arguments) > VALUE:
-        portion.put(0, arguments, _NOTHING)
-        portion.texts += b"\0\0"
-    else:
-        portion.texts += b"%b\0\0" % arguments
-    times = record.times.started, record.times.began
-    portion.rows.append((0, call.id, now, *times, len(arguments), 0, record.stream is not None))
-    return portion
 
 
 class _Writer:
@@ -238,7 +212,7 @@ class _Writer:
         batches: Sequence[tuple[Batch, bytes]],
         dropped: int,
         limits: HistoryLimits,
-        running: RunningCalls = NO_CHANGE,
+        running: RunningChange = NO_CHANGE,
         *,
         is_last: bool,
     ) -> None:
@@ -271,7 +245,7 @@ class _Writer:
             log.warning("history_written_again", place=self.store.place)
         self.failing = ""
 
-    def _change(self, running: RunningCalls) -> None:
+    def _change(self, running: RunningChange) -> None:
         """Running calls that cannot be written wait as long as they run, 16 MiB of them at most."""
         for number in running.ended:
             if self._begun.pop(number, None) is None:
@@ -288,7 +262,7 @@ class _Writer:
 
     async def _write(self, batch: Batch | None, texts: bytes, limits: HistoryLimits) -> None:
         losses = list(self.losses)
-        running = RunningCalls(list(self._begun.values()), list(self._ended))
+        running = RunningChange(list(self._begun.values()), list(self._ended))
         if batch is None:
             await self.store.write(Batch(self._hub, 0), 0, b"", losses, limits, running)
         else:
@@ -318,96 +292,3 @@ class _Writer:
         if losses and losses[-1].kind == "unwritten":
             count += losses.pop().count
         losses.append(LostCalls("unwritten", wall_time(), self._hub, count, reason))
-
-
-class _Queue:
-    """The calls that wait to be written, in portions; `ended` is on the way of each call.
-
-    `keeps` calls at all, and `keeps_texts`. A portion that is full is sealed; of too many the oldest is dropped.
-    """
-
-    def __init__(self) -> None:
-        self.keeps = self.keeps_texts = False
-        self._open = Portion(has_texts=False)
-        self._sealed: list[Portion] = []
-        self._dropped = 0
-        self._lost: list[str] = []
-        self._next = 1
-        self.begun, self.full = anyio.Event(), anyio.Event()
-
-    def use(self, keeping: str) -> None:
-        """Keeps so much from now on."""
-        has_texts = keeping in ("hash", "full")
-        if has_texts is not self.keeps_texts and self._open.rows:
-            self._seal()
-        self.keeps, self.keeps_texts = keeping != "off", has_texts
-        if not self._open.rows:
-            self._open = Portion(has_texts=has_texts)
-
-    def ended(self, record: CallRecord, outcome: Outcome, now: float) -> None:
-        """Takes a call that has ended. All in one function: each further one would take a fiftieth of a quick call."""
-        if not self.keeps:
-            return
-        call, times, portion = record.call, record.times, self._open
-        params = call.params
-        name = params.get("name") or params.get("uri", _NOTHING)
-        last, before, called, mark = portion.latest
-        if (
-            name != called
-            or outcome is not before
-            or call.client is not last.client
-            or (call.session != last.session and call.client is None)
-            or call.upstream != last.upstream
-            or call.method != last.method
-            or call.principal != last.principal
-        ):
-            mark = portion.turn_to(call, outcome, name)
-        if outcome > _WITH_RESULT:
-            portion.endings[len(portion.rows)] = record.log.ending
-        argument_size = result_size = 0
-        if self.keeps_texts:
-            arguments = params.get("arguments", _NOTHING)
-            result = record.log.ending.result if outcome <= _WITH_RESULT else _NOTHING  # type: ignore[union-attr]
-            argument_size, result_size, texts = len(arguments), len(result), portion.texts
-            if argument_size > VALUE or result_size > VALUE:
-                portion.put(len(portion.rows), arguments, result)
-                texts += b"\0\0"
-            else:
-                texts += arguments
-                texts += b"\0"
-                texts += result
-                texts += b"\0"
-            if len(texts) > PORTION_BYTES or portion.size > PORTION_BYTES:
-                self._next = 0
-        portion.rows.append(
-            (mark, call.id, now, times.started, times.began, argument_size, result_size, record.stream is not None)
-        )
-        if len(portion.rows) >= self._next:
-            self._crowded()
-
-    def _crowded(self) -> None:
-        """The first call of a portion, or the last one that it takes."""
-        portion = self._open
-        if not self.begun.is_set():
-            self.begun.set()
-        self._next = FULL
-        if len(portion.rows) >= FULL or max(portion.size, len(portion.texts)) > PORTION_BYTES:
-            self._seal()
-
-    def _seal(self) -> None:
-        self._sealed.append(self._open)
-        self._open, self._next = Portion(has_texts=self.keeps_texts), 1
-        self.full.set()
-        while len(self._sealed) > MOST // FULL:
-            rows = self._sealed.pop(0).rows
-            self._dropped += len(rows)
-            self._lost += [id_ for _, id_, *_, is_durable in rows if is_durable]
-            del self._lost[:-MOST]
-
-    def take(self) -> tuple[list[Portion], int, list[str]]:
-        """The portions that wait, how many calls were dropped before them, and the ids of those with streams."""
-        portions, dropped, lost = [*self._sealed, self._open], self._dropped, self._lost
-        self._sealed, self._open = [], Portion(has_texts=self.keeps_texts)
-        self._dropped, self._next, self._lost = 0, 1, []
-        self.begun, self.full = anyio.Event(), anyio.Event()
-        return [portion for portion in portions if portion.rows], dropped, lost

@@ -130,7 +130,7 @@ class RecentCalls:
         """These calls as others wait for them; somebody may know the tools and clients of those that it `names`."""
         return RunningCalls(records, names)
 
-    def _running(self, record: CallRecord, now: float, wait: "NamedWait | None") -> CallSummary:
+    def _running(self, record: CallRecord, now: float, wait: "_NamedWait | None") -> CallSummary:
         progress = newest_progress(record.log)
         took = now - record.times.started
         message = None if progress is None else progress.message
@@ -155,7 +155,7 @@ class RecentCalls:
         )
 
 
-class NamedWait(msgspec.Struct, frozen=True):
+class _NamedWait(msgspec.Struct, frozen=True):
     """A wait in words, such as `slow_tool of Cursor`; `since` by the clock of the calls."""
 
     reason: str
@@ -193,18 +193,18 @@ class RunningCalls:
                 groups.setdefault((record.call.upstream, record.call.session), []).append(record)
         return groups
 
-    def wait_of(self, record: CallRecord) -> NamedWait | None:
+    def wait_of(self, record: CallRecord) -> _NamedWait | None:
         """The reason why a call does not run yet; None if it does."""
         wait, call = record.times.waits, record.call
         if record.state is CallState.WAITING:
-            return NamedWait(self._named(self._of.get(call.principal, ()), "its turn"), record.times.started)
+            return _NamedWait(self._named(self._of.get(call.principal, ()), "its turn"), record.times.started)
         if wait is None:
             return None
         if isinstance(wait.reason, str):
-            return NamedWait(hide_head(wait.reason, _TEXT), wait.since)
+            return _NamedWait(hide_head(wait.reason, _TEXT), wait.since)
         there = [running for session in wait.reason() for running in self._at.get((call.upstream, session), ())]
         turn = f'its turn at server "{hide_head(call.upstream, _TEXT)}"'
-        return NamedWait(self._named(sorted(there, key=_start), turn), wait.since)
+        return _NamedWait(self._named(sorted(there, key=_start), turn), wait.since)
 
     def _named(self, calls: Sequence[CallRecord], otherwise: str) -> str:
         """The first of these calls that may be named, and the number of the others."""

@@ -141,3 +141,21 @@ def accepts_null(root: Node, node: Node, depth: int = 0) -> bool:
 def text_of(value: object) -> str:
     """The value as compact JSON."""
     return msgspec.json.encode(value).decode()
+
+
+_MOST_NOTED: Final = 400
+"""Characters of one constraint that are shown."""
+
+
+def noted(node: Node, constraints: Node) -> Node:
+    """The node with the constraints at the end of its description."""
+    if not constraints:
+        return node
+    text = "; ".join([_sentence(keyword, value) for keyword, value in constraints.items()])
+    before = node.get("description", "").rstrip()
+    return {**node, "description": f"{before} ({text})" if before else f"({text})"}
+
+
+def _sentence(keyword: str, value: object) -> str:
+    text = value if isinstance(value, str) else text_of(value)
+    return f"{keyword}: {text if len(text) <= _MOST_NOTED else text[:_MOST_NOTED] + '…'}"

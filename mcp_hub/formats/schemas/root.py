@@ -4,8 +4,7 @@ from typing import Final
 
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.merging import merged
-from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, definition
-from mcp_hub.formats.schemas.notes import noted
+from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, definition, noted
 
 _COMPOSED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "enum")
 

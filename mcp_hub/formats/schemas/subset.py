@@ -8,8 +8,16 @@ from mcp_hub.errors import HubError
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.dialects import Dialect
 from mcp_hub.formats.schemas.merging import merged
-from mcp_hub.formats.schemas.nodes import MAX_DEPTH, OF_TYPE, Node, accepts_null, cyclic, definition, inferred_type
-from mcp_hub.formats.schemas.notes import noted
+from mcp_hub.formats.schemas.nodes import (
+    MAX_DEPTH,
+    OF_TYPE,
+    Node,
+    accepts_null,
+    cyclic,
+    definition,
+    inferred_type,
+    noted,
+)
 from mcp_hub.schema import ANNOTATIONS, TYPES, named_types, type_name
 
 _MOST_NODES: Final = 4000

@@ -142,7 +142,7 @@ class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class RunningCalls(msgspec.Struct, frozen=True):
+class RunningChange(msgspec.Struct, frozen=True):
     """Changes to the calls that run: those that have `begun`, each in a batch of its own, and those that have `ended`.
 
     A store shows such a batch once its hub is gone. Its `base` is the call's `running_number`, at every hub.
@@ -152,7 +152,7 @@ class RunningCalls(msgspec.Struct, frozen=True):
     ended: Sequence[int] = ()
 
 
-NO_CHANGE: Final = RunningCalls()
+NO_CHANGE: Final = RunningChange()
 RUNNING: Final = 1 << 52
 """Numbers from here on are those of running calls; no hub makes so many calls."""
 
@@ -180,7 +180,7 @@ class HistoryStore(Protocol):
 
     async def write(
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
-        running: RunningCalls = NO_CHANGE,
+        running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
         """Writes a batch whose last `fresh` calls are new, with their texts, if any. Raises `BatchRefused`, too.
 

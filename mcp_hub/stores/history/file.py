@@ -1,7 +1,7 @@
 """The history in a file of SQLite that several hubs share, or in memory.
 
-A damaged file is set aside once no hub has it open, and a new one is begun. A file that is full or cannot be written is
-tried again with the next batch. Batches are committed without a sync: a crash of the system may take the last ones.
+A damaged file is set aside once no hub has it open. Batches are committed without a sync: a crash of the system may
+take the last ones.
 """
 
 import sqlite3
@@ -28,7 +28,7 @@ from mcp_hub.stores.history.base import (
     CallTexts,
     HistoryLimits,
     LostCalls,
-    RunningCalls,
+    RunningChange,
     batch_of,
     encode,
     is_shown,
@@ -121,9 +121,8 @@ class HistoryFile:
 
     async def write(
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
-        running: RunningCalls = NO_CHANGE,
+        running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
-        """As `HistoryStore.write`."""
         added = [*self._losses, *losses]
         run = partial(self._write, batch=batch, fresh=fresh, texts=texts, losses=added, limits=limits, running=running)
         try:
@@ -136,11 +135,9 @@ class HistoryFile:
         return is_written
 
     async def index(self) -> list[BatchKey]:
-        """As `HistoryStore.index`."""
-        return await self._read(self._shown, [])
+        return await self._read(self._past, [])
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
-        """As `HistoryStore.load`."""
         found = await self._read(partial(_load, keys=keys), dict[BatchKey, Batch | None]())
         for key, batch in found.items():
             if batch is None and len(self._damaged) < MOST_LOSSES:
@@ -149,11 +146,9 @@ class HistoryFile:
         return [batch for batch in found.values() if batch is not None]
 
     async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
-        """As `HistoryStore.texts`."""
         return await self._read(partial(_texts, key=key, places=places), {})
 
     async def losses(self) -> list[LostCalls]:
-        """As `HistoryStore.losses`."""
         stored = await self._read(self._stored_losses, list[LostCalls]())
         return sorted([*self._losses, *self._damaged.values(), *stored], key=lambda loss: -loss.at)
 
@@ -167,7 +162,6 @@ class HistoryFile:
         return count
 
     async def close(self) -> None:
-        """As `HistoryStore.close`."""
         with anyio.move_on_after(_CLOSING, shield=True):
             try:
                 if self._worker is not None:
@@ -265,7 +259,7 @@ class HistoryFile:
 
     def _write(
         self, db: Connection, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls],
-        limits: HistoryLimits, running: RunningCalls,
+        limits: HistoryLimits, running: RunningChange,
     ) -> bool:  # fmt: skip
         if self._transactions is not None and not self._is_in_memory:
             if identity(self._path) != self._transactions.identity:
@@ -277,19 +271,20 @@ class HistoryFile:
             place = number << _BITS | (len(batch) - fresh)
             db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (place, texts))
         _remove_running(db, {*running.ended, *(call.base for call, _ in running.begun)})
-        for call, call_texts in running.begun:
-            place = (_put(db, call, False) or 0) << _BITS
-            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (place, call_texts))
+        for call, body in running.begun:
+            first = (_put(db, call, False) or 0) << _BITS
+            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (first, body))
         db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
         _add_losses(db, [*self._killed(db), *losses])
         _prune(db, limits, self._now())
         return True
 
-    def _shown(self, db: Connection) -> list[BatchKey]:
-        return [key for key in _index(db) if is_shown(key, self._is_gone)]
+    def _past(self, db: Connection) -> list[BatchKey]:
+        keys = (BatchKey(*row) for row in db.execute("SELECT hub, base, first, last, calls FROM batches"))
+        return [key for key in keys if is_sound_key(key) and is_shown(key, self._is_gone)]
 
     def _clear(self, db: Connection, loss: LostCalls) -> int:
-        calls = sum(key.calls for key in self._shown(db))
+        calls = sum(key.calls for key in self._past(db))
         for table in ("batches", "heads", "texts", "losses"):
             db.execute(f"DELETE FROM {table}")
         _add_losses(db, [loss])
@@ -324,11 +319,6 @@ def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
     return number
 
 
-def _index(db: Connection) -> list[BatchKey]:
-    keys = (BatchKey(*row) for row in db.execute("SELECT hub, base, first, last, calls FROM batches"))
-    return [key for key in keys if is_sound_key(key)]
-
-
 def _load(db: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, Batch | None]:
     """The batches that are still there; None for one that is damaged."""
     found = {}
@@ -348,9 +338,7 @@ def _texts(db: Connection, key: BatchKey, places: Sequence[int]) -> dict[int, Ca
     first = row[0] << _BITS
     chosen = "SELECT place, body FROM texts WHERE place >= ? AND place <= ? ORDER BY place DESC LIMIT 1"
     for place in sorted(places, reverse=True):
-        if place in found:
-            continue
-        stored = db.execute(chosen, (first, first + place)).fetchone()
+        stored = None if place in found else db.execute(chosen, (first, first + place)).fetchone()
         if stored is not None:
             start = stored[0] - first
             found |= {start + number: texts for number, texts in enumerate(texts_of_body(stored[1]))}

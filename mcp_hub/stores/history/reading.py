@@ -144,9 +144,9 @@ def _clients_in(batches: Sequence[Batch], ids: Collection[str]) -> dict[str, str
     clients = {}
     for batch in batches:
         lines, marks = batch.groups.split("\n"), numbers(batch.marks)
-        for place, id_ in enumerate(batch.ids.split(" ")):
+        for id_, mark in zip(batch.ids.split(" "), marks, strict=True):
             if id_ in ids:
-                clients[id_] = group_of(lines[marks[place]]).client
+                clients[id_] = group_of(lines[mark]).client
     return clients
 
 

@@ -23,7 +23,7 @@ from mcp_hub.stores.history.base import (
     CallTexts,
     HistoryLimits,
     LostCalls,
-    RunningCalls,
+    RunningChange,
     batch_of,
     encode,
     is_shown,
@@ -82,7 +82,7 @@ class RedisHistory:
 
     async def write(
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
-        running: RunningCalls = NO_CHANGE,
+        running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
         """As `HistoryStore.write`."""
         try:
@@ -115,7 +115,7 @@ class RedisHistory:
         self._open = field, known
         return True
 
-    async def _change(self, running: RunningCalls) -> None:
+    async def _change(self, running: RunningChange) -> None:
         """Keeps the calls that have begun, and removes those that have ended, whichever replica wrote them."""
         bases = {*running.ended, *(batch.base for batch, _ in running.begun)}
         if not bases:
@@ -132,8 +132,8 @@ class RedisHistory:
             field, size = _field(key), len(texts) + len(head)
             commands.append(("HSET", self._keys.texts, f"{field} 0", texts))
             commands.append(("HSET", self._keys.heads, field, head))
-            known = _Known(key.first, key.last, key.calls, size, [0])
-            commands.append(("HSET", self._keys.batches, field, encode(known)))
+            row = _Known(key.first, key.last, key.calls, size=size, texts=[0])
+            commands.append(("HSET", self._keys.batches, field, encode(row)))
         await self._writer.ask(*commands)
 
     def _listed(self, losses: Sequence[LostCalls]) -> list[Command]:
@@ -175,7 +175,7 @@ class RedisHistory:
 
     async def index(self) -> list[BatchKey]:
         """As `HistoryStore.index`."""
-        keys = [known.key(field) for field, known in (await self._known()).items()]
+        keys = [batch.key(field) for field, batch in (await self._known()).items()]
         return [key for key in keys if is_shown(key, partial(self._has_ended, at=key.last))]
 
     def _has_ended(self, replica: str, at: float) -> bool:

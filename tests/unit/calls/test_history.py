@@ -10,8 +10,9 @@ import pytest
 from mcp_hub import masking
 from mcp_hub.call import CallingClient
 from mcp_hub.calls.history import journal as journals
-from mcp_hub.calls.history.batches import VALUE, ToolKeeping
-from mcp_hub.calls.history.journal import FULL, MOST
+from mcp_hub.calls.history import waiting
+from mcp_hub.calls.history.batches import ToolKeeping
+from mcp_hub.calls.history.waiting import FULL, MOST, VALUE
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.stores.faults import StoreFault
@@ -210,12 +211,12 @@ async def test_oldest_calls_are_dropped_and_counted_when_too_many_wait() -> None
 
 
 async def test_large_texts_that_wait_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "PORTION_BYTES", 100_000)
+    monkeypatch.setattr(waiting, "PORTION_BYTES", 100_000)
     journal = new_journal(store := history_file(None))
     record = past_call(raw=b'{"a":"' + b"x" * 30_000 + b'"}', ending=Completed(b"y" * 10_000_000))
     end(journal, [record] * 20)
-    waiting = [*journal._queue._sealed, journal._queue._open]
-    assert len(waiting) <= MOST // FULL + 1 and all(portion.size < 200_000 for portion in waiting)
+    portions = [*journal._queue._sealed, journal._queue._open]
+    assert len(portions) <= MOST // FULL + 1 and all(portion.size < 200_000 for portion in portions)
     await journal.flush()
     [loss] = await store.losses()
     assert loss.count + len(await kept(store)) == 20 and await kept(store)

@@ -65,14 +65,14 @@ class HttpFront:
     callers without a token operate the hub and may execute tools, because by these settings only this machine reaches
     it. `dashboard` is the mode of the dashboard where the settings name none,
     `operator` the token of this start, by which its user operates the hub. `installs` looks at the client programs of
-    this machine, and blocks; `editor` changes the servers in the configuration. `is_private`: only the user whose hub
+    this machine, and blocks; `open_editor` loads what changes the servers in the configuration. `is_private`: only the user whose hub
     it is can reach the front.
     """
 
     def __init__(
         self, app: App, profile: str | None, *, is_local: Callable[[Settings], bool],
         dashboard: DashboardMode = "off", installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
-        editor: ServerEditor | None = None,
+        open_editor: Callable[[], ServerEditor] | None = None,
     ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
@@ -95,7 +95,7 @@ class HttpFront:
         self.operator = secrets.token_urlsafe(32)
         self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
         self.dashboard_mode = mode_of(app, dashboard)
-        self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, editor, is_local)
+        self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
             self.auth.made(settings),
@@ -323,10 +323,10 @@ def dashboard_of(
     api: RestApi,
     mode: Callable[[], DashboardMode],
     installs: Callable[[], list[ClientInstall]],
-    editor: ServerEditor | None,
+    open_editor: Callable[[], ServerEditor] | None,
     is_local: Callable[[Settings], bool],
 ) -> DashboardApi:
-    """`mode` is that of now; `installs` looks for clients, and blocks. `editor` and `is_local` are for `HubEdits`."""
+    """`mode` is that of now; `installs` looks for clients, and blocks. `open_editor` and `is_local` are for `HubEdits`."""
 
     def is_near() -> bool:
         return is_local(app.settings) and app.settings.hub.http.public_url is None
@@ -339,7 +339,7 @@ def dashboard_of(
     )
     logs = None if app.server_logs is None else app.server_logs.folder
     raw = RawMessages(app.current, app.upstream_set, SystemClock())
-    edits = HubEdits(app.current, editor, is_near, app.operations.reload)
+    edits = HubEdits(app.current, open_editor, is_near, app.operations.reload)
     curation = HubCuration(
         app.current,
         app.hub,

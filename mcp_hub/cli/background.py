@@ -3,7 +3,6 @@
 Nothing of it is loaded before it is needed for the first time.
 """
 
-import os
 import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import anyio.abc
 
 from mcp_hub import aio
 from mcp_hub.app.build import App
+from mcp_hub.cli.serving import page_editor, page_installs
 
 if TYPE_CHECKING:
     from mcp_hub.app.http import HttpFront
@@ -73,13 +73,10 @@ class BackgroundHttp:
 
     def _started(self) -> "HttpServer":
         from mcp_hub.app.http import HttpFront
-        from mcp_hub.onboarding.changes.written import client_installs
-        from mcp_hub.onboarding.servers_file.proposals import PageEditor
 
-        installs, editor = partial(client_installs, os.environ), PageEditor(self._app.seen.config, os.environ)
         front = self._front = HttpFront(
             self._app, None, is_local=lambda settings: True, dashboard="full", is_private=True,
-            installs=installs, editor=editor,
+            installs=page_installs, open_editor=partial(page_editor, self._app.seen.config),
         )  # fmt: skip
         self._tasks.start_soon(front.run)
         self._server = self._serving(front.endpoints, [])

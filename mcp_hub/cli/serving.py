@@ -4,6 +4,8 @@ import gc
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -17,6 +19,10 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.sessions.session import Caller
 from mcp_hub.upstreams.peer.server_eras import ClientEra
+
+if TYPE_CHECKING:
+    from mcp_hub.app.dashboard.edits import ServerEditor
+    from mcp_hub.protocol.rest.overview import ClientInstall
 
 
 def calm_collector() -> None:
@@ -33,6 +39,20 @@ async def keep_reloading(reloader: Reloader, signals: Signals) -> None:
         while True:
             await signals.reload_wanted()
             await reloader.reload("signal")
+
+
+def page_installs() -> "list[ClientInstall]":
+    """The client programs of this machine, for the dashboard. Blocks."""
+    from mcp_hub.onboarding.changes.written import client_installs  # readers and editors of files, for pages only
+
+    return client_installs(os.environ)
+
+
+def page_editor(config: Path) -> "ServerEditor":
+    """The editor of a configuration file, for the dashboard."""
+    from mcp_hub.onboarding.servers_file.proposals import PageEditor
+
+    return PageEditor(config, os.environ)
 
 
 def check_started_as(caller: Caller) -> Callable[[Settings], None]:

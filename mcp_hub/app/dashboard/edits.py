@@ -67,14 +67,17 @@ class ServerEditor(Protocol):
 class HubEdits(msgspec.Struct):
     """A `fronts.dashboard` `HubEditor`. `reload` has the hub read the file; raises `Problem` 422.
 
-    `is_near`: by the settings of now nobody but this machine reaches the hub. Without an `editor` nothing is edited.
+    `is_near`: by the settings of now nobody but this machine reaches the hub. `open_editor` loads the editor with its
+    first use, and blocks; without it nothing is edited.
     """
 
     current: Current
-    editor: ServerEditor | None
+    open_editor: Callable[[], ServerEditor] | None
     is_near: Callable[[], bool]
     reload: Callable[[], Awaitable[object]]
     _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    _opening: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    _editor: ServerEditor | None = None
     _schema: JsonObject | None = None
 
     async def entry(self, server: str) -> ServerEntry:
@@ -83,22 +86,23 @@ class HubEdits(msgspec.Struct):
         if server not in settings.servers:
             raise unknown_server(server, settings.servers)
         facts = server_facts(settings, server)
-        if self.editor is None:
+        editor = await self._opened()
+        if editor is None:
             return ServerEntry(server, facts)
         try:
-            client = await anyio.to_thread.run_sync(self.editor.origin, server)
-            text, digest = await anyio.to_thread.run_sync(self.editor.text, server)
+            client = await anyio.to_thread.run_sync(editor.origin, server)
+            text, digest = await anyio.to_thread.run_sync(editor.text, server)
         except (ConfigError, OSError):  # the file of another client, or one that is gone: it is only shown
             return ServerEntry(server, facts)
         return ServerEntry(server, msgspec.structs.replace(facts, client=hide(client)), text, digest)
 
     async def state(self, host: str) -> EditState:
         """Whether servers can be changed by a request to this host, and the proposals that wait."""
-        why = self._refusal(host)
-        if self.editor is None:
+        why, editor = self._refusal(host), await self._opened()
+        if editor is None:
             return EditState(False, why)
         try:
-            return EditState(not why, why, await anyio.to_thread.run_sync(self.editor.waiting))
+            return EditState(not why, why, await anyio.to_thread.run_sync(editor.waiting))
         except (ConfigError, OSError) as problem:
             return EditState(False, hide(str(problem)))
 
@@ -111,24 +115,31 @@ class HubEdits(msgspec.Struct):
 
     async def judge(self, body: EditBody, host: str) -> EditJudgement:
         """The effect that an edit would have. Raises `Problem`."""
-        return await self._run(partial(self._usable(host).judge, body))
+        return await self._run(partial((await self._usable(host)).judge, body))
 
     async def edit(self, body: EditBody, host: str) -> EditDone:
         """Makes an edit or proposes it. Raises `Problem`, and then nothing has changed."""
-        return await self._applied(partial(self._usable(host).edit, body))
+        return await self._applied(partial((await self._usable(host)).edit, body))
 
     async def switch(self, body: SwitchBody, host: str) -> EditDone:
         """Switches or removes a server. Raises `Problem`, and then nothing has changed."""
-        return await self._applied(partial(self._usable(host).switch, body))
+        return await self._applied(partial((await self._usable(host)).switch, body))
 
-    def _usable(self, host: str) -> ServerEditor:
+    async def _opened(self) -> ServerEditor | None:
+        async with self._opening:
+            if self._editor is None and self.open_editor is not None:
+                self._editor = await anyio.to_thread.run_sync(self.open_editor)
+        return self._editor
+
+    async def _usable(self, host: str) -> ServerEditor:
         refusal = self._refusal(host)
-        if self.editor is None or refusal:
+        editor = None if refusal else await self._opened()
+        if editor is None:
             raise Problem(403, "not_on_this_machine", refusal)
-        return self.editor
+        return editor
 
     def _refusal(self, host: str) -> str:
-        return "" if self.editor is not None and self.is_near() and _is_loopback(host) else _ELSEWHERE
+        return "" if self.open_editor is not None and self.is_near() and _is_loopback(host) else _ELSEWHERE
 
     async def _applied(self, edit: Callable[[], Edited]) -> EditDone:
         async with self._turn:

@@ -23,7 +23,15 @@ from mcp_hub.cli.access.running import dashboard_address, recorded
 from mcp_hub.cli.access.waiting import warm as fill_caches
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.cli.serving import calm_collector, cancel_when, check_started_as, keep_reloading, open_for_many
+from mcp_hub.cli.serving import (
+    calm_collector,
+    cancel_when,
+    check_started_as,
+    keep_reloading,
+    open_for_many,
+    page_editor,
+    page_installs,
+)
 from mcp_hub.cli.setup import check_caller, config_option, fail, leave, load_config, run, run_with
 from mcp_hub.cli.signals import received_signals
 from mcp_hub.config.load.load import Loaded
@@ -181,17 +189,15 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
     from mcp_hub.cli.http_server import http_server
     from mcp_hub.fronts.http.connections import bounded, look_after
     from mcp_hub.fronts.prefix import behind_proxy
-    from mcp_hub.onboarding.changes.written import client_installs
-    from mcp_hub.onboarding.servers_file.proposals import PageEditor
 
     async with received_signals() as signals, open_for_many(loaded) as app:
         host = listener.getsockname()[0]
         is_local = is_loopback(host)
         mode: DashboardMode = "full" if is_local else "read"
-        installs, editor = partial(client_installs, os.environ), PageEditor(loaded.path, os.environ)
         front = HttpFront(
-            app, profile, is_local=lambda settings: is_local, dashboard=mode, installs=installs, editor=editor
-        )
+            app, profile, is_local=lambda settings: is_local, dashboard=mode, installs=page_installs,
+            open_editor=partial(page_editor, loaded.path),
+        )  # fmt: skip
         application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
         server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections

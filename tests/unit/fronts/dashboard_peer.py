@@ -69,9 +69,9 @@ async def dashboard_hub(
         anyio.create_task_group() as tasks,
     ):
         env = {"HOME": str(root), "MCP_HUB_STATE_DIR": str(root / "state")}
-        installs, editor = partial(client_installs, env), PageEditor(path, env)
+        installs, open_editor = partial(client_installs, env), partial(PageEditor, path, env)
         front = HttpFront(
-            app, None, is_local=lambda settings: is_local, dashboard=mode, installs=installs, editor=editor
+            app, None, is_local=lambda settings: is_local, dashboard=mode, installs=installs, open_editor=open_editor
         )
         peer = DashboardPeer(app, tools, front.rest, front.endpoints, tasks)
         peer.front = front

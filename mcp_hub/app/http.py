@@ -65,8 +65,8 @@ class HttpFront:
     callers without a token operate the hub and may execute tools, because by these settings only this machine reaches
     it. `dashboard` is the mode of the dashboard where the settings name none,
     `operator` the token of this start, by which its user operates the hub. `installs` looks at the client programs of
-    this machine, and blocks; `open_editor` loads what changes the servers in the configuration. `is_private`: only the user whose hub
-    it is can reach the front.
+    this machine, and blocks; `open_editor` loads what changes the servers in the configuration. `is_private`: only the
+    user whose hub it is can reach the front.
     """
 
     def __init__(
@@ -326,7 +326,7 @@ def dashboard_of(
     open_editor: Callable[[], ServerEditor] | None,
     is_local: Callable[[Settings], bool],
 ) -> DashboardApi:
-    """`mode` is that of now; `installs` looks for clients, and blocks. `open_editor` and `is_local` are for `HubEdits`."""
+    """`mode` is that of now; `installs` looks for clients, and blocks. `open_editor`, `is_local`: for `HubEdits`."""
 
     def is_near() -> bool:
         return is_local(app.settings) and app.settings.hub.http.public_url is None

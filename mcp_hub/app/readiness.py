@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from mcp_hub.config.load.imported import target_of
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.load.secrets import target_of
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.types import UpstreamState, UpstreamStatus, plural

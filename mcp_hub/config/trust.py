@@ -6,12 +6,14 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mcp_hub.attach.system import account
 from mcp_hub.attach.system import user as effective_user
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.windows import Right, others_who_may
+
+if TYPE_CHECKING:
+    from mcp_hub.windows import Right
 
 OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
 """Set to 1, any file is trusted: for containers, where files of the host belong to unknown users. It is a variable, and
@@ -98,8 +100,10 @@ def problem_of_commands(status: os.stat_result, path: Path) -> str | None:
     return None
 
 
-def _problem_on_windows(right: Right, path: Path | str, power: str) -> str | None:
+def _problem_on_windows(right: "Right", path: Path | str, power: str) -> str | None:
     """The users with this right to a file or folder, beside its owner and administrators, and how they lose it."""
+    from mcp_hub.windows import others_who_may
+
     accounts = others_who_may(right, path)
     if not accounts:
         return None

@@ -27,9 +27,9 @@ from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, read_config
-from mcp_hub.config.load.imported import target_of
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.overrides import overrides_of
+from mcp_hub.config.load.secrets import target_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.masking import hide

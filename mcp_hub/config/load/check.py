@@ -3,7 +3,9 @@
 No message repeats a value: it may be a secret, or have been put in by `${…}`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from types import NoneType
 from typing import Final, get_args
 
@@ -16,6 +18,7 @@ from mcp_hub.config.schema.remote import problems_of_headers
 from mcp_hub.config.schema.scalars import server_name
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.globs import late
 from mcp_hub.types import Cause, JsonObject
 
 _VERDICTS: Mapping[str, tuple[str, str]] = {
@@ -37,6 +40,21 @@ _VERDICTS: Mapping[str, tuple[str, str]] = {
     "finding": ("", "{message}"),
 }
 """By the type of pydantic's error: the code, and the message, with members of the error's context."""
+SHELLS: Final = frozenset("sh bash dash zsh ksh ash fish pwsh powershell".split())
+SCRIPT: Final = late(r"-[A-Za-z]*c|-Command", re.IGNORECASE)
+_PYTHONS: Final = late(r"(?:python|pypy)[\d.]*w?")
+_CODE: Final[Mapping[str, re.Pattern[str]]] = {
+    "cmd": late(r"/[ck]", re.IGNORECASE),
+    "python": late(r"-[A-Za-z]*c"),
+    "deno": late("eval"),
+    "php": late("-r|--run"),
+    **dict.fromkeys(SHELLS, SCRIPT),
+    **dict.fromkeys(("node", "bun", "tsx", "perl", "ruby", "osascript", "lua"), late("-[A-Za-z]*[epE]|--eval|--print")),
+    **dict.fromkeys(("npx", "npm", "su", "script", "flock"), late("-c|--call|--command")),
+}
+"""The option right before code, by program."""
+_JOINS: Final = frozenset(("cmd", "pwsh", "powershell"))
+"""Programs that take all that follows for code."""
 READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
     Settings: ("mcpServers",),
     ServerSettings: ("disabled", "transport"),
@@ -233,3 +251,23 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
+
+
+def code_in(command: str, args: Sequence[str]) -> Iterator[int]:
+    """The indices of the arguments that a shell or another interpreter of this server reads as code."""
+    program, is_code, is_rest = "", False, False
+    for index, word in enumerate((command, *args)):
+        option, equals, _ = word.partition("=")
+        before = _CODE.get(program)
+        if is_code or is_rest or equals and before is not None and before.fullmatch(option):
+            yield index - 1
+        is_code = before is not None and before.fullmatch(word) is not None
+        is_rest |= is_code and program in _JOINS
+        name = program_name(word)
+        name = "python" if _PYTHONS.fullmatch(name) else name
+        program = name if name in _CODE else program
+
+
+def program_name(word: str) -> str:
+    """The name of a program without its folder."""
+    return PurePath(word.replace("\\", "/")).name.lower().removesuffix(".exe")

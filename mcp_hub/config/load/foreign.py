@@ -13,12 +13,8 @@ from pathlib import Path, PurePath
 from typing import Final
 
 import msgspec
-from pydantic import ValidationError
 
-from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
-from mcp_hub.config.load.foreign_limits import is_approval, is_list_of_tools
-from mcp_hub.config.load.foreign_server import SOURCES, flat
-from mcp_hub.config.load.foreign_windows import words_in_wsl
+from mcp_hub.config.findings import DataPath, Findings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
@@ -71,18 +67,9 @@ _USERS_FOLDERS: Final = (
 _SYSTEM: Final = frozenset(("Library", "AppData"))
 _OF_CLIENT: Final = late(r"\.[a-z][a-z0-9_-]*")
 """The folder in a project that is a client's: `.vscode`, `.cursor`."""
+SOURCES: Final = ("command", "cmd", "url", "uri", "serverUrl", "httpUrl")
 _BUILT_IN: Final = frozenset(("builtin", "platform", "frontend", "inline_python"))
-_PROGRAM: Final = late(r"(?:^|[/\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
 DOUBLED: Final = "duplicate key. Remove one of them."
-_APPROVES: Final = "the client asks before a call, not the hub. Set this in the client."
-_OF_OTHERS: Final = {
-    "envFile": "expected the path of a file of variables",
-    **dict.fromkeys(("auth", "authorization"), "to log in to a remote server, set oauth: {} or bearer"),
-    "authProviderType": "the hub does not support logins of this provider. Set oauth: {} or bearer",
-    "headersHelper": "the hub runs no command for headers. Set headers or bearer",
-    "inputs": "a value for ${input:NAME} comes from the environment variable NAME, in capitals and with _ for -",
-}
-"""Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
 
 
 _BOUND: Final = late(
@@ -262,48 +249,6 @@ def doubled_names(servers: list[object]) -> list[str]:
 def is_built_in(server: object) -> bool:
     """Whether an entry is a part of its client (Goose), not a server."""
     return isinstance(server, dict) and str(server.get("type")) in _BUILT_IN and not _is_server(server)
-
-
-def is_hub(server: object) -> bool:
-    """Whether an entry starts this hub."""
-    entry = flat(server) if isinstance(server, dict) else {}
-    argv = [entry.get("command", entry.get("cmd")), entry.get("args")]
-    words = [word for part in argv for word in (part if isinstance(part, list) else [part]) if isinstance(word, str)]
-    if (inside := words_in_wsl(words)) is not None:
-        words = inside[1]
-    return any(_PROGRAM.search(word) for word in words[:2]) and "serve" in words[:3]
-
-
-def without_foreign_sections(tree: JsonObject, report: Findings) -> JsonObject:
-    """`tree` without sections that are not the hub's, and without those that the hub cannot read: each is a warning."""
-    report.excuse(lambda error: error.code == "duplicate_key" and error.path[:1] != ("servers",))
-    own_sections = own_keys(tree, (), {*Settings.model_fields, "mcpServers"}, report)
-    for key in [key for key in own_sections if key != "servers"]:
-        try:
-            Settings.model_validate({key: own_sections[key]})
-        except ValidationError:
-            report.warn((key,), "ignored_key", "ignored: the hub has another meaning for this key")
-            del own_sections[key]
-    return own_sections
-
-
-def own_keys(section: JsonObject, path: DataPath, keys: Collection[str], report: Findings) -> JsonObject:
-    """The section without keys that are not `keys`; each of the others is a warning."""
-    for key in section:
-        if key in keys:
-            continue
-        reason, guess = _OF_OTHERS.get(key) or _advice(key), nearest(key, keys)
-        if reason is None and guess:
-            report.slips.append(Finding((*path, key), "unknown_key", f"unknown key {quoted(key)}{guess}"))
-        message = f"ignored: {reason}" if reason else f"ignored: the hub does not have this key{guess}"
-        report.warn((*path, key), "ignored_key", message)
-    return {key: value for key, value in section.items() if key in keys}
-
-
-def _advice(key: str) -> str | None:
-    if is_approval(key):
-        return _APPROVES
-    return "set tools.allow or tools.deny" if is_list_of_tools(key) else None
 
 
 def inputs_of(data: JsonObject) -> Iterator[JsonObject]:

@@ -7,14 +7,18 @@ a note. `foreign_limits` has the keys that limit the server.
 import re
 import shlex
 from base64 import b64encode
+from collections.abc import Collection
 from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from mcp_hub.config.load.foreign_limits import limited, plain_key
+from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
+from mcp_hub.config.load.foreign_limits import is_approval, is_list_of_tools, limited, plain_key
 from mcp_hub.config.load.foreign_sandbox import Note
+from mcp_hub.config.load.foreign_windows import words_in_wsl
 from mcp_hub.config.load.interpolate import is_variable_name
 from mcp_hub.config.quantities import LONGEST, as_flag, parse_duration
 from mcp_hub.config.schema.remote import TRANSPORTS, is_transport_header
+from mcp_hub.globs import late
 from mcp_hub.types import JsonObject
 
 _SAME: Final = {
@@ -32,7 +36,16 @@ _SAME: Final = {
     "bearer_token": "bearer",
 }
 """Keys with the one of ours that means the same."""
-SOURCES: Final = ("command", "cmd", "url", "uri", "serverUrl", "httpUrl")
+_PROGRAM: Final = late(r"(?:^|[/\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
+_APPROVES: Final = "the client asks before a call, not the hub. Set this in the client."
+_OF_OTHERS: Final = {
+    "envFile": "expected the path of a file of variables",
+    **dict.fromkeys(("auth", "authorization"), "to log in to a remote server, set oauth: {} or bearer"),
+    "authProviderType": "the hub does not support logins of this provider. Set oauth: {} or bearer",
+    "headersHelper": "the hub runs no command for headers. Set headers or bearer",
+    "inputs": "a value for ${input:NAME} comes from the environment variable NAME, in capitals and with _ for -",
+}
+"""Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
 _TYPES: Final = {
     **{re.sub(r"[-_]", "", name.lower()): kind for name, kind in TRANSPORTS.items()},
     **dict.fromkeys(("streaminghttp", "httpstream", "streamable", "httpstreamable"), "http"),
@@ -310,3 +323,32 @@ def _refer(entry: JsonObject) -> None:
 
 def _mapping(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
+
+
+def is_hub(server: object) -> bool:
+    """Whether an entry starts this hub."""
+    entry = flat(server) if isinstance(server, dict) else {}
+    argv = [entry.get("command", entry.get("cmd")), entry.get("args")]
+    words = [word for part in argv for word in (part if isinstance(part, list) else [part]) if isinstance(word, str)]
+    if (inside := words_in_wsl(words)) is not None:
+        words = inside[1]
+    return any(_PROGRAM.search(word) for word in words[:2]) and "serve" in words[:3]
+
+
+def own_keys(section: JsonObject, path: DataPath, keys: Collection[str], report: Findings) -> JsonObject:
+    """The section without keys that are not `keys`; each of the others is a warning."""
+    for key in section:
+        if key in keys:
+            continue
+        reason, guess = _OF_OTHERS.get(key) or _advice(key), nearest(key, keys)
+        if reason is None and guess:
+            report.slips.append(Finding((*path, key), "unknown_key", f"unknown key {quoted(key)}{guess}"))
+        message = f"ignored: {reason}" if reason else f"ignored: the hub does not have this key{guess}"
+        report.warn((*path, key), "ignored_key", message)
+    return {key: value for key, value in section.items() if key in keys}
+
+
+def _advice(key: str) -> str | None:
+    if is_approval(key):
+        return _APPROVES
+    return "set tools.allow or tools.deny" if is_list_of_tools(key) else None

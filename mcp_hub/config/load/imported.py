@@ -4,24 +4,21 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
+from pydantic import ValidationError
 
 from mcp_hub.config.findings import DataPath, Finding, Findings
 from mcp_hub.config.load.check import READ_AS_OTHERS_WRITE, STAND_IN, refused_keys
 from mcp_hub.config.load.foreign import (
     ForeignFile,
     inputs_of,
-    is_hub,
     origin_of,
-    own_keys,
-    without_foreign_sections,
     works_where_started,
 )
 from mcp_hub.config.load.foreign_limits import narrowed, switched_off
 from mcp_hub.config.load.foreign_sandbox import UNREADABLE, SandboxedEntry, sandbox_rule
-from mcp_hub.config.load.foreign_server import flat, translated
+from mcp_hub.config.load.foreign_server import flat, is_hub, own_keys, translated
 from mcp_hub.config.load.foreign_windows import Drives, linux_server
 from mcp_hub.config.load.interpolate import (
     CLIENTS_FOLDER,
@@ -39,6 +36,7 @@ from mcp_hub.config.load.notations import Notation
 from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.config.load.texts import variables_of
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
 _LIMITS = frozenset(("tools", "prompts", "resources", "enabled", "sandbox"))
@@ -366,14 +364,6 @@ def _file_of_variables(server: object) -> tuple[str, ...]:
     return (f"file {file}",) if isinstance(file, str) else ()
 
 
-def target_of(command: object, url: object) -> str:
-    """Where the values of a server go: its program, or the origin of its URL."""
-    if not isinstance(url, str):
-        return f"the command {os.path.basename(str(command).rstrip('/'))}"
-    parts = urlsplit(url) if "[" not in url else None
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts is not None else url
-
-
 def _references(tree: object) -> list[str]:
     if isinstance(tree, str):
         try:
@@ -382,3 +372,16 @@ def _references(tree: object) -> list[str]:
             return []
     inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
     return [reference for value in inner for reference in _references(value)]
+
+
+def without_foreign_sections(tree: JsonObject, report: Findings) -> JsonObject:
+    """`tree` without sections that are not the hub's, and without those that the hub cannot read: each is a warning."""
+    report.excuse(lambda error: error.code == "duplicate_key" and error.path[:1] != ("servers",))
+    own_sections = own_keys(tree, (), {*Settings.model_fields, "mcpServers"}, report)
+    for key in [key for key in own_sections if key != "servers"]:
+        try:
+            Settings.model_validate({key: own_sections[key]})
+        except ValidationError:
+            report.warn((key,), "ignored_key", "ignored: the hub has another meaning for this key")
+            del own_sections[key]
+    return own_sections

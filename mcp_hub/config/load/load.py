@@ -9,9 +9,8 @@ import platformdirs
 
 from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.findings import DataPath, Finding, Findings
-from mcp_hub.config.load.check import check_references, validated
+from mcp_hub.config.load.check import check_references, code_in, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
-from mcp_hub.config.load.imported import in_our_form
 from mcp_hub.config.load.interpolate import (
     LEFT_OUT,
     NO_COMMANDS,
@@ -23,7 +22,6 @@ from mcp_hub.config.load.interpolate import (
     resolve,
 )
 from mcp_hub.config.load.locate import LocatedData, half_findings, read_document
-from mcp_hub.config.load.notations import code_in
 from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secret_texts
 from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
@@ -44,14 +42,7 @@ USERS_FILE = "@user"
 """In place of a file's name: the user's own configuration, wherever the hub is started."""
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _GUESSED = 16  # characters: a token of this length cannot be guessed
-_PLACEHOLDERS_STAY = (
-    "command",
-    "url",
-    "local",
-    "skills",
-    "args",
-    "env",
-)  # a disabled server keeps the shape it was written in
+_PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "args", "env")  # of a disabled server
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +182,7 @@ def parse(
     sources: Mapping[str, tuple[str, ...]] = {}
     data = document.data
     if is_theirs := isinstance(data, dict) and is_foreign(data, name, is_yaml=document.is_yaml):
-        tree, sources = in_our_form(tree, data, base / Path(name).name, interpolation, report, is_named=is_named)
+        tree, sources = _translated(tree, data, base / Path(name).name, interpolation, report, is_named=is_named)
     failed: dict[str, Cause] | None = {} if lenient else None
     tree = _filled(tree, interpolation, report, failed)
     check_references(tree, interpolation.changed, report)
@@ -280,6 +271,14 @@ def _sections(document: LocatedData, report: Findings) -> JsonObject:
         message = f"expected a mapping at the top. Begin with: {_STARTER}"
         raise ConfigError(ConfigFinding("wrong_type", message, report.name, 1))
     return sections(data, place_of_servers(data, is_yaml=document.is_yaml), report)
+
+
+def _translated(
+    tree: JsonObject, data: JsonObject, file: Path, interpolation: Interpolation, report: Findings, *, is_named: bool
+) -> tuple[JsonObject, Mapping[str, tuple[str, ...]]]:
+    from mcp_hub.config.load.imported import in_our_form  # half a megabyte, which files of ours do without
+
+    return in_our_form(tree, data, file, interpolation, report, is_named=is_named)
 
 
 def _filled(

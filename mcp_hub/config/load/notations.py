@@ -5,12 +5,13 @@ but whether a variable is set.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from mcp_hub.config.load.check import SCRIPT, SHELLS, program_name
 from mcp_hub.config.load.foreign_windows import of_windows
 from mcp_hub.config.load.interpolate import Reference, Unresolved, escaped, is_variable_name, joined, split_text
 from mcp_hub.config.load.secrets import is_secret
@@ -46,21 +47,6 @@ _OF_EDITOR: Final = late(
 _EDITORS: Final = frozenset(("vscode", "vscode-insiders"))
 _READS_FILES: Final = frozenset(("devin",))
 """Clients that fill in `${file:path}`."""
-_SHELLS: Final = frozenset("sh bash dash zsh ksh ash fish pwsh powershell".split())
-_SCRIPT: Final = late(r"-[A-Za-z]*c|-Command", re.IGNORECASE)
-_PYTHONS: Final = late(r"(?:python|pypy)[\d.]*w?")
-_CODE: Final[Mapping[str, re.Pattern[str]]] = {
-    "cmd": late(r"/[ck]", re.IGNORECASE),
-    "python": late(r"-[A-Za-z]*c"),
-    "deno": late("eval"),
-    "php": late("-r|--run"),
-    **dict.fromkeys(_SHELLS, _SCRIPT),
-    **dict.fromkeys(("node", "bun", "tsx", "perl", "ruby", "osascript", "lua"), late("-[A-Za-z]*[epE]|--eval|--print")),
-    **dict.fromkeys(("npx", "npm", "su", "script", "flock"), late("-c|--call|--command")),
-}
-"""The option right before code, by program."""
-_JOINS: Final = frozenset(("cmd", "pwsh", "powershell"))
-"""Programs that take all that follows for code."""
 _NAMES: Final = late(r"\$\{?([A-Za-z_]\w*)")
 _ALWAYS: Final = frozenset("PATH HOME USER LOGNAME SHELL LANG PWD TERM TZ TMPDIR".split())
 """Variables that every server has."""
@@ -234,26 +220,7 @@ def script_of(entry: JsonObject) -> int | None:
     for index, word in enumerate(words[:-1]):
         if not isinstance(word, str):
             continue
-        if is_shell and _SCRIPT.fullmatch(word):
+        if is_shell and SCRIPT.fullmatch(word):
             return index  # of the next word, among the arguments
-        is_shell = is_shell and word.startswith("-") or _program(word) in _SHELLS
+        is_shell = is_shell and word.startswith("-") or program_name(word) in SHELLS
     return None
-
-
-def code_in(command: str, args: Sequence[str]) -> Iterator[int]:
-    """The indices of the arguments that a shell or another interpreter of this server reads as code."""
-    program, is_code, is_rest = "", False, False
-    for index, word in enumerate((command, *args)):
-        option, equals, _ = word.partition("=")
-        before = _CODE.get(program)
-        if is_code or is_rest or equals and before is not None and before.fullmatch(option):
-            yield index - 1
-        is_code = before is not None and before.fullmatch(word) is not None
-        is_rest |= is_code and program in _JOINS
-        name = _program(word)
-        name = "python" if _PYTHONS.fullmatch(name) else name
-        program = name if name in _CODE else program
-
-
-def _program(word: str) -> str:
-    return PurePath(word.replace("\\", "/")).name.lower().removesuffix(".exe")

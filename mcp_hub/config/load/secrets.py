@@ -5,11 +5,12 @@ user info and query of a URL, `Password=…`, JSON. That is one by itself, too: 
 """
 
 import json
+import os
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from typing import Final
-from urllib.parse import unquote, unquote_plus
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from mcp_hub.config.load.public import (
     is_identifier,
@@ -206,3 +207,11 @@ def _members(text: str) -> Iterator[tuple[str, str]]:
             waiting += value.items()
         elif isinstance(value, list):
             waiting += ((name, item) for item in value)
+
+
+def target_of(command: object, url: object) -> str:
+    """Where the values of a server go: its program, or the origin of its URL."""
+    if not isinstance(url, str):
+        return f"the command {os.path.basename(str(command).rstrip('/'))}"
+    parts = urlsplit(url) if "[" not in url else None
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts is not None else url

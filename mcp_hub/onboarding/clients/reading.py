@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_hub.attach.environment import SYSTEM_PLACES, home_places
 from mcp_hub.config.findings import Findings
-from mcp_hub.config.load import foreign
+from mcp_hub.config.load import foreign, foreign_server
 from mcp_hub.config.load.foreign_windows import Drives
 from mcp_hub.config.load.locate import half_findings, is_deep
 from mcp_hub.config.quantities import as_flag
@@ -60,7 +60,7 @@ def check_texts(servers: Mapping[str, object], text: str, key: tuple[str, ...], 
 
 def is_hub(name: str, entry: Mapping[str, object]) -> bool:
     """Whether an entry is this hub, by its name or by the program that it starts."""
-    return name == HUB or foreign.is_hub(entry)
+    return name == HUB or foreign_server.is_hub(entry)
 
 
 def is_disabled(entry: Mapping[str, object]) -> bool:

@@ -15,8 +15,9 @@ from mcp_hub.cli.render.output import agrees, answer, put, say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.cli.trials import MeasuredCosts, Trial
 from mcp_hub.config.findings import on_one_line
-from mcp_hub.config.load.imported import Input, sources_of, target_of
+from mcp_hub.config.load.imported import Input, sources_of
 from mcp_hub.config.load.interpolate import escaped, variable_of_input
+from mcp_hub.config.load.secrets import target_of
 from mcp_hub.masking import hide, hide_head, hide_within, visible
 from mcp_hub.onboarding.imports.plan import ImportPlan, TakenServer
 from mcp_hub.onboarding.registry.dangers import decides_code

@@ -108,7 +108,10 @@ class HubPort:
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store.sessions, streams.store.replicas, streams.limits.retention)
         retention = None if long_results is None else long_results.keeping
-        self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention, rules)
+        self._starter = CallStarter(
+            registry=registry, streams=streams, upstreams=upstreams, limits=limits, follow_up=follow_up,
+            retention=retention, rules=rules,
+        )  # fmt: skip
         self.take_up = self._starter.take_up
         self.changes = changes
         self._registry = registry
@@ -134,20 +137,16 @@ class HubPort:
         lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
         view = self.catalog.exposed(profile, client_kind, offer.mode, lists)
         facts = _Facts(
-            self.changes.version,
-            view,
-            deadline,
-            results_of(self.catalog.rules(profile), client_kind),
-            self._starter.truncation(view.shows_output),
-            partial(self.catalog.unlisted, profile, shows_paths=session.caller.shows_paths),
-            is_settled,
-            None if deadline is None else Early(deadline, is_task=False),
-            partial(_is_read_only, view),
-            client_kind.partials,
-            extensions.declares(session.capabilities, session.era, extensions.STREAMS),
-            AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
-            session.caller.shows_paths,
-        )
+            version=self.changes.version, view=view, deadline=deadline,
+            result_tokens=results_of(self.catalog.rules(profile), client_kind),
+            truncate=self._starter.truncation(view.shows_output),
+            unlisted=partial(self.catalog.unlisted, profile, shows_paths=session.caller.shows_paths),
+            is_settled=is_settled, early=None if deadline is None else Early(deadline, is_task=False),
+            reads_only=partial(_is_read_only, view), partials=client_kind.partials,
+            takes_events=extensions.declares(session.capabilities, session.era, extensions.STREAMS),
+            of_apps=AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
+            shows_paths=session.caller.shows_paths,
+        )  # fmt: skip
         offer.derive(facts)
         return facts
 
@@ -221,7 +220,10 @@ class HubPort:
                 return rejoined(self._registry, self.durable, elsewhere, call, responses or {}, early)
             pending = self._pending_input.fetch(state, call)
             pending.answer(responses or {})
-            return CallHandle(pending.record.call, pending.record, self.durable, pending.after, early)
+            return CallHandle(
+                call=pending.record.call, record=pending.record, streams=self.durable, after=pending.after,
+                early=early,
+            )  # fmt: skip
         upstream_state = self._pending_input.unmark(call, state) if state is not None else None
         return replace(call, input_responses=responses, request_state=upstream_state)
 
@@ -369,27 +371,15 @@ def _routed(
     session: Session, method: str, params: RawObject, to: Route, meta: RequestMeta, facts: _Facts,
     early: Early | None, people: People | None) -> Call:  # fmt: skip
     return Call(
-        new_call_id(), to.server, method, to.params, meta.rest,
-        session=session.id,
-        client=session.offer.client,
-        principal=session.caller.principal,
-        era=session.era,
-        version=session.version,
-        capabilities=session.capabilities,
-        exported_uri=to.exported_uri,
+        id=new_call_id(), upstream=to.server, method=method, params=to.params, meta=meta.rest, session=session.id,
+        client=session.offer.client, principal=session.caller.principal, era=session.era, version=session.version,
+        capabilities=session.capabilities, exported_uri=to.exported_uri,
         exported_name=params.get("name", params.get("uri", msgspec.UNSET)),
-        wants_progress=early is not None or meta.token is not None,
-        takes_events=meta.takes_events,
-        log_level=session.log_level,
-        result_tokens=facts.result_tokens if method in _CUT and not to.is_whole else 0,
-        # a client that takes events gets partial content by them, but for the hub's own tools
+        wants_progress=early is not None or meta.token is not None, takes_events=meta.takes_events,
+        log_level=session.log_level, result_tokens=facts.result_tokens if method in _CUT and not to.is_whole else 0,
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
-        is_program=session.offer.kind is not None,
-        must_read=to.must_read,
-        people=people,
-        directory=session.caller.directory,
-        roots_changes=session.offer.roots_changes,
-        shows_paths=facts.shows_paths,
+        is_program=session.offer.kind is not None, must_read=to.must_read, people=people,
+        directory=session.caller.directory, roots_changes=session.offer.roots_changes, shows_paths=facts.shows_paths,
     )  # fmt: skip
 
 

@@ -38,7 +38,13 @@ class FileStamp(NamedTuple):
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
         """That of a file that was looked at."""
-        return cls(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+        return cls(
+            device=status.st_dev,
+            inode=status.st_ino,
+            modified=status.st_mtime_ns,
+            changed=status.st_ctime_ns,
+            size=status.st_size,
+        )
 
     @property
     def text(self) -> str:

@@ -98,14 +98,14 @@ class HttpFront:
         self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
-            self.auth.made(settings),
-            {**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
-            self.rest,
-            {**self.health.routes, **pages.routes()},
-            metadata_routes(settings),
-            admission,
-            self.metrics.refusals,
-            self.dashboard,
+            auth=self.auth.made(settings),
+            routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
+            mount=self.rest,
+            pages={**self.health.routes, **pages.routes()},
+            public=metadata_routes(settings),
+            admission=admission,
+            refusals=self.metrics.refusals,
+            guarded=self.dashboard,
         )
         app.reloader.prepares.append(self._prepared)
 
@@ -196,7 +196,14 @@ class HttpAuthFactory:
             verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         return HttpAuth(
-            tokens, hosts, http.allowed_origins, default, settings.profiles, verifier, http.cors, self._operator
+            tokens=tokens,
+            hosts=hosts,
+            origins=http.allowed_origins,
+            default=default,
+            profiles=settings.profiles,
+            verifier=verifier,
+            cors=http.cors,
+            operator=self._operator,
         )
 
     def key_states(self) -> list[str]:
@@ -314,7 +321,16 @@ def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: A
 def watch_of(app: App) -> HubWatch:
     """The hub as its callers may see it."""
     history = app.journal.store
-    return HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, app.seen, history, SystemClock())
+    return HubWatch(
+        current=app.current,
+        hub=app.hub,
+        registry=app.registry,
+        streams=app.streams,
+        admin=app.operations,
+        seen=app.seen,
+        history=history,
+        clock=SystemClock(),
+    )
 
 
 def dashboard_of(
@@ -341,19 +357,21 @@ def dashboard_of(
     raw = RawMessages(app.current, app.upstream_set, SystemClock())
     edits = HubEdits(app.current, open_editor, is_near, app.operations.reload)
     curation = HubCuration(
-        app.current,
-        app.hub,
-        approvals,
-        file,
-        logins,
-        InstallWatch(installs, SystemClock()),
-        edits,
-        seen.clients,
-        raw,
-        logs,
+        current=app.current,
+        hub=app.hub,
+        approvals=approvals,
+        file=file,
+        logins=logins,
+        clients=InstallWatch(installs, SystemClock()),
+        edits=edits,
+        seen=seen.clients,
+        raw=raw,
+        logs=logs,
     )
     access = DashboardAccess(lambda: app.settings.hub.http.public_url)
-    return DashboardApi(watch, curation, api, access, mode, max_body=app.settings.hub.http.max_body)
+    return DashboardApi(
+        watched=watch, curated=curation, rest=api, access=access, mode=mode, max_body=app.settings.hub.http.max_body
+    )
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:

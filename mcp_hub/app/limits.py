@@ -59,7 +59,9 @@ class Current(msgspec.Struct):
         retry = RetryRule(retry_settings.attempts, on, rules.idempotent)
         entry = self.settings.servers.get(server)
         is_local = entry is not None and entry.command is not None
-        return CallRules(rules.task, rules.orphan, rules.idempotent, retry, is_local)
+        return CallRules(
+            task=rules.task, orphan=rules.orphan, idempotent=rules.idempotent, retry=retry, keeps_state=is_local
+        )
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
         """As `ClientTable.rules`."""

@@ -290,8 +290,14 @@ def _listed(paths: Sequence[str]) -> list[str]:
 def _refused(refused: "RefusedTarget") -> RefusedInfo:
     key, entry = (refused.key, refused.entry) if refused.entry else (UNSET, UNSET)
     return RefusedInfo(
-        refused.kind, refused.target, refused.reason, timestamp(refused.at), refused.count, key, entry
-    )  # fmt: skip
+        kind=refused.kind,
+        target=refused.target,
+        reason=refused.reason,
+        at=timestamp(refused.at),
+        count=refused.count,
+        key=key,
+        entry=entry,
+    )
 
 
 def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
@@ -305,7 +311,9 @@ def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
 
 def _flag(flagged: Flagged) -> FlagInfo:
     flag = flagged.flag
-    return FlagInfo(_safe(flagged.tool), flag.kind, _safe(flag.where), _safe(flag.why), _safe(flag.text))
+    return FlagInfo(
+        tool=_safe(flagged.tool), kind=flag.kind, where=_safe(flag.where), why=_safe(flag.why), text=_safe(flag.text)
+    )
 
 
 def _grouped(entries: Iterable[_Found]) -> dict[str, list[_Found]]:

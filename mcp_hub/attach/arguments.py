@@ -43,7 +43,9 @@ def wanted(arguments: "Sequence[str]", env: "Mapping[str, str]") -> HubWanted | 
     is_named = options.get("config", USERS_FILE) != USERS_FILE or env.get("MCP_HUB_CONFIG")
     if not is_named and os.path.dirname(config) == os.getcwd():
         return None  # nobody has named it: the whole command looks at what it wants
-    return HubWanted(arguments, config, options.get("profile"), options.get("client"), attach)
+    return HubWanted(
+        arguments=arguments, config=config, profile=options.get("profile"), client=options.get("client"), attach=attach
+    )
 
 
 def _options(arguments: "Sequence[str]") -> dict[str, str] | None:

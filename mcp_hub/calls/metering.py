@@ -110,14 +110,14 @@ class _Meter:
     def figures(self, server: str, method: str) -> MethodFigures:
         """All of it as of now."""
         return MethodFigures(
-            server,
-            method,
-            {outcome.name.lower(): self.outcomes[outcome] for outcome in Outcome},
-            self.events,
-            self.merged,
-            self.refused,
-            self.at_once.with_those_of(self.whole),
-            self.at_once.with_those_of(self.at_server),
+            server=server,
+            method=method,
+            outcomes={outcome.name.lower(): self.outcomes[outcome] for outcome in Outcome},
+            events=self.events,
+            merged=self.merged,
+            refused=self.refused,
+            whole=self.at_once.with_those_of(self.whole),
+            at_server=self.at_once.with_those_of(self.at_server),
         )
 
 

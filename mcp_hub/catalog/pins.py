@@ -321,7 +321,9 @@ def unconfirmed_of(server: str, record: Record, names: Iterable[str]) -> dict[st
         pin = record.tools.get(name, Pin())
         current = pin.approved
         if current is not None and pin.offered is None and not pin.by_user and "annotations" in current.members:
-            findings[name] = UnapprovedTool(server, name, "unconfirmed", (), current.digest, current.since)
+            findings[name] = UnapprovedTool(
+                server=server, tool=name, kind="unconfirmed", members=(), digest=current.digest, since=current.since
+            )
     return findings
 
 
@@ -337,7 +339,10 @@ def findings_of(server: str, record: Record, names: Iterable[str], policy: Polic
             before = offered.members if pin.approved is None else pin.approved.members
             members = tuple(member for member in ALL_MEMBERS if before.get(member) != offered.members.get(member))
             kind: _FindingKind = "new" if pin.approved is None else "changed"
-            findings[name] = UnapprovedTool(server, name, kind, members, offered.digest, offered.since, is_held)
+            findings[name] = UnapprovedTool(
+                server=server, tool=name, kind=kind, members=members, digest=offered.digest, since=offered.since,
+                is_held=is_held,
+            )  # fmt: skip
     return findings
 
 

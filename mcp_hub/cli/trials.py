@@ -324,7 +324,9 @@ def measured(loaded: Loaded, names: Collection[str]) -> MeasuredCosts:
         absent = tuple(readiness.not_ready(map(status_of, listed.servers)))
         current = account.current
         after, working = current.tokens + account.instructions, len(servers) - len(absent)
-        costs = MeasuredCosts(len(account.tools), account.total.full, after, absent, working)
+        costs = MeasuredCosts(
+            tools=len(account.tools), before=account.total.full, after=after, absent=absent, working=working
+        )
         costs_found.append(structs.replace(costs, expose=current.expose, mode=current.mode, budget=account.budget))
         return 0
 

@@ -84,7 +84,9 @@ class HubClient:
 
         Iterating raises `UnknownStream`, and `EventsGone` (which has the `earliest`) where they are no longer kept.
         """
-        return HubStream(self._api, self._patient(), None, stream, after, on_pause)
+        return HubStream(
+            api=self._api, patience=self._patient(), start=None, stream=stream, after=after, on_pause=on_pause
+        )
 
     async def start(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> str:
         """Starts a detached call; the id of its stream. Raises `StreamInterrupted`."""

@@ -327,7 +327,7 @@ async def http_peer(url: str, token: str | None, era: Era, capabilities: JsonObj
     """Raises `PeerLost`."""
     timeout = httpx2.Timeout(120.0, connect=5.0)
     async with httpx2.AsyncClient(timeout=timeout, trust_env=False) as http, anyio.create_task_group() as tasks:
-        client = _HttpClient(era, capabilities, url, token, http, tasks)
+        client = _HttpClient(era=era, capabilities=capabilities, url=url, token=token, http=http, tasks=tasks)
         await client.hello()
         yield client
         tasks.cancel_scope.cancel()

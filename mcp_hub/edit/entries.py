@@ -282,7 +282,9 @@ def read_data(text: str, name: str) -> object:
         raise ConfigError(ConfigFinding("too_deep", "nested too deep. Make it flatter.", name)) from None
     except json.JSONDecodeError as error:
         message = f"not valid JSON: {error.msg}. Correct the line."
-        raise ConfigError(ConfigFinding("invalid_json", message, name, error.lineno, error.colno)) from None
+        raise ConfigError(
+            ConfigFinding(code="invalid_json", message=message, file=name, line=error.lineno, column=error.colno)
+        ) from None
     except ValueError as error:
         message = "not valid JSON. Correct it."
         raise ConfigError(

@@ -119,7 +119,7 @@ def _text(item: JsonObject, member: str, out_of: Format) -> str:
 
 def _call(call_id: str, name: str, arguments: JsonObject | CallFault, extra: JsonObject) -> ModelCall:
     if isinstance(arguments, CallFault):
-        return ModelCall(call_id, name, {}, extra, arguments)
+        return ModelCall(id=call_id, name=name, arguments={}, extra=extra, fault=arguments)
     return ModelCall(call_id, name, arguments, extra)
 
 

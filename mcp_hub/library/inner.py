@@ -113,7 +113,15 @@ class InnerHub:
         session = self._session(asks=asks)
         await self._find(name)
         params = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}
-        request_meta = RequestMeta(_TOKEN, None, None, None, None, dict(meta), takes_events=True)
+        request_meta = RequestMeta(
+            token=_TOKEN,
+            version=None,
+            client_info=None,
+            capabilities=None,
+            log_level=None,
+            rest=dict(meta),
+            takes_events=True,
+        )
         return self._hub.call(session, "tools/call", params, request_meta)
 
     async def _find(self, name: str) -> None:
@@ -133,17 +141,27 @@ class InnerHub:
 
     def _session(self, *, asks: bool = False) -> Session:
         return Session(
-            self._session_id,
-            self._caller,
-            Era.HANDSHAKE,
-            eras.LATEST_HANDSHAKE,
-            SUPERSET if asks else {},
+            id=self._session_id,
+            caller=self._caller,
+            era=Era.HANDSHAKE,
+            version=eras.LATEST_HANDSHAKE,
+            capabilities=SUPERSET if asks else {},
             offer=ClientOffer(PROGRAM, "full"),
         )
 
     def result(self, id_: CallId, server: str, done: Completed) -> bytes:
         """The result as the server sent it, but for URIs of resources, which are those that the hub's clients read."""
-        call = Call(id_, server, "tools/call", {}, {}, self._session_id, self._caller.principal, done.era, {})
+        call = Call(
+            id=id_,
+            upstream=server,
+            method="tools/call",
+            params={},
+            meta={},
+            session=self._session_id,
+            principal=self._caller.principal,
+            era=done.era,
+            capabilities={},
+        )
         return bytes(self._hub.exported(self._session(), call, done.result))
 
     # -- fronts
@@ -253,7 +271,9 @@ class _LiveCall(CallFollower):
 
     def __init__(self, inner: InnerHub, call: CallHandle) -> None:
         bell = Bell()
-        super().__init__(inner, call.call.id, call.call.upstream, call.reader(bell.ring), bell)
+        super().__init__(
+            inner=inner, id_=call.call.id, server=call.call.upstream, reader=call.reader(bell.ring), bell=bell
+        )
         self._call = call
 
     async def answer(self, key: str, answer: RawJson | RpcError) -> None:
@@ -278,7 +298,9 @@ class _StreamFollower(CallFollower):
 
     def __init__(self, inner: InnerHub, stream: StreamHandle, after: int) -> None:
         bell = Bell()
-        super().__init__(inner, stream.id, stream.info.server, stream.follow(bell.ring, after), bell)
+        super().__init__(
+            inner=inner, id_=stream.id, server=stream.info.server, reader=stream.follow(bell.ring, after), bell=bell
+        )
         self._stream = stream
 
     async def answer(self, key: str, answer: RawJson | RpcError) -> None:

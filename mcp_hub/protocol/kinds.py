@@ -33,6 +33,8 @@ KINDS: Final[Mapping[Kind, KindSpec]] = {
     Kind.RESOURCE: KindSpec("resources/list", "resources", "uri", "resources"),
     Kind.TEMPLATE: KindSpec("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
     Kind.PROMPT: KindSpec("prompts/list", "prompts", "name", "prompts"),
-    Kind.SKILL: KindSpec("skills/list", "skills", "uri", "resources", SKILLS),
+    Kind.SKILL: KindSpec(
+        list_method="skills/list", result_key="skills", id_field="uri", capability="resources", extension=SKILLS
+    ),
 }
 BY_LIST_METHOD: Final[Mapping[str, Kind]] = {spec.list_method: kind for kind, spec in KINDS.items()}

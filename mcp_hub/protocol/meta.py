@@ -47,7 +47,7 @@ class RequestMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_EMPTY = RequestMeta(None, None, None, None, None, {})
+_EMPTY = RequestMeta(token=None, version=None, client_info=None, capabilities=None, log_level=None, rest={})
 _ABSENT: Final = re.compile(rb"null|\[\s*\]")
 """Forms in which clients write an object without members: languages without objects of their own have empty arrays."""
 _TOKEN: Final = re.compile(rb'".*|-?[0-9]+(?:\.0+)?', re.DOTALL)
@@ -92,7 +92,9 @@ def take_meta(params: RawObject) -> RequestMeta:
     text = None if token is None or token == _NULL else bytes(token)
     if text is not None and _TOKEN.fullmatch(text) is None:
         raise InvalidParams("params._meta.progressToken must be a string or an integer")
-    return RequestMeta(text, version, client, capabilities, log_level, members)
+    return RequestMeta(
+        token=text, version=version, client_info=client, capabilities=capabilities, log_level=log_level, rest=members
+    )
 
 
 def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:

@@ -136,7 +136,7 @@ class ServerSandbox:
         except (OSError, Untrusted) as problem:
             raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
         self.latest = resolved if self.learning is None else None
-        return SandboxedStart(self, argv, confinement, launch, self._proxy())
+        return SandboxedStart(sandbox=self, argv=argv, confinement=confinement, launch=launch, proxy=self._proxy())
 
     def _proxy(self) -> Proxy | None:
         if self._make_proxy is None or self.rule.net != "hosts":
@@ -148,7 +148,7 @@ class ServerSandbox:
         return resolve(self.rule, self._subject(argv, env, cwd, is_spare=is_spare), self._private)
 
     def _subject(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool) -> Subject:
-        return Subject(argv[0], argv[1:], env, cwd, self._around, is_spare)
+        return Subject(program=argv[0], args=argv[1:], env=env, cwd=cwd, around=self._around, is_spare=is_spare)
 
     async def explained(self, cause: Cause) -> Cause:
         """As `explain`, off the event loop: a server names the paths. The cause itself if that takes long."""
@@ -279,12 +279,12 @@ def rule_of(
 ) -> Rule:
     """The rule from the values of a configuration that was checked."""
     return Rule(
-        None if read is None else tuple(read),
-        None if write is None else tuple(write),
-        "none" if net == "none" else "any" if net == "any" else "hosts",
-        () if isinstance(net, str) else tuple(map(host_rule, net)),
-        tuple(sockets),
-        is_preferred,
+        read=None if read is None else tuple(read),
+        write=None if write is None else tuple(write),
+        net="none" if net == "none" else "any" if net == "any" else "hosts",
+        hosts=() if isinstance(net, str) else tuple(map(host_rule, net)),
+        sockets=tuple(sockets),
+        is_preferred=is_preferred,
     )
 
 

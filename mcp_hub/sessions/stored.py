@@ -105,14 +105,14 @@ class StoredSession(msgspec.Struct):
         session = self.session
         return msgspec.json.encode(
             _Body(
-                session.version,
-                session.caller.profile,
-                session.capabilities,
-                session.client_info,
-                session.log_level,
-                list(dict.fromkeys([*session.subscriptions.values(), *self.lapsed])),
-                list(session.offer.apps or ()),
-                self.number + 1,
+                version=session.version,
+                profile=session.caller.profile,
+                capabilities=session.capabilities,
+                client_info=session.client_info,
+                log_level=session.log_level,
+                subscriptions=list(dict.fromkeys([*session.subscriptions.values(), *self.lapsed])),
+                apps=list(session.offer.apps or ()),
+                number=self.number + 1,
             )
         )
 

@@ -68,7 +68,13 @@ def refusal(
     elif 200 <= status < 300:
         message += f" and {_content_type(response) or 'nothing'} in place of a message"
     after = _retry_after(response) if status in OVERLOADED else None
-    return HttpRefused(server, status, message if why is None else f"{message}: {why}", after, answer)
+    return HttpRefused(
+        server=server,
+        status=status,
+        text=message if why is None else f"{message}: {why}",
+        retry_after=after,
+        answer=answer,
+    )
 
 
 def _retry_after(response: httpx2.Response) -> int | None:

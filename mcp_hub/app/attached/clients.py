@@ -71,7 +71,9 @@ class AttachedClients:
         binding = self._binding
         if hello.build != BUILD:  # for people who wonder why a client and its hub differ
             binding = binding.introduced(f"{BUILD} (client {hello.build})")
-        front = StdioFront(self._hub, binding, hello.caller, self._drain, bond, new_session_id())
+        front = StdioFront(
+            hub=self._hub, binding=binding, caller=hello.caller, drain=self._drain, bond=bond, key=new_session_id()
+        )
         self._fronts[front] = hello, wall_time()
         log.info("client_attached", client=hello.caller.client, pid=hello.pid, build=hello.build, clients=len(self))
         try:

@@ -45,7 +45,15 @@ class Hello(msgspec.Struct, frozen=True):
             streams[id_key(raw_id.encode())] = stream
         protocol = int(fields["oldest"]), int(fields["newest"])
         final, pid = fields.get("final") == "1", int(fields.get("pid", "0"))
-        return cls(fields["build"], protocol, caller, pid, final, streams, fields.get("path", ""))
+        return cls(
+            build=fields["build"],
+            protocol=protocol,
+            caller=caller,
+            pid=pid,
+            is_final=final,
+            streams=streams,
+            path=fields.get("path", ""),
+        )
 
 
 def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idle: bool) -> dict[str, str]:

@@ -164,7 +164,14 @@ class AttachedHub:
         app, clients, idle = self._app, self._clients, self._idle
         remaining = max(idle - (anyio.current_time() - self._used), 0.0) if self.is_idle else None
         calls, connections = len(app.registry.under_way), self._http.connections
-        return HubUse(clients.present(app.seen.clients), len(clients), calls, connections, idle, remaining)
+        return HubUse(
+            clients=clients.present(app.seen.clients),
+            many=len(clients),
+            calls=calls,
+            connections=connections,
+            idle=idle,
+            left=remaining,
+        )
 
     async def _look_after(self, sockets: list[PrivateSocket]) -> None:
         while True:

@@ -32,7 +32,9 @@ def server_sandbox(
     hub = (str(state_dir(env)), platformdirs.user_config_dir("mcp-hub"), *base_folders(env))
     around = Surroundings(str(Path.home()), hub, None if starts.config is None else str(starts.config))
     plain = rule_of(rule.read, rule.write, rule.net, rule.sockets, is_preferred=rule.mode == "prefer")
-    fresh = ServerSandbox(name, plain, starts.home(name), around, partial(HostProxy, via=proxy))
+    fresh = ServerSandbox(
+        server=name, rule=plain, private=starts.home(name), around=around, make_proxy=partial(HostProxy, via=proxy)
+    )
     return before if before is not None and before.has_same_rule(fresh) else fresh
 
 

@@ -77,16 +77,16 @@ def _approved(tool: str, digest: str, missed: list[str], text: bytes | None) -> 
 
 def _waiting(finding: UnapprovedTool, pin: Pin | None) -> WaitingTool:
     return WaitingTool(
-        finding.server,
-        finding.tool,
-        finding.kind,
-        finding.text,
-        finding.is_held,
-        timestamp(finding.since) if finding.since else "",
-        finding.digest,
-        [hide(line) for line, _ in _lines(pin)],
-        [] if pin is None else [hide(line) for line in flag_lines(pin)],
-        subject_of(finding.tool)[0],
+        server=finding.server,
+        tool=finding.tool,
+        kind=finding.kind,
+        text=finding.text,
+        held=finding.is_held,
+        since=timestamp(finding.since) if finding.since else "",
+        digest=finding.digest,
+        diff=[hide(line) for line, _ in _lines(pin)],
+        flags=[] if pin is None else [hide(line) for line in flag_lines(pin)],
+        subject=subject_of(finding.tool)[0],
     )
 
 

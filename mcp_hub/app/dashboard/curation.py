@@ -120,18 +120,18 @@ class HubCuration(msgspec.Struct, frozen=True):
         tools = view.entries(Kind.TOOL)
         tokens, clients = self.current.settings.hub.tokens, self.seen.newest()
         return ProfileInfo(
-            name,
-            [server for server in self.hub.catalog.rules(name).servers if server in self.current.settings.servers][
-                :_NAMES
-            ],
-            [tool.exported for tool in tools],
-            estimate(view.page(Kind.TOOL, Era.MODERN, None, 1 << 30)) if tools else 0,
-            len(view.entries(Kind.PROMPT)),
-            len(view.entries(Kind.RESOURCE)),
-            [hide_head(token.principal, 200) for token in tokens if token.profile == name][:_NAMES],
-            [*dict.fromkeys(client.name for client in clients if client.caller.profile == name and client.name)][
-                :_NAMES
-            ],
+            name=name,
+            servers=[
+                server for server in self.hub.catalog.rules(name).servers if server in self.current.settings.servers
+            ][:_NAMES],
+            tools=[tool.exported for tool in tools],
+            tokens=estimate(view.page(Kind.TOOL, Era.MODERN, None, 1 << 30)) if tools else 0,
+            prompts=len(view.entries(Kind.PROMPT)),
+            resources=len(view.entries(Kind.RESOURCE)),
+            principals=[hide_head(token.principal, 200) for token in tokens if token.profile == name][:_NAMES],
+            clients=[
+                *dict.fromkeys(client.name for client in clients if client.caller.profile == name and client.name)
+            ][:_NAMES],
         )
 
     async def installs(self) -> list[ClientInstall]:

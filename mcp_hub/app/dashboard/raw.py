@@ -61,7 +61,16 @@ class _Recording(msgspec.Struct):
             self.end()
             return
         self.seq += 1
-        self.messages.append(_Taken(self.seq, wall_time(), time, is_incoming, len(message), message[:_HEAD]))
+        self.messages.append(
+            _Taken(
+                seq=self.seq,
+                at=wall_time(),
+                time=time,
+                is_incoming=is_incoming,
+                size=len(message),
+                head=message[:_HEAD],
+            )
+        )
         self.bytes_kept += min(len(message), _HEAD)
         while len(self.messages) > MOST or self.bytes_kept > _MOST_BYTES:
             self.bytes_kept -= len(self.messages.popleft().head)
@@ -142,4 +151,6 @@ class RawMessages:
 def _raw_message(message: _Taken) -> RawMessage:
     text = hide_head(message.head.rstrip(b"\r\n"), _SHOWN)
     is_cut = len(text) >= _SHOWN or message.size > len(message.head)
-    return RawMessage(message.seq, message.at, message.is_incoming, message.size, text, is_cut)
+    return RawMessage(
+        seq=message.seq, at=message.at, incoming=message.is_incoming, size=message.size, text=text, cut=is_cut
+    )

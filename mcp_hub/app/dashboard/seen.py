@@ -84,4 +84,6 @@ class Seen(msgspec.Struct, frozen=True):
         `meet` gets the era of each client that comes.
         """
         clients = ClientsSeen(kinds, wall_time, SystemClock().now, meet)
-        return cls(clients, RecentCalls(), Operators(under_way), config, records)
+        return cls(
+            clients=clients, recent=RecentCalls(), operators=Operators(under_way), config=config, records=records
+        )

@@ -38,14 +38,16 @@ def server_facts(settings: Settings, server: str) -> ServerFacts:
     limits = {key: value for key in _LIMITS if isinstance(value := getattr(general, key), float | int)}
     kind, text = _source(entry)
     return ServerFacts(
-        kind,  # type: ignore[arg-type]  # one of the four
-        hide_head(text, _LINE),
-        [hide_head(name, _TEXT) for name in dict.fromkeys([*entry.env, *entry.pass_env])][:_NAMES],
-        [hide_head(name, _TEXT) for name in (*entry.headers, *(["Authorization"] if entry.bearer else ()))][:_NAMES],
-        hide_head(entry.cwd or "", _LINE),
-        (entry.scope or "shared") if entry.command is not None else "",
-        general.start if entry.command is not None or entry.url is not None else "",
-        limits,
+        kind=kind,  # type: ignore[arg-type]  # one of the four
+        text=hide_head(text, _LINE),
+        variables=[hide_head(name, _TEXT) for name in dict.fromkeys([*entry.env, *entry.pass_env])][:_NAMES],
+        headers=[hide_head(name, _TEXT) for name in (*entry.headers, *(["Authorization"] if entry.bearer else ()))][
+            :_NAMES
+        ],
+        folder=hide_head(entry.cwd or "", _LINE),
+        scope=(entry.scope or "shared") if entry.command is not None else "",
+        start=general.start if entry.command is not None or entry.url is not None else "",
+        limits=limits,
     )
 
 

@@ -196,18 +196,18 @@ class HubWatch:
     def _client(self, client: SeenClient) -> ClientSummary:
         tools, tokens = self._cost(client)
         return ClientSummary(
-            client.name,
-            client.version,
-            client.era,
-            client.caller.principal,
-            client.first,
-            client.last,
-            client.calls,
-            client.caller.profile,
-            client.connected,
-            client.mode or self._hub.catalog.mode(client.caller.profile, client.kind),
-            tools,
-            tokens,
+            name=client.name,
+            version=client.version,
+            era=client.era,
+            principal=client.caller.principal,
+            first=client.first,
+            last=client.last,
+            calls=client.calls,
+            profile=client.caller.profile,
+            connected=client.connected,
+            mode=client.mode or self._hub.catalog.mode(client.caller.profile, client.kind),
+            tools=tools,
+            tokens=tokens,
         )
 
     def _cost(self, client: SeenClient) -> tuple[int, int]:
@@ -290,15 +290,15 @@ def _shows(caller: Caller, of_client: Caller) -> bool:
 
 def _summary(row: StreamInfo, message: str, client: str) -> CallSummary:
     return CallSummary(
-        row.id,
-        row.server,
-        hide_head(row.name, _TEXT),
-        row.method,
-        shown_principal(row.principal),
-        row.status,
-        row.created,
-        max(row.updated - row.created, 0.0),
-        client,
+        id=row.id,
+        server=row.server,
+        name=hide_head(row.name, _TEXT),
+        method=row.method,
+        principal=shown_principal(row.principal),
+        status=row.status,
+        at=row.created,
+        took=max(row.updated - row.created, 0.0),
+        client=client,
         stream=True,
         message=hide_head(message, _TEXT),
     )

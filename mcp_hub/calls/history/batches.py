@@ -196,10 +196,19 @@ class BatchMaker:
         elif rules.keeping != "full" and call.method != "prompts/get":
             tool = name = call.method  # a URI is an argument
         client = hide_head(call.client_name, _NAME)
-        line = group_line(CallGroup(
-            call.upstream, hide_head(tool, _NAME) or call.method, hide_head(name, _NAME), call.method,
-            shown_principal(call.principal), client, _STATUS[outcome], rules.keeping, digest,
-        ))  # fmt: skip
+        line = group_line(
+            CallGroup(
+                server=call.upstream,
+                tool=hide_head(tool, _NAME) or call.method,
+                name=hide_head(name, _NAME),
+                method=call.method,
+                principal=shown_principal(call.principal),
+                client=client,
+                status=_STATUS[outcome],
+                kept=rules.keeping,
+                definition=digest,
+            )
+        )
         return lines.setdefault(line, len(lines)), keeping
 
     def _texts(

@@ -291,4 +291,4 @@ class _Writer:
         losses = self.losses
         if losses and losses[-1].kind == "unwritten":
             count += losses.pop().count
-        losses.append(LostCalls("unwritten", wall_time(), self._hub, count, reason))
+        losses.append(LostCalls(kind="unwritten", at=wall_time(), hub=self._hub, count=count, reason=reason))

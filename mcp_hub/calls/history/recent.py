@@ -91,8 +91,9 @@ class RecentCalls:
             name, client, why = _cut(_TEXTS - len(principal), name, client, why)
         self.seq += 1
         self._fresh.append(CallSummary(
-            call.id, call.upstream, name, call.method, principal, _STATUS[outcome], started + self._wall, now - started,
-            client, record.stream is not None, why,
+            id=call.id, server=call.upstream, name=name, method=call.method, principal=principal,
+            status=_STATUS[outcome], at=started + self._wall, took=now - started, client=client,
+            stream=record.stream is not None, message=why,
         ))  # fmt: skip
         if len(self._fresh) == self._portion:
             self._packed.append(_pack(self._fresh))
@@ -135,24 +136,17 @@ class RecentCalls:
         took = now - record.times.started
         message = None if progress is None else progress.message
         return CallSummary(
-            record.call.id,
-            record.call.upstream,
-            hide_head(exported_name(record.call), _TEXT),
-            record.call.method,
-            shown_principal(record.call.principal),
-            "waiting" if wait is not None else "input_required" if record.open_questions else "working",
-            round(wall_time() - took, 1),  # the same at each look
-            0.0,
-            record.call.client_name,
-            record.stream is not None,
-            "" if message is None else hide_head(message, _TEXT),
-            None if progress is None else progress.progress,
-            None if progress is None else progress.total,
-            len(record.open_questions),
-            next((question_text(question) for question in record.open_questions.values()), ""),
-            "" if wait is None else wait.reason,
-            0.0 if wait is None else round(wall_time() - (now - wait.since), 1),
-        )
+            id=record.call.id, server=record.call.upstream, name=hide_head(exported_name(record.call), _TEXT),
+            method=record.call.method, principal=shown_principal(record.call.principal),
+            status="waiting" if wait is not None else "input_required" if record.open_questions else "working",
+            at=round(wall_time() - took, 1), took=0.0, client=record.call.client_name,
+            stream=record.stream is not None, message="" if message is None else hide_head(message, _TEXT),
+            progress=None if progress is None else progress.progress,
+            total=None if progress is None else progress.total, questions=len(record.open_questions),
+            question=next((question_text(question) for question in record.open_questions.values()), ""),
+            waits_for="" if wait is None else wait.reason,
+            waits_since=0.0 if wait is None else round(wall_time() - (now - wait.since), 1),
+        )  # fmt: skip
 
 
 class _NamedWait(msgspec.Struct, frozen=True):

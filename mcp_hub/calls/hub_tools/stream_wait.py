@@ -136,7 +136,7 @@ class StreamWait:
         self._stream = stream
         self._channel = channel
         self._bell = Bell()
-        self._relay = Relay(stream, channel, self._bell.ring, asks, answered)
+        self._relay = Relay(stream=stream, channel=channel, wake=self._bell.ring, asks=asks, answered=answered)
         self._reader = self._follow(after)
 
     @property
@@ -224,7 +224,7 @@ def rejoining(streams: StreamPort, id_: CallId, responses: RawObject) -> CallHan
 async def _ending(stream: StreamHandle, call: Call, channel: CallChannel, responses: RawObject) -> Ending:
     if stream.info.has_ended:
         return ending_of(stream.info, await stream.ending())
-    wait = StreamWait(stream, stream.info.last, channel, call.asks_client, responses)
+    wait = StreamWait(stream=stream, after=stream.info.last, channel=channel, asks=call.asks_client, answered=responses)
     try:
         for key, response in responses.items():
             await stream.answer(key, response)

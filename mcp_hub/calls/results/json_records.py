@@ -66,7 +66,9 @@ def json_records(body: bytes) -> Records | None:
             start = space.end() if space else start
             if body[start : start + 1] == b"[":
                 lengths = tuple(memoryview(item).nbytes for item in _array(memoryview(body)[start:end]))
-                return Records(body, start, body.rindex(b"]", start, end) + 1, lengths, path)
+                return Records(
+                    body=body, start=start, end=body.rindex(b"]", start, end) + 1, lengths=lengths, path=path
+                )
             if body[start : start + 1] != b"{":
                 return None
             members = _object(memoryview(body)[start:end])

@@ -284,7 +284,9 @@ def _shortened(text: _Text, body: bytes, id_: str, tokens: int, estimate: Estima
         room = tokens / _SMALLER
         for _ in range(_TRIES):
             room *= _SMALLER
-            parts = _Parts(text, body, records, id_, int(room * _HEAD), int(room * _TAIL))
+            parts = _Parts(
+                text=text, body=body, records=records, id=id_, head=int(room * _HEAD), tail=int(room * _TAIL)
+            )
             short = shorten(parts, estimate)
             if short is not None and estimate(short) <= tokens:
                 return short

@@ -29,7 +29,14 @@ class TokenAccounts:
         """The account of a profile's tools, as clients of this kind are listed them now; counted in a worker thread."""
         catalog = self._catalog
         number, text = HEAVIEST if heaviest is None else heaviest, instructions(catalog, self._upstreams, profile)
-        query = CostQuery(client, profile, catalog.starting(profile), server, number, text or "")
+        query = CostQuery(
+            client=client,
+            profile=profile,
+            starting=catalog.starting(profile),
+            server=server,
+            heaviest=number,
+            instructions=text or "",
+        )
         async with self._turn:
             count = partial(account, catalog.view(profile), catalog.rules(profile), kind, query, self._measures)
             return await anyio.to_thread.run_sync(count, abandon_on_cancel=True)

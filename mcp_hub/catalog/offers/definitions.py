@@ -131,7 +131,10 @@ def _parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
         except _Unfit as problem:
             unfit.append(Quarantined(server, kind, _label(kind, raw, position), _clean(str(problem))))
             continue
-        unfit += (Quarantined(server, kind, definition.key, _clean(reason), member) for member, reason in dropped)
+        unfit += (
+            Quarantined(server=server, kind=kind, key=definition.key, reason=_clean(reason), member=member)
+            for member, reason in dropped
+        )
         if (first := usable.get(definition.key)) is not None:
             reason = f"duplicate {KINDS[kind].id_field}: the first one is used"
             unfit.append(Quarantined(server, kind, definition.key, reason))
@@ -218,7 +221,9 @@ def _read(kind: Kind, raw: bytes) -> tuple[Definition, Dropped]:
     except msgspec.DecodeError as error:
         raise _Unfit(str(error)) from None
     summary, traits = first_line(listed.description or ""), _traits(listed, fields)
-    definition = Definition(kind, key, fields, summary, traits, app=app_meta(listed.meta or {}))
+    definition = Definition(
+        kind=kind, key=key, fields=fields, summary=summary, traits=traits, app=app_meta(listed.meta or {})
+    )
     if fields is not sent:
         definition = replace(definition, sent=sent)
     if isinstance(listed, ListedTool) and listed.annotations:

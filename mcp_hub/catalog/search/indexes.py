@@ -66,4 +66,10 @@ def _searchable(entry: Entry) -> Searchable:
         described = _described(entry.raw)
     except (msgspec.DecodeError, RecursionError):
         described = _Described()
-    return Searchable(entry.exported, entry.server, entry.key, described.description or "", described.inputSchema)
+    return Searchable(
+        id=entry.exported,
+        server=entry.server,
+        name=entry.key,
+        description=described.description or "",
+        schema=described.inputSchema,
+    )

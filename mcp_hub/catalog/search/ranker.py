@@ -173,7 +173,17 @@ class SearchIndex:
             like = like_limit * likeness(query, self._postings, number)
             less = -(totals[number] + like + _EXACT[exactness])
             bonus = bonuses.get(server, 0.0)
-            ranked.append(_Found(-exactness, less, server.position, number, bonus, like, scores[number]))
+            ranked.append(
+                _Found(
+                    inexactness=-exactness,
+                    less=less,
+                    position=server.position,
+                    number=number,
+                    bonus=bonus,
+                    like=like,
+                    score=scores[number],
+                )
+            )
         return sorted(ranked)
 
     def _hits(self, ranked: Sequence[_Found], limit: int) -> Iterator[Hit]:
@@ -199,7 +209,13 @@ class SearchIndex:
             parts = {"words": score.words, "name": score.name, "pairs": score.pairs, "server": candidate.bonus}
             parts |= {"like": candidate.like, "turn": 0.0 - behind, "exact": _EXACT[-candidate.inexactness]}
             is_weak = not candidate.inexactness and score.is_weak
-            yield Hit(documents[candidate.number].id, -candidate.less - behind, tuple(ids), parts, is_weak)
+            yield Hit(
+                id=documents[candidate.number].id,
+                score=-candidate.less - behind,
+                also=tuple(ids),
+                parts=parts,
+                weak=is_weak,
+            )
 
     def _is_alike(self, first: _Found, second: _Found) -> bool:
         servers = {word for candidate in (first, second) for word in self._server_of[candidate.number].name}

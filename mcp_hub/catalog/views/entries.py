@@ -179,7 +179,9 @@ def _named(
             definition = overridden(definition, override, rule, is_approved=is_approved)
         app_address = definition.app.address if definition.app is not None else None
         address = addresses.get((server, app_address)) if app_address is not None else None
-        offers.append(Offer(server, definition, exported[origin], override, address))
+        offers.append(
+            Offer(server=server, definition=definition, exported=exported[origin], override=override, address=address)
+        )
     return offers
 
 
@@ -192,7 +194,9 @@ def _name_request(
         override.name or server_rules.rename.get(key),
         server_rules.yields or (server, pin_name(kind, key)) in new,
     )
-    return names.Wanted(server, key, server_rules.prefix, server_rules.always, rename, yields)
+    return names.Wanted(
+        server=server, name=key, prefix=server_rules.prefix, always=server_rules.always, rename=rename, yields=yields
+    )
 
 
 def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
@@ -228,18 +232,18 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
     if is_pinned is None:
         is_pinned = kind is Kind.TOOL and any_matches(rules.pinned, (offer.exported,))
     return Entry(
-        kind,
-        offer.server,
-        definition.key,
-        offer.exported,
-        raw,
-        definition.summary,
-        is_pinned,
-        tuple(sorted(definition.traits.tags)),
-        override.supplied or None,
-        definition.hints,
-        definition.traits.hints.read_only,
-        app,
+        kind=kind,
+        server=offer.server,
+        key=definition.key,
+        exported=offer.exported,
+        raw=raw,
+        summary=definition.summary,
+        is_pinned=is_pinned,
+        tags=tuple(sorted(definition.traits.tags)),
+        supplied=override.supplied or None,
+        hints=definition.hints,
+        is_read_only=definition.traits.hints.read_only,
+        app=app,
     )
 
 

@@ -161,8 +161,14 @@ def _hub_entries(definitions: Iterable[bytes], client: ClientKind) -> list[Entry
     more = {"_meta": _raw({_ALWAYS: True})} if client.defers_tools else {}
     return [
         Entry(
-            Kind.TOOL, OWN, tool.key, tool.key, msgspec.json.encode({**tool.fields, **more}), tool.summary,
-            hints=tool.hints, is_read_only=tool.traits.hints.read_only,
+            kind=Kind.TOOL,
+            server=OWN,
+            key=tool.key,
+            exported=tool.key,
+            raw=msgspec.json.encode({**tool.fields, **more}),
+            summary=tool.summary,
+            hints=tool.hints,
+            is_read_only=tool.traits.hints.read_only,
         )
         for tool in parsed
-    ]  # fmt: skip
+    ]

@@ -359,10 +359,10 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
         )  # fmt: skip
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
-            await api.serve(HttpExchange(scope, {}, caller, receive, send))
+            await api.serve(HttpExchange(scope=scope, headers={}, caller=caller, receive=receive, send=send))
 
         async with HubClient(_OWN, AsgiTransport(application)) as client:
-            yield ReachedHub(client, loaded, app, wait, has_all)
+            yield ReachedHub(client=client, loaded=loaded, app=app, wait=wait, has_all=has_all)
 
 
 def _check_options() -> None:

@@ -86,7 +86,12 @@ def call(
         raise click.UsageError("--detach does not wait for a result. Give --output to mcp-hub resume.")
     base = _base(args_json, json_lines)
     wanted = _Wanted(
-        name, base, bool(args_json or json_lines), arguments.split_pairs([*pairs, *loose]), output, reach.verbose > 0
+        name=name,
+        base=base,
+        has_json=bool(args_json or json_lines),
+        pairs=arguments.split_pairs([*pairs, *loose]),
+        output=output,
+        is_verbose=reach.verbose > 0,
     )
     if detach:
         run_with_client(reach, lambda client: _detach(client, wanted))

@@ -129,13 +129,13 @@ async def _found(hub: ReachedHub, profile: str | None, arguments: JsonObject) ->
 
     answer, query = await _answer(hub, profile, arguments), arguments["query"][:_SEARCHED]
     if not query.strip():
-        return SearchReport(arguments["query"], answer, estimate(answer), True, ())
+        return SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=True, hits=())
     # find_tools answers the exact name of a tool with that tool alone
     found = await hub.client.lists.search(query, 1)
     if not found.hits or found.hits[0].name != query.strip():
         found = await hub.client.lists.search(query, arguments["limit"], arguments.get("server"))
     hits = tuple(Hit(one.name, one.score, tuple(one.also), one.parts) for one in found.hits)
-    return SearchReport(arguments["query"], answer, estimate(answer), found.weak, hits)
+    return SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=found.weak, hits=hits)
 
 
 async def _answer(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> str:
@@ -164,7 +164,15 @@ async def _events(hub: "HubPort", profile: str | None, arguments: JsonObject) ->
 
     session = Session(new_session_id(), Caller(profile=profile), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
     params = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (("name", FIND), ("arguments", arguments))}
-    call, bell = hub.call(session, "tools/call", params, RequestMeta(None, None, None, None, None, {})), Bell()
+    call, bell = (
+        hub.call(
+            session,
+            "tools/call",
+            params,
+            RequestMeta(token=None, version=None, client_info=None, capabilities=None, log_level=None, rest={}),
+        ),
+        Bell(),
+    )
     reader = call.reader(bell.ring)
     while not call.has_ended:
         await bell.wait()

@@ -138,7 +138,7 @@ def _is_option(name: str) -> bool:
 def _asked(loaded: Loaded, profile: str | None, client: str | None) -> HubWanted:
     chosen = {"--config": loaded.place, "--profile": profile, "--client": client}
     arguments = [part for name, value in chosen.items() if value is not None for part in (name, value)]
-    return HubWanted(["serve", *arguments], loaded.place, profile, client, None)
+    return HubWanted(arguments=["serve", *arguments], config=loaded.place, profile=profile, client=client, attach=None)
 
 
 async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
@@ -150,7 +150,11 @@ async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
         directory = working_directory()
         seen_as = caller if directory is None else await app.in_project(caller, directory)
         front = StdioFront(
-            app.hub, app.binding, seen_as, lambda: app.settings.hub.drain_timeout, OwnHubBond(client.meet)
+            hub=app.hub,
+            binding=app.binding,
+            caller=seen_as,
+            drain=lambda: app.settings.hub.drain_timeout,
+            bond=OwnHubBond(client.meet),
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel_when, signals.stopped, tasks.cancel_scope)

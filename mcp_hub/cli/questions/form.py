@@ -121,9 +121,9 @@ def fields_of(schema: object) -> list[Field]:
 def _field(name: str, schema: JsonObject, is_required: bool) -> Field:
     kind, items = schema.get("type"), schema.get("items")
     if kind == "array" and (choices := _choices(items)):
-        return Field(name, "many", schema, is_required, choices)
+        return Field(name=name, kind="many", schema=schema, is_required=is_required, choices=choices)
     if choices := _choices(schema):
-        return Field(name, "one", schema, is_required, choices)
+        return Field(name=name, kind="one", schema=schema, is_required=is_required, choices=choices)
     is_known = isinstance(kind, str) and kind in ("string", "integer", "number", "boolean")
     return Field(name, str(kind) if is_known else "json", schema, is_required)
 

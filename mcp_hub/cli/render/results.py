@@ -76,7 +76,14 @@ class ShownResult(msgspec.Struct, frozen=True):
         blocks = _listed(result, "content")
         others = "\n".join(_block_text(block) for block in blocks if not _is_text(block))
         joined = "".join(_block_text(block) for block in blocks if _is_text(block))
-        return cls(raw, result.get("isError") is True, _readable(blocks, result), joined, others, blocks)
+        return cls(
+            raw=raw,
+            is_error=result.get("isError") is True,
+            text=_readable(blocks, result),
+            joined=joined,
+            others=others,
+            blocks=blocks,
+        )
 
 
 def _listed(result: JsonObject, key: str) -> list[object]:

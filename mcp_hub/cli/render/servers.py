@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def status_of(server: ServerInfo) -> UpstreamStatus:
     """The state of a server in the form that the other tables take."""
     return UpstreamStatus(
-        server.server,
-        UpstreamState(server.state),
-        server.reason or None,
-        Era(server.era) if server.era else None,
-        server.version or None,
+        server=server.server,
+        state=UpstreamState(server.state),
+        reason=server.reason or None,
+        era=Era(server.era) if server.era else None,
+        version=server.version or None,
         restarts=server.restarts,
         pid=server.pid or None,
         stderr=tuple(server.stderr),
@@ -38,7 +38,11 @@ def status_of(server: ServerInfo) -> UpstreamStatus:
 def _second(server: str, connection: SecondConnection) -> UpstreamStatus:
     era = Era(connection.era) if connection.era else None
     return UpstreamStatus(
-        server, UpstreamState(connection.state), connection.reason or None, era, connection.version or None
+        server=server,
+        state=UpstreamState(connection.state),
+        reason=connection.reason or None,
+        era=era,
+        version=connection.version or None,
     )
 
 

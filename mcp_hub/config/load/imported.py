@@ -308,7 +308,9 @@ def in_our_form(
 
     places = values_in_place(interpolation.env, learn)
     origin = origin_of(file, data, interpolation.env)
-    translator = Translator(origin, data, interpolation.env, places, report, is_confined=not is_named)
+    translator = Translator(
+        origin=origin, data=data, env=interpolation.env, places=places, report=report, is_confined=not is_named
+    )
     translated = translator.servers({name: server for name, server in servers.items() if is_whole(name, report)})
     off = {name: "it is this hub" for name in translated if is_hub(servers[name])} | switched_off(data, translated)
     for name, reason in off.items():

@@ -225,7 +225,9 @@ def _yaml_problem(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
         mark = error.problem_mark
         problem = re.sub(r" '[^'<]{2,}'", "", error.problem or error.context or "syntax error")
         message = f"not valid YAML: {_yaml_fix(text, on_one_line(problem), mark)}"
-        return ConfigFinding("invalid_yaml", message, name, mark.line + 1, mark.column + 1)
+        return ConfigFinding(
+            code="invalid_yaml", message=message, file=name, line=mark.line + 1, column=mark.column + 1
+        )
     return ConfigFinding("invalid_yaml", "not valid YAML: the text holds a control character. Remove it.", name)
 
 

@@ -33,8 +33,26 @@ class ParameterTags:
     has_lines: bool
 
 
-QWEN_TAGS: Final = ParameterTags("<function=", ">", "<parameter=", ">", "", "</parameter>", "</function>", True)
-GLM_TAGS: Final = ParameterTags("", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>", False)
+QWEN_TAGS: Final = ParameterTags(
+    begin="<function=",
+    named=">",
+    key="<parameter=",
+    key_end=">",
+    value="",
+    value_end="</parameter>",
+    end="</function>",
+    has_lines=True,
+)
+GLM_TAGS: Final = ParameterTags(
+    begin="",
+    named="",
+    key="<arg_key>",
+    key_end="</arg_key>",
+    value="<arg_value>",
+    value_end="</arg_value>",
+    end="</tool_call>",
+    has_lines=False,
+)
 
 
 def qwen_call(source: Characters, output: ParsedOutput) -> Steps[None]:

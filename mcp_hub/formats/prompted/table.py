@@ -107,95 +107,107 @@ def _deepseek(name: str, arguments: Arguments) -> str:
 
 _ALL: Final = (
     PromptFormat(
-        "function_call",
-        "any model",
-        "Write a call as a JSON object with `name` and `arguments` inside a function_call element. "
+        name="function_call",
+        models="any model",
+        rule="Write a call as a JSON object with `name` and `arguments` inside a function_call element. "
         "Several calls are several elements.",
-        _tagged_call("function_call"),
-        _tagged_result("function_result"),
-        {"<function_call>": tagged_object},
+        call=_tagged_call("function_call"),
+        result=_tagged_result("function_result"),
+        begins={"<function_call>": tagged_object},
         ends=("</function_call>",),
     ),
     PromptFormat(
-        "hermes",
-        "Hermes, Qwen 2.5, Qwen 3",
-        "Write a call as a JSON object with `name` and `arguments` inside a tool_call element. "
+        name="hermes",
+        models="Hermes, Qwen 2.5, Qwen 3",
+        rule="Write a call as a JSON object with `name` and `arguments` inside a tool_call element. "
         "Several calls are several elements.",
-        _tagged_call("tool_call"),
-        _tagged_result("tool_response"),
-        {"<tool_call>": tagged_object},
+        call=_tagged_call("tool_call"),
+        result=_tagged_result("tool_response"),
+        begins={"<tool_call>": tagged_object},
         ends=("</tool_call>",),
     ),
     PromptFormat(
-        "qwen3-coder",
-        "Qwen3-Coder, Qwen 3.5",
-        "Write a call as a tool_call element with a function element inside, and each argument as a parameter element. "
-        "Strings are written as they are, all other values as JSON. Several calls are several tool_call elements.",
-        _qwen,
-        lambda name, text, is_error, _: f"<tool_response>\n{_plain(text, is_error)}\n</tool_response>",
-        {"<tool_call>": qwen_call, "<function=": qwen_function},
+        name="qwen3-coder",
+        models="Qwen3-Coder, Qwen 3.5",
+        rule=(
+            "Write a call as a tool_call element with a function element inside, and each argument as a parameter "
+            "element. Strings are written as they are, all other values as JSON. Several calls are several tool_call "
+            "elements."
+        ),
+        call=_qwen,
+        result=lambda name, text, is_error, _: f"<tool_response>\n{_plain(text, is_error)}\n</tool_response>",
+        begins={"<tool_call>": qwen_call, "<function=": qwen_function},
         ends=("</tool_call>",),
     ),
     PromptFormat(
-        "llama",
-        "Llama 3.1 to 4",
-        "Write a call as a JSON object with `name` and `parameters`, at the start of a line and without a code block. "
-        "Separate several calls by a semicolon.",
-        _object("parameters"),
-        _output_object,
+        name="llama",
+        models="Llama 3.1 to 4",
+        rule=(
+            "Write a call as a JSON object with `name` and `parameters`, at the start of a line and without a code "
+            "block. Separate several calls by a semicolon."
+        ),
+        call=_object("parameters"),
+        result=_output_object,
         bare=("{", bare_object),
         ignored=("<|python_tag|>", "<|eom_id|>", "<|eot_id|>"),
         between=" \t\r\n;",
     ),
     PromptFormat(
-        "pythonic",
-        "Llama 3.2 and 4, Olmo 3, Gemma 3",
-        "Write calls as a Python list of calls with named arguments and literal values, at the start of a line and "
-        "without a code block. Several calls are several elements of the list.",
-        _pythonic,
-        _output_object,
+        name="pythonic",
+        models="Llama 3.2 and 4, Olmo 3, Gemma 3",
+        rule=(
+            "Write calls as a Python list of calls with named arguments and literal values, at the start of a line and "
+            "without a code block. Several calls are several elements of the list."
+        ),
+        call=_pythonic,
+        result=_output_object,
         bare=("[", pythonic_calls),
         ignored=("<|python_start|>", "<|python_end|>", "<|eom_id|>", "<|eot_id|>"),
     ),
     PromptFormat(
-        "mistral",
-        "Mistral, Ministral, Devstral",
-        "Write calls as a JSON array of objects with `name` and `arguments` after the word TOOL_CALLS in brackets.",
-        lambda name, arguments: f"[TOOL_CALLS] [{_object('arguments')(name, arguments)}]",
-        lambda name, text, is_error, _: f"[TOOL_RESULTS]{_named_result(name, text, is_error)}[/TOOL_RESULTS]",
-        {"[TOOL_CALLS]": mistral_calls},
+        name="mistral",
+        models="Mistral, Ministral, Devstral",
+        rule="Write calls as a JSON array of objects with `name` and `arguments` after the word TOOL_CALLS in "
+        "brackets.",
+        call=lambda name, arguments: f"[TOOL_CALLS] [{_object('arguments')(name, arguments)}]",
+        result=lambda name, text, is_error, _: f"[TOOL_RESULTS]{_named_result(name, text, is_error)}[/TOOL_RESULTS]",
+        begins={"[TOOL_CALLS]": mistral_calls},
         thinking=("[THINK]", "[/THINK]"),
     ),
     PromptFormat(
-        "glm",
-        "GLM 4.5 and later",
-        "Write a call as a tool_call element that begins with the name of the tool, and each argument as an arg_key "
-        "and an arg_value element. Strings are written as they are, all other values as JSON. "
-        "Several calls are several tool_call elements.",
-        _glm,
-        lambda name, text, is_error, _: f"<tool_response>\n{_plain(text, is_error)}\n</tool_response>",
-        {"<tool_call>": glm_call},
+        name="glm",
+        models="GLM 4.5 and later",
+        rule=(
+            "Write a call as a tool_call element that begins with the name of the tool, and each argument as an "
+            "arg_key and an arg_value element. Strings are written as they are, all other values as JSON. "
+            "Several calls are several tool_call elements."
+        ),
+        call=_glm,
+        result=lambda name, text, is_error, _: f"<tool_response>\n{_plain(text, is_error)}\n</tool_response>",
+        begins={"<tool_call>": glm_call},
         ends=("</tool_call>",),
     ),
     PromptFormat(
-        "deepseek",
-        "DeepSeek V3, V3.1, R1",
-        "Write calls exactly as in the example, the arguments as a JSON object. "
+        name="deepseek",
+        models="DeepSeek V3, V3.1, R1",
+        rule="Write calls exactly as in the example, the arguments as a JSON object. "
         "Several calls stand one after the other inside the same outer tags.",
-        _deepseek,
-        lambda name, text, is_error, _: f"<｜tool▁output▁begin｜>{_plain(text, is_error)}<｜tool▁output▁end｜>",
-        {"<｜tool▁call▁begin｜>": deepseek_call},
+        call=_deepseek,
+        result=lambda name, text, is_error, _: f"<｜tool▁output▁begin｜>{_plain(text, is_error)}<｜tool▁output▁end｜>",
+        begins={"<｜tool▁call▁begin｜>": deepseek_call},
         ends=("```", "<｜tool▁call▁end｜>"),
         ignored=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     ),
     PromptFormat(
-        "kimi",
-        "Kimi K2",
-        "Write calls exactly as in the example, the arguments as a JSON object. The number behind the name counts the "
-        "calls of the conversation. Several calls stand one after the other inside the same outer tags.",
-        _kimi,
-        lambda name, text, is_error, index: f"## Return of functions.{name}:{index}\n{_plain(text, is_error)}",
-        {"<|tool_call_begin|>": kimi_call},
+        name="kimi",
+        models="Kimi K2",
+        rule=(
+            "Write calls exactly as in the example, the arguments as a JSON object. The number behind the name "
+            "counts the calls of the conversation. Several calls stand one after the other inside the same outer tags."
+        ),
+        call=_kimi,
+        result=lambda name, text, is_error, index: f"## Return of functions.{name}:{index}\n{_plain(text, is_error)}",
+        begins={"<|tool_call_begin|>": kimi_call},
         ends=("<|tool_call_end|>",),
         ignored=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
     ),

@@ -107,7 +107,7 @@ class OutputReader:
         elif is_broken:
             arguments = CallFault("invalid_arguments", "The call was cut off. Make it again, with all its arguments.")
         if isinstance(arguments, CallFault):
-            self._calls.append(ModelCall(call.id, call.name, {}, call.extra, arguments))
+            self._calls.append(ModelCall(id=call.id, name=call.name, arguments={}, extra=call.extra, fault=arguments))
             self._emit(OutputError(*arguments, id=call.id))
         else:
             self._calls.append(ModelCall(call.id, call.name, arguments, call.extra))

@@ -226,7 +226,16 @@ def modern_session(caller: Caller, meta: RequestMeta, key: str, apps: dict[str, 
     client_info = _value(meta.client_info, "clientInfo", dict) if meta.client_info is not None else {}
     level = _level(meta.log_level, "logLevel") if meta.log_level is not None else None
     offer = ClientOffer(apps=apps)
-    return Session(key, caller, Era.MODERN, version, capabilities, client_info, level, offer=offer)
+    return Session(
+        id=key,
+        caller=caller,
+        era=Era.MODERN,
+        version=version,
+        capabilities=capabilities,
+        client_info=client_info,
+        log_level=level,
+        offer=offer,
+    )
 
 
 def uninitialized(method: str) -> bytes:

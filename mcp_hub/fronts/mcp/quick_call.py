@@ -53,7 +53,14 @@ class QuickCall(msgspec.Struct, eq=False):
     def responder(self, wake: Callable[[], None]) -> CallResponder:
         """Follows the call from here on; `wake` is called when there is something to take."""
         return CallResponder(
-            self.hub, self.id, self.session, self.call, self.token, wake, self.asking, by_cursor=self.by_cursor
+            hub=self.hub,
+            id_=self.id,
+            session=self.session,
+            call=self.call,
+            token=self.token,
+            wake=wake,
+            asking=self.asking,
+            by_cursor=self.by_cursor,
         )
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
     kept = age + row.ttl if row.expires is None else max(row.expires - row.created, row.ttl)
     message = None if row.has_ended else row.message
     status: Status = "completed" if row.status == "tool_error" else row.status
-    return TaskState(row.id, status, row.created, row.updated, kept, message)
+    return TaskState(id=row.id, status=status, created=row.created, updated=row.updated, kept=kept, message=message)
 
 
 def _age(stream: StreamHandle) -> float:

@@ -135,7 +135,15 @@ class Health:
             if not caller.operates:
                 servers = [server.without_output() for server in servers]
                 reload = None if reload is None else reload.without_paths()
-            report = HealthReport(status, self._version, own.store, servers, reasons, self.warnings(), reload)
+            report = HealthReport(
+                status=status,
+                version=self._version,
+                store=own.store,
+                servers=servers,
+                reasons=reasons,
+                warnings=self.warnings(),
+                reload=reload,
+            )
             return Response(msgspec.json.encode(report), code, _HEADERS, "application/json")
         if "application/json" in request.headers.get("accept", ""):
             return Response(msgspec.json.encode({"status": status}), code, _HEADERS, "application/json")

@@ -211,7 +211,7 @@ class _Resource:
         if method == "OPTIONS":
             response = Response(status_code=204, headers={"allow": self._allowed})
         elif (handler := self._methods.get(method)) is not None:
-            request = RestRequest(scope, receive, send, self._max_body, self._limits)
+            request = RestRequest(scope=scope, receive=receive, send=send, max_body=self._max_body, limits=self._limits)
             if method in self._guarded:
                 request.check_header()
             response = await handler(request)

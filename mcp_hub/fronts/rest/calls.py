@@ -49,7 +49,13 @@ _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 def rest_session(caller: Caller, key: str) -> Session:
     """The client kind of REST callers: programs, which can be asked everything."""
     return Session(
-        key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info", offer=ClientOffer(PROGRAM, "full")
+        id=key,
+        caller=caller,
+        era=Era.MODERN,
+        version=eras.LATEST_MODERN,
+        capabilities=_CAPABILITIES,
+        log_level="info",
+        offer=ClientOffer(PROGRAM, "full"),
     )
 
 
@@ -237,7 +243,7 @@ class Accepted(Problem):
 def tool_call(name: str, arguments: Raw, meta: Raw | UnsetType = UNSET, of_request: str | None = None) -> Asked:
     """A call of a tool. Raises `Problem` for a `_meta` that does not fit."""
     params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
-    return Asked(_CALL, name, params, _meta(meta), of_request)
+    return Asked(method=_CALL, name=name, params=params, meta=_meta(meta), of_request=of_request)
 
 
 def _arguments(given: Raw | UnsetType) -> Raw:

@@ -160,13 +160,13 @@ class RestExecutors:
         if body.events and not is_numbered:  # a post without numbers is the short form
             raise Problem(400, "missing_header", f"a post with events needs the headers {' and '.join(_NUMBERS)}")
         post = Post(
-            epoch,
-            seq,
-            [bytes(each) for each in body.events],
-            body.content,
-            body.complete,
-            None if body.result is UNSET else bytes(body.result),
-            None if body.error is UNSET else bytes(body.error),
+            epoch=epoch,
+            seq=seq,
+            events=[bytes(each) for each in body.events],
+            content=body.content,
+            complete=body.complete,
+            result=None if body.result is UNSET else bytes(body.result),
+            error=None if body.error is UNSET else bytes(body.error),
         )
         with _as_problems():
             posted = await executors.post(request.caller.principal, body.tool_call_id, post)

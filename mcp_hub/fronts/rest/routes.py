@@ -84,8 +84,8 @@ _PRODUCER: Final = (
 
 def _call(path: str, operation: str, summary: str, body: type) -> RestRoute:
     return RestRoute(
-        "POST", path, operation, summary,
-        (
+        method="POST", path=path, operation=operation, summary=summary,
+        answers=(
             ResponseSpec(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
             ResponseSpec(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
         ),
@@ -99,8 +99,8 @@ def _call(path: str, operation: str, summary: str, body: type) -> RestRoute:
 
 ROUTES: Final = (
     RestRoute(
-        "GET", "/v1/tools", "listTools", "Every tool that the caller may use",
-        (ResponseSpec(200, "the tools", {_JSON: calls.ToolList}),),
+        method="GET", path="/v1/tools", operation="listTools", summary="Every tool that the caller may use",
+        answers=(ResponseSpec(200, "the tools", {_JSON: calls.ToolList}),),
         parameters=(
             Parameter("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
             Parameter("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
@@ -113,19 +113,22 @@ ROUTES: Final = (
         problems=(400, 404), has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/tools/losses", "listLosses", "What a format does not carry of the tools that are listed in it",
-        (ResponseSpec(200, "the losses", {_JSON: lists.ToolLosses}),),
+        method="GET", path="/v1/tools/losses", operation="listLosses",
+        summary="What a format does not carry of the tools that are listed in it",
+        answers=(ResponseSpec(200, "the losses", {_JSON: lists.ToolLosses}),),
         parameters=(_FORMAT, _STRICT, _TOOLS, _SERVER, _PROFILE), problems=(400, 404), has_head=True,
     ),
     RestRoute(
-        "POST", "/v1/search", "searchToolsAs", "The same, for a query or a model's call of the search tool",
-        (ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
+        method="POST", path="/v1/search", operation="searchToolsAs",
+        summary="The same, for a query or a model's call of the search tool",
+        answers=(ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
         body=lists.SearchBody, parameters=(_FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER, _PROFILE),
         problems=(400, 404, 413, 415),
     ),
     RestRoute(
-        "GET", "/v1/search", "searchTools", "The tools that fit a description of what one is needed for",
-        (ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
+        method="GET", path="/v1/search", operation="searchTools",
+        summary="The tools that fit a description of what one is needed for",
+        answers=(ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
         parameters=(
             Parameter("q", "what the tool is needed for, or words of its name", is_required=True),
             _FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER,
@@ -136,18 +139,20 @@ ROUTES: Final = (
         problems=(400, 404), has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/resources", "listResources", "Every resource and template that the caller may use",
-        (ResponseSpec(200, "the resources", {_JSON: lists.ResourceList}),),
-        parameters=(_PROFILE,), problems=(404,), has_head=True,
+        method="GET", path="/v1/resources", operation="listResources",
+        summary="Every resource and template that the caller may use",
+        answers=(ResponseSpec(200, "the resources", {_JSON: lists.ResourceList}),), parameters=(_PROFILE,),
+        problems=(404,), has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/prompts", "listPrompts", "Every prompt that the caller may use",
-        (ResponseSpec(200, "the prompts", {_JSON: lists.PromptList}),),
-        parameters=(_PROFILE,), problems=(404,), has_head=True,
+        method="GET", path="/v1/prompts", operation="listPrompts", summary="Every prompt that the caller may use",
+        answers=(ResponseSpec(200, "the prompts", {_JSON: lists.PromptList}),), parameters=(_PROFILE,),
+        problems=(404,), has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/tokens", "countTokens", "What the tools cost a model, each and in every way to list them",
-        (ResponseSpec(200, "the tokens, by estimate", {_JSON: TokenAccount}),),
+        method="GET", path="/v1/tokens", operation="countTokens",
+        summary="What the tools cost a model, each and in every way to list them",
+        answers=(ResponseSpec(200, "the tokens, by estimate", {_JSON: TokenAccount}),),
         parameters=(
             Parameter("client", "the kind of client that is listed the tools (unknown)"),
             Parameter("server", "count the tools of this server only"),
@@ -158,8 +163,9 @@ ROUTES: Final = (
     ),
     _call("/v1/tools/{name}/call", "callTool", "Call a tool; a lost connection does not end the call", calls.CallBody),
     RestRoute(
-        "POST", "/v1/tools/call", "callTools", "Make 1 to 64 calls of a model; the messages that answer them",
-        (
+        method="POST", path="/v1/tools/call", operation="callTools",
+        summary="Make 1 to 64 calls of a model; the messages that answer them",
+        answers=(
             ResponseSpec(200, "the answers, or the events of all calls", {_JSON: calls.CallsAnswer, _SSE: None}),
             ResponseSpec(202, "some are not done in time: they have streams", {_JSON: calls.CallsAnswer}),
         ),
@@ -171,16 +177,18 @@ ROUTES: Final = (
         problems=(400, 404, 406, 413, 415, 422, 500),
     ),
     RestRoute(
-        "GET", "/v1/prompted", "promptTools", "What a prompt says about tools to a model whose calls are text",
-        (ResponseSpec(200, "the section", {_JSON: calls.PromptedSection}),),
+        method="GET", path="/v1/prompted", operation="promptTools",
+        summary="What a prompt says about tools to a model whose calls are text",
+        answers=(ResponseSpec(200, "the section", {_JSON: calls.PromptedSection}),),
         parameters=(
             _PROMPTED, Parameter("style", "schemas, or signatures: fewer tokens (schemas)"), _TOOLS, _SERVER, _PROFILE,
         ),
         problems=(400, 404), has_head=True,
     ),
     RestRoute(
-        "POST", "/v1/prompted", "readPrompted", "The calls in the text of a model; text/plain is read as it comes",
-        (
+        method="POST", path="/v1/prompted", operation="readPrompted",
+        summary="The calls in the text of a model; text/plain is read as it comes",
+        answers=(
             ResponseSpec(200, "the events, and results of calls", {_JSON: calls.PromptedAnswer, _SSE: None}),
             ResponseSpec(202, "some calls are not done in time: they have streams", {_JSON: calls.PromptedAnswer}),
         ),
@@ -195,26 +203,26 @@ ROUTES: Final = (
     _call("/v1/prompts/{name}/get", "getPrompt", "Get a prompt, as a tool is called", calls.PromptBody),
     _call("/v1/resources/read", "readResource", "Read a resource, as a tool is called", calls.ReadBody),
     RestRoute(
-        "GET", "/v1/streams", "listStreams", "The caller's streams, the newest first",
-        (ResponseSpec(200, "the streams", {_JSON: streams.StreamList}),),
-        parameters=(_LIMIT,), problems=(400, 503), has_head=True,
+        method="GET", path="/v1/streams", operation="listStreams", summary="The caller's streams, the newest first",
+        answers=(ResponseSpec(200, "the streams", {_JSON: streams.StreamList}),), parameters=(_LIMIT,),
+        problems=(400, 503), has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/streams/{id}", "getStream", "The state of a stream",
-        (ResponseSpec(200, "the stream", {_JSON: streams.StreamStatus}),),
-        problems=(404, 503), has_head=True,
+        method="GET", path="/v1/streams/{id}", operation="getStream", summary="The state of a stream",
+        answers=(ResponseSpec(200, "the stream", {_JSON: streams.StreamStatus}),), problems=(404, 503), has_head=True,
     ),
     RestRoute(
-        "DELETE", "/v1/streams/{id}", "cancelStream", "Cancel the call of a stream",
-        (
+        method="DELETE", path="/v1/streams/{id}", operation="cancelStream", summary="Cancel the call of a stream",
+        answers=(
             ResponseSpec(200, "it had ended already", {_JSON: streams.StreamStatus}),
             ResponseSpec(202, "it is being cancelled", {_JSON: streams.StreamStatus}),
         ),
         problems=(404, 503),
     ),
     RestRoute(
-        "GET", "/v1/streams/{id}/events", "followStream", "The events of a stream behind a cursor",
-        (ResponseSpec(200, "the events", {_JSON: streams.StreamPage, _SSE: None, _NDJSON: None}),),
+        method="GET", path="/v1/streams/{id}/events", operation="followStream",
+        summary="The events of a stream behind a cursor",
+        answers=(ResponseSpec(200, "the events", {_JSON: streams.StreamPage, _SSE: None, _NDJSON: None}),),
         parameters=(
             Parameter("after", "number of the event to go on behind (0)", "integer"),
             _WAIT, _LIMIT,
@@ -223,32 +231,37 @@ ROUTES: Final = (
         problems=(400, 404, 406, 410, 503),
     ),
     RestRoute(
-        "POST", "/v1/streams/{id}/input", "answerQuestion", "Answer a question of the tool",
-        (ResponseSpec(202, "the answer is passed on", {_JSON: streams.StreamStatus}),),
-        body=streams.InputBody, problems=(400, 404, 409, 413, 415, 503),
+        method="POST", path="/v1/streams/{id}/input", operation="answerQuestion",
+        summary="Answer a question of the tool",
+        answers=(ResponseSpec(202, "the answer is passed on", {_JSON: streams.StreamStatus}),), body=streams.InputBody,
+        problems=(400, 404, 409, 413, 415, 503),
     ),
     RestRoute(
-        "PUT", "/v1/executors/{id}", "registerExecutor", "Offer tools that the caller executes itself",
-        (ResponseSpec(200, "registered", {_JSON: executors.ExecutorEpoch}),),
-        body=executors.ExecutorBody, problems=(400, 403, 409, 413, 415, 503),
+        method="PUT", path="/v1/executors/{id}", operation="registerExecutor",
+        summary="Offer tools that the caller executes itself",
+        answers=(ResponseSpec(200, "registered", {_JSON: executors.ExecutorEpoch}),), body=executors.ExecutorBody,
+        problems=(400, 403, 409, 413, 415, 503),
     ),
     RestRoute(
-        "DELETE", "/v1/executors/{id}", "removeExecutor", "Take the tools back",
-        (ResponseSpec(204, "removed", {}),), problems=(403, 404),
+        method="DELETE", path="/v1/executors/{id}", operation="removeExecutor", summary="Take the tools back",
+        answers=(ResponseSpec(204, "removed", {}),), problems=(403, 404),
     ),
     RestRoute(
-        "GET", "/v1/executors/{id}/calls", "fetchCalls", "The calls that a worker has to execute",
-        (ResponseSpec(200, "what there is to do", {_JSON: executors.OfferPage, _SSE: None}),),
+        method="GET", path="/v1/executors/{id}/calls", operation="fetchCalls",
+        summary="The calls that a worker has to execute",
+        answers=(ResponseSpec(200, "what there is to do", {_JSON: executors.OfferPage, _SSE: None}),),
         parameters=(_EPOCH, _WAIT, _LIMIT), problems=(400, 403, 404, 406, 415), takes_away=True,
     ),
     RestRoute(
-        "POST", "/v1/tool-results/stream", "postResults", "Output and result of a call, from its worker",
-        (ResponseSpec(200, "taken", {_JSON: executors.PostAnswer}), ResponseSpec(204, "taken before", {})),
+        method="POST", path="/v1/tool-results/stream", operation="postResults",
+        summary="Output and result of a call, from its worker",
+        answers=(ResponseSpec(200, "taken", {_JSON: executors.PostAnswer}), ResponseSpec(204, "taken before", {})),
         body=executors.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429, 503),
     ),
     RestRoute(
-        "GET", "/v1/history", "listPastCalls", "The caller's calls that have ended, the newest first",
-        (ResponseSpec(200, "the calls", {_JSON: history.HistoryPage}),),
+        method="GET", path="/v1/history", operation="listPastCalls",
+        summary="The caller's calls that have ended, the newest first",
+        answers=(ResponseSpec(200, "the calls", {_JSON: history.HistoryPage}),),
         parameters=(
             *_CHOSEN,
             Parameter("failed", "1: only calls that did not succeed"),
@@ -265,49 +278,55 @@ ROUTES: Final = (
         problems=(400, 503), has_head=True,
     ),
     RestRoute(
-        "DELETE", "/v1/history", "clearHistory", "Remove every call from the history; for operators",
-        (ResponseSpec(200, "how many", {_JSON: history.HistoryCleared}),), problems=(403, 503),
+        method="DELETE", path="/v1/history", operation="clearHistory",
+        summary="Remove every call from the history; for operators",
+        answers=(ResponseSpec(200, "how many", {_JSON: history.HistoryCleared}),), problems=(403, 503),
     ),
     RestRoute(
-        "GET", "/v1/history/figures", "pastFigures", "Calls, failures and durations by server and tool over time",
-        (ResponseSpec(200, "the figures", {_JSON: history.HistoryFigures}),),
+        method="GET", path="/v1/history/figures", operation="pastFigures",
+        summary="Calls, failures and durations by server and tool over time",
+        answers=(ResponseSpec(200, "the figures", {_JSON: history.HistoryFigures}),),
         parameters=(Parameter("span", f"{', '.join(history.SPANS)} (1d)"), *_CHOSEN), problems=(400, 404, 503),
         has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/history/{id}", "getPastCall", "A call with its arguments and the beginning of its result",
-        (ResponseSpec(200, "the call", {_JSON: history.HistoryCall}),), problems=(404, 503), has_head=True,
+        method="GET", path="/v1/history/{id}", operation="getPastCall",
+        summary="A call with its arguments and the beginning of its result",
+        answers=(ResponseSpec(200, "the call", {_JSON: history.HistoryCall}),), problems=(404, 503), has_head=True,
     ),
     RestRoute(
-        "POST", "/v1/history/{id}/run", "runAgain", "Make a call again, with the arguments that were kept",
-        (
+        method="POST", path="/v1/history/{id}/run", operation="runAgain",
+        summary="Make a call again, with the arguments that were kept",
+        answers=(
             ResponseSpec(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
             ResponseSpec(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
         ),
         parameters=(_PREFER, _KEY), problems=(403, 404, 406, 409, 415, 422, 500, 502, 503, 504),
     ),
     RestRoute(
-        "GET", "/v1/servers", "listServers", "Every server that the caller may use, and its state",
-        (ResponseSpec(200, "the servers", {_JSON: servers.ServerList}),),
-        parameters=(_PROFILE,), problems=(404,), has_head=True,
+        method="GET", path="/v1/servers", operation="listServers",
+        summary="Every server that the caller may use, and its state",
+        answers=(ResponseSpec(200, "the servers", {_JSON: servers.ServerList}),), parameters=(_PROFILE,),
+        problems=(404,), has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/servers/{name}", "getServer", "The state of a server",
-        (ResponseSpec(200, "the server", {_JSON: servers.ServerInfo}),),
-        parameters=(_PROFILE,), problems=(404,), has_head=True,
+        method="GET", path="/v1/servers/{name}", operation="getServer", summary="The state of a server",
+        answers=(ResponseSpec(200, "the server", {_JSON: servers.ServerInfo}),), parameters=(_PROFILE,),
+        problems=(404,), has_head=True,
     ),
     RestRoute(
-        "POST", "/v1/servers/{name}/restart", "restartServer", "Start a server again; its calls have time to end",
-        (ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),),
+        method="POST", path="/v1/servers/{name}/restart", operation="restartServer",
+        summary="Start a server again; its calls have time to end",
+        answers=(ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),),
         problems=(403, 404, 409, 415),
     ),
     RestRoute(
-        "POST", "/v1/reload", "reload", "Read the configuration again",
-        (ResponseSpec(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 415, 422),
+        method="POST", path="/v1/reload", operation="reload", summary="Read the configuration again",
+        answers=(ResponseSpec(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 415, 422),
     ),
     RestRoute(
-        "GET", "/v1/openapi.json", "describe", "This description",
-        (ResponseSpec(200, "an OpenAPI 3.1 document", {_JSON: None}),), has_head=True,
+        method="GET", path="/v1/openapi.json", operation="describe", summary="This description",
+        answers=(ResponseSpec(200, "an OpenAPI 3.1 document", {_JSON: None}),), has_head=True,
     ),
 )  # fmt: skip
 

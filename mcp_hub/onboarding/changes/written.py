@@ -196,7 +196,7 @@ def _install(client: Client, where: Where, missing: WrittenEntry | None) -> Clie
     if missing is not None:
         start = () if missing.args[:1] == ("install",) else ("install", client.name)
         again = shlex.join(["mcp-hub", *start, *missing.args]) if missing.args else _command(client)
-        return ClientInstall(client.name, client.title, "lost", again, missing.path)
+        return ClientInstall(client=client.name, title=client.title, state="lost", command=again, path=missing.path)
     if not is_present(client, where):
         return ClientInstall(client.name, client.title, "absent", _command(client))
     files = hub_files(client, where) if client.is_written else client_files(client, where)
@@ -204,7 +204,11 @@ def _install(client: Client, where: Where, missing: WrittenEntry | None) -> Clie
     path_shown = next((path for path, has in states.items() if has), next(iter(states), None))
     state = "missing" if path_shown is None else _STATES[states[path_shown]]
     return ClientInstall(
-        client.name, client.title, state, _command(client), "" if path_shown is None else str(path_shown)
+        client=client.name,
+        title=client.title,
+        state=state,
+        command=_command(client),
+        path="" if path_shown is None else str(path_shown),
     )
 
 

@@ -74,7 +74,13 @@ _KEYS: Final[Mapping[str, _Keys]] = {
     "copilot": _Keys("timeout", 1000, allow="tools"),
     "devin": _Keys(deny="disabledTools", off=("disabled", True)),
     "codex": _Keys(
-        "tool_timeout_sec", 1, "startup_timeout_sec", True, "enabled_tools", "disabled_tools", ("enabled", False)
+        timeout="tool_timeout_sec",
+        units=1,
+        start_timeout="startup_timeout_sec",
+        has_fractions=True,
+        allow="enabled_tools",
+        deny="disabled_tools",
+        off=("enabled", False),
     ),
     "gemini": _Keys("timeout", 1000, allow="includeTools", deny="excludeTools"),
     "cline": _Keys("timeout", off=("disabled", True)),

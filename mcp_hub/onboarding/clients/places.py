@@ -43,7 +43,7 @@ class Where(msgspec.Struct, frozen=True):
         home = env.get("USERPROFILE" if system == "windows" else "HOME")
         around = windows_side(env)
         side, reason = (None, around) if isinstance(around, str) else (around, "")
-        return cls(system, Path(home) if home else Path.home(), env, side, reason)
+        return cls(system=system, home=Path(home) if home else Path.home(), env=env, windows=side, no_windows=reason)
 
     def for_clients(self, *, are_on_windows: bool) -> "Where | None":
         """The system of these clients; None for those on Windows where no Windows is. Its variables are not known."""

@@ -118,7 +118,9 @@ def side_of(env: Mapping[str, str], machine: Machine) -> WindowsSide | str | Non
         return rf"{message}. Name it, for example: export USERPROFILE='C:\Users\NAME'"
     there = (root / _SYSTEM / "wsl.exe").is_file()
     program = r"C:\Windows\System32\wsl.exe" if there else "wsl.exe"
-    return WindowsSide(root, home, env.get("WSL_DISTRO_NAME", ""), machine.user, program)
+    return WindowsSide(
+        root=root, home=home, distribution=env.get("WSL_DISTRO_NAME", ""), user=machine.user, program=program
+    )
 
 
 def is_wsl(env: Mapping[str, str], root: Path = Path("/")) -> bool:

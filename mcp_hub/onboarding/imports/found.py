@@ -152,7 +152,9 @@ def _take_document(result: FoundServers, path: Path, where: Where, places: Value
     is_users = file is not None and _is_users(file, where)
     origin = origin_of(path, data, where.env, is_users=is_users)
     drives = drives_of(file, where, is_users=is_users)
-    translator = Translator(origin, data, _variables(drives, where), places, report, drives=drives)
+    translator = Translator(
+        origin=origin, data=data, env=_variables(drives, where), places=places, report=report, drives=drives
+    )
     if origin.client == _PROJECT_CLIENT and path.name == ".mcp.json":
         off |= dict(_not_approved(servers, path, where))
     _take_servers(result, servers, off, translator, str(path), origin.client or path.stem, is_users=is_users)
@@ -203,7 +205,9 @@ def _take_file(servers: FoundServers, file: ClientFile, source: str, where: Wher
         servers.skipped += (SkippedServer(name, source, _NO_SERVER) for name in empty)
     report = Findings(name, errors=[*_doubles(document, key, holder)])
     drives = drives_of(file, where, is_users=is_users)
-    translator = Translator(origin, whole, _variables(drives, where), places, report, drives=drives)
+    translator = Translator(
+        origin=origin, data=whole, env=_variables(drives, where), places=places, report=report, drives=drives
+    )
 
     def place_of(key: str) -> tuple[Path | None, KeyPath]:
         return file.path, _key_path(data, file.place, key)
@@ -266,8 +270,11 @@ def _take_servers(
             left_out = _left_out(report, key)
             renamed = tuple(item.message for item in report.warnings if _is_renamed(item) and item.path[1] == key)
             servers.servers.append(
-                FoundServer(key, _plain(entry), source, client, left_out, file, key_path, is_users, renamed)
-            )
+                FoundServer(
+                    name=key, own=_plain(entry), source=source, client=client, left_out=left_out, file=file,
+                    place=key_path, is_users=is_users, renamed=renamed,
+                )
+            )  # fmt: skip
     warnings = (item for item in report.warnings if not _is_renamed(item))
     servers.problems += report.located(item for item in warnings if item.code != "ignored_key" or _is_told(item))
 

@@ -226,15 +226,15 @@ def planned(servers_found: FoundServers, file: ServersFile, secrets: KeptSecrets
     sources = dict.fromkeys(server.source for server in servers_found.servers)
     doubles = sum(len(server.found) - 1 for server in every)
     return ImportPlan(
-        file,
-        secrets,
-        tuple(server for server in fresh if server.name not in refused),
-        tuple(there),
-        tuple(skipped),
-        tuple(servers_found.problems),
-        tuple(sources),
-        doubles,
-        named,
+        file=file,
+        secrets=secrets,
+        taken=tuple(server for server in fresh if server.name not in refused),
+        there=tuple(there),
+        skipped=tuple(skipped),
+        problems=tuple(servers_found.problems),
+        sources=tuple(sources),
+        doubles=doubles,
+        named=named,
     )
 
 

@@ -184,7 +184,14 @@ def _of_package(package: RegistryPackage, values: Mapping[str, str]) -> Registry
     env = dict(_named(package.environment_variables, values, str))
     runtime = _start(kind, _arguments(package.runtime_arguments, values), env)
     arguments = _arguments(package.package_arguments, values)
-    return RegistryCommand(kind, program, runtime, joined([_identifier(package)]), arguments, env)
+    return RegistryCommand(
+        kind=kind,
+        program=program,
+        runtime=runtime,
+        identifier=joined([_identifier(package)]),
+        arguments=arguments,
+        env=env,
+    )
 
 
 def _start(kind: str, runtime: list[str], env: Mapping[str, str]) -> list[str]:

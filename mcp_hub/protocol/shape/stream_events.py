@@ -189,7 +189,14 @@ def _progress(members: RawObject) -> events.Progressed:
     value = _number(members.pop("progress"))
     total = _number(members.pop("total")) if "total" in members else None
     skipped, noted = _taken_notes(members) if "_meta" in members else (0, _NOT_NOTED)
-    return events.Progressed(value, total, members or None, skipped, noted.server, noted.by is not None)
+    return events.Progressed(
+        progress=value,
+        total=total,
+        members=members or None,
+        skipped=skipped,
+        server_value=noted.server,
+        is_hubs=noted.by is not None,
+    )
 
 
 def _taken_notes(members: RawObject) -> "tuple[int, _Own]":

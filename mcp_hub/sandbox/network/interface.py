@@ -132,7 +132,9 @@ class Refusals:
                     count += earlier.count
                     self._latest.remove(earlier)
                     break
-            self._latest.append(RefusedTarget(kind, text, because, wall_time(), count, line))
+            self._latest.append(
+                RefusedTarget(kind=kind, target=text, reason=because, at=wall_time(), count=count, entry=line)
+            )
         if total <= _LOGGED or total & (total - 1) == 0:
             log.info("sandbox_refused", upstream=self._server, target=text, reason=because, total=total)
 

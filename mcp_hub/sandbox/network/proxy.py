@@ -115,7 +115,15 @@ class HostProxy:
                 near = End(await SocketStream.from_socket(connection))
             except ValueError:  # it is not connected any more
                 return
-            await _Session(near, server, hosts, refusals, self._dialer, lookups, self._limits).run()
+            await _Session(
+                near=near,
+                server=server,
+                hosts=hosts,
+                refusals=refusals,
+                dialer=self._dialer,
+                lookups=lookups,
+                limits=self._limits,
+            ).run()
         except OSError as exc:
             log.debug("sandbox_connection_ended", upstream=server, reason=str(exc))
         except Exception:

@@ -107,7 +107,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     @property
     def key(self) -> BatchKey:
         ended = floats(self.ended)
-        return BatchKey(self.hub, self.base, ended[0], ended[-1], len(ended))
+        return BatchKey(hub=self.hub, base=self.base, first=ended[0], last=ended[-1], calls=len(ended))
 
     def extended(self, more: "Batch") -> "Batch":
         """This batch with the calls of another one behind its own."""
@@ -115,11 +115,18 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
         places = [groups.setdefault(group, len(groups)) for group in more.groups.split("\n")]
         marks = array("H", (places[mark] for mark in numbers(more.marks)))
         return Batch(
-            self.hub, self.base, "\n".join(groups), self.marks + marks.tobytes(),
-            f"{self.ids} {more.ids}", self.ended + more.ended, self.took + more.took, self.waited + more.waited,
-            self.sizes + more.sizes, self.flags + more.flags,
-            self.notes | {place + count: note for place, note in more.notes.items()},
-        )  # fmt: skip
+            hub=self.hub,
+            base=self.base,
+            groups="\n".join(groups),
+            marks=self.marks + marks.tobytes(),
+            ids=f"{self.ids} {more.ids}",
+            ended=self.ended + more.ended,
+            took=self.took + more.took,
+            waited=self.waited + more.waited,
+            sizes=self.sizes + more.sizes,
+            flags=self.flags + more.flags,
+            notes=self.notes | {place + count: note for place, note in more.notes.items()},
+        )
 
 
 class CallTexts(NamedTuple):
@@ -240,7 +247,7 @@ def group_of(line: str) -> CallGroup:
     try:
         return _decode_group(line)
     except ValueError:
-        return CallGroup("", "", "", "", "", "", "", "none")
+        return CallGroup(server="", tool="", name="", method="", principal="", client="", status="", kept="none")
 
 
 def batch_of(encoded: object) -> Batch | None:

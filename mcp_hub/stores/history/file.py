@@ -142,7 +142,7 @@ class HistoryFile:
         for key, batch in found.items():
             if batch is None and len(self._damaged) < MOST_LOSSES:
                 reason = "A record of the file is damaged."
-                self._damaged[key] = LostCalls("damaged", key.last, key.hub, key.calls, reason)
+                self._damaged[key] = LostCalls(kind="damaged", at=key.last, hub=key.hub, count=key.calls, reason=reason)
         return [batch for batch in found.values() if batch is not None]
 
     async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:

@@ -195,10 +195,21 @@ def _call(batch: Batch, key: BatchKey, place: int, id_: str, line: str) -> PastC
     code, message = batch.notes.get(place, ("", ""))
     size = sizes(batch.sizes)
     return PastCall(
-        id_, group_of(line), batch.hub, batch.base + place, floats(batch.ended)[place],
-        floats(batch.took)[place], floats(batch.waited)[place], size[2 * place], size[2 * place + 1],
-        batch.flags[place], code, message, key, place,
-    )  # fmt: skip
+        id=id_,
+        group=group_of(line),
+        hub=batch.hub,
+        number=batch.base + place,
+        ended=floats(batch.ended)[place],
+        took=floats(batch.took)[place],
+        waited=floats(batch.waited)[place],
+        arguments_bytes=size[2 * place],
+        result_bytes=size[2 * place + 1],
+        flags=batch.flags[place],
+        code=code,
+        message=message,
+        key=key,
+        place=place,
+    )
 
 
 # -- figures

@@ -55,7 +55,7 @@ class _Known(msgspec.Struct, array_like=True):
 
     def key(self, field: str) -> BatchKey:
         hub, _, base = field.partition(" ")
-        return BatchKey(hub, int(base), self.first, self.last, self.calls)
+        return BatchKey(hub=hub, base=int(base), first=self.first, last=self.last, calls=self.calls)
 
 
 _FIELD: Final = re.compile(r"\S+ [0-9]{1,18}")
@@ -105,7 +105,13 @@ class RedisHistory:
         if texts:
             await self._writer.ask(("HSET", self._keys.texts, f"{field} {place}", texts))
         size = before.size + len(texts)
-        known = _Known(key.first, key.last, key.calls, size, [*before.texts, place] if texts else before.texts)
+        known = _Known(
+            first=key.first,
+            last=key.last,
+            calls=key.calls,
+            size=size,
+            texts=[*before.texts, place] if texts else before.texts,
+        )
         whole = msgspec.structs.replace(known, size=size + len(head))
         keys = [self._keys.batches, self._keys.heads]
         [is_kept] = await self._writer.ask(script(KEEP_BATCH, keys, field, int(place > 0), encode(whole), head))

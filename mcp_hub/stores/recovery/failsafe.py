@@ -161,7 +161,15 @@ class _FileReturns:
 
         missing = fallback.missing(row.id, lines)
         if fallback.is_known(row.id):
-            change = Change(row.updated, row.status, row.message, row.continuation, row.info, row.ttl, row.key is None)
+            change = Change(
+                updated=row.updated,
+                status=row.status,
+                message=row.message,
+                continuation=row.continuation,
+                info=row.info,
+                ttl=row.ttl,
+                frees_key=row.key is None,
+            )
             store.log.append(row.id, row.epoch, missing, change, returned)
         else:
             store.log.create(row, missing, returned)

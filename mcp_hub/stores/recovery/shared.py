@@ -180,7 +180,15 @@ def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chu
     else:
         missing = tail.lines[stored.last + 1 - tail.first :]
         continuation = row.continuation if row.continuation is not None else b""
-        change = Change(row.updated, row.status, row.message, continuation, row.info, row.ttl, row.key is None)
+        change = Change(
+            updated=row.updated,
+            status=row.status,
+            message=row.message,
+            continuation=continuation,
+            info=row.info,
+            ttl=row.ttl,
+            frees_key=row.key is None,
+        )
         store.log.append(row.id, row.epoch, Chunk(stored.last + 1, missing), change, done)
 
 

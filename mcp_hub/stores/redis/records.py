@@ -100,7 +100,14 @@ class StoredChunk(NamedTuple):
         """Raises `ValueError`, also for something else than a chunk."""
         first, part, body, id_, size = reply
         name, _, parts = part.decode("ascii").rpartition(":")
-        chunk = cls(int(first), int(id_.partition(b"-")[0]), int(size), name, int(parts or 0), body)
+        chunk = cls(
+            first=int(first),
+            last=int(id_.partition(b"-")[0]),
+            size=int(size),
+            name=name,
+            parts=int(parts or 0),
+            body=body,
+        )
         if chunk.parts > _MOST_PARTS:
             raise ValueError("too many parts")
         return chunk

@@ -147,11 +147,15 @@ class RedisStore:
         writer = Link(self._clients[0], server.name, keys, waits_for_replica=server.waits_for_replica)
         reader, bad = Link(self._clients[1], server.name, keys), Quarantine(writer)
         lease = Leases(keys, instance, server.lease, clock)
-        self.links = StoreLinks(keys, writer, reader, bad, lease, server.name, instance)
+        self.links = StoreLinks(
+            keys=keys, writer=writer, reader=reader, quarantine=bad, leases=lease, name=server.name, instance=instance
+        )
         self._limits = limits
         self._index = Index(keys, writer, reader, bad)
         mail = Mail(keys, instance, writer, bad)
-        self.sessions = RedisSessions(keys, instance, writer, reader, bad, limits.sessions)
+        self.sessions = RedisSessions(
+            keys=keys, own=instance, writer=writer, reader=reader, quarantine=bad, most=limits.sessions
+        )
         hears = mail.rang, mail.rings, lease.lost
         self._doorbell = Doorbell(self._clients[2], keys, instance, self.sessions, *hears, bad)
         pages = Pages(keys, reader, bad, lambda row: self._doorbell.forget(row.id, row.last))

@@ -196,7 +196,9 @@ async def login_in_browser(
         client_name="mcp-hub", redirect_uris=[AnyUrl(redirect.uri)], scope=" ".join(client.scopes) or None
     )
     provider = OAuthClientProvider(url, metadata, storage, visit, came_back, client_metadata_url=client.metadata_url)
-    return await _Login(url, client, prior, provider, storage, addresses).run()
+    return await _Login(
+        url=url, client=client, prior=prior, provider=provider, storage=storage, addresses=addresses
+    ).run()
 
 
 def _check_pkce(provider: OAuthClientProvider) -> None:
@@ -227,7 +229,9 @@ async def login_alone(url: str, client: ClientRegistration) -> Grant:
         assert secret is not None
         method: Any = f"client_secret_{client.token_auth or 'basic'}"
         provider = ClientCredentialsOAuthProvider(url, storage, own, secret, method, scope=scope, issuer=issuer)
-    return await _Login(url, client, None, provider, storage, Addresses(url, client.ca)).run()
+    return await _Login(
+        url=url, client=client, prior=None, provider=provider, storage=storage, addresses=Addresses(url, client.ca)
+    ).run()
 
 
 def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]:

@@ -244,8 +244,14 @@ class ExecutorUpstream(LocalSource):
             raise InvalidParams(f'The arguments of "{tool}" have to be an object.')
         if len(executor.waiting) >= self._limits.waiting:
             raise Busy(f'{self._limits.waiting} calls already wait for executor "{executor.key[1]}". Try again later.')
-        offer = CallOffer("tc_" + next(_fresh), tool, arguments, call.meta, self._limits.window)
-        work = Work(executor, call, channel, offer, Production(self._limits))
+        offer = CallOffer(
+            tool_call_id="tc_" + next(_fresh),
+            name=tool,
+            arguments=arguments,
+            meta=call.meta,
+            credit=self._limits.window,
+        )
+        work = Work(executor=executor, call=call, channel=channel, offer=offer, production=Production(self._limits))
         self._works[offer.tool_call_id] = work
         executor.add(work)
         channel.times.begin_wait(f'executor "{executor.key[1]}" to fetch it')

@@ -64,11 +64,11 @@ def scan(root: Path, before: Scan) -> Scan:
                 warnings.append(f"skill {ascii(path.removesuffix(f'/{MAIN}'))} is left out: {problem}")
     served = [path for path in files if path.startswith(tuple(skills))]
     return Scan(
-        files,
-        {uri_of(path): path for path in served},
-        tuple(skills.values()),
-        tuple(_resource(path, files, skills) for path in served),
-        tuple(hide_head(text, 500).replace("\n", " ") for text in warnings[:_MOST_WARNINGS]),
+        files=files,
+        paths={uri_of(path): path for path in served},
+        skills=tuple(skills.values()),
+        resources=tuple(_resource(path, files, skills) for path in served),
+        warnings=tuple(hide_head(text, 500).replace("\n", " ") for text in warnings[:_MOST_WARNINGS]),
     )
 
 

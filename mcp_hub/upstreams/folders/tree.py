@@ -49,7 +49,13 @@ def _walk(folder: str, prefix: str, left: int) -> Iterator[tuple[str, FileStamp]
 
 def stamp_of(found: os.stat_result) -> FileStamp:
     """The fingerprint of a file."""
-    return FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+    return FileStamp(
+        device=found.st_dev,
+        inode=found.st_ino,
+        modified=found.st_mtime_ns,
+        changed=found.st_ctime_ns,
+        size=found.st_size,
+    )
 
 
 def read_file(root: Path, path: str, most: int) -> tuple[bytes, FileStamp]:

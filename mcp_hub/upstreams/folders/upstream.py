@@ -88,7 +88,13 @@ class FolderUpstream(LocalSource):
 
     def _take(self, found: Scan, problem: Cause | None) -> None:
         lists = {Kind.SKILL: found.skills, Kind.RESOURCE: found.resources}
-        fresh = Snapshot(self.name, MODERN, lists, {Kind.SKILL: _HINT, Kind.RESOURCE: _HINT}, _CAPABILITIES)
+        fresh = Snapshot(
+            server=self.name,
+            era=MODERN,
+            lists=lists,
+            hints={Kind.SKILL: _HINT, Kind.RESOURCE: _HINT},
+            capabilities=_CAPABILITIES,
+        )
         is_same = fresh == self._snapshot and (problem, found.warnings) == (self._problem, self._scan.warnings)
         self._scan, self._problem = found, problem
         if not is_same:

@@ -161,7 +161,15 @@ class ListState:
             renewed = tuple(f"{kind.value}s: " for kind in kinds)
             warnings = (*(text for text in old.warnings if not text.startswith(renewed)), *warnings)
         info = peer.info
-        fresh = Snapshot(self.name, info.era, lists, hints, info.capabilities, info.instructions, warnings)
+        fresh = Snapshot(
+            server=self.name,
+            era=info.era,
+            lists=lists,
+            hints=hints,
+            capabilities=info.capabilities,
+            instructions=info.instructions,
+            warnings=warnings,
+        )
         await prepared(fresh, self._limits())
         if Kind.TOOL in lists:
             peer.tasks.learn(info.capabilities, lists[Kind.TOOL])

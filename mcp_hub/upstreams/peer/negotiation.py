@@ -367,11 +367,11 @@ async def _initialize(peer: Peer) -> PeerInfo:
 def _info(era: Era, version: str, result: JsonObject, server_info: object) -> PeerInfo:
     capabilities, instructions = result.get("capabilities"), result.get("instructions")
     return PeerInfo(
-        era,
-        version,
-        server_info if isinstance(server_info, dict) else {},
-        capabilities if isinstance(capabilities, dict) else {},
-        instructions if isinstance(instructions, str) else None,
+        era=era,
+        version=version,
+        server_info=server_info if isinstance(server_info, dict) else {},
+        capabilities=capabilities if isinstance(capabilities, dict) else {},
+        instructions=instructions if isinstance(instructions, str) else None,
     )
 
 

@@ -87,7 +87,9 @@ class UnclearQuestions:
         principals = {call.principal for call in calls}
         if len(principals) > 1:
             return False
-        self._held[key] = _Unclear(now, now + _UNCLEAR, principals.pop(), message, take)
+        self._held[key] = _Unclear(
+            since=now, until=now + _UNCLEAR, principal=principals.pop(), message=message, take=take
+        )
         self._look_later()
         return True
 

@@ -137,7 +137,9 @@ class ServerTasks:
         if created is None:
             return answer  # it was answered without a task after all
         made = created.task
-        task = _HandshakeTask(call, channel, made.known(Era.HANDSHAKE), made.pause, made.status)
+        task = _HandshakeTask(
+            call=call, channel=channel, known=made.known(Era.HANDSHAKE), pause=made.pause, status=made.status
+        )
         self._by_token[token] = call, channel
         try:
             return await self.follow(task, line)

@@ -125,7 +125,11 @@ class HttpConnection:
         if begun is None:
             return None
         return HttpConnection(
-            self.name, dataclasses.replace(self._spec, begun=begun), self._eras, self._access, self._wish
+            name=self.name,
+            spec=dataclasses.replace(self._spec, begun=begun),
+            eras=self._eras,
+            access=self._access,
+            wish=self._wish,
         )
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:

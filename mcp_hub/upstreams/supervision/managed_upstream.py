@@ -117,7 +117,7 @@ class ManagedUpstream:
         if call.log_level is not None:
             self.state.set_log_level(call.log_level)
         try:
-            return _Sent(self, peer, call, channel, peer.begin(call, channel))
+            return _Sent(_upstream=self, peer=peer, call=call, channel=channel, pending=peer.begin(call, channel))
         except WireClosed:
             self.state.turns.leave(call.session)
             return None

@@ -53,7 +53,14 @@ async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder, has_folder
         http = BackgroundHttp(app)
         await tasks.start(http.run)
         tasks.start_soon(keep_reloading, app.reloader, signals)
-        hub = AttachedHub(app, folder, http, loaded.settings.hub.attach_idle, clients, has_folder)
+        hub = AttachedHub(
+            app=app,
+            folder=folder,
+            http=http,
+            idle=loaded.settings.hub.attach_idle,
+            latest=clients,
+            has_folder=has_folder,
+        )
         with recorded(loaded.place, "", os.environ, folder=str(folder)):
             await hub.run(signals.stopped, lambda: _say(READY))
         http.close()

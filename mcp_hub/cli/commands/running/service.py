@@ -120,12 +120,12 @@ def _plan_here(config: str) -> ServicePlan | None:
     env = os.environ
     account = "\\".join(filter(None, (env.get("USERDOMAIN"), env.get("USERNAME"))))
     service = HubService(
-        [sys.executable, "-m", "mcp_hub"],
-        config,
-        env.get("PATH", os.defpath),
-        str(Path.home()),
-        account,
-        env.get("SYSTEMROOT", "C:\\Windows"),
+        command=[sys.executable, "-m", "mcp_hub"],
+        config=config,
+        path=env.get("PATH", os.defpath),
+        home=str(Path.home()),
+        account=account,
+        system_root=env.get("SYSTEMROOT", "C:\\Windows"),
     )
     try:
         return plan(sys.platform, service, user() or 0)

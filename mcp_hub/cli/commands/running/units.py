@@ -153,12 +153,12 @@ def _systemd(service: HubService) -> ServicePlan:
     )
     control = ("systemctl", "--user")
     return ServicePlan(
-        Path(folder / "systemd" / "user" / unit),
-        text.encode(),
-        [(*control, "daemon-reload"), (*control, "enable", "--now", unit)],
-        [(*control, "disable", "--now", unit)],
-        (*control, "is-active", unit),
-        (*control, "show-environment"),
+        file=Path(folder / "systemd" / "user" / unit),
+        text=text.encode(),
+        starts=[(*control, "daemon-reload"), (*control, "enable", "--now", unit)],
+        stops=[(*control, "disable", "--now", unit)],
+        asks=(*control, "is-active", unit),
+        reaches=(*control, "show-environment"),
     )
 
 
@@ -184,12 +184,12 @@ def _launchd(service: HubService, user: int) -> ServicePlan:
     text = plistlib.dumps(agent).replace(b"<plist", f"<!-- {MARK} -->\n<plist".encode(), 1)
     domain = f"gui/{user}"
     return ServicePlan(
-        file,
-        text,
-        [("launchctl", "bootstrap", domain, str(file))],
-        [("launchctl", "bootout", f"{domain}/{LABEL}")],
-        ("launchctl", "print", f"{domain}/{LABEL}"),
-        ("launchctl", "print", domain),
+        file=file,
+        text=text,
+        starts=[("launchctl", "bootstrap", domain, str(file))],
+        stops=[("launchctl", "bootout", f"{domain}/{LABEL}")],
+        asks=("launchctl", "print", f"{domain}/{LABEL}"),
+        reaches=("launchctl", "print", domain),
         yields=[("launchctl", "bootout", f"{domain}/{LABEL}")],  # a second bootstrap fails
     )
 
@@ -213,12 +213,12 @@ def _task(service: HubService) -> ServicePlan:
     shell = str(programs / "WindowsPowerShell" / "v1.0" / "powershell.exe")
     is_running = f"exit [int]((Get-ScheduledTask -TaskName '{LABEL}').State -ne 'Running')"
     return ServicePlan(
-        Path(str(file)),
-        _UTF_16 + text.encode("utf-16-le"),
-        [(tasks, "/Create", "/TN", LABEL, "/XML", str(file), "/F"), (tasks, "/Run", "/TN", LABEL)],
-        [(tasks, "/End", "/TN", LABEL)],
-        (shell, "-NoProfile", "-NonInteractive", "-Command", is_running),
-        (tasks, "/Query"),
-        [(tasks, "/Delete", "/TN", LABEL, "/F")],
-        [(tasks, "/End", "/TN", LABEL)],
+        file=Path(str(file)),
+        text=_UTF_16 + text.encode("utf-16-le"),
+        starts=[(tasks, "/Create", "/TN", LABEL, "/XML", str(file), "/F"), (tasks, "/Run", "/TN", LABEL)],
+        stops=[(tasks, "/End", "/TN", LABEL)],
+        asks=(shell, "-NoProfile", "-NonInteractive", "-Command", is_running),
+        reaches=(tasks, "/Query"),
+        removes=[(tasks, "/Delete", "/TN", LABEL, "/F")],
+        yields=[(tasks, "/End", "/TN", LABEL)],
     )

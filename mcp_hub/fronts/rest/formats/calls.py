@@ -92,7 +92,9 @@ class FormatCalls:
             digest = idempotency.digest_of(f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}", body)
             # raises `KeyReused` before any call is made
             await self._hub.durable.with_key(request.caller.principal, key, digest)
-        return CallsRequest(self._calls.session(request.caller), into, chosen, calls, key, digest)
+        return CallsRequest(
+            session=self._calls.session(request.caller), into=into, chosen=chosen, calls=calls, key=key, digest=digest
+        )
 
     async def _begun(self, read: CallsRequest) -> Sequence[FollowedCall]:
         """All calls of the request, in its order: they begin together."""

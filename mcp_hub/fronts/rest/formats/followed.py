@@ -97,7 +97,9 @@ class FollowedCall:
         problem = UNSET if self.problem is None else Raw(self.problem.encoded())
         if self.stream is None:
             return ModelCallState(self.call.id, self.call.name, "refused", problem=problem)
-        return ModelCallState(self.call.id, self.call.name, self.stream.info.status, self.stream.id, problem)
+        return ModelCallState(
+            id=self.call.id, name=self.call.name, status=self.stream.info.status, stream=self.stream.id, problem=problem
+        )
 
 
 class FollowedCalls:

@@ -63,13 +63,13 @@ def export_options(request: RestRequest) -> ExportOptions:
     if explains_hints and into is not Format.MCP:
         raise Problem(400, "invalid_parameter", f"hints=1 is for {Format.MCP}: tools of {into} do not have hints")
     return ExportOptions(
-        into,
-        flag(request, "strict"),
-        flag(request, "defer"),
-        callers == "programmatic",
-        explains_hints,
-        selection(request),
-        wants_groups(request),
+        into=into,
+        is_strict=flag(request, "strict"),
+        is_deferred=flag(request, "defer"),
+        is_programmatic=callers == "programmatic",
+        explains_hints=explains_hints,
+        selection=selection(request),
+        is_grouped=wants_groups(request),
     )
 
 

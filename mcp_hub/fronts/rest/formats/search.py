@@ -46,7 +46,14 @@ class ToolSearch:
         query = _needed(params.get("q"))
         most = request.count("limit", _HITS, _MOST_HITS)
         return await self._answer(
-            request, _Search(query, most, chosen.server, chosen, _is_full(params.get("detail", "brief")))
+            request,
+            _Search(
+                query=query,
+                most=most,
+                server=chosen.server,
+                selection=chosen,
+                is_full=_is_full(params.get("detail", "brief")),
+            ),
         )
 
     async def by_body(self, request: RestRequest) -> Response:
@@ -62,7 +69,14 @@ class ToolSearch:
                 return answer(write_found([], into, call))
             wanted = msgspec.convert(call.arguments, SearchArguments, strict=False)
             query, most, server = wanted.query, wanted.limit or most, wanted.server or server
-        search = _Search(_needed(query), min(max(1, most), _MOST_HITS), server, chosen, _is_full(body.detail), call)
+        search = _Search(
+            query=_needed(query),
+            most=min(max(1, most), _MOST_HITS),
+            server=server,
+            selection=chosen,
+            is_full=_is_full(body.detail),
+            call=call,
+        )
         return await self._answer(request, search)
 
     async def _answer(self, request: RestRequest, search: _Search) -> Response:
@@ -102,7 +116,15 @@ class ToolSearch:
                 also = [other.exported for other in others]
                 definition = Raw(first.definition(Era.MODERN)) if with_definitions else UNSET
                 hits.append(
-                    FoundTool(first.exported, first.server, first.summary, hit.score, hit.parts, also, definition)
+                    FoundTool(
+                        name=first.exported,
+                        server=first.server,
+                        description=first.summary,
+                        score=hit.score,
+                        parts=hit.parts,
+                        also=also,
+                        definition=definition,
+                    )
                 )
                 weak.append(hit.weak)
         return FoundTools(search.query, not hits or weak[0], hits, catalog.starting(profile))

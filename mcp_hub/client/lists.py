@@ -68,7 +68,7 @@ class HubLists:
         return await self._api.get(HistoryPage, "history", **params)
 
     async def past_call(self, id_: str) -> HistoryCall:
-        """A past call with its texts. Raises `UnknownEntry`."""
+        """A past call with its texts. Raises `InvalidParams` (`not_in_history`)."""
         return await self._api.get(HistoryCall, "history", id_)
 
     async def clear_history(self) -> int:

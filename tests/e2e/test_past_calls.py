@@ -155,7 +155,8 @@ async def test_commands_show_a_call_make_it_again_and_clear_the_history(hubs: Ba
         assert "needs --yes" in await command(hubs, "run", call["id"], code=2)
         assert (await command(hubs, "run", call["id"], "--yes")).startswith("n7\n")
         for local in ([], ["--local"]):
-            assert "no such call in the history" in await command(hubs, "show", "st_never", *local, code=2)
+            unknown = await command(hubs, "show", "st_never", *local, code=2)
+            assert unknown == "st_never: There is no such call in the history. [not_in_history]\n"
         assert "No calls." in await command(hubs, "--server", "other")
         assert "needs --yes" in await command(hubs, "clear", code=2)
         assert "Removed 2 calls." in await command(hubs, "clear", "--yes")

@@ -22,6 +22,7 @@ from mcp_hub.catalog.tokens import estimate
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.fronts.rest.history import unknown_call
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.globs import first_match
 from mcp_hub.hub import HubPort
@@ -287,11 +288,6 @@ class PastCalls:
 
 
 _FAILS: Final = "Calls cannot be kept now. Operators of the hub see the reason."
-
-
-def unknown_call() -> Problem:
-    """Of an id that is not in the history, or not the caller's."""
-    return Problem(404, "not_in_history", "There is no such call in the history.")
 
 
 def _asks(query: HistoryQuery) -> Callable[[CallGroup], bool]:

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import anyio
 
-from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules, open_history, unknown_call
+from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules, open_history
 from mcp_hub.app.limits import open_store, state_dir
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stored import fetched
@@ -22,8 +22,9 @@ from mcp_hub.client.stream_reader import read_event
 from mcp_hub.client.streams import OnPause, ignore
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.errors import EventsGone, InvalidParams, UnknownEntry, UnknownStream, UpstreamUnavailable
+from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+from mcp_hub.fronts.rest.history import unknown_call
 from mcp_hub.fronts.rest.info import status_of
 from mcp_hub.protocol.rest.history import HistoryCall, HistoryPage, HistoryQuery
 from mcp_hub.protocol.rest.streams import StreamList, StreamStatus
@@ -193,10 +194,11 @@ class LocalHistory:
 
     async def past_call(self, id_: str) -> HistoryCall:
         """As `HubLists.past_call`. Raises `StoreError`, too."""
-        found = await self._calls.call(LOCAL, id_)
-        if found is None:
-            raise UnknownEntry(str(unknown_call()))
-        return found
+        call = await self._calls.call(LOCAL, id_)
+        if call is None:
+            unknown = unknown_call()
+            raise InvalidParams(str(unknown), symbol=unknown.code)
+        return call
 
     async def clear_history(self) -> int:
         """As `HubLists.clear_history`. Raises `StoreError`, too."""

@@ -66,7 +66,7 @@ class RestHistory:
         """One call with its texts."""
         found = None if self._history is None else await self._history.call(request.caller, request.path["id"])
         if found is None:
-            raise _unknown()
+            raise unknown_call()
         return answer(found)
 
     async def get_figures(self, request: RestRequest) -> Response:
@@ -75,13 +75,13 @@ class RestHistory:
         if span not in SPANS:
             raise _invalid("span", f"has to be one of {', '.join(SPANS)}")
         if self._history is None:
-            raise _unknown()
+            raise unknown_call()
         return answer(await self._history.figures(request.caller, span, _query(request)))
 
     async def run_again(self, request: RestRequest) -> Response | None:
         """Makes a call again, as a call of its tool."""
         if self._history is None:
-            raise _unknown()
+            raise unknown_call()
         await request.shaped(dict[str, Raw])
         name, arguments = await self._history.rerun(request.caller, request.path["id"])
         return await self._calls.serve(request, tool_call(name, arguments))
@@ -137,5 +137,6 @@ def _invalid(name: str, said: str) -> Problem:
     return Problem(400, "invalid_parameter", f"{name} {said}")
 
 
-def _unknown() -> Problem:
+def unknown_call() -> Problem:
+    """The refusal of an id that is not in the history, or not the caller's."""
     return Problem(404, "not_in_history", "There is no such call in the history.")

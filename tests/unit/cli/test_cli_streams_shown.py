@@ -105,6 +105,31 @@ def test_history_counts_one_as_one(count: int, bytes_: str, tokens: str, lost: s
     assert _notes(page)[-1] == notes and len(_notes(page)) == 4
 
 
+@pytest.mark.parametrize(("fields", "subject", "status"), [
+    ({}, "tool:      log of git, tools/call", "completed"),
+    ({"name": "git_log"}, "tool:      git_log (log of git), tools/call", "completed"),
+    ({"server": "", "status": "tool_error"}, "tool:      log of the hub, tools/call", "tool_error"),
+    ({"status": "cancelled", "code": "cancelled", "message": "cancelled on request"}, "", "cancelled on request"),
+    ({"status": "cancelled", "code": "cancelled"}, "", "cancelled"),
+    ({"status": "cancelled", "code": "cancelled", "message": "too slow"}, "", "cancelled: too slow"),
+    ({"status": "failed", "code": "upstream_error", "message": "no row"}, "", "failed: no row [upstream_error]"),
+    ({"status": "timed_out", "code": "deadline_exceeded"}, "", "timed_out [deadline_exceeded]"),
+    ({"method": "prompts/get"}, "prompt:    log of git, prompts/get", "completed"),
+    (
+        {"method": "resources/read", "name": "file:///a", "tool": "file:///a"},
+        "resource:  file:///a of git, resources/read", "completed",
+    ),
+    (
+        {"method": "resources/read", "name": "resources/read", "tool": "resources/read"},
+        "resource:  not kept, of git, resources/read", "completed",
+    ),
+])  # fmt: skip
+def test_shown_call_says_each_fact_once(fields: dict[str, str], subject: str, status: str) -> None:
+    call = HistoryCall("st_1", "git", "log", "log", "tools/call", "p", "c", "completed", 1.0, 1.0)
+    lines = _lines(msgspec.structs.replace(call, **fields))
+    assert lines[4] == f"status:    {status}" and lines[1].endswith(subject)
+
+
 @pytest.mark.parametrize("noun", ["call", "entry", "key", "more such note"])
 def test_noun_follows_its_number(noun: str) -> None:
     many = {"entry": "entries"}.get(noun, f"{noun}s")

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.stored import HistoryAccess
 
 _STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "timed_out": "red", "cancelled": "dim"}
+_SUBJECTS: Final = {
+    "tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource", "resources/directory/read": "folder",
+    "skills/get": "skill",
+}  # fmt: skip
+"""The noun for the subject of a call, by method."""
 _MESSAGE: Final = 60
 """Characters of the reason of a failure in the table."""
 _NARROW: Final = 110
@@ -154,10 +159,10 @@ def _lines(call: HistoryCall) -> list[str]:
     waited = f", of which it waited {_seconds(call.waited)}" if call.waited >= 0.001 else ""
     lines = [
         f"call:      {call.id}",
-        f"tool:      {call.name} ({call.tool} of {call.server or 'the hub'}), {call.method}",
+        f"{_SUBJECTS.get(call.method, 'request') + ':':10} {_subject(call)}, {call.method}",
         f"client:    {call.client or 'unknown'}, principal {call.principal}",
         f"started:   {_time(call.at)}, took {_seconds(call.took)}{waited}",
-        f"status:    {' '.join(part for part in (call.status, call.code, call.message) if part)}",
+        f"status:    {_status(call)}",
         f"arguments: {_arguments(call)}",
     ]
     result = _text(call.result, call.result_text)
@@ -172,6 +177,22 @@ def _lines(call: HistoryCall) -> list[str]:
             f"again:     mcp-hub history run {call.id}" if call.run.possible else f"again:     {call.run.text}"
         )
     return lines
+
+
+def _subject(call: HistoryCall) -> str:
+    """The name that was called with its server; the server's own name only where that is another one."""
+    server = call.server or "the hub"
+    if call.name == call.method:  # of a URI that was not kept
+        return f"not kept, of {server}"
+    return f"{call.name} of {server}" if call.name == call.tool else f"{call.name} ({call.tool} of {server})"
+
+
+def _status(call: HistoryCall) -> str:
+    """Status, reason and code, such as `failed: no row [upstream_error]`; a word that they share stands once."""
+    text = (
+        call.message if call.message.startswith(call.status) else ": ".join(filter(None, (call.status, call.message)))
+    )
+    return text if call.code in ("", call.status) else f"{text} [{call.code}]"
 
 
 def _arguments(call: HistoryCall) -> str:

@@ -58,10 +58,13 @@ def test_leave_gives_every_file_its_bytes_and_lists_the_rest(moved: Moved) -> No
     assert moved.contents() == moved.before and "To take this back" in done.stderr
     for path in (moved.config, moved.folder / "state/mcp-hub", moved.config.parent / "secrets/db.arg2"):
         assert f"  {path} (" in said, said
+    assert "(state: streams, results, history of calls, logs of servers, " in said
     assert "Still there" in moved.run("leave").stdout and moved.contents() == moved.before
     moved.run("install", "--undo")
     assert moved.contents() != moved.before
-    assert "take this back" not in moved.run("leave", "--purge", "--yes").output
+    assert "Would remove:" in moved.run("leave", "--purge", "--dry-run").stdout
+    purged = moved.run("leave", "--purge", "--yes").output
+    assert "take this back" not in purged and "Would" not in purged and "To be removed:" in purged
     left = [str(path.relative_to(moved.folder)) for path in moved.folder.rglob("*") if path.is_file()]
     assert sorted(left) == sorted(FILES) and not moved.config.parent.exists()
 
@@ -172,7 +175,7 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved) -> None:
 def test_purge_without_a_terminal_needs_yes_and_lists_what_it_would_remove(moved: Moved) -> None:
     before = moved.contents()
     refused = moved.run("leave", "--purge", code=2)
-    assert "needs --yes" in refused.stderr and "Would remove:" in refused.stdout
+    assert "needs --yes" in refused.stderr and "To be removed:" in refused.stdout
     assert f"  {moved.config} (" in refused.stdout and moved.contents() == before and moved.config.exists()
 
 

@@ -82,7 +82,7 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     common.show(steps)
     _tell_servers(left, purge)
     if dry_run or purge:
-        _list("Would remove" if purge else "Would stay", left)
+        _list("To be removed" if not dry_run else "Would remove" if purge else "Would stay", left)
     if dry_run:
         raise SystemExit(common.tell_problems(steps))
     if not yes:

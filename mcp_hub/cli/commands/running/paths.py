@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
@@ -21,6 +22,11 @@ from mcp_hub.onboarding.servers_file.kept_secrets import FOLDER
 from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 from mcp_hub.stores.history.file import FILE as HISTORY
 from mcp_hub.stores.server_logs.files import log_folder
+
+_STATE: Final = (
+    "streams, results, history of calls, logs of servers, approvals, logins, undo records, "
+    "homes of servers in a sandbox"
+)
 
 
 class HubPath(msgspec.Struct, frozen=True):
@@ -78,8 +84,12 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
         HubPath("configuration", Path(config_place), "servers and settings"),
         *(item for item in optional if item.exists),
         HubPath("secrets", file.folder / FOLDER, "a file for each secret that was moved out of the configuration"),
-        HubPath("state", state, "streams, results, approvals, logins, undo records, homes of servers in a sandbox"),
-        *(HubPath("store", path, "streams and results (hub.store.path)") for path in stores[1:] if path != state),
+        HubPath("state", state, _STATE),
+        *(
+            HubPath("store", path, "streams, results and history (hub.store.path)")
+            for path in stores[1:]
+            if path != state
+        ),
         HubPath("history", stores[-1] / HISTORY, "calls that have ended, with arguments and results (hub.history)"),
         HubPath("cache", state / "lists", "last lists of the servers; made again"),
         HubPath("logs", log_folder(state, config_place), "stderr and log of the servers"),

@@ -11,7 +11,7 @@ from mcp_hub.addresses import is_cleartext
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.logs import get_logger
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.store import GrantStore
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
@@ -94,6 +94,18 @@ class Logins:
             return None
         self._access_of[name] = Access(name, *login, self.store)
         return self._access_of[name]
+
+    def is_asked_for(self, name: str, server: ServerSettings) -> bool:
+        """Whether the server takes a login: it is configured, there is one, or the server has asked. Blocks."""
+        login, access = login_of(server), self._access_of.get(name)
+        if login is None:
+            return False
+        if server.oauth is not None or (access is not None and access.was_refused):
+            return True
+        try:
+            return self.store.load(grant_key(*login)) is not None
+        except LoginFailed:  # it cannot be read: a new one may help
+            return True
 
     async def follow(self, upstreams: Mapping[str, OwnedUpstream], renew: Callable[[str, str], None]) -> None:
         """Restarts a server as soon as its login comes or goes.

@@ -148,9 +148,8 @@ class HubCuration(msgspec.Struct, frozen=True):
             records = await anyio.to_thread.run_sync(last_records, self.logs, server, _LINES)
             lines = [_line(record) for record in records] or lines
         advice = SERVERS.get(status.code or "")
-        return ServerDetails(
-            server, lines, self.logins.is_possible(server), "" if advice is None else advice.fix_of(server)
-        )
+        takes_login = await anyio.to_thread.run_sync(self.logins.is_asked_for, server)
+        return ServerDetails(server, lines, takes_login, "" if advice is None else advice.fix_of(server))
 
     def login(self, server: str) -> Login:
         """A login by a person, to be run. Raises `Problem` 404 and 409."""

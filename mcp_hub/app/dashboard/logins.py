@@ -25,10 +25,10 @@ class BrowserLogins(msgspec.Struct, frozen=True):
     current: Current
     logins: Logins
 
-    def is_possible(self, server: str) -> bool:
-        """Whether the server is a remote one that the hub may log in to."""
+    def is_asked_for(self, server: str) -> bool:
+        """Whether the server is a remote one that takes a login. Blocks."""
         settings = self.current.settings.servers.get(server)
-        return settings is not None and login_of(settings) is not None
+        return settings is not None and self.logins.is_asked_for(server, settings)
 
     def login(self, server: str) -> Login:
         """A login to be run. Raises `Problem` 404 for an unknown server, 409 for one without a login."""

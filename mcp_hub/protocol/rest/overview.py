@@ -355,7 +355,7 @@ class EditState(Struct, omit_defaults=True):
 
 
 class ServerDetails(Struct, omit_defaults=True):
-    """The last lines of and about a server, the newest last, with secrets masked. `login`: people can log in to it.
+    """The last lines of and about a server, the newest last, with secrets masked. `login`: it takes a login.
 
     `fix` is what to do about its problem.
     """

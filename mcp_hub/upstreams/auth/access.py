@@ -60,6 +60,8 @@ class Access:
         self._renewing = anyio.Lock()
         self._not_before = 0.0
         self._trouble: LoginFailed | None = None
+        self.was_refused = False
+        """Whether the server has asked for a login, or for more rights, since the hub uses it."""
 
     # -- what connections ask -------------------------------------------------------------------------------------
 
@@ -110,8 +112,9 @@ class Access:
     async def denied(self, status: int, header: str) -> Denial | None:
         """The reason of a refusal by `status` (401 or 403) with this `WWW-Authenticate`; None if it is unknown."""
         challenge = challenge_of(header)
+        lacks_scope = status == 403 and challenge.get("error") == "insufficient_scope"
+        self.was_refused = self.was_refused or status != 403 or lacks_scope
         if status == 403:
-            lacks_scope = challenge.get("error") == "insufficient_scope"
             return await self._lacks(challenge.get("scope", "")) if lacks_scope else None
         trouble = self._trouble
         can_retry = trouble is not None and not trouble.is_final

@@ -11,6 +11,7 @@ from mcp_hub.fronts.dashboard import api, login
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import NARROW, Response, problem
 from tests.unit.upstreams.authorization import Authorization, browse
+from tests.unit.upstreams.remote import Remote
 from tests.unit.wire.http_server import serving
 from tests.upstreams.child import until
 
@@ -29,8 +30,10 @@ def guard() -> Authorization:
 
 @pytest.fixture
 async def peer(tmp_path: Path, guard: Authorization) -> AsyncIterator[DashboardPeer]:
-    async with serving(guard) as server:
-        servers = {"far": {"url": server.url}, **OTHERS}
+    async with serving(guard) as server, serving(Remote(modern=True)) as free:
+        remote = {"far": server.url, "free": free.url}
+        servers = {**{name: {"url": url} for name, url in remote.items()}, **OTHERS}
+        servers["named"] = {"url": free.url, "oauth": {"client_id": "hub"}}
         async with dashboard_hub(tmp_path, tokens=True, servers=servers) as running:
             yield running
 
@@ -53,6 +56,16 @@ async def test_a_login_shows_its_page_then_its_outcome_and_the_server_gets_ready
     assert ended == {"type": "ended", "text": "Logged in to far with scope read."}
     await until(lambda: {own.server: own.state for own in peer.app.hub.statuses()}["far"] == "ready")
     assert (await peer.get("/server?server=far"))["login"] is True
+
+
+async def test_login_is_offered_where_the_server_takes_one(peer: DashboardPeer) -> None:
+    await until(lambda: {own.server: own.state for own in peer.app.hub.statuses()}["free"] == "ready")
+    await until(lambda: {own.server: own.code for own in peer.app.hub.statuses()}["far"] == "login_needed")
+    offered = {
+        name: (await peer.get(f"/server?server={name}")).get("login", False)
+        for name in ("far", "free", "named", *OTHERS)
+    }
+    assert offered == {"far": True, "free": False, "named": True, "near": False, "own": False}
 
 
 async def test_a_page_that_leaves_ends_its_login_and_another_one_can_begin(

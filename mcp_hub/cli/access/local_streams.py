@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import anyio
+from msgspec.structs import replace
 
 from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules, open_history
 from mcp_hub.app.limits import open_store, state_dir
@@ -68,7 +69,12 @@ class LocalStreams:
 
     async def streams(self, most: int) -> list[StreamStatus]:
         """The newest first."""
-        return [status_of(row) for row in await self._store.log.rows(LOCAL.principal, most)]
+        rows = await self._store.log.rows(LOCAL.principal, most)
+        gone = dict[str, bool]()
+        for row in rows:
+            if not row.has_ended and row.owner not in gone:
+                gone[row.owner] = await self._store.leases.is_orphan(row)
+        return [_status(row, is_orphan=gone.get(row.owner, False)) for row in rows]
 
     async def stream_list(self, most: int) -> StreamList:
         """The same; nobody here knows the calls that have no stream yet."""
@@ -76,7 +82,8 @@ class LocalStreams:
 
     async def status(self, stream: str) -> StreamStatus:
         """Raises `UnknownStream`."""
-        return status_of(await found(self._store.log, stream))
+        row = await found(self._store.log, stream)
+        return _status(row, is_orphan=not row.has_ended and await self._store.leases.is_orphan(row))
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> "LocalStream":
         """The events behind number `after`."""
@@ -88,6 +95,16 @@ class LocalStreams:
         if not row.has_ended:
             await self._store.inbox.post(Message(row.id, "cancel", b"cancelled on request"))
         return status_of(row)
+
+
+def _status(row: StreamInfo, *, is_orphan: bool) -> StreamStatus:
+    """The status of a stream; of a call whose hub is gone, as the next hub will find it."""
+    status = status_of(row)
+    if row.has_ended or not is_orphan:
+        return status
+    if row.continuation is None:
+        return replace(status, status="failed", message="Its hub has ended. The outcome of the call is unknown.")
+    return replace(status, message="Its hub has ended. The next one continues the call.")
 
 
 class LocalStream:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import UNSET
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.cli.access.local_streams import LocalStreams
@@ -32,8 +33,9 @@ async def opened(folder: Path) -> EventStore:
 class Owner:
     """Writes one stream, each event when it is told to."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: EventStore, continuation: bytes | None = None) -> None:
         self._store = store
+        self._continuation = continuation
         self._last = 0
 
     async def write(self, event: CallEvent, status: Status = "working", kind: str | None = None) -> None:
@@ -49,7 +51,8 @@ class Owner:
             written.set()
 
         if seq == 1:
-            row = StreamInfo(ID, "local", self._store.log.instance, "jobs", "tools/call", "job", 1.0, 1.0, last=1)
+            owner, point = self._store.log.instance, self._continuation
+            row = StreamInfo(ID, "local", owner, "jobs", "tools/call", "job", 1.0, 1.0, last=1, continuation=point)
             self._store.log.create(row, Chunk(1, (line,)), done)
         else:
             self._store.log.append(ID, 1, Chunk(seq, (line,)), Change(2.0, status), done)
@@ -89,3 +92,24 @@ async def test_cancel_is_a_message_to_the_owner(tmp_path: Path) -> None:
         assert (message.stream, message.kind) == (ID, "cancel")
         for store in (here, there):
             await store.close()
+
+
+@pytest.mark.parametrize(("continuation", "status", "says"), [
+    (None, "failed", "Its hub has ended. The outcome of the call is unknown."),
+    (b"{}", "working", "Its hub has ended. The next one continues the call."),
+])  # fmt: skip
+async def test_call_of_a_hub_that_is_gone_does_not_seem_to_run(
+    continuation: bytes | None, status: Status, says: str, tmp_path: Path
+) -> None:
+    with anyio.fail_after(SECONDS):
+        here, there = await opened(tmp_path), await opened(tmp_path)
+        await Owner(there, continuation).write(Started())
+        access = LocalStreams(here)
+        [runs] = await access.streams(9)
+        assert (runs.status, runs.message) == ("working", UNSET) and await access.status(ID) == runs
+        await there.close()
+        [orphan] = await access.streams(9)
+        assert (orphan.status, orphan.message) == (status, says) and await access.status(ID) == orphan
+        row = await here.log.find(ID)
+        assert row is not None and not row.has_ended, "a look changes nothing"
+        await here.close()

@@ -77,6 +77,12 @@ HOLD = """{
         return answer;
     };
 }"""
+ANSWERS = """(({pattern, status, body}) => {
+    window.honest ??= window.fetch;
+    window.fetch = (url, options) => (new RegExp(pattern).test(url)
+        ? Promise.resolve(new Response(JSON.stringify(body), {status})) : window.honest(url, options));
+})"""
+"""Answers requests to a URL with this pattern in place of the hub."""
 FINDINGS = """axe.run({resultTypes: ['violations']}).then((found) => found.violations.map((one) =>
     ({id: one.id, impact: one.impact, nodes: one.nodes.slice(0, 3).map((node) => node.html)})))"""
 TOO_WIDE = """[document.documentElement,

@@ -14,8 +14,8 @@ from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, c
 from mcp_hub.app.dashboard.raw import RawMessages
 from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
+from mcp_hub.catalog.costs.token_costs import list_tokens
 from mcp_hub.catalog.pins import label_of, subject_of
-from mcp_hub.catalog.tokens import estimate
 from mcp_hub.codes.servers import SERVERS
 from mcp_hub.config.load.overrides import MOST_TOOLS
 from mcp_hub.fronts.dashboard.ports import Login
@@ -37,7 +37,7 @@ from mcp_hub.protocol.rest.overview import (
 from mcp_hub.sessions.clients_seen import ClientsSeen
 from mcp_hub.stores.server_logs.files import LogRecord
 from mcp_hub.stores.server_logs.reader import last_records
-from mcp_hub.types import Era, Kind
+from mcp_hub.types import Kind
 
 _LINES: Final = 200
 """Of and about a server."""
@@ -125,7 +125,7 @@ class HubCuration(msgspec.Struct, frozen=True):
                 server for server in self.hub.catalog.rules(name).servers if server in self.current.settings.servers
             ][:_NAMES],
             tools=[tool.exported for tool in tools],
-            tokens=estimate(view.page(Kind.TOOL, Era.MODERN, None, 1 << 30)) if tools else 0,
+            tokens=list_tokens(view.for_model.entries(Kind.TOOL)),
             prompts=len(view.entries(Kind.PROMPT)),
             resources=len(view.entries(Kind.RESOURCE)),
             principals=[hide_head(token.principal, 200) for token in tokens if token.profile == name][:_NAMES],

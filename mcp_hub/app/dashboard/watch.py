@@ -21,7 +21,7 @@ from mcp_hub.calls.reading.stored import ending
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.catalog.tokens import estimate
+from mcp_hub.catalog.costs.token_costs import list_tokens
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.hub import HubPort
@@ -50,7 +50,6 @@ _PATIENCE: Final = 2.0
 """Seconds in which the reasons of failures are read from the store."""
 _WRITTEN: Final = 10.0
 """Seconds after which a call that has ended is in the history, or never will be."""
-_ALL: Final = 1 << 30
 _TEXT: Final = 200
 
 
@@ -217,8 +216,8 @@ class HubWatch:
         if cached is None or cached[0] is not view:
             if len(self._costs) > 64:
                 self._costs.clear()
-            page = view.page(Kind.TOOL, client.era, None, _ALL)
-            cached = self._costs[id(view)] = view, len(view.entries(Kind.TOOL)), estimate(page)
+            tools = view.entries(Kind.TOOL)
+            cached = self._costs[id(view)] = view, len(tools), list_tokens(tools)
         return cached[1], cached[2]
 
     async def _rows(self, caller: Caller) -> list[StreamInfo]:

@@ -130,8 +130,13 @@ def _mode(
     asking = replace(client, expose=expose)
     mode = decided(view, rules, asking)
     listed = exposed(view, rules, asking, mode, is_partial=is_partial).entries(Kind.TOOL)
-    tokens = sum(measures.tokens(in_era(Kind.TOOL, entry.raw, _ERA)) for entry in listed)
-    return ModeTokens(expose, mode, len(listed), tokens)
+    return ModeTokens(expose, mode, len(listed), list_tokens(listed, measures))
+
+
+def list_tokens(listed: Iterable[Entry], measures: Measures | None = None) -> int:
+    """Tokens of a list of these tools: the sum of their definitions, in every count of the hub."""
+    measures = Measures() if measures is None else measures
+    return sum(measures.tokens(in_era(Kind.TOOL, entry.raw, _ERA)) for entry in listed)
 
 
 def _tools(entries: Sequence[Entry], measures: Measures) -> list[ToolTokens]:

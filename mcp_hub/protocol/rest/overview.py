@@ -177,8 +177,8 @@ class RawBody(Struct, forbid_unknown_fields=True):
 class ProfileInfo(Struct, frozen=True, omit_defaults=True):
     """The part of the hub that a profile opens, without a name all of it, and for whom.
 
-    `tools` are names to call by, `tokens` those of their list. `principals` have a token of the configuration that is
-    bound to it, `clients` came with it since the start.
+    `tools` are names to call by, `tokens` those of their definitions. `principals` have a token of the configuration
+    that is bound to it, `clients` came with it since the start.
     """
 
     name: str | None

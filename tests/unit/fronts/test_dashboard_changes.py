@@ -12,7 +12,7 @@ import yaml
 from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
 from mcp_hub.stores.server_logs.reader import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
-from tests.unit.fronts.rest_peer import ALICE, problem
+from tests.unit.fronts.rest_peer import ALICE, NARROW, OPERATOR, problem
 from tests.upstreams.child import WAIT, until
 
 pytestmark = pytest.mark.anyio
@@ -236,7 +236,7 @@ async def test_a_client_that_lost_the_hub_is_shown_and_one_look_is_good_for_seco
 
 
 async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) -> None:
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "editor", "version": "3"}}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "claude-ai", "version": "3"}}
     headers = {"accept": "application/json, text/event-stream"}
     made = await peer.ask(
         "POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
@@ -246,8 +246,10 @@ async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) 
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "a"}}}
     assert (await peer.ask("POST", "/mcp", call, headers=session, token=None)).status == 200
     (client,) = (await peer.get("/clients"))["clients"]
-    assert (client["name"], client["version"], client["era"], client["calls"]) == ("editor", "3", "handshake", 1)
-    assert "connected" not in client and client["tools"] >= 8 and client["tokens"] > 100
+    assert (client["name"], client["version"], client["era"], client["calls"]) == ("claude-ai", "3", "handshake", 1)
+    assert "connected" not in client and client["tools"] >= 8
+    current = (await peer.get("/v1/tokens?client=claude-desktop"))["current"]
+    assert (client["tools"], client["tokens"]) == (current["listed"], current["tokens"]), "one count at each place"
 
     async def connected() -> bool | None:
         state = (await peer.get("/clients"))["clients"][0].get("connected")
@@ -262,7 +264,7 @@ async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) 
     assert await connected() is False, "its client has left, though its session is kept"
     await peer.ask("POST", "/mcp", {**call, "id": 3}, headers=session, token=None)
     assert await connected() is None, "it is back, without a stream"
-    assert (await peer.get("/state"))["calls"][0]["client"] == "editor"
+    assert (await peer.get("/state"))["calls"][0]["client"] == "claude-ai"
     await peer.ask("DELETE", "/mcp", headers=session, token=None)
     assert await connected() is False
 
@@ -273,6 +275,9 @@ async def test_profiles_show_who_sees_what_to_operators(tmp_path: Path) -> None:
         assert (whole["name"], whole["principals"]) == (None, ["alice", "bob", "olga"])
         assert (narrow["name"], narrow["tools"], narrow["principals"]) == ("narrow", ["echo", "hold"], ["alice"])
         assert set(narrow["tools"]) < set(whole["tools"]) and 0 < narrow["tokens"] < whole["tokens"]
+        for profile, token in ((whole, OPERATOR), (narrow, NARROW)):
+            account = (await peer.page("GET", "/v1/tokens", token=token).ended()).json
+            assert profile["tokens"] == account["total"]["full"] == sum(t["tokens"]["full"] for t in account["tools"])
         assert elsewhere["servers"] == ["local"] and not elsewhere.get("clients")
         problem(await peer.page("GET", "/profiles", token=ALICE).ended(), 403, "operator_required")
         assert (await peer.page("GET", "/v1/prompts", token=ALICE).ended()).status == 200, "those that it may use"

@@ -93,13 +93,17 @@ async function loadKeeping() {
   changed();
 }
 
-// The client programs on the machine of the hub.
+// The client programs on the machine of the hub; the reason if they are not known now, which the next look may end.
 export async function loadInstalls() {
-  if (!store.hub?.operator) return;
+  if (!store.hub?.operator) return '';
+  let problem = '';
   try {
     store.installs = (await get('installs')).clients;
-  } catch { /* the next look tries again */ }
+  } catch (error) {
+    problem = error.message;
+  }
   changed();
+  return problem;
 }
 
 async function snapshot() {

@@ -37,13 +37,15 @@ export function Past({ id, call }) {
 // Of a call with a stream: what it was given, and the same call once more; nothing if that is not kept.
 export function Kept({ id }) {
   const [found, set] = useState(null);
+  const [problem, setProblem] = useState('');
   useEffect(() => {
     let isHere = true;
-    const load = () => get(`v1/history/${segment(id)}`).then((one) => isHere && set(one), () => {});
+    const load = () => get(`v1/history/${segment(id)}`).then((one) => { if (isHere) { set(one); setProblem(''); } }, (error) => isHere && setProblem(error.status === 404 ? '' : error.message));
     load();
     const timer = setTimeout(load, 1500); // one that has just ended is written within a second
     return () => { isHere = false; clearTimeout(timer); };
   }, [id]);
+  if (problem) return html`<p role="alert">Its arguments are not known now: ${plain(problem)}</p>`;
   return found ? html`<div class="two"><${Arguments} one=${found} /><${Again} key=${id} one=${found} /></div>` : null;
 }
 

@@ -49,18 +49,23 @@ function links(name, url) {
 export function Clients() {
   const store = useStore();
   const [clients, set] = useState(null);
+  const [problems, setProblems] = useState({ seen: '', installs: '' });
   useEffect(() => {
-    const look = () => get('clients').then((found) => set(found.clients), () => {});
+    const note = (key, problem) => setProblems((old) => (old[key] === problem ? old : { ...old, [key]: problem }));
+    const look = () => get('clients').then((found) => { set(found.clients); note('seen', ''); }, (error) => note('seen', error.message));
+    const lookAround = () => loadInstalls().then((problem) => note('installs', problem));
     look();
-    loadInstalls();
-    const timers = [setInterval(look, 2000), setInterval(loadInstalls, 10000)];
+    lookAround();
+    const timers = [setInterval(look, 2000), setInterval(lookAround, 10000)];
     return () => timers.forEach(clearInterval);
   }, []);
   const url = new URL('mcp', root).href;
   const entry = JSON.stringify({ mcpServers: { [store.hub.name]: { type: 'http', url } } }, null, 2);
   return html`<div class="screen"><div class="head"><h1>Clients</h1><${Docs} page="clients.md" /><span class="dim">since the hub started</span></div>
+    ${problems.seen ? html`<p role="alert">Who has come is not known now: ${plain(problems.seen)}</p>` : null}
+    ${problems.installs ? html`<p role="alert">The clients of this machine are not known now: ${plain(problems.installs)}</p>` : null}
     <${Panel} title="Seen">${clients?.length ? html`<${Table} label="Clients" className="short" rows=${clients} rowKey=${(one) => `${one.name} ${one.first} ${one.principal}`} columns=${COLUMNS} />`
-      : html`<${Empty}>${clients ? 'No client has come yet.' : 'Loading…'}<//>`}<//>
+      : html`<${Empty}>${clients ? 'No client has come yet.' : problems.seen ? 'Not loaded.' : 'Loading…'}<//>`}<//>
     <${Installs} all=${store.installs} />
     <${Panel} title="Connect another client"><div class="body">
       <div class="two"><div><h3>Any client: the URL</h3><${Command}>${url}<//>

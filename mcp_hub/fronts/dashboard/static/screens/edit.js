@@ -27,7 +27,7 @@ export function Edit({ name, query }) {
   const [done, setDone] = useState(null);
   const [busy, setBusy] = useState(false);
   const load = () => get(`entry?server=${segment(name)}`).then((entry) => { setText(entry.text ?? ''); setDigest(entry.digest ?? ''); setProblem(''); }, (error) => setProblem(error.message));
-  useEffect(() => { loadEdits(); get('schema').then(setSchema, () => {}); if (!isNew) load(); }, [name]);
+  useEffect(() => { loadEdits(); get('schema').then(setSchema, (error) => setProblem(`Keys cannot be proposed: ${error.message}`)); if (!isNew) load(); }, [name]);
   useEffect(() => {
     if (text === null || !operates() || (isNew && !server) || !store.edits?.possible) { setFound(null); return undefined; }
     let isHere = true;

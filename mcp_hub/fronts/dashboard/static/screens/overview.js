@@ -101,12 +101,13 @@ function Rate({ calls }) {
 
 function Saved({ version }) {
   const [found, set] = useState(null);
-  useEffect(() => { get('v1/tokens').then(set, () => set(null)); }, [version]);
+  const [problem, setProblem] = useState('');
+  useEffect(() => { get('v1/tokens').then((account) => { set(account); setProblem(''); }, (error) => { set(null); setProblem(error.message); }); }, [version]);
   const full = found?.modes.find((mode) => mode.mode === 'full' && mode.expose === 'full')?.tokens ?? found?.total.full ?? 0;
-  const now = found?.current.tokens ?? 0, saved = Math.max(full - now, 0);
+  const now = found?.current.tokens ?? 0, saved = full - now;
+  const compared = saved > 0 ? `: ${count(saved)} saved in each session` : saved < 0 ? `: ${count(-saved)} more than all tools as they are` : '';
   return html`<section class="panel tile"><h2 class="dim small">Tokens of tool lists</h2>
-    <div class="big">${found ? html`${count(now)} <small>of ${count(full)}</small>` : '…'}</div>
-    <div class="stack" role="img" aria-label=${`${plural(saved, 'token')} saved`}><i class="a" style=${{ width: full ? `${(100 * now) / full}%` : 0 }}></i></div>
-    <div class="small dim">${found ? `${count(saved)} saved in each session, mode ${found.current.mode}` : ''}</div></section>`;
+    <div class="big">${found ? html`${count(now)}${saved > 0 ? html` <small>of ${count(full)}</small>` : null}` : problem ? '–' : '…'}</div>
+    <div class="stack" role="img" aria-label=${`${plural(Math.max(saved, 0), 'token')} saved`}><i class="a" style=${{ width: full ? `${Math.min((100 * now) / full, 100)}%` : 0 }}></i></div>
+    ${problem ? html`<div class="small" role="alert">Not known now: ${plain(problem)}</div>` : html`<div class="small dim">${found ? `${plural(found.current.listed, 'tool')} with the hub's own, mode ${found.current.mode}${compared}` : ''}</div>`}</section>`;
 }
-

@@ -45,10 +45,11 @@ function Listed({ kind, version }) {
   const [problem, setProblem] = useState('');
   useEffect(() => { get(`v1/tokens?client=${segment(kind)}`).then((answer) => { set(answer); setProblem(''); }, (error) => setProblem(error.message)); }, [kind, version]);
   const [known, setKnown] = useState([]);
-  useEffect(() => { get('clients').then((answer) => setKnown(answer.kinds), () => {}); }, []);
+  const [unknown, setUnknown] = useState('');
+  useEffect(() => { get('clients').then((answer) => setKnown(answer.kinds), (error) => setUnknown(error.message)); }, []);
   const kinds = known.includes(kind) ? known : [...known, kind];
   return html`<${Panel} title="What a client is listed" end=${html`<select aria-label="Kind of client" value=${kind} onChange=${(event) => refine({ client: event.target.value })}>${kinds.map((name) => html`<option value=${name}>${name}</option>`)}</select>`}>
-    <div class="body">${problem ? html`<p role="alert">${plain(problem)}</p>` : null}${found && !problem ? html`
+    <div class="body">${problem || unknown ? html`<p role="alert">${plain(problem || unknown)}</p>` : null}${found && !problem ? html`
       <p>In mode <strong>${found.current.mode}</strong>: ${plural(found.current.listed, 'tool')}, ${plural(found.current.tokens, 'token')}${found.defers ? ', which the client keeps from its model until they are asked for' : ''}.
         The budget is ${plural(found.budget, 'token')}${found.max_tools ? `, and the client takes ${plural(found.max_tools, 'tool')}` : ''}.</p>
       <dl class="facts">${found.modes.map((mode) => html`<dt>${mode.expose}${mode.mode === mode.expose ? '' : ` → ${mode.mode}`}</dt><dd class="num">${plural(mode.listed, 'tool')}, ${plural(mode.tokens, 'token')}</dd>`)}</dl>

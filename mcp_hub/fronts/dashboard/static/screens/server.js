@@ -16,11 +16,14 @@ export function Server({ name }) {
   const [tools, setTools] = useState([]);
   const [details, setDetails] = useState(null);
   const [entry, setEntry] = useState(null);
-  useEffect(() => { get(`v1/tokens?server=${segment(name)}`).then((found) => setTools(found.tools), () => setTools([])); }, [name, store.tools]);
+  const [problems, setProblems] = useState({});
+  const load = (key, path, set, nothing) => get(path).then((found) => { set(found); setProblems((old) => ({ ...old, [key]: '' })); },
+    (error) => { set(nothing); setProblems((old) => ({ ...old, [key]: error.status === 404 ? '' : error.message })); });
+  useEffect(() => { load('tools', `v1/tokens?server=${segment(name)}`, (found) => setTools(found.tools), { tools: [] }); }, [name, store.tools]);
   useEffect(() => {
     if (!store.hub.operator) return;
-    get(`server?server=${segment(name)}`).then(setDetails, () => setDetails(null));
-    get(`entry?server=${segment(name)}`).then(setEntry, () => setEntry(null));
+    load('log', `server?server=${segment(name)}`, setDetails, null);
+    load('entry', `entry?server=${segment(name)}`, setEntry, null);
   }, [name, server]);
   if (!server) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>There is no server of this name any more.<//></div>`;
   const restart = () => ask('POST', `v1/servers/${segment(name)}/restart`, {});
@@ -39,6 +42,7 @@ export function Server({ name }) {
           <${Confirm} onConfirm=${() => turn(server.state === 'disabled' ? 'enable' : 'disable')} sure=${server.state === 'disabled' ? 'Enable it now' : 'Disable it now'}>${server.state === 'disabled' ? 'Enable' : 'Disable'}<//>
           <${Confirm} className="bad" onConfirm=${() => turn('remove')} sure="Remove it now" said=${`${plain(name)} is removed.`}>Remove<//>` : null}
         <a class="button" href=${link('calls', '', { server: name })}>Its calls</a></div></div>
+    ${Object.values(problems).some(Boolean) ? html`<p role="alert">Not all is known now: ${plain([...new Set(Object.values(problems).filter(Boolean))].join(' '))}</p>` : null}
     ${waiting ? html`<section class="panel"><div class="body"><strong>An edit waits for you on a terminal:</strong> ${(waiting.reasons ?? []).map(plain).join('; ')}<p></p><${Command}>${waiting.command}<//></div></section>` : null}
     ${server.reason ? html`<section class="panel"><div class="body"><strong>Why:</strong> ${plain(server.reason)} ${server.code ? html` <${Docs} page="errors.md"><span class="tag">${server.code}</span><//>` : null}
       ${details?.fix ? html`<p><strong>Fix:</strong> ${advice(details.fix)}</p>` : null}
@@ -52,10 +56,10 @@ export function Server({ name }) {
     </div>
     ${server.sandbox ? html`<${Sandbox} name=${name} sandbox=${server.sandbox} />` : null}
     <${Panel} title="Log: stderr, and what the hub says">${lines.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Log">${lines.map((line) => html`<div class=${line.level ? `hub ${line.level}` : ''}>${line.at ? html`<span class="dim">${plain(exact(line.at))} </span>` : null}${line.level ? 'hub: ' : ''}${plain(line.text)}</div>`)}</pre>
-      <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>${store.hub.operator ? 'The server has written nothing to stderr.' : 'Operators of the hub see its log.'}<//>`}<//>
+      <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>${problems.log ? 'Not loaded.' : store.hub.operator ? 'The server has written nothing to stderr.' : 'Operators of the hub see its log.'}<//>`}<//>
     ${store.hub.operator && ['command', 'url'].includes(entry?.facts.kind) ? html`<${Raw} key=${name} name=${name} />` : null}
     <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${plural(tool.tokens.full, 'token')}</span></li>`)}</ul>
-      ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${isRead(server) ? 'The server offers no tools to you.' : unread('tools', server)}<//>`}<//>
+      ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${problems.tools ? 'Not loaded.' : isRead(server) ? 'The server offers no tools to you.' : unread('tools', server)}<//>`}<//>
   </div>`;
 }
 

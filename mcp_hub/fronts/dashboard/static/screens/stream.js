@@ -33,11 +33,12 @@ function Quick({ call }) {
 
 function Followed({ id, call, after }) {
   const [info, setInfo] = useState(null);
+  const [problem, setProblem] = useState('');
   const found = useEvents(id, after);
   const [, tick] = useState(0);
   const over = found.ending !== null || (info && isOver(info.status));
   useEffect(() => {
-    get(`v1/streams/${segment(id)}`).then(setInfo, () => {});
+    get(`v1/streams/${segment(id)}`).then((one) => { setInfo(one); setProblem(''); }, (error) => setProblem(error.message));
   }, [id, found.ending !== null, found.asked]);
   useEffect(() => {
     if (over) return undefined;
@@ -54,6 +55,7 @@ function Followed({ id, call, after }) {
       <div class="end">${!over && mayChange() ? html`<${Confirm} className="bad" onConfirm=${cancel} sure="Cancel it now" said="The call is being cancelled.">Cancel<//>` : null}
         <${Copy} text=${`mcp-hub resume ${id}`}>Copy command<//><${Copy} text=${`curl -N -H "Authorization: Bearer $MCP_HUB_TOKEN" ${quoted(url)}`}>Copy curl<//></div></div>
     <div class="small dim">${info || call ? html`at <a href=${link('server', info?.server ?? call.server)}>${plain((info?.server ?? call.server) || 'the hub')}</a>${call?.client ? html` for ${plain(call.client)}` : null}${started ? `, started ${clock(started)}` : ''}, ` : null}<code>${id}</code>${info?.durable === false ? ', in memory only' : ''}</div>
+    ${problem ? html`<p role="alert">The state of the call is not known now: ${plain(problem)}</p>` : null}
     ${over || found.questions.size ? null : html`<div class="head" aria-live="off">${call?.waits_for ? null : html`<${Bar} progress=${found.progress?.progress} total=${found.progress?.total} label="Progress" />`}<span class="dim small num">${call?.waits_for ? plain(saying(call, hubNow())) : found.progress ? `${found.progress.total ? `${Math.round((100 * found.progress.progress) / found.progress.total)} %${found.progress.message ? ', ' : ''}` : ''}${plain(found.progress.message ?? '')}` : 'no progress yet'}</span></div>`}
     ${[...found.questions.values()].map((one) => html`<${Question} key=${one.key} id=${id} question=${one} />`)}
     ${found.gone ? html`<p class="note">${plural(found.gone, 'earlier event')} no longer kept.</p>` : null}

@@ -25,13 +25,15 @@ _SHOWN: Final = 500
 """Characters of a URL that go into a message."""
 
 
-def connect(url: str, token: str | None = None, *, patience: float = 30.0, socket: str | None = None) -> HubClient:
+def connect(
+    url: str, token: str | None = None, *, patience: float = 30.0, socket: str | None = None, program: str = "1"
+) -> HubClient:
     """A client of the hub at `url`; nothing is sent yet. `socket` is the Unix socket on which that is served, if any.
 
     Raises `ConfigError` for a URL or token that cannot be one.
     """
     target = endpoint(url)
-    return HubClient(target, HttpTransport(target, token, socket), patience=patience)
+    return HubClient(target, HttpTransport(target, token, socket), patience=patience, program=program)
 
 
 def endpoint(url: str) -> str:

@@ -23,13 +23,14 @@ class HubClient:
     """A hub whose MCP endpoint is `url`. An `async with` block; nothing is sent before it is asked.
 
     A stream whose connection is lost is tried again for `patience` seconds, unless there was no hub to begin with.
+    `program` is the name of a command, for the hub's history.
     Methods raise `RpcError`, and `ConfigError` when the URL does not belong to a hub or the hub refuses this client.
     """
 
-    def __init__(self, url: str, transport: HubTransport, *, patience: float = 30.0) -> None:
+    def __init__(self, url: str, transport: HubTransport, *, patience: float = 30.0, program: str = "1") -> None:
         self.url = url
         self._transport = transport
-        self._api = RestClient(transport, url)
+        self._api = RestClient(transport, url, program)
         self.lists = HubLists(self._api)
         self._patience = patience
 

@@ -34,11 +34,12 @@ class RequestRefused(Exception):
 
 
 class RestClient:
-    """The REST front of the hub whose MCP endpoint is `endpoint`."""
+    """The REST front of the hub whose MCP endpoint is `endpoint`, asked by `program` (`X-MCP-Hub`)."""
 
-    def __init__(self, transport: HubTransport, endpoint: str) -> None:
+    def __init__(self, transport: HubTransport, endpoint: str, program: str = "1") -> None:
         self.endpoint = endpoint
         self._transport = transport
+        self._program = program
 
     def url(self, *segments: str, **params: str) -> str:
         return rest_url(self.endpoint, *segments, **params)
@@ -79,7 +80,7 @@ class RestClient:
         media: str = "application/json",
     ) -> Answer:
         """An answer of this media type, to be read and closed. Raises `RequestRefused`, `ConnectionLost`."""
-        sent = {"accept": media, "x-mcp-hub": "1", **(headers or {})}  # which no web page could send
+        sent = {"accept": media, "x-mcp-hub": self._program, **(headers or {})}  # which no web page could send
         if body is not None:
             sent["content-type"] = "application/json"
         answer = await self._transport.send(method, url, sent, body)

@@ -154,6 +154,8 @@ async def test_commands_show_a_call_make_it_again_and_clear_the_history(hubs: Ba
         assert '"n7"} (' in shown and f"mcp-hub history run {call['id']}" in shown
         assert "needs --yes" in await command(hubs, "run", call["id"], code=2)
         assert (await command(hubs, "run", call["id"], "--yes")).startswith("n7\n")
+        await until_kept(hubs, 2)
+        assert [call["client"] for call in await exported(hubs)][1:] == ["mcp-hub history run"]
         for local in ([], ["--local"]):
             unknown = await command(hubs, "show", "st_never", *local, code=2)
             assert unknown == "st_never: There is no such call in the history. [not_in_history]\n"

@@ -298,7 +298,7 @@ def run_at(
     configured = os.environ.get("MCP_HUB_TOKEN") or (_token_of(loaded) if loaded is not None else None)
     token = reach.token or (at.operator if operates else "") or configured or at.operator or None
     try:
-        client = connect(_in_profile(at.url, profile), token, socket=at.socket)
+        client = connect(_in_profile(at.url, profile), token, socket=at.socket, program=_command())
     except ConfigError as exc:
         fail_with(exc)
     run_opened(lambda: client, main, stream)
@@ -347,6 +347,7 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
     from mcp_hub.fronts.rest.api import RestApi
     from mcp_hub.sessions.session import Caller
 
+    program = _command()
     hub_settings = started.settings.hub.model_copy(update={"first_list_wait": 0.0})
     at_once = replace(started, settings=started.settings.model_copy(update={"hub": hub_settings}))
     caller = Caller(profile=profile, is_operator=True)
@@ -361,8 +362,18 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
         async def application(scope: Any, receive: Any, send: Any) -> None:
             await api.serve(HttpExchange(scope=scope, headers={}, caller=caller, receive=receive, send=send))
 
-        async with HubClient(_OWN, AsgiTransport(application)) as client:
+        async with HubClient(_OWN, AsgiTransport(application), program=program) as client:
             yield ReachedHub(client=client, loaded=loaded, app=app, wait=wait, has_all=has_all)
+
+
+def _command() -> str:
+    """The command that runs, such as `mcp-hub history run`, for the history of the hub."""
+    names: list[str] = []
+    context = click.get_current_context(silent=True)
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name or "")
+        context = context.parent
+    return " ".join(("mcp-hub", *names))
 
 
 def _check_options() -> None:

@@ -6,6 +6,7 @@ stream and wait for an answer there.
 
 import re
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import anyio
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from starlette.responses import Response
 
-from mcp_hub.call import OF_REST, StreamInfo
+from mcp_hub.call import OF_REST, CallingClient, StreamInfo
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest import idempotency
@@ -37,6 +38,8 @@ _WAIT: Final = 25.0
 QUICK: Final = 0.25
 """Seconds in which a call of a caller who takes both forms has to end quietly to be answered with JSON."""
 _PREFERRED: Final = re.compile(r"\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*", re.IGNORECASE)
+_OWN_PROGRAM: Final = re.compile("mcp-hub( [a-z]{1,20}){1,2}|dashboard")
+"""Names in the header `X-MCP-Hub` by which commands and the page make calls."""
 _TOKEN: Final = b'"rest"'
 """Progress is wanted; each upstream is given a token of the hub's own."""
 _BATCH: Final = 256
@@ -46,8 +49,11 @@ _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 """Everything can be asked, and is asked on the stream, as it is on a task."""
 
 
-def rest_session(caller: Caller, key: str) -> Session:
-    """The client kind of REST callers: programs, which can be asked everything."""
+def rest_session(caller: Caller, key: str, program: str | None = None) -> Session:
+    """The client kind of REST callers: programs, which can be asked everything; one of the hub's own has a name."""
+    offer = ClientOffer(PROGRAM, "full")
+    if program is not None and _OWN_PROGRAM.fullmatch(program):
+        offer.belong(_own_client(program))
     return Session(
         id=key,
         caller=caller,
@@ -55,8 +61,13 @@ def rest_session(caller: Caller, key: str) -> Session:
         version=eras.LATEST_MODERN,
         capabilities=_CAPABILITIES,
         log_level="info",
-        offer=ClientOffer(PROGRAM, "full"),
+        offer=offer,
     )
+
+
+@lru_cache(64)
+def _own_client(program: str) -> CallingClient:
+    return CallingClient(program)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -121,7 +132,7 @@ class RestCalls:
         wait = preferred_wait(request.header("prefer"))
         key = idempotency.key_of(request)
         try:
-            stream = await self.begin(self.session(request.caller), asked, key)
+            stream = await self.begin(self.session(request), asked, key)
         except UnknownEntry as error:
             if asked.method == _CALL:
                 raise
@@ -135,10 +146,10 @@ class RestCalls:
 
     # -- which call
 
-    def session(self, caller: Caller) -> Session:
+    def session(self, request: RestRequest) -> Session:
         """A session for the calls of one request."""
         self._requests += 1
-        return rest_session(caller, f"{OF_REST}{self._requests}")
+        return rest_session(request.caller, f"{OF_REST}{self._requests}", request.header("x-mcp-hub"))
 
     async def begin(self, session: Session, asked: Asked, key: str | None) -> StreamHandle:
         """The stream of the call, which is a new one unless it may be joined; to be let go by its follower."""

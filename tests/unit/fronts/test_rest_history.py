@@ -108,6 +108,19 @@ async def test_wrong_parameters_are_refused(hub: DashboardPeer, query: str) -> N
     assert (await hub.ask("GET", "/v1/history/figures?span=1y", token=OPERATOR)).status == 400
 
 
+@pytest.mark.parametrize(("mark", "client"), [
+    ("mcp-hub call", "mcp-hub call"), ("mcp-hub history run", "mcp-hub history run"), ("dashboard", "dashboard"),
+    ("1", "REST"), ("Claude Code", "REST"), ("mcp-hub call x y", "REST"), ("mcp-hub " + "x" * 300, "REST"),
+])  # fmt: skip
+async def test_commands_and_the_page_have_names_as_clients(hub: DashboardPeer, mark: str, client: str) -> None:
+    for _ in range(2):
+        body, sent = {"arguments": {"text": "x"}}, {"x-mcp-hub": mark}
+        made = await hub.ask("POST", "/v1/tools/echo/call", body, token=ALICE, headers=sent)
+        assert made.status == 200
+    assert [call["client"] for call in await listed(hub, ALICE)] == [client] * 2
+    assert [call["client"] for call in (await hub.get("/state"))["calls"]] == [client] * 2
+
+
 async def test_call_whose_arguments_cannot_be_read_is_not_made_again(hub: DashboardPeer) -> None:
     """Nor is it made without them, which a tool may take for all that there is."""
     past.end(hub.app.journal, [past.past_call("echo", raw=b'{"text":1e999}', principal="alice", server="local")])

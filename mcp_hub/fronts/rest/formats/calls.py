@@ -28,7 +28,7 @@ from mcp_hub.fronts.rest.formats.options import ToolSelection, selection, wanted
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide_head
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Session
 from mcp_hub.types import JsonObject, Kind
 
 _KEPT: Final = 2048
@@ -93,7 +93,7 @@ class FormatCalls:
             # raises `KeyReused` before any call is made
             await self._hub.durable.with_key(request.caller.principal, key, digest)
         return CallsRequest(
-            session=self._calls.session(request.caller), into=into, chosen=chosen, calls=calls, key=key, digest=digest
+            session=self._calls.session(request), into=into, chosen=chosen, calls=calls, key=key, digest=digest
         )
 
     async def _begun(self, read: CallsRequest) -> Sequence[FollowedCall]:
@@ -110,9 +110,9 @@ class FormatCalls:
                 tasks.start_soon(begin, call)
         return [begun[call.id] for call in read.calls]
 
-    def session(self, caller: Caller) -> Session:
+    def session(self, request: RestRequest) -> Session:
         """A session for the calls of one request."""
-        return self._calls.session(caller)
+        return self._calls.session(request)
 
     async def begin(self, read: CallsRequest, call: ModelCall) -> FollowedCall:
         """The call, made or refused."""

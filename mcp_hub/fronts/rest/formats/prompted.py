@@ -60,7 +60,7 @@ class PromptedTools:
         if style not in _STYLES:
             said = f"style has to be one of {', '.join(_STYLES)}, not {hide_head(style, _SHOWN)!r}"
             raise Problem(400, "invalid_parameter", said)
-        tools = await self._tools(self._calls.session(request.caller), selection(request))
+        tools = await self._tools(self._calls.session(request), selection(request))
         made = tool_section(format, tools, style=cast(Literal["schemas", "signatures"], style))
         return answer(PromptedSection(format.name, made))
 
@@ -70,7 +70,7 @@ class PromptedTools:
         Raises `Problem`, `FormatRefused`, `ClientGone`; a mistake of the model is an event and a result.
         """
         forms, wait = request.accepts(JSON, EVENT_STREAM), preferred_wait(request.header("prefer"))
-        format, chosen, session = _format(request), selection(request), self._calls.session(request.caller)
+        format, chosen, session = _format(request), selection(request), self._calls.session(request)
         makes_calls, is_thinking = flag(request, "call"), flag(request, "thinking")
         if makes_calls and request.header("idempotency-key") is not None:
             # what the key would stand for is not known: calls begin before the whole text has come

@@ -28,7 +28,7 @@ export function setToken(token) {
 }
 
 async function send(method, path, body, options = {}) {
-  const headers = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ''}`, ...options.headers };
+  const headers = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ''}`, 'x-mcp-hub': 'dashboard', ...options.headers };
   if (body !== undefined) headers['content-type'] = 'application/json';
   const response = await fetch(new URL(path, api), {
     method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: options.signal, cache: 'no-store',

@@ -20,6 +20,9 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
+from mcp_hub.stores.history.base import HistoryStore
+from mcp_hub.stores.history.file import HistoryFile
+from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
 from mcp_hub.upstreams.supervision.side_connections import Holder
@@ -131,6 +134,16 @@ def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
 
     url = chosen.url.get_secret_value()
     return redis_store(url, chosen.prefix, chosen.lease, chosen.acknowledge, bounds, SystemClock())
+
+
+def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
+    """Where past calls are kept, beside the streams of `store`; without it, for somebody who only looks."""
+    if store is not None and store.replicas is not None:
+        return store.replicas.history(wall_time)
+    folder = None if settings.hub.store.type == "memory" else own_folders(settings, env)[-1]
+    hub = "" if store is None else store.log.instance
+    is_gone = Instances(folder or state_dir(env), hub).is_gone
+    return HistoryFile(folder, hub, is_gone, wall_time, SystemClock())
 
 
 def call_limits(settings: Settings) -> CallLimits:

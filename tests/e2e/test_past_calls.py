@@ -159,7 +159,10 @@ async def test_commands_show_a_call_make_it_again_and_clear_the_history(hubs: Ba
         for local in ([], ["--local"]):
             unknown = await command(hubs, "show", "st_never", *local, code=2)
             assert unknown == "st_never: There is no such call in the history. [not_in_history]\n"
-        assert "No calls." in await command(hubs, "--server", "other")
+        hint = 'No calls. There is no server "ee". No call of server "ee" is in the history. Did you mean "e"?\n'
+        for local in ([], ["--local"]):
+            assert await command(hubs, "--server", "ee", *local) == hint
+        assert await exported(hubs, "--tool", "ecko") == []
         assert "needs --yes" in await command(hubs, "clear", code=2)
         assert "Removed 2 calls." in await command(hubs, "clear", "--yes")
         assert "were removed on request" in await command(hubs)

@@ -4,14 +4,14 @@ An operator sees the calls of everybody; every other caller sees those of its ow
 at its servers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import anyio.to_thread
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from mcp_hub.app.limits import Current, own_folders, shared_secret, state_dir
+from mcp_hub.app.limits import Current, open_history, shared_secret, state_dir
 from mcp_hub.call import Upstream
 from mcp_hub.calls.history.batches import JournalRules, ToolKeeping
 from mcp_hub.calls.history.journal import CallJournal
@@ -53,7 +53,6 @@ from mcp_hub.stores.history.base import (
     HistoryStore,
     LostCalls,
 )
-from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import (
     CallFilter,
     FigureRow,
@@ -65,7 +64,6 @@ from mcp_hub.stores.history.reading import (
     texts_of,
     within,
 )
-from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import stored_key
 from mcp_hub.types import OWN, Kind, Snapshot, plural
@@ -115,7 +113,10 @@ _MOST_DIGESTS: Final = 10_000
 
 
 class PastCalls:
-    """A `fronts.rest` `HubHistory`. Without `hub` it is read beside hubs that run, and no call can be judged."""
+    """A `fronts.rest` `HubHistory`. Without `hub` it is read beside hubs that run, and no call can be judged.
+
+    `servers` are then those of the configuration.
+    """
 
     def __init__(
         self,
@@ -123,17 +124,20 @@ class PastCalls:
         rules: Callable[[], JournalRules],
         journal: CallJournal | None = None,
         hub: HubPort | None = None,
+        servers: Collection[str] = (),
     ) -> None:
         self._store = store
         self._rules = rules
         self._journal = journal
         self._hub = hub
+        self._configured = servers
 
     async def page(self, caller: Caller, query: HistoryQuery) -> HistoryPage:
         """As `HubHistory.page`."""
         if self._rules().keeping == "off":
             return HistoryPage([], "off")
-        chosen = await self._chosen(caller, query)
+        groups: list[CallGroup] = []
+        chosen = await self._chosen(caller, query, groups)
         calls = await newest(self._store, chosen, query.limit + 1)
         listed = calls[: query.limit]
         last = cursor(*listed[-1].order) if len(calls) > query.limit else ""
@@ -142,8 +146,9 @@ class PastCalls:
             lines = [self._detailed(caller, call, text) for call, text in zip(listed, texts, strict=True)]
         else:
             lines = [self._line(caller, call) for call in listed]
-        store_place = self._store.place if caller.operates else ""
-        return HistoryPage(lines, self._keeping, last, store_place, await self._losses(caller), self._failing(caller))
+        hints = [] if calls or query.before else query.hints(groups, self._servers(caller))
+        place, losses = self._store.place if caller.operates else "", await self._losses(caller)
+        return HistoryPage(lines, self._keeping, last, place, losses, self._failing(caller), hints)
 
     def _failing(self, caller: Caller) -> str:
         failing = "" if self._journal is None else self._journal.failing
@@ -194,15 +199,26 @@ class PastCalls:
 
     # -- who sees which call
 
-    async def _chosen(self, caller: Caller, query: HistoryQuery) -> CallFilter:
-        """The filter of a query, for this caller. Raises `Problem` 400 for a wrong cursor."""
+    async def _chosen(self, caller: Caller, query: HistoryQuery, groups: list[CallGroup] | None = None) -> CallFilter:
+        """The filter of a query, for this caller; groups of its calls are added. Raises `Problem` 400."""
         try:
             before = place_of(query.before) if query.before else None
         except ValueError as problem:
             raise Problem(400, "invalid_cursor", f"before {problem}") from None
         since = max(query.since, await within(self._store, self._rules().limits, wall_time()))
-        sees, asks = self._sees(caller), _asks(query)
-        return CallFilter(lambda group: sees(group) and asks(group), since, query.until, before)
+        sees = self._sees(caller)
+
+        def fits(group: CallGroup) -> bool:
+            if not sees(group):
+                return False
+            if groups is not None:
+                groups.append(group)
+            return query.fits(group)
+
+        return CallFilter(fits, since, query.until, before)
+
+    def _servers(self, caller: Caller) -> Collection[str]:
+        return self._configured if self._hub is None else self._hub.catalog.rules(caller.profile).servers
 
     def _sees(self, caller: Caller) -> Callable[[CallGroup], bool]:
         if caller.operates:
@@ -290,19 +306,6 @@ class PastCalls:
 _FAILS: Final = "Calls cannot be kept now. Operators of the hub see the reason."
 
 
-def _asks(query: HistoryQuery) -> Callable[[CallGroup], bool]:
-    exact = {name: getattr(query, name) for name in ("server", "status", "client", "principal", "method")}
-    conditions = [(name, value) for name, value in exact.items() if value]
-    tool, failed = query.tool, query.failed
-
-    def fits(group: CallGroup) -> bool:
-        if any(getattr(group, name) != value for name, value in conditions) or (failed and group.status == "completed"):
-            return False
-        return not tool or first_match(group.tool, (tool,)) is not None or first_match(group.name, (tool,)) is not None
-
-    return fits
-
-
 def _as_json(text: str, *, is_whole: bool = True) -> tuple[Raw | UnsetType, str]:
     """The text as JSON if it is that, else as it is."""
     if not text:
@@ -360,16 +363,6 @@ def _keeping(settings: Settings, server: str, tool: str) -> ToolKeeping:
     pattern = first_match(tool, entry.per_tool) if entry is not None and tool else None
     tool_settings = ToolSettings() if entry is None or pattern is None else entry.per_tool[pattern]
     return ToolKeeping(tool_settings.history != "off", tool_settings.arguments, tool_settings.fixed)
-
-
-def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
-    """Where past calls are kept, beside the streams of `store`; without it, for somebody who only looks."""
-    if store is not None and store.replicas is not None:
-        return store.replicas.history(wall_time)
-    folder = None if settings.hub.store.type == "memory" else own_folders(settings, env)[-1]
-    hub = "" if store is None else store.log.instance
-    is_gone = Instances(folder or state_dir(env), hub).is_gone
-    return HistoryFile(folder, hub, is_gone, wall_time, SystemClock())
 
 
 def journal_of(

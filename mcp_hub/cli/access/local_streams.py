@@ -13,8 +13,8 @@ from typing import Final, Self
 import anyio
 from msgspec.structs import replace
 
-from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules, open_history
-from mcp_hub.app.limits import open_store, state_dir
+from mcp_hub.app.dashboard.past_calls import PastCalls, journal_rules
+from mcp_hub.app.limits import open_history, open_store, state_dir
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.reading.stored import fetched
 from mcp_hub.calls.rules import StreamLimits
@@ -192,7 +192,8 @@ async def open_past_calls(loaded: Loaded) -> AsyncIterator["LocalHistory"]:
         await store.open()
     history = open_history(loaded.settings, os.environ, store)
     try:
-        yield LocalHistory(PastCalls(history, lambda: journal_rules(loaded.settings)))
+        rules, servers = journal_rules(loaded.settings), loaded.settings.servers
+        yield LocalHistory(PastCalls(history, lambda: rules, servers=servers))
     finally:
         await history.close()
         if store is not None:

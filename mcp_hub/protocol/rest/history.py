@@ -1,10 +1,17 @@
 """The history of calls over REST: calls that have ended, one of them with its texts, and figures over time."""
 
+import math
 import re
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Final, Literal
+from difflib import get_close_matches
+from typing import Final, Literal, Protocol
 
 from msgspec import UNSET, Raw, Struct, UnsetType
+
+from mcp_hub.globs import any_matches
+from mcp_hub.masking import hide_head
+from mcp_hub.types import OWN
 
 _AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -16,9 +23,35 @@ MOST_DETAILS: Final = 200
 SPANS: Final = {"1h": (60.0, 60), "1d": (1800.0, 48), "7d": (7200.0, 84)}
 """The seconds of a step, and how many, of each span that there are figures of."""
 
+HUB: Final = "hub"
+"""The name of the server of the hub's own tools in a query."""
+_MOST_NAMES: Final = 500
+"""Names that are compared with one that no call has."""
+_LIKE: Final = 0.65
+_SHOWN: Final = 100
+
 PastStatus = Literal["completed", "tool_error", "failed", "cancelled", "timed_out"]
 KeepingNow = Literal["off", "none", "hash", "full"]
 RunCode = Literal["masked", "hashed", "cut", "not_kept", "changed", "gone", "not_a_tool"]
+
+
+class _Names(Protocol):
+    """The names of a call that has ended, and how it ended."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def tool(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def client(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def method(self) -> str: ...
 
 
 class HistoryQuery(Struct, frozen=True):
@@ -36,6 +69,45 @@ class HistoryQuery(Struct, frozen=True):
     before: str = ""
     limit: int = 100
     details: bool = False
+
+    def fits(self, call: _Names) -> bool:
+        """Whether calls with these names are asked for; their times are not looked at."""
+        asked = (self.status, self.client, self.principal, self.method)
+        names = (call.status, call.client, call.principal, call.method)
+        if any(wanted not in ("", name) for wanted, name in zip(asked, names, strict=True)):
+            return False
+        if (self.failed and call.status == "completed") or self.server not in ("", _server(call)):
+            return False
+        return not self.tool or any_matches((self.tool,), (call.tool, call.name))
+
+    def hints(self, calls: Sequence[_Names], servers: Collection[str]) -> list[str]:
+        """Sentences on names in the query that none of these calls has; `servers` are those of the hub, if known."""
+        called = {_server(call) for call in calls}
+        names = {name for call in calls for name in (call.tool, call.name)}
+        clients = {call.client for call in calls}
+        when = "in the history" if not self.since and self.until == math.inf else "in this time"
+        hints = []
+        if self.server and self.server not in called:
+            if servers and self.server not in (*servers, HUB):
+                hints.append(f'There is no server "{hide_head(self.server, _SHOWN)}".')
+            near = () if self.server in servers else called | {*servers}
+            hints.append(_no_call("server", self.server, when, near))
+        if self.tool and not any_matches((self.tool,), names):
+            hints.append(_no_call("tool", self.tool, when, names))
+        if self.client and self.client not in clients:
+            hints.append(_no_call("client", self.client, when, clients))
+        return hints
+
+
+def _server(call: _Names) -> str:
+    """The name that the server of a call has in a query."""
+    return HUB if call.server == OWN else call.server
+
+
+def _no_call(noun: str, name: str, when: str, names: Collection[str]) -> str:
+    close = get_close_matches(name[:64], sorted(names)[:_MOST_NAMES], 1, _LIKE)
+    hint = f' Did you mean "{hide_head(close[0], _SHOWN)}"?' if close else ""
+    return f'No call of {noun} "{hide_head(name, _SHOWN)}" is {when}.{hint}'
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True):
@@ -97,7 +169,10 @@ class HistoryLoss(Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryPage(Struct, frozen=True, omit_defaults=True):
-    """Calls, the newest first. `before` is the cursor of the next page; `failing`: why calls cannot be kept now."""
+    """Calls, the newest first. `before` is the cursor of the next page; `failing`: why calls cannot be kept now.
+
+    Where there are none, `hints` are sentences on names that were asked for and that no call has.
+    """
 
     calls: list[HistoryCall]
     keeping: KeepingNow
@@ -105,6 +180,7 @@ class HistoryPage(Struct, frozen=True, omit_defaults=True):
     place: str = ""
     losses: list[HistoryLoss] = []
     failing: str = ""
+    hints: list[str] = []
 
 
 class HistoryRow(Struct, frozen=True):

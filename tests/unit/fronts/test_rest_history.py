@@ -100,6 +100,38 @@ async def test_filters_choose_calls_and_cursors_lead_to_the_next_page(hub: Dashb
     assert pages == ["5", "4", "3", "2", "1", "0"]
 
 
+async def test_empty_answer_names_what_no_call_has(hub: DashboardPeer) -> None:
+    await called(hub, "echo", ALICE, text="x")
+    none = {kind: f'No call of {kind} "{{}}" is in the history.' for kind in ("server", "tool", "client")}
+    expected = {
+        "server=locla": ['There is no server "locla".', none["server"].format("locla") + ' Did you mean "local"?'],
+        "server=hub": [none["server"].format("hub")],
+        "tool=ecko": [none["tool"].format("ecko") + ' Did you mean "echo"?'],
+        "tool=zz*&client=RSET": [none["tool"].format("zz*"), none["client"].format("RSET") + ' Did you mean "REST"?'],
+        "tool=ecko&since=1h": ['No call of tool "ecko" is in this time. Did you mean "echo"?'],
+        "server=" + "x" * 300: [
+            f'There is no server "{"x" * 100}".', none["server"].format("x" * 100),
+        ],
+        "server=local&tool=ec*&client=REST&failed=1": [],
+        "method=prompts/get": [], "tool=echo": [],
+    }  # fmt: skip
+    for query, hints in expected.items():
+        await listed(hub, ALICE, query)
+        page = (await hub.ask("GET", f"/v1/history?{query}", token=ALICE)).json
+        assert page.get("hints", []) == hints, query
+    of_bob = (await hub.ask("GET", "/v1/history?tool=ecko&client=RSET", token=BOB)).json["hints"]
+    assert of_bob == [none["tool"].format("ecko"), none["client"].format("RSET")], "names of others are not given away"
+
+
+async def test_calls_of_the_hub_s_own_tools_are_those_of_server_hub(hub: DashboardPeer) -> None:
+    await modern_call(hub, "Editor", "find_tools", query="echo a text").ended()
+    await called(hub, "echo", ALICE, text="x")
+    [call] = await listed(hub, query="server=hub")
+    assert (call["server"], call["tool"], call["client"]) == ("", "find_tools", "Editor")
+    figures = (await hub.ask("GET", "/v1/history/figures?span=1h&server=hub", token=OPERATOR)).json
+    assert [row["tool"] for row in figures["rows"]] == ["find_tools"]
+
+
 @pytest.mark.parametrize("query", [
     "since=yesterday", "limit=0", "failed=2", "status=good", "before=x", "tool=" + "x" * 400, "until=1e99",
 ])  # fmt: skip

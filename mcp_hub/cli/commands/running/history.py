@@ -95,7 +95,7 @@ async def _listed(access: "HistoryAccess", query: HistoryQuery, as_json: bool) -
     elif page.keeping == "off":
         put("The history is off (hub.history).")
     else:
-        put("No calls.")
+        put(" ".join(["No calls.", *page.hints]))
     for line in _notes(page):
         say(line, "yellow")
     return 0
@@ -257,6 +257,8 @@ async def _exported(access: "HistoryAccess", query: HistoryQuery) -> int:
     out = json_output()
     while True:
         page = await access.history(query)
+        for hint in page.hints:
+            say(hint)
         for call in page.calls:
             out.write(msgspec.json.encode(call) + b"\n")
         if not page.before:

@@ -72,7 +72,7 @@ export function Calls({ query }) {
       <${Select} label="Time" value=${query.time} options=${TIMES} onChange=${choice('time')} />
       ${history.before ? html`<button type="button" onClick=${history.more}>Load older calls</button>` : null}</div>
     <section class="panel grow"><${Table} label="Calls" className="grow" rows=${rows} rowKey=${(call) => call.id} columns=${COLUMNS}
-      empty=${all.length ? 'No call fits these filters.' : 'No call was made yet. Call a tool on the screen Tools, or connect a client on the screen Clients.'} /></section></div>`;
+      empty=${all.length ? ['No call fits these filters.', ...(history.hints ?? []).map(plain)].join(' ') : 'No call was made yet. Call a tool on the screen Tools, or connect a client on the screen Clients.'} /></section></div>`;
 }
 
 const KEEPING = { off: 'Calls of earlier starts are not kept (hub.history: off).', none: 'Calls are kept without arguments and results (hub.history).', hash: 'Of arguments only a hash is kept (hub.history).' };

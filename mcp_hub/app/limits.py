@@ -143,7 +143,7 @@ def open_history(settings: Settings, env: Mapping[str, str], store: EventStore |
     folder = None if settings.hub.store.type == "memory" else own_folders(settings, env)[-1]
     hub = "" if store is None else store.log.instance
     is_gone = Instances(folder or state_dir(env), hub).is_gone
-    return HistoryFile(folder, hub, is_gone, wall_time, SystemClock())
+    return HistoryFile(folder, hub, is_gone=is_gone, now=wall_time, clock=SystemClock())
 
 
 def call_limits(settings: Settings) -> CallLimits:

@@ -16,7 +16,7 @@ import yaml
 
 from mcp_hub.onboarding.changes.written import WrittenEntries, WrittenEntry
 from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import ANSWERS, BROWSER, CUT, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import BROWSER, CUT, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import BOXED, BOXED_RULE, EVERYWHERE, EVIL, HASHES, HOSTILE, OBJECTS
 from tests.e2e.rest_client import RestClient
@@ -184,41 +184,6 @@ async def test_a_client_that_lost_the_hub_needs_a_person(page: Page) -> None:
     await page.click("Codex has lost the hub: its entry is gone")
     await page.sees("entry lost")
     await page.sees("mcp-hub install codex --http")
-
-
-async def test_screens_say_what_could_not_be_loaded(page: Page) -> None:
-    broken = {"pattern": "api/(clients|installs|v1/tokens|server[?])", "status": 503, "body": {"detail": "Broken now."}}
-    alerts = {
-        "#/clients": "Who has come is not known now: Broken now.", "#/overview": "Not known now: Broken now.",
-        "#/server/a": "Not all is known now: Broken now.", "#/search": "Broken now.",
-    }  # fmt: skip
-    try:
-        await page.js(f"{ANSWERS}({json.dumps(broken)})")
-        for place, alert in alerts.items():
-            await page.go(place, alert)
-        await page.go("#/clients", "The clients of this machine are not known now: Broken now.")
-    finally:
-        await page.js("window.fetch = window.honest")
-    await page.go("#/overview", "Needs you")
-    await page.go("#/clients", "On the machine of the hub")
-    assert "Broken now." not in await page.text()
-
-
-@pytest.mark.parametrize(("now", "full", "text"), [
-    (5727, 5464, "5,727\n"), (5464, 5464, "5,464\n"), (540, 3105, "540 of 3,105\n"),
-])  # fmt: skip
-async def test_tokens_of_a_list_are_no_part_of_fewer(page: Page, now: int, full: int, text: str) -> None:
-    modes = [{"expose": name, "mode": name, "listed": 6, "tokens": n} for name, n in (("full", full), ("search", now))]
-    account = {"current": modes[1], "modes": modes, "total": {"full": full}}
-    await page.go("#/clients", "Seen")
-    try:
-        await page.js(f"{ANSWERS}({json.dumps({'pattern': 'v1/tokens', 'status': 200, 'body': account})})")
-        await page.go("#/overview", "6 tools with the hub's own, mode search")
-        tile = "[...document.querySelectorAll('.tile')].find((one) => one.innerText.includes('Tokens of')).innerText"
-        shown = await page.js(tile)
-        assert text in shown and ("263 more than all tools as they are" in shown) == (now > full), shown
-    finally:
-        await page.js("window.fetch = window.honest")
 
 
 async def test_how_a_tool_is_listed_is_changed(page: Page, root: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import BROWSER, CUT, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
+from tests.e2e.browser import ANSWERS, BROWSER, CUT, FINDINGS, PALE, TOO_WIDE, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.hostile_texts import EVIL
 from tests.e2e.rest_client import RestClient
@@ -36,7 +36,9 @@ WORD, NAME = "Donaudampfschifffahrt" * 30, "a-server-with-a-name-that-is-as-long
 LONG = {"servers": [NAME], "tools": {"allow": [WORD]}}
 ASKS = {"customer": {"type": "string", "description": WORD}, "s" * 120: {"enum": ["a", WORD]}}
 WORDS = """Promise.all(['lib/format.js', 'screens/overview.js'].map((name) => import(`/dashboard/${name}`)))
-    .then(([{duration, saying}, {needs}]) => [duration(1800), duration(7260), saying({question: 'Why?'}, 0),
+    .then(([{duration, saying}, {needs, listCost}]) => [duration(1800), duration(7260), saying({question: 'Why?'}, 0),
+        ...[540, 5464, 5727].map((tokens) => listCost({current: {mode: 'search', listed: 6, tokens},
+            modes: [{expose: 'full', mode: 'full', tokens: 5464}]})).map(({of, text}) => `${of} ${text}`),
         ...[true, false].map((operator) => needs({live: [], approvals: [], installs: [], hub: {operator},
             servers: [{server: 'a', state: 'failed'}]}).length)])"""
 WIDTHS = (("light", 1280), pytest.param("dark", 390, marks=pytest.mark.proof))
@@ -146,7 +148,22 @@ async def test_long_words_neither_are_cut_nor_make_a_screen_scroll(page: Page, h
         await sound(page)
         await page.click("Show add again")
         await rest.ask("DELETE", f"/streams/{asks}")
-    assert await page.js(WORDS) == ["30 min", "2 h 1 min", "Why?", 1, 0]
+    costs = ["5464 : 4,924 saved in each session", "0 ", "0 : 263 more than all tools as they are"]
+    costs = [cost.replace(" ", " 6 tools with the hub's own, mode search", 1) for cost in costs]
+    assert await page.js(WORDS) == ["30 min", "2 h 1 min", "Why?", *costs, 1, 0]
+
+
+async def test_screens_say_what_could_not_be_loaded(page: Page) -> None:
+    broken = {"pattern": "api/(clients|installs|v1/tokens|server[?])", "status": 503, "body": {"detail": "Broken now."}}
+    await page.js(f"{ANSWERS}({json.dumps(broken)})")
+    for place in ("#/search", "#/overview", "#/server/a", "#/clients"):
+        await page.go(place, "Broken now.")
+    await page.sees("Who has come is not known now: Broken now.")
+    await page.sees("The clients of this machine are not known now: Broken now.")
+    await page.js("window.fetch = window.honest")
+    await page.go("#/overview", "Needs you")
+    await page.go("#/clients", "Connect another client")
+    assert "Broken now." not in await page.text()
 
 
 @pytest.mark.parametrize(("scheme", "width"), WIDTHS)

@@ -147,8 +147,8 @@ class PastCalls:
         else:
             lines = [self._line(caller, call) for call in listed]
         hints = [] if calls or query.before else query.hints(groups, self._servers(caller))
-        place, losses = self._store.place if caller.operates else "", await self._losses(caller)
-        return HistoryPage(lines, self._keeping, last, place, losses, self._failing(caller), hints)
+        store_place, losses = self._store.place if caller.operates else "", await self._losses(caller)
+        return HistoryPage(lines, self._keeping, last, store_place, losses, self._failing(caller), hints)
 
     def _failing(self, caller: Caller) -> str:
         failing = "" if self._journal is None else self._journal.failing

@@ -72,9 +72,8 @@ class HistoryQuery(Struct, frozen=True):
 
     def fits(self, call: _Names) -> bool:
         """Whether calls with these names are asked for; their times are not looked at."""
-        asked = (self.status, self.client, self.principal, self.method)
-        names = (call.status, call.client, call.principal, call.method)
-        if any(wanted not in ("", name) for wanted, name in zip(asked, names, strict=True)):
+        members = ("status", "client", "principal", "method")
+        if any(getattr(self, name) not in ("", getattr(call, name)) for name in members):
             return False
         if (self.failed and call.status == "completed") or self.server not in ("", _server(call)):
             return False

@@ -29,6 +29,14 @@ _MOST_CALLS: Final = 1 << 16
 """Calls of a batch, which are numbered by 16 bits."""
 _LAST: Final = 2.0**33
 """Unix seconds in the year 2242. Times and durations are below it."""
+HIGHEST_NUMBER: Final = 1 << 46
+"""The highest number of a batch in a file: with the place of a call behind it, it has 63 bits."""
+SOUND_ROW: Final = (
+    f"number BETWEEN 1 AND {HIGHEST_NUMBER} AND typeof(hub) = 'text' AND typeof(base) = 'integer' AND base >= 0"
+    f" AND typeof(calls) = 'integer' AND calls BETWEEN 1 AND {_MOST_CALLS}"
+    f" AND first >= 0 AND first < {_LAST} AND last >= 0 AND last < {_LAST}"
+)
+"""`is_sound_key` in SQL, for rows of a file with a number of the batch."""
 _HIGHEST: Final = slice(7 if sys.byteorder == "little" else 0, None, 8)
 _BELOW_LAST: Final = bytes(range(0x42))
 """The highest bytes of doubles from 0 to `_LAST`: neither negative ones nor NaN nor infinity have one of them."""

@@ -19,9 +19,11 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.history.base import (
+    HIGHEST_NUMBER,
     MOST_LOSSES,
     NO_CHANGE,
     RUNNING,
+    SOUND_ROW,
     Batch,
     BatchKey,
     BatchRefused,
@@ -32,7 +34,6 @@ from mcp_hub.stores.history.base import (
     batch_of,
     encode,
     is_shown,
-    is_sound_key,
     is_sound_loss,
     texts_of_body,
 )
@@ -65,6 +66,7 @@ CREATE TABLE losses (
 )
 _BITS: Final = 16
 """Of a place in `texts`: the number of a batch, and behind it the place of the first call whose texts these are."""
+_NEXT: Final = f"SELECT coalesce(max(number), 0) + 1 FROM batches WHERE number BETWEEN 0 AND {HIGHEST_NUMBER - 1}"
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 _FREE: Final = 1024
@@ -280,8 +282,8 @@ class HistoryFile:
         return True
 
     def _past(self, db: Connection) -> list[BatchKey]:
-        keys = (BatchKey(*row) for row in db.execute("SELECT hub, base, first, last, calls FROM batches"))
-        return [key for key in keys if is_sound_key(key) and is_shown(key, self._is_gone)]
+        rows = db.execute(f"SELECT hub, base, first, last, calls FROM batches WHERE {SOUND_ROW}")
+        return [key for row in rows if is_shown(key := BatchKey(*row), self._is_gone)]
 
     def _clear(self, db: Connection, loss: LostCalls) -> int:
         calls = sum(key.calls for key in self._past(db))
@@ -309,9 +311,9 @@ def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
     if is_known and found is None:
         return None
     if found is None:
-        row = key.hub, key.base, key.first, key.last, key.calls
-        added = db.execute("INSERT INTO batches (hub, base, first, last, calls) VALUES (?, ?, ?, ?, ?)", row)
-        number = int(added.lastrowid or 0)
+        number = int(db.execute(_NEXT).fetchone()[0])
+        row = number, key.hub, key.base, key.first, key.last, key.calls
+        db.execute("INSERT INTO batches (number, hub, base, first, last, calls) VALUES (?, ?, ?, ?, ?, ?)", row)
     else:
         number = int(found[0])
         db.execute("UPDATE batches SET last = ?, calls = ? WHERE number = ?", (key.last, key.calls, number))
@@ -321,13 +323,9 @@ def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
 
 def _load(db: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, Batch | None]:
     """The batches that are still there; None for one that is damaged."""
-    found = {}
     head = "SELECT head FROM heads WHERE number = (SELECT number FROM batches WHERE hub = ? AND base = ?)"
-    for key in keys:
-        row = db.execute(head, (key.hub, key.base)).fetchone()
-        if row is not None:
-            found[key] = batch_of(row[0])
-    return found
+    rows = ((key, db.execute(head, (key.hub, key.base)).fetchone()) for key in keys)
+    return {key: batch_of(row[0]) for key, row in rows if row is not None}
 
 
 def _texts(db: Connection, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
@@ -358,7 +356,7 @@ def _killed_hubs(db: Connection, own: str, is_gone: Callable[[str], bool]) -> li
 
 
 def _remove(db: Connection, number: int) -> None:
-    first = number << _BITS
+    first = (number if 0 < number <= HIGHEST_NUMBER else 0) << _BITS  # others have no texts
     db.execute("DELETE FROM texts WHERE place >= ? AND place < ?", (first, first + (1 << _BITS)))
     db.execute("DELETE FROM heads WHERE number = ?", (number,))
     db.execute("DELETE FROM batches WHERE number = ?", (number,))
@@ -373,9 +371,11 @@ def _remove_running(db: Connection, bases: Collection[int]) -> None:
 
 
 def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
-    """Removes the oldest batches until all three bounds hold."""
-    (calls,) = db.execute("SELECT sum(calls) FROM batches").fetchone()
-    oldest = db.execute("SELECT number, last, calls FROM batches ORDER BY last LIMIT 64").fetchall()
+    """Removes rows that no hub writes, which count as no calls, then the oldest batches until all three bounds hold."""
+    for (number,) in db.execute(f"SELECT number FROM batches WHERE NOT ({SOUND_ROW}) LIMIT 64").fetchall():
+        _remove(db, number)
+    (calls,) = db.execute(f"SELECT coalesce(sum(calls), 0) FROM batches WHERE {SOUND_ROW}").fetchone()
+    oldest = db.execute(f"SELECT number, last, calls FROM batches WHERE {SOUND_ROW} ORDER BY last LIMIT 64").fetchall()
     used, pruned = used_bytes(db), False
     for number, last, count in oldest:
         if last >= now - limits.keep and calls - count < limits.calls and used <= limits.size:

@@ -244,6 +244,42 @@ async def test_rows_that_no_hub_writes_are_left_out(tmp_path: Path) -> None:
     await store.close()
 
 
+ODDER_BATCHES = [
+    *(f"{number}, {row}" for number, row in enumerate(ODD_BATCHES, 1000)),
+    "2000, 'in_y', 1, 1.0, 2e9, -100000000", "2001, 'in_y', 2, 1.0, 2e9, 1.5", "2002, 'in_y', 3, 1.0, 2e9, 'abc'",
+    "2003, 'in_y', 4, 1.0, 'abc', 10", "2004, 'in_y', 5, 1.0, 2e9, 65537", "2005, 'in_y', 'abc', 1.0, 2e9, 1",
+    "9223372036854775807, 'in_y', 6, 1.0, 2e9, 1", "-5, 'in_y', 7, 1.0, 2e9, 100", "2006, 'in_y', 8, x'00', 2e9, 1",
+    "2007, 'in_y', 9, 1.0, 2e9, 9223372036854775807", "2008, 'in_y', 10, 1.0, 2e9, 9223372036854775807",
+]  # fmt: skip
+
+
+async def filled_with_odd_rows(folder: Path) -> None:
+    await (await filled(folder)).close()
+    with sqlite3.connect(folder / FILE) as db:
+        for row in ODDER_BATCHES:
+            db.execute(f"INSERT INTO batches (number, hub, base, first, last, calls) VALUES ({row})")
+    db.close()
+
+
+async def test_bounds_hold_whatever_rows_say(tmp_path: Path) -> None:
+    await filled_with_odd_rows(tmp_path)
+    journal = new_journal(store := history_file(tmp_path, "in_b"), limits=HistoryLimits(calls=64), hub="in_b")
+    assert await numbers_in(store) == [*range(10)]
+    for start in range(10, 410, 8):
+        await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 8)))
+    shown = await numbers_in(store)
+    assert journal.failing == "" and 64 <= len(shown) <= 64 + 16 and shown == [*range(410 - len(shown), 410)]
+    assert await store.clear(LostCalls("cleared", 5.0)) == len(shown)
+    await store.close()
+
+
+async def test_rows_that_no_hub_writes_are_not_counted_as_removed(tmp_path: Path) -> None:
+    await filled_with_odd_rows(tmp_path)
+    store = history_file(tmp_path, "in_b")
+    assert await store.clear(LostCalls("cleared", 5.0)) == 10 and await store.index() == []
+    await store.close()
+
+
 async def test_file_of_a_newer_hub_is_left_alone(tmp_path: Path) -> None:
     await (await filled(tmp_path)).close()
     with sqlite3.connect(tmp_path / FILE) as db:

@@ -99,15 +99,20 @@ function Rate({ calls }) {
         return html`<rect key=${at} x=${x(at)} y=${34 - top} width="8" height=${Math.max(top - low, n ? 1 : 0)} /><rect class="bad" x=${x(at)} y=${34 - low} width="8" height=${low} />`; })}</svg></section>`;
 }
 
+// The tokens of a list beside those of all tools as they are: `of` is 0 where the list is not shorter.
+export function listCost({ current, modes, total }) {
+  const full = modes.find((mode) => mode.mode === 'full' && mode.expose === 'full')?.tokens ?? total.full, saved = full - current.tokens;
+  const compared = saved > 0 ? `: ${count(saved)} saved in each session` : saved < 0 ? `: ${count(-saved)} more than all tools as they are` : '';
+  return { of: saved > 0 ? full : 0, saved: Math.max(saved, 0), text: `${plural(current.listed, 'tool')} with the hub's own, mode ${current.mode}${compared}` };
+}
+
 function Saved({ version }) {
   const [found, set] = useState(null);
   const [problem, setProblem] = useState('');
   useEffect(() => { get('v1/tokens').then((account) => { set(account); setProblem(''); }, (error) => { set(null); setProblem(error.message); }); }, [version]);
-  const full = found?.modes.find((mode) => mode.mode === 'full' && mode.expose === 'full')?.tokens ?? found?.total.full ?? 0;
-  const now = found?.current.tokens ?? 0, saved = full - now;
-  const compared = saved > 0 ? `: ${count(saved)} saved in each session` : saved < 0 ? `: ${count(-saved)} more than all tools as they are` : '';
+  const cost = found ? listCost(found) : { of: 0, saved: 0, text: '' }, now = found?.current.tokens ?? 0;
   return html`<section class="panel tile"><h2 class="dim small">Tokens of tool lists</h2>
-    <div class="big">${found ? html`${count(now)}${saved > 0 ? html` <small>of ${count(full)}</small>` : null}` : problem ? '–' : '…'}</div>
-    <div class="stack" role="img" aria-label=${`${plural(Math.max(saved, 0), 'token')} saved`}><i class="a" style=${{ width: full ? `${Math.min((100 * now) / full, 100)}%` : 0 }}></i></div>
-    ${problem ? html`<div class="small" role="alert">Not known now: ${plain(problem)}</div>` : html`<div class="small dim">${found ? `${plural(found.current.listed, 'tool')} with the hub's own, mode ${found.current.mode}${compared}` : ''}</div>`}</section>`;
+    <div class="big">${found ? html`${count(now)}${cost.of ? html` <small>of ${count(cost.of)}</small>` : null}` : problem ? '–' : '…'}</div>
+    <div class="stack" role="img" aria-label=${`${plural(cost.saved, 'token')} saved`}><i class="a" style=${{ width: `${cost.of ? (100 * now) / cost.of : now ? 100 : 0}%` }}></i></div>
+    ${problem ? html`<div class="small" role="alert">Not known now: ${plain(problem)}</div>` : html`<div class="small dim">${cost.text}</div>`}</section>`;
 }

@@ -18,6 +18,7 @@ from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.reading.stored import exported_name, own_name
 from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.masking import hide, hide_head, hide_start, hide_within
+from mcp_hub.protocol.shape.stream_errors import code_of
 from mcp_hub.stores.history.base import (
     CUT_ARGUMENTS,
     CUT_RESULT,
@@ -300,7 +301,7 @@ def _notes(endings: Mapping[int, Ending], places: Sequence[int], keeping: Keepin
 
 def _note(ending: Ending, keeping: Keeping) -> tuple[str, str]:
     if isinstance(ending, Failed):
-        code, message = ending.error.symbol, ending.error.message
+        code, message = code_of(ending.error), ending.error.message
     else:
         code, message = "cancelled", (ending.reason or "") if isinstance(ending, Cancelled) else ""
     return code, hide_head(message, _MESSAGE) if keeping == "full" else ""

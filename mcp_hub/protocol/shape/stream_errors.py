@@ -67,8 +67,7 @@ def is_retryable(error: RpcError) -> bool:
 def error_data(error: RpcError) -> tuple[RawJson, ...]:
     """Data of an `error` event, in parts that are to be joined."""
     kind = _kind(error)
-    code = error.symbol if error.raw is None else _relayed_code(error)
-    data: JsonObject = {"code": code, "class": kind.group, "retryable": is_retryable(error)}
+    data: JsonObject = {"code": code_of(error), "class": kind.group, "retryable": is_retryable(error)}
     if error.is_outcome_unknown:
         data["outcome"] = "unknown"
     data["detail"] = hide_head(error.message, _DETAIL)
@@ -90,8 +89,10 @@ def _kind(error: RpcError) -> _Kind:
     return kind
 
 
-def _relayed_code(error: RpcError) -> str:
-    """The code of an error that an upstream sent."""
+def code_of(error: RpcError) -> str:
+    """The code of the error that ended a call: `tool_error` for one that its server sent."""
+    if error.raw is None:
+        return error.symbol
     return "tool_error" if type(error).symbol == RpcError.symbol else type(error).symbol
 
 

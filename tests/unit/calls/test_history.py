@@ -82,12 +82,16 @@ class Told:
 ], ids=lambda told: told.keeping)  # fmt: skip
 async def test_arguments_results_and_reasons_are_kept_as_the_setting_says(told: Told) -> None:
     journal = new_journal(store := history_file(None), told.keeping)
-    failure = Failed(RpcError("no such row"))
+    failure, relayed = (
+        Failed(RpcError("no such row")),
+        RpcError("no such row", raw=b'{"code":-5,"message":"no such row"}'),
+    )
     await keep(journal, past_call(arguments={"a": 1}), past_call(arguments={"a": 1}, ending=failure))
-    await keep(journal, past_call("file:///a", method="resources/read"))
-    good, bad, read = await kept(store)
+    await keep(journal, past_call("file:///a", method="resources/read"), past_call("b", ending=Failed(relayed)))
+    good, bad, read, of_server = await kept(store)
     [texts, again, _] = await texts_of(store, [good, bad, read])
     assert (texts.result, bad.code, bad.message) == (told.result, "internal_error", told.message)
+    assert (of_server.code, of_server.message) == ("tool_error", told.message), "as the event of a stream says"
     sizes = (good.arguments_bytes, good.result_bytes, bad.result_bytes)
     assert sizes == ((0, 0, 0) if told.keeping == "none" else (7, 14, 0))
     assert (read.group.name == "file:///a") == (told.keeping == "full"), "the URI of a resource is an argument"

@@ -1,7 +1,4 @@
-"""The attempts of one call: it is made again after a failure that may pass, and its readers hear of that.
-
-`retries` decides by the failure. Here is what the call itself has against another attempt.
-"""
+"""Retries one call after failures that may pass, and announces them to its readers."""
 
 from typing import Final, Protocol
 
@@ -22,11 +19,11 @@ from mcp_hub.protocol.jsonrpc.rpc_errors import for_others
 log = get_logger(__name__)
 
 _DETAIL: Final = 200
-"""Characters of the error that are shown with the next attempt."""
+"""Characters of the error shown with an attempt."""
 
 
 class Retriable(CallChannel, Protocol):
-    """A call that runs, as far as its attempts are concerned."""
+    """A running call with its retries."""
 
     call: Call
     plan: CallPlan
@@ -40,9 +37,9 @@ class Retriable(CallChannel, Protocol):
 
 
 async def attempted(record: Retriable, handler: CallHandler) -> Completed:
-    """The result of `handler`, which is called again where its failure may pass.
+    """The result of `handler`, retried after failures that may pass.
 
-    Where an attempt may have had its effect, a later failure does not deny that: the error of that attempt is raised.
+    An attempt with unknown outcome decides the error raised.
     """
     number = 1
     unknown: RpcError | None = None
@@ -67,7 +64,7 @@ async def attempted(record: Retriable, handler: CallHandler) -> Completed:
 
 
 def finishing(sent: SentCall, again: CallHandler) -> CallHandler:
-    """Finishes a call whose request is written; another attempt makes the call by `again`."""
+    """Finishes a written request; later attempts call `again`."""
     is_first = True
 
     async def finish(call: Call, channel: CallChannel) -> Completed:
@@ -81,7 +78,6 @@ def finishing(sent: SentCall, again: CallHandler) -> CallHandler:
 
 
 def _pause(record: Retriable, error: RpcError, number: int) -> float | None:
-    """Seconds before the next attempt; None: there is none."""
     call, plan = record.call, record.plan
     has_asked = (
         record.question_count > plan.events or call.input_responses is not None or call.request_state is not None
@@ -100,7 +96,6 @@ def _has_shown_text(record: Retriable) -> bool:
 
 
 def _announce(record: Retriable, number: int, error: RpcError, pause: float) -> None:
-    """Tells readers about the next attempt, and about the content that they have to discard."""
     reason, call = str(class_of(error)), record.call
     log.info("call_retried", call_id=call.id, upstream=call.upstream, attempt=number, reason=reason)
     detail = (error if call.shows_paths else for_others(error)).message

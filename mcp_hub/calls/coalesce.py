@@ -1,7 +1,4 @@
-"""Merges events for a reader that does not keep up: progress (newest wins), partial content and log messages.
-
-Order, the last value, all content and the ending are kept. Sans-I/O.
-"""
+"""Merges events for slow readers; order, last values, content and ending stay. Sans-I/O."""
 
 import math
 from collections import deque
@@ -14,40 +11,36 @@ from mcp_hub.events import CallEvent, Completed, Delta, Failed, InputRequired, L
 from mcp_hub.types import RawJson, plural
 
 LAG: Final = 8192
-"""Unread events above which a reader counts as slow and merging begins: more than one read of an upstream's pipe can
-hold (256 KiB of the shortest notifications), so that a reader which takes all there is each time never loses any."""
+"""Unread events above which a reader is slow: more than one read of a pipe (256 KiB of the shortest notifications)."""
 
 LAG_BYTES: Final = 1 << 20
-"""The same in bytes of payload, of which a few events can have as many."""
+"""Unread bytes of payload above which a reader is slow."""
 
 OFTEN: Final = 50
-"""Progress events in any second that are kept each by itself."""
+"""Progress events a second that are not merged."""
 _PROGRESS_EVERY: Final = 0.25
-"""Seconds between two progress events of a stream when more come."""
+"""Seconds between merged progress events."""
 _DELTA_HELD: Final = 0.05
-"""Seconds that partial content waits for more of it."""
+"""Seconds that partial content waits for more."""
 _DELTA_BYTES: Final = 4096
-"""Of merged content; a larger one stays whole."""
+"""Of merged content; larger content stays whole."""
 _LOGS: Final = 50
-"""Log messages in any second; the count of the others waits as long for something that it can go before."""
+"""Log messages a second; further ones are counted."""
 _SECOND: Final = 1.0
 
 
 def merge(earlier: Progressed, new: Progressed) -> Progressed:
-    """One notification that stands for both: the newer, which says how many it hides."""
     return replace(new, skipped=earlier.skipped + new.skipped + 1)
 
 
 def suppressed(count: int) -> Log:
-    """A message in place of `count` log messages that were dropped for a slow reader."""
+    """A message in place of `count` dropped log messages."""
     text = f"{plural(count, 'log message')} suppressed: the reader was too slow"
     params = {"level": "warning", "logger": "mcp-hub", "data": text}
     return Log("warning", msgspec.json.encode(params))
 
 
 class _Rate:
-    """The rate of events of a kind; it is high after `most` in one second."""
-
     __slots__ = ("_limit", "_times")
 
     def __init__(self, limit: int) -> None:
@@ -65,7 +58,7 @@ class _Rate:
 
 
 class _LogLimit(_Rate):
-    """Admits log messages, or counts them; the count is `due` a second after the first one counted."""
+    """Admits log messages, or counts them until `due`."""
 
     __slots__ = ("count", "due")
 
@@ -84,18 +77,16 @@ class _LogLimit(_Rate):
         return False
 
     def notice(self) -> Log:
-        """Stands for those that were counted; the count begins again."""
         count, self.count = self.count, 0
         return suppressed(count)
 
 
 class Coalescer:
-    """Merges the events of a call's log for its stored stream. Times are a clock's seconds.
+    """Merges a call log's events for its stored stream. Times are a clock's seconds.
 
-    `is_eager`: followers keep up, so nothing is merged and everything is due at once. Otherwise progress beyond 50 a
-    second goes out at most 4 times a second, newest wins. Adjacent partial content of one block is merged for 50 ms
-    or up to 4 KiB. 50 log messages a second pass, further ones are counted. Any other event goes at once, with all
-    before it. Such events have no bound here: the writer stops at a `size` (bytes of payload) or `count`.
+    `is_eager`: nothing is merged. Otherwise progress beyond 50 a second goes out 4 times a second (newest wins),
+    content of one block is merged for 50 ms or up to 4 KiB, and logs beyond 50 a second are counted. Other events go at
+    once. The writer bounds `size` (bytes) and `count`.
     """
 
     __slots__ = (
@@ -115,17 +106,15 @@ class Coalescer:
         self._progress_due = 0.0
 
     def pace(self, *, is_eager: bool) -> None:
-        """Whether followers keep up from now on."""
         self.is_eager = is_eager
 
     @property
     def count(self) -> int:
-        """Number of pending events."""
         return len(self._pending) + (self._logs.count > 0)
 
     @property
     def due(self) -> float | None:
-        """When `take` should be called at the latest, which may have passed; None if nothing is pending."""
+        """The latest time for `take`, perhaps past; None if nothing is pending."""
         if self.is_eager:
             return -math.inf if self.count else None
         due = self._due
@@ -136,7 +125,6 @@ class Coalescer:
         return due
 
     def add(self, event: CallEvent, now: float) -> None:
-        """Takes in one event; time never goes back."""
         if self.is_eager:
             self._add_urgent(event, now)
         elif isinstance(event, Progressed):
@@ -149,7 +137,7 @@ class Coalescer:
             self._add_urgent(event, now)
 
     def take(self, now: float) -> list[CallEvent]:
-        """Pending events in order, without progress that may be replaced and a count that ends the list."""
+        """Takes pending events in order, except progress that is not due."""
         if self._logs.count and (self.is_eager or now >= self._logs.due):
             self._append(self._logs.notice(), now)
         waiting: list[CallEvent] = []
@@ -222,7 +210,6 @@ class Coalescer:
 
 
 def _joined(first: RawJson, second: RawJson) -> bytes | None:
-    """Two encoded arrays as one; None if that would be too long or one of them is not an array."""
     if len(first) + len(second) > _DELTA_BYTES:
         return None
     texts = [bytes(content).strip() for content in (first, second)]
@@ -232,7 +219,6 @@ def _joined(first: RawJson, second: RawJson) -> bytes | None:
 
 
 def payload(event: CallEvent) -> int:
-    """Bytes of what peers sent, which is what makes an event large."""
     match event:
         case Progressed(members=members):
             return sum(map(len, members.values())) if members else 0

@@ -1,4 +1,4 @@
-"""A call in the hands of the client that made it, and its early answers: a task, or the output so far."""
+"""A call for its client, and its early answers: a task, or the output so far."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -24,18 +24,14 @@ from mcp_hub.types import RawJson
 log = get_logger(__name__)
 
 _MOST: Final = 2000
-"""Bytes of the output that is shown: the end of it."""
+"""Bytes of output shown, from its end."""
 _LATEST: Final = 1024
-"""Events that are looked at for it."""
+"""Events looked at for the output."""
 _NO_LIMITS: Final = TimeLimits(0, 0)
 
 
 class EarlyAnswer(ABC):
-    """Calls `ready` when the call has run for `after` seconds, and could be detached; never, if it cannot be.
-
-    The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`). It is the
-    call's alarm: a timer of its own would cost half a kilobyte.
-    """
+    """Calls `ready` once the call has run for `after` seconds (a retry: from now) and is detached, if it can be."""
 
     __slots__ = ("_ready", "_record", "_streams", "due")
 
@@ -58,21 +54,20 @@ class EarlyAnswer(ABC):
 
     @abstractmethod
     def _detach(self) -> None:
-        """Has the call continue on its own, then calls `_ready`."""
+        """Detaches the call, then calls `_ready`."""
 
     @abstractmethod
     def take(self) -> EarlyOutput:
-        """The answer; from here on the call continues without its client."""
+        """The answer; the call continues without its client."""
 
     def close(self) -> None:
-        """The answer is not needed. Idempotent."""
         if self._record.times.alarm is self:
             self._record.set_alarm(None)
         self._ready = nobody
 
 
 class TaskAnswer(EarlyAnswer):
-    """The call becomes a task, once its first event is stored and the task can be asked for."""
+    """A task, once its first event is stored."""
 
     __slots__ = ("_stream",)
 
@@ -93,10 +88,7 @@ class TaskAnswer(EarlyAnswer):
 
 
 class OutputSoFar(EarlyAnswer):
-    """The client gets the output so far and what is asked, and the tools `hub_wait` and `hub_cancel` do the rest.
-
-    A modern client is asked by the answer to its request anyway.
-    """
+    """Output and questions so far; `hub_wait` and `hub_cancel` serve the rest."""
 
     __slots__ = ("_reader", "_transcript")
     _reader: StreamReader | None
@@ -110,7 +102,6 @@ class OutputSoFar(EarlyAnswer):
         self._look()
 
     def _look(self) -> None:
-        """Takes what is committed; with the last of it the answer can be given."""
         reader = self._reader
         if reader is None or reader.is_closed:  # it is just being made
             return
@@ -138,9 +129,9 @@ class OutputSoFar(EarlyAnswer):
 
 
 class CallHandle(msgspec.Struct, gc=False):
-    """A call whose client has seen its events up to `after`. Fronts see no more of a call than this.
+    """A call for its front; its client has seen events up to `after`.
 
-    `early` was decided when the call was made. `record` and `streams` are for the hub alone.
+    `record` and `streams` are for the hub alone.
     """
 
     call: Call
@@ -151,12 +142,11 @@ class CallHandle(msgspec.Struct, gc=False):
 
     @property
     def open_questions(self) -> Mapping[str, Question]:
-        """By key, the oldest first; always those of now."""
+        """By key, oldest first; live."""
         return self.record.open_questions
 
     @property
     def seconds(self) -> float:
-        """The longest that the call may take."""
         return self.record.times.limits.total
 
     @property
@@ -165,19 +155,19 @@ class CallHandle(msgspec.Struct, gc=False):
 
     @property
     def plain_result(self) -> Completed | None:
-        """The result of a call that has ended, said nothing else and is not durable."""
+        """The result of an ended, otherwise silent call without stream."""
         return self.record.log.plain_result if self.record.stream is None else None
 
     @property
     def stored(self) -> int | None:
-        """The number of the last event that the call's durable stream has; None if it is not durable."""
+        """The last stored event; None without a durable stream."""
         stream = self.record.stream
         return None if stream is None else stream.row.last
 
     def reader(self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None) -> Reader:
-        """Follows the call from the event behind `after` on; `wake` is called (soon, often) when there is more.
+        """Follows the call behind event `after`; `wake` is called (soon, often) for more.
 
-        With `moves` the call's durable stream is read; where that comes later, `moves` gets its reader.
+        `moves` gets the durable stream's reader if that comes later.
         """
         record = self.record
         if moves is not None and record.stream is not None:
@@ -185,48 +175,41 @@ class CallHandle(msgspec.Struct, gc=False):
         return record.log.reader(wake, after, moves)
 
     def watch(self, news: Callable[[], object] | None) -> None:
-        """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""
         self.record.log.watch(news)
 
     def early_answer(self, ready: Callable[[], None]) -> EarlyAnswer | None:
-        """Calls `ready` when the call has run for so long that it may be answered early; None if it never may."""
+        """Calls `ready` when the call may be answered early; None if never."""
         if self.early is None:
             return None
         kind = TaskAnswer if self.early.is_task else OutputSoFar
         return kind(self.record, self.streams, self.early.after, ready, is_retry=self.after > 0)
 
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
-        """Answers a question; False if it is not open (answered, withdrawn)."""
         return self.record.answer(key, outcome)
 
     def keep(self, info: Callable[[], bytes]) -> None:
-        """`info` makes what the call's durable stream keeps for the front (`StreamInfo.info`)."""
+        """`info` makes the front's part of the durable stream (`StreamInfo.info`)."""
         self.record.keep(info)
 
     def cancel(self, reason: str | None = None) -> None:
-        """Ends the call, at its upstream too. Idempotent."""
         self.record.cancel(reason)
 
     def leave(self, back_within: float | None = None, *, is_final: bool = False) -> None:
-        """As `StreamPort.leave`: the client is gone, and the call continues as long as its tool may."""
+        """The client is gone; the call may continue (`StreamPort.leave`)."""
         self.streams.leave(self.record, back_within, is_final=is_final)
 
 
 class RemoteCall(CallHandle, gc=False):
-    """A call that does not run here: it has ended, or another process runs it. Its stream has its events.
-
-    `pass_on` gets the answer to an open question, which may come too late.
-    """
+    """A call that has ended or runs elsewhere. `pass_on` gets answers, perhaps too late."""
 
     pass_on: Callable[[str, RawJson | RpcError], None] = lambda key, outcome: None
 
     def opened(self, key: str) -> None:
-        """A question has been put."""
         self.record.open_questions[key] = Question("", b"{}", partial(self.pass_on, key))
 
 
 def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
-    """Whether other replicas, if any, can find all that the call has said; if not, `wake` is called soon."""
+    """Whether other replicas can read all of it; if not, `wake` is called soon."""
     streams = call.streams
     return not streams.has_replicas or streams.table.begin(call.record).is_committed(wake)
 
@@ -234,7 +217,7 @@ def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
 def remote_call(
     call: Call, streams: StreamPort, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
 ) -> RemoteCall:
-    """The handle of a call that does not run here; `keys` are the keys of its open questions."""
+    """A call elsewhere, with these open questions."""
     record = new_record(call, _elsewhere, _NO_LIMITS, streams.table.clock)
     remote = RemoteCall(call, record, streams, pass_on=pass_on)
     for key in keys:

@@ -1,11 +1,7 @@
-"""The log of one call while it runs: append-only, read by cursor, held in memory.
+"""The append-only log of one running call, in memory, read by cursor.
 
-What the slowest reader has seen is let go; what it has not is bounded: above `coalesce.LAG` unread events, or
-`coalesce.LAG_BYTES`, progress is held back, newest wins, and log messages are counted, until the reader has caught up
-or something comes that may not wait. A log without readers keeps its last events only. Sequence numbers are 1, 2, 3…
-without holes.
-
-Not here: what survives its readers. The writer of a durable stream is one more reader (`streams.writer`).
+Events that all readers have seen are dropped. Beyond `coalesce.LAG` unread events or `coalesce.LAG_BYTES`, progress is
+merged and logs are counted, until readers catch up or an urgent event comes. Numbers have no gaps.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +16,11 @@ from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
 
 _KEPT: Final = 64
-"""Seen events that may stay before they are let go together: most calls end sooner and never pay for it."""
+"""Seen events that are dropped together: most calls end before."""
 _KEPT_BYTES: Final = 64 << 10
-"""The same in bytes of payload."""
+"""Bytes of payload that are dropped together."""
 _MANY: Final = frozenset({Progressed, Delta, Log})
-"""Kinds of events of which a call may have any number: their bytes are counted."""
+"""Kinds of events without a limit per call: their bytes are counted."""
 
 _BEGUN: Final = Started()
 _WORKING: Final = CallStatus.WORKING
@@ -32,17 +28,17 @@ _RUNS: Final = (None, _WORKING, CallStatus.INPUT_REQUIRED)
 
 
 def nobody() -> None:
-    """Takes the place of a callback: a closed reader that held its owner would leave both to the garbage collector."""
+    """Replaces a closed reader's callback: no reference cycle."""
 
 
 class HeldBack(msgspec.Struct):
-    """Events that a slow reader does not get: `progress` of which the newest stands for all, and so many `logs`."""
+    """Events withheld from slow readers: newest `progress`, number of `logs`."""
 
     progress: Progressed | None = None
     logs: int = 0
 
     def take(self, event: CallEvent) -> bool:
-        """Keeps the event back if that loses nothing that matters."""
+        """Withholds the event, if that is allowed."""
         if isinstance(event, Log):
             self.logs += 1
         elif isinstance(event, Progressed):
@@ -52,13 +48,12 @@ class HeldBack(msgspec.Struct):
         return True
 
     def events(self) -> list[CallEvent]:
-        """They stand for all that was kept back."""
         progress: list[CallEvent] = [] if self.progress is None else [self.progress]
         return progress + ([coalesce.suppressed(self.logs)] if self.logs else [])
 
 
 class CallLog(msgspec.Struct, eq=False):
-    """Events of one call and the readers that follow it. `merged` were merged or left out because a reader was slow."""
+    """One call's events and readers. `merged` counts events lost to slowness."""
 
     status: CallStatus | None = None
     merged: int = 0
@@ -72,18 +67,17 @@ class CallLog(msgspec.Struct, eq=False):
     _news: Callable[[], object] | None = None
 
     def begin(self) -> None:
-        """The call has started: the first event."""
         self._events.append(_BEGUN)
         self.status = _WORKING
 
     def watch(self, news: Callable[[], object] | None) -> None:
-        """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""
+        """Calls `news` once, maybe at once: at a second event, or when durable."""
         self._news = news
         if news is not None and self._first + len(self._events) > 2:
             self._notify()
 
     def becomes_durable(self, follow: Callable[[Callable[[], None], int], Reader]) -> None:
-        """Notifies watchers, and moves readers that want it to the stream, which `follow` reads."""
+        """Notifies watchers; moves willing readers to the stream."""
         for reader in tuple(self._readers):
             if (moves := reader.moves) is not None:
                 wake, after = reader.wake, reader.cursor
@@ -97,17 +91,14 @@ class CallLog(msgspec.Struct, eq=False):
             news()
 
     def refuse(self) -> None:
-        """An event was dropped: no caller may have it."""
         self.refused += 1
 
     @property
     def event_count(self) -> int:
-        """Events that a call which has ended had between its start and its ending."""
         return self._first + len(self._events) - 3
 
     @property
     def plain_result(self) -> Completed | None:
-        """The result of a call that has said nothing else."""
         last = self._events[-1]
         return last if type(last) is Completed and self._first + len(self._events) == 3 else None
 
@@ -117,7 +108,6 @@ class CallLog(msgspec.Struct, eq=False):
 
     @property
     def ending(self) -> Ending:
-        """That of a call that has ended; it stays."""
         return self._events[-1]  # type: ignore[return-value]  # nothing is appended behind an ending
 
     @property
@@ -125,7 +115,7 @@ class CallLog(msgspec.Struct, eq=False):
         return self._first + len(self._events) - 1
 
     def append(self, event: CallEvent) -> bool:
-        """Adds an event and wakes readers; one that the call's status does not allow is counted and dropped."""
+        """Adds an event and wakes readers; drops and counts illegal ones."""
         try:
             status = advance(self.status, event)
         except IllegalEvent:
@@ -147,7 +137,6 @@ class CallLog(msgspec.Struct, eq=False):
         return True
 
     def _waits(self, event: CallEvent) -> bool:
-        """Makes room for an event; whether it is held back instead."""
         if not self._readers:
             self._drop(len(self._events) // 2)
             return False
@@ -174,10 +163,7 @@ class CallLog(msgspec.Struct, eq=False):
     def reader(
         self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None
     ) -> "LogReader":
-        """A new reader of what follows `after` and is still held; `wake` is called (soon, often) when there is more.
-
-        When the call becomes durable, `moves` gets a reader of its stream in place of this one.
-        """
+        """Reads after `after`; `wake` is called (soon, often) for more. `moves` gets the durable stream's reader."""
         reader = LogReader(self, max(after, self._first - 1), wake, moves)
         self._readers.append(reader)
         return reader
@@ -200,7 +186,7 @@ class CallLog(msgspec.Struct, eq=False):
             reader.close()
 
     def _trim(self) -> None:
-        """Lets go of what every reader has seen; the ending stays."""
+        """Drops seen events, except the ending."""
         if self._readers:
             seen = min(reader.cursor for reader in self._readers)
             self._drop(min(seen - self._first + 1, len(self._events) - 1))
@@ -225,7 +211,7 @@ class CallLog(msgspec.Struct, eq=False):
 
 
 class LogReader:
-    """A place in a log: a `call.Reader`. For a slow one the log merges events. It never fails."""
+    """Reads a log: a `call.Reader` that never fails."""
 
     __slots__ = ("_log", "cursor", "moves", "wake")
     failed: None = None
@@ -240,7 +226,6 @@ class LogReader:
         self.moves = moves
 
     def take(self, limit: int | None = None) -> list[CallEvent]:
-        """The new events, at most `limit`."""
         log = self._log
         start = self.cursor + 1 - log._first
         events = log._events[start : None if limit is None else start + limit]
@@ -257,19 +242,15 @@ class LogReader:
 
     @property
     def at_end(self) -> bool:
-        """Whether the ending has been taken."""
         return self._log.ended and not self.has_more
 
     def take_entries(self, limit: int | None = None) -> Sequence[StoredEvent]:
-        """Nothing: lines are those of a durable stream."""
         return ()
 
     def skip(self) -> int:
-        """Always 0: a log keeps what its readers have not seen."""
         return 0
 
     def close(self) -> None:
-        """Stops following; the log no longer waits for this reader. Idempotent."""
         log = self._log
         if self in log._readers:
             log._readers.remove(self)
@@ -278,6 +259,6 @@ class LogReader:
 
 
 def newest_progress(log: CallLog) -> Progressed | None:
-    """The last progress among the last events that the log still holds."""
+    """The last progress still held."""
     last = log._events[-_KEPT:]
     return next((event for event in reversed(last) if type(event) is Progressed), None)

@@ -1,7 +1,4 @@
-"""The life of a call as a table: which event may follow in which status. Sans-I/O.
-
-Statuses are those of the tasks extension of 2026-07-28 (`io.modelcontextprotocol/tasks`).
-"""
+"""The states of a call (tasks extension of 2026-07-28) as a table. Sans-I/O."""
 
 from enum import StrEnum
 from typing import Final
@@ -26,7 +23,7 @@ from mcp_hub.events import (
 
 
 class CallStatus(StrEnum):
-    """The status of a call."""
+    """A call's status."""
 
     WORKING = "working"
     INPUT_REQUIRED = "input_required"
@@ -36,7 +33,7 @@ class CallStatus(StrEnum):
 
 
 class IllegalEvent(HubError):
-    """An event that the call's status does not allow; the status is unchanged."""
+    """The call's status forbids the event."""
 
 
 _W, _Q = CallStatus.WORKING, CallStatus.INPUT_REQUIRED
@@ -53,14 +50,11 @@ _NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
     Failed: CallStatus.FAILED,
     Cancelled: CallStatus.CANCELLED,
 }
-"""Status of a running call after an event; None: unchanged. By type alone: an enum's hash is a call of its own."""
+"""The status after an event; None: unchanged."""
 
 
 def advance(status: CallStatus | None, event: CallEvent) -> CallStatus:
-    """The status after `event`; None is the status before the first one.
-
-    Raises `IllegalEvent`: anything after an ending, anything before `Started`, an answer to no question.
-    """
+    """The status after `event`; None precedes the first one. Raises `IllegalEvent`."""
     kind = type(event)
     if status is _W or status is _Q:
         if kind in _NEXT:

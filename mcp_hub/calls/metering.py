@@ -1,8 +1,4 @@
-"""Counts calls by outcome and measures how long they took, of each server and method.
-
-Counted once where a call ends, its events by its log; sampled for reports (`Figures`). Buckets and names are those of
-the OpenTelemetry conventions for MCP (semantic-conventions-genai, gen-ai/mcp, "Metrics").
-"""
+"""Counts calls and measures durations, after OpenTelemetry's conventions for MCP (semantic-conventions-genai)."""
 
 import re
 from bisect import bisect_left
@@ -26,7 +22,7 @@ _SAID: Final = re.compile(rb'"isError"\s*:\s*true')
 
 
 class Outcome(IntEnum):
-    """The kind of ending. `TOOL_ERROR` is a result by which the tool says that it failed."""
+    """The kind of an ending. `TOOL_ERROR`: a result with `isError`."""
 
     OK = 0
     TOOL_ERROR = 1
@@ -36,17 +32,17 @@ class Outcome(IntEnum):
 
 
 class Durations(msgspec.Struct, frozen=True):
-    """`counts` by bucket, the last one without an upper end; `seconds` in all."""
+    """`counts` by bucket, the last unbounded; `seconds` in all."""
 
     counts: tuple[int, ...]
     seconds: float
 
 
 class MethodFigures(msgspec.Struct, frozen=True):
-    """Calls of one method at one server that have ended; `server` is `OWN` for the hub's own tools.
+    """Ended calls of one method at one server, or of the hub's own tools (`OWN`).
 
-    `outcomes` by name. `events` went on to readers, `merged` were merged or left out for slow ones, `refused` were not
-    allowed. `whole` is from the request to the answer, `at_server` the part that a server was at it.
+    `events` reached readers, `merged` were merged or dropped for slow ones, `refused` were illegal. `at_server` is the
+    server's part of `whole`.
     """
 
     server: str
@@ -60,7 +56,7 @@ class MethodFigures(msgspec.Struct, frozen=True):
 
 
 class LoadFigures(msgspec.Struct):
-    """Calls of one server that have not ended; how many are durable streams, and who follows those."""
+    """One server's running calls, durable streams and followers."""
 
     running: int = 0
     waiting: int = 0
@@ -69,7 +65,7 @@ class LoadFigures(msgspec.Struct):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """The calls of a hub in numbers; `bounds` are the upper ends of the buckets in seconds."""
+    """A hub's calls in numbers; `bounds` of buckets in seconds."""
 
     bounds: tuple[float, ...]
     load: Mapping[str, LoadFigures]
@@ -81,8 +77,6 @@ class _Result(msgspec.Struct):
 
 
 class _Histogram:
-    """Durations of calls by bucket."""
-
     __slots__ = ("counts", "seconds")
 
     def __init__(self) -> None:
@@ -126,14 +120,14 @@ CallObserver = Callable[[CallRecord, Outcome, float], None]
 
 
 class Meters:
-    """The meters of one hub; `observer` is notified of each call that is counted."""
+    """One hub's meters. `observer` sees each ended call."""
 
     def __init__(self, observer: CallObserver | None = None) -> None:
         self._observer = observer
         self._meters: dict[tuple[str, str], _Meter] = {}
 
     def ended(self, record: CallRecord, now: float) -> None:
-        """Counts a call whose ending is in its log; once for each."""
+        """Counts an ended call; once each."""
         call, log, times = record.call, record.log, record.times
         meter = self._meters.get((call.upstream, call.method))
         if meter is None:
@@ -163,7 +157,6 @@ class Meters:
             self._observer(record, outcome, now)
 
     def ended_at(self, server: str) -> int:
-        """The calls of a server that have ended."""
         return sum(sum(meter.outcomes) for key, meter in self._meters.items() if key[0] == server)
 
     def _fresh(self, server: str, method: str) -> _Meter:
@@ -173,14 +166,14 @@ class Meters:
         return meter
 
     def figures(self, servers: Collection[str]) -> tuple[MethodFigures, ...]:
-        """Figures of these servers and the hub's own tools; forgets all other servers."""
+        """Figures of these servers and the hub's tools; forgets others."""
         for key in [key for key in self._meters if key[0] != OWN and key[0] not in servers]:
             del self._meters[key]
         return tuple(meter.figures(*key) for key, meter in self._meters.items())
 
 
 def load_figures(records: Iterable[CallRecord]) -> dict[str, LoadFigures]:
-    """Load by server, of calls that have not ended."""
+    """Running calls by server."""
     load: dict[str, LoadFigures] = {}
     for record in records:
         figures = load.setdefault(record.call.upstream, LoadFigures())
@@ -206,7 +199,7 @@ def outcome_of(ending: Ending) -> Outcome:
 
 
 def is_tool_error(result: RawJson) -> bool:
-    """Whether the result itself says so, and not something within it."""
+    """Whether the result's own `isError` is set."""
     if _SAID.search(result) is None:
         return False
     try:

@@ -1,9 +1,6 @@
-"""Calls that wait while a modern client gathers input, each under a sealed `requestState` that opens it once.
+"""Calls that wait while a modern client gathers input, each under a sealed `requestState` for one retry.
 
-Source: specification 2026-07-28, basic/patterns/mrtr "Server Requirements": the state is bound to the principal, to the
-request that it came from and to a time; single use is enforced here. The call itself stays in the registry, whose
-deadlines end it when nobody comes back. A modern server's own state is passed on, bound to the principal too: to that
-server all clients of the hub are one.
+Source: specification 2026-07-28, basic/patterns/mrtr "Server Requirements": bound to principal, request and time.
 """
 
 import hashlib
@@ -58,10 +55,7 @@ class _PendingCall(msgspec.Struct, frozen=True):
 
 
 class PendingInput:
-    """The calls that wait. `cancel` gets a call that had to make room. `key` is asked once, at the first seal.
-
-    `has_replicas`: they have the same key, and calls of theirs may be retried here.
-    """
+    """The waiting calls. `cancel` gets a call that makes room. `has_replicas`: replicas get each other's retries."""
 
     def __init__(
         self,
@@ -83,7 +77,7 @@ class PendingInput:
         return len(self._pending)
 
     def hold(self, record: CallRecord, cursor: int) -> str:
-        """Keeps the call for one retry; returns the `requestState` that the retry must carry."""
+        """Keeps the call for one retry, which must carry the returned `requestState`."""
         self._sweep()
         nonce = secrets.token_urlsafe(12)
         until, keys = self._clock.now() + self._seconds, frozenset(record.open_questions)
@@ -95,10 +89,7 @@ class PendingInput:
         return f"{_MARK}{record.call.id}.{nonce}.{self._seal(record.call, nonce)}"
 
     def fetch(self, state: str, call: Call) -> _PendingCall:
-        """The waiting call that `call` is the retry of; a state opens it once.
-
-        Raises `UnknownState`, the same for a state that is forged, foreign, replayed or too old.
-        """
+        """The call that `call` retries; a state opens it once. Raises `UnknownState`."""
         self._sweep()
         id_, nonce, seal = _parts(state)
         pending = self._pending.get(id_)
@@ -108,17 +99,17 @@ class PendingInput:
         return self._pending.pop(id_)
 
     def elsewhere(self, state: str, call: Call) -> CallId | None:
-        """The call that `call` is the retry of, if it may wait at another replica: it does not wait here."""
+        """The retried call, if it may wait at another replica."""
         id_, nonce, seal = _parts(state)
         may_be = self._has_replicas and id_ not in self._pending and self._is_sealed(call, id_, nonce, seal)
         return CallId(id_) if may_be else None
 
     def mark(self, call: Call, state: str) -> str:
-        """Wraps a server's own `requestState`: bound to this client, and never taken for a state of the hub."""
+        """A server's own `requestState`, bound to this client."""
         return f"{_UPSTREAM}{self._bond(call, state)}.{state}"
 
     def unmark(self, call: Call, state: str) -> str:
-        """Unwraps a state of `mark`. Raises `UnknownState` if it is forged or of another client or server."""
+        """The server's state. Raises `UnknownState` for another client's or server's."""
         original = state.removeprefix(_UPSTREAM).partition(".")[2]
         if not hmac.compare_digest(_bytes(self.mark(call, original)), _bytes(state)):
             raise UnknownState("params.requestState was not given by this server to this client")
@@ -133,7 +124,7 @@ class PendingInput:
         return self._new_key()
 
     def _sweep(self) -> None:
-        """Cancels calls whose clients did not come back; all wait equally long."""
+        """Cancels calls whose clients stay away."""
         now = self._clock.now()
         while self._pending and next(iter(self._pending.values())).until <= now:
             _, pending = self._pending.popitem(last=False)
@@ -144,13 +135,12 @@ class PendingInput:
         return hmac.compare_digest(_bytes(self._seal(call, nonce, id_)), _bytes(seal))
 
     def _seal(self, call: Call, nonce: str, id_: str | None = None) -> str:
-        """Binds a wait to caller and request; `id_` where `call` is a retry."""
         fields = [id_ or call.id, nonce, call.principal, call.upstream, call.method, _digest(call)]
         return hmac.new(self._key, msgspec.json.encode(fields), hashlib.sha256).hexdigest()
 
 
 def is_pending(state: str) -> bool:
-    """Whether a `requestState` names (or claims to name) a call that waits here."""
+    """Whether a `requestState` claims to be the hub's."""
     return state.startswith(_MARK)
 
 
@@ -165,13 +155,12 @@ def _bytes(text: str) -> bytes:
 
 
 def _digest(call: Call) -> str:
-    """Digest of the params by content: clients may reorder arguments."""
     params = {key: _content(raw) for key, raw in call.params.items()}
     return hashlib.sha256(msgspec.json.encode(params, order="sorted")).hexdigest()
 
 
 def _content(raw: msgspec.Raw) -> object:
-    """The value; its bytes where it cannot be decoded."""
+    """The value, or its bytes."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):

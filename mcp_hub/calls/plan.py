@@ -1,4 +1,4 @@
-"""The plan of a call before it starts, and the states that it can be in."""
+"""Decisions before a call starts, and its states."""
 
 from collections.abc import Awaitable, Callable
 from enum import Enum
@@ -12,16 +12,16 @@ from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
 
 Truncate = Callable[[Call, Completed], Awaitable[Completed]]
-"""Makes what stands for a result that is too long."""
+"""Shortens a long result."""
 
 
 class CallState(Enum):
-    """State of a call."""
+    """A call's state."""
 
     WAITING = "waiting"
     """For its turn in the registry."""
     SENT = "sent"
-    """The request is written; the answer is taken in place."""
+    """The answer is taken in place."""
     STARTING = "starting"
     """Its task is about to run."""
     TASK = "task"
@@ -34,20 +34,17 @@ SENT: Final = CallState.SENT
 
 
 class ResumePoint(msgspec.Struct, frozen=True, gc=False):
-    """All that another hub needs to continue a call: its upstream's word on it, and why it was cancelled, if it was."""
+    """Data for another hub to continue a call; `revoked`: its cancellation's reason."""
 
     state: RawJson
     revoked: str | None = None
 
 
 class CallPlan(msgspec.Struct, frozen=True):
-    """All that is known of a call before it starts, besides the call itself.
+    """Decisions about a call before its start.
 
-    `upstream` can begin it in place, else the record's handler runs. `layers` wrap what finishes a call that was begun
-    in place; a result that `passes` needs none of them. `truncate` makes what stands for a result that is too long.
-    `may_last` unless the call is never to become a durable stream, or is one already. `reads_only` says whether the
-    tool claims to only read. Without `retries` a call that fails is not made again. A call that another hub began has a
-    `resumption`, its last progress and so many `events`.
+    `upstream` may begin it in place. `layers` wrap the finish of such a call, unless its result `passes`. `may_last`:
+    it may become durable. `resumption`, `progressed` and `events` belong to a call begun by another hub.
     """
 
     upstream: Upstream | None = None
@@ -62,7 +59,6 @@ class CallPlan(msgspec.Struct, frozen=True):
     events: int = 0
 
     def is_read_only(self, call: Call) -> bool:
-        """Whether the call changes nothing: a tool that claims so, or any method that only reads."""
         return call.method != "tools/call" or (self.reads_only is not None and self.reads_only(call))
 
 

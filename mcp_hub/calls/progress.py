@@ -1,8 +1,4 @@
-"""The progress of one call: the server's, heartbeats, and partial content as messages. Sans-I/O.
-
-Messages with partial content are for clients that show nothing else of a running call. They are events of the call, so
-that a client that comes back gets the same ones.
-"""
+"""One call's progress: the server's, heartbeats, and partial content as messages, which are events. Sans-I/O."""
 
 import math
 import re
@@ -17,28 +13,28 @@ from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.types import PartialForm
 
 _EVERY: Final = 0.1
-"""Seconds between two messages."""
+"""Seconds between messages."""
 _LINE: Final = 200
-"""Characters of a message of one line."""
+"""Characters of a `line` message."""
 _BYTES: Final = 1024
-"""Of any other message, in UTF-8."""
+"""Bytes of a `text` message, in UTF-8."""
 _HELD: Final = 8 * _BYTES
-"""Characters that wait: more than any message shows, so that the end of it begins with no half escape sequence."""
+"""Waiting characters: more than a message shows, so that its end has no half escape sequence."""
 _ESCAPE: Final = late(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\`-~])|\x9b[0-?]*[ -/]*[@-~]"
 )
-"""Escape sequences of a terminal (ECMA-48): control sequences, strings such as titles and links, others."""
+"""Escape sequences of terminals (ECMA-48)."""
 _UNFINISHED: Final = late(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*)\Z")
-"""The beginning of one, whose rest comes with the next text."""
+"""The beginning of an escape sequence."""
 _OVERWRITTEN: Final = late(r"^[^\n]*\r(?=[^\n])", re.MULTILINE)
-"""Text that a carriage return lets a terminal write over: the states of a progress bar."""
+"""Text before a carriage return, as of a progress bar."""
 _CONTROL: Final = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class CallProgress:
-    """Makes the progress events of one call. `left` is the last one of another hub that began it.
+    """Makes progress events. `left` is an earlier hub's last one.
 
-    Without a `form` partial content is not shown; nor is it once the server sends messages of its own.
+    Partial content needs a `form`, and stops once the server sends messages.
     """
 
     __slots__ = ("_guard", "_text", "admit", "heartbeat")
@@ -51,16 +47,14 @@ class CallProgress:
 
     @property
     def due(self) -> float:
-        """When the next message with partial content is due."""
         return math.inf if self._text is None else self._text.due
 
     def show(self, event: Delta, now: float) -> None:
-        """Takes in partial content, which is `due` then."""
         if self._text is not None:
             self._text.add(event, now)
 
     def message(self, now: float) -> Progressed | None:
-        """The newest partial content, if that is due and there is anything to see."""
+        """The newest partial content, if due."""
         if self._text is None or now < self._text.due:
             return None
         if self._guard.has_messages:
@@ -71,9 +65,9 @@ class CallProgress:
 
 
 class PartialText:
-    """The partial content of one call as messages, at most ten a second: the newest text, without control characters.
+    """Partial content as at most ten messages a second.
 
-    A message of one line has the line that the newest text belongs to, which grows; any other has what is new.
+    Form `line` repeats the growing newest line; `text` has what is new.
     """
 
     __slots__ = ("_form", "_line", "_block", "_sent_at", "_text", "due")
@@ -87,7 +81,6 @@ class PartialText:
         self._sent_at = -math.inf
 
     def add(self, event: Delta, now: float) -> None:
-        """Takes in new content, whose message is `due` then."""
         text = event.text
         if not text:
             return
@@ -100,7 +93,7 @@ class PartialText:
             self.due = max(now, self._sent_at + _EVERY)
 
     def take(self, now: float) -> msgspec.Raw | None:
-        """The encoded message; None if there is nothing to see in the new text."""
+        """The encoded message; None without visible text."""
         self.due = math.inf
         unfinished = _UNFINISHED.search(self._text, max(len(self._text) - _LINE, 0))
         text, self._text = (self._text, "") if unfinished is None else (self._text[: unfinished.start()], unfinished[0])
@@ -117,7 +110,6 @@ class PartialText:
 
 
 def _tail(text: str) -> str:
-    """The last `_BYTES` bytes, in whole characters."""
     end = text.encode("utf-8", "replace")
     if len(end) <= _BYTES:
         return end.decode()

@@ -1,8 +1,4 @@
-"""Owns the records and tasks of running calls, admits, cancels and times them.
-
-A call belongs to the registry, not to a client. Each principal has the `CallLimits`; its calls wait in order of
-arrival, and one too many is refused with `Busy`.
-"""
+"""Admits, times and cancels running calls. A principal's calls wait in order of arrival."""
 
 from collections import deque
 from collections.abc import Callable, Collection
@@ -28,38 +24,36 @@ from mcp_hub.types import CallId, plural
 log = get_logger(__name__)
 
 _GRACE: Final = 5.0
-"""Seconds that a handler has to obey a stop before its call is ended without it."""
+"""Seconds for a handler to obey a stop."""
 _IDLE_LANES: Final = 256
-"""Principals without a call that are remembered, to make the next one's a little cheaper."""
+"""Idle principals remembered."""
 _TICK: Final = 0.05
-"""The wheel turns at most this often, in seconds."""
+"""Seconds between turns of the wheel, at least."""
 
 _AT_ONCE: Final = 64
-"""Calls that become streams in one turn; a thousand would keep the loop for 50 ms, and leave memory full of holes."""
+"""Calls that become durable in one turn; a thousand would block the loop for 50 ms."""
 
 
 class Tracer(Protocol):
-    """Follows calls from their beginning to their ending, for OpenTelemetry."""
+    """Traces calls, for OpenTelemetry."""
 
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
-        """A call has begun; returns the handler to use in place of `handler`."""
+        """A call has begun; returns the handler to use."""
 
     def ended(self, record: CallRecord) -> None:
-        """The ending is in the call's log."""
+        """The call has ended."""
 
     async def close(self) -> None:
         """No more calls begin."""
 
 
 class _Lane(msgspec.Struct):
-    """One principal's calls."""
-
     running: int = 0
     waiting: deque[CallRecord] = msgspec.field(default_factory=deque)
 
 
 class CallRegistry(CallOwner):
-    """Starts calls and keeps them until they have ended. `on_durable` gets each that is not a short quiet one."""
+    """Owns calls until they end. `on_durable` gets each that is not short and quiet."""
 
     def __init__(
         self,
@@ -87,11 +81,11 @@ class CallRegistry(CallOwner):
 
     @property
     def under_way(self) -> Collection[CallRecord]:
-        """Every call that has not ended; those that wait for their turn have no task yet."""
+        """Calls that have not ended, waiting ones included."""
         return self._records.values()
 
     def start(self, call: Call, handler: CallHandler, limits: TimeLimits, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
-        """Makes the call's record and, if its principal may, begins it; it may have ended on return. Raises `Busy`."""
+        """Makes a call's record, and begins it if its principal may. Raises `Busy`."""
         lane = self._lanes.get(call.principal)
         if lane is None:
             lane = self._lanes[call.principal] = _Lane()
@@ -120,7 +114,6 @@ class CallRegistry(CallOwner):
         return record
 
     def limit(self, limits: CallLimits) -> None:
-        """Other limits from now on: calls that run or wait are left alone."""
         self._limits = limits
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
@@ -165,7 +158,6 @@ class CallRegistry(CallOwner):
                 del self._lanes[record.call.principal]
 
     def _begin(self, successor: CallRecord) -> None:
-        """Begins a call in the place of one that has ended."""
         if successor.state is ENDED:  # cancelled meanwhile
             self._hand_on(successor)
             return
@@ -186,7 +178,6 @@ class CallRegistry(CallOwner):
         self._loop_turn.run(self._turn)
 
     def _turn(self) -> None:
-        """One turn of the wheel: ends what is overdue and looks up when the next call will be."""
         self._next_turn = None
         now = self._clock.now()
         next_due: float | None = None
@@ -212,7 +203,7 @@ class CallRegistry(CallOwner):
         return Failed(Busy.at(reason, "hub.limits.running_calls", self._limits.running))
 
     async def close(self, seconds: float) -> None:
-        """Ends every call and waits at most `seconds` for the handlers to obey; then the calls end without them."""
+        """Ends every call, within `seconds`."""
         for record in list(self._records.values()):
             self._stop(record, _hub_stopped(record))
         if self._records:

@@ -1,8 +1,6 @@
-"""Retries by class of failure: whether a call that failed is made again, and after which pause. No I/O.
+"""Decides whether and when a failed call is retried. No I/O.
 
-A failure of which the server certainly knows nothing, or which it announced as passing, may be retried for any call.
-One whose outcome is unknown only for a call that is safe to repeat. A budget per server keeps retries few when it is
-in trouble. The rest is up to the call: one that has asked a question is never made again (`runner`).
+Calls that the server has not seen, or refused for now, may be; others only if safe. Each server has a budget.
 """
 
 import random
@@ -17,28 +15,28 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import ExecutorLost, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
 
 RetryClass = Literal["not_sent", "rate_limited", "unavailable", "lost"]
-"""`not_sent`: the server has not got it. `rate_limited`: HTTP 429. `unavailable`: HTTP 503 with `Retry-After`. `lost`:
-the connection broke, the process died, or another HTTP 5xx; the server may have acted."""
+"""`not_sent`; `rate_limited`: HTTP 429; `unavailable`: 503 with `Retry-After`; `lost`: broken connection or another
+5xx, the server may have acted."""
 
 _ANY: Final[frozenset[RetryClass]] = frozenset({"not_sent", "rate_limited", "unavailable"})
 _SAFE: Final[frozenset[RetryClass]] = _ANY | {"lost"}
 _PAUSE: Final = 0.25
-"""Seconds before the first retry, doubled for the next one; half of it to one and a half, by chance."""
+"""Seconds before the first retry, doubled each time, times 0.5 to 1.5 at random."""
 _LATER: Final = 0.1
-"""Part of a server's `Retry-After` by which a retry may come later than that, so that not all come at once."""
+"""Random part added to `Retry-After`."""
 _WINDOW: Final = 10.0
-"""Seconds that a budget looks back."""
+"""Seconds of a budget."""
 _LEAST: Final = 3
 _SHARE: Final = 10
-"""Retries in that time: one for so many calls, at least the number above."""
+"""Calls per retry."""
 _SAMPLES: Final = 1.0
-"""Seconds between two looks at the number of calls."""
+"""Seconds between counts of calls."""
 
 
 class RetryRule(msgspec.Struct, frozen=True):
-    """The rule for calls of one tool: `attempts` in all, after failures of the classes `on` (None: as is safe).
+    """One tool's rule: `attempts` in all, `on` classes (None: the safe ones).
 
-    `is_safe` to repeat by configuration; that a tool claims to only read is not enough.
+    `is_safe` to repeat by configuration, not by the tool's claim.
     """
 
     attempts: int = 3
@@ -47,14 +45,14 @@ class RetryRule(msgspec.Struct, frozen=True):
 
 
 class RetryBudget:
-    """The retries of one server: at most 10 % of its calls, at least 3 in 10 s. `calls` counts those that ended."""
+    """One server's retries: at most 10 % of its ended `calls`, at least 3 in 10 s."""
 
     def __init__(self, now: float, calls: int) -> None:
         self._samples = deque([(now, calls)])
         self._spent: deque[float] = deque()
 
     def spend(self, now: float, calls: Callable[[], int]) -> bool:
-        """Takes one retry; False if the budget is spent for now."""
+        """Takes one retry, if the budget allows."""
         if now >= self._samples[-1][0] + _SAMPLES:
             self._samples.append((now, calls()))
         while len(self._samples) > 1 and self._samples[1][0] <= now - _WINDOW:
@@ -70,7 +68,7 @@ class RetryBudget:
 
 
 class Retries:
-    """Decides about the calls of one hub. `rule` is that of a call's tool; `calls` counts those of a server."""
+    """Decides for one hub."""
 
     def __init__(
         self,
@@ -87,10 +85,7 @@ class Retries:
         self._budgets: dict[str, RetryBudget] = {}
 
     def pause(self, call: Call, error: RpcError, attempt: int, due: float) -> float | None:
-        """Seconds before the call is made again after the failure of this attempt, the first is 1; None: it is not.
-
-        No pause lasts longer than `due`.
-        """
+        """Seconds before the next attempt, within `due`; None: no retry. `attempt` counts from 1."""
         kind, rule = class_of(error), self._rule(call)
         if kind is None or attempt >= rule.attempts or kind not in self._classes(call, rule):
             return None
@@ -115,7 +110,7 @@ class Retries:
 
 
 def class_of(error: RpcError) -> RetryClass | None:
-    """The class of a failure; None for one that another attempt would meet again, and for a server's own error."""
+    """A failure's class; None if a retry would not help."""
     upstream = error.about_upstream
     match error:
         case HttpRefused(status=429):

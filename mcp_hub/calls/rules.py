@@ -9,11 +9,10 @@ from mcp_hub.calls.retries import RetryRule
 
 
 class CallRules(msgspec.Struct, frozen=True):
-    """`task`: whether modern clients are answered with a task: when it takes long, always, only so, never.
+    """One tool's rules. `task`: modern clients get a task if the call is slow, always, as the only way, or never.
 
-    `orphan` is what becomes of a call whose client is gone: ended, finished, finished within so many seconds, or (None)
-    what suits the tool. `idempotent`: a second identical call may join the first, and one that failed may be made
-    again (`retry`). `keeps_state`: a `requestState` of the server is good for one process of it, which this hub has.
+    `orphan`: a call without client is cancelled, finished, or continued for so many seconds; None: as suits the tool.
+    `idempotent`: equal calls may be joined and retried. `keeps_state`: a `requestState` needs its present process.
     """
 
     task: Literal["auto", "always", "required", "never"] = "auto"
@@ -24,17 +23,14 @@ class CallRules(msgspec.Struct, frozen=True):
 
 
 class CallLimits(msgspec.Struct, frozen=True):
-    """Calls of one principal that run at once, and those that wait for their turn."""
+    """One principal's running and waiting calls."""
 
     running: int
     waiting: int
 
 
 class StreamLimits(msgspec.Struct, frozen=True):
-    """`detached` calls of one principal that run without a client, `followers` of one stream.
-
-    `retention` in seconds after the end.
-    """
+    """`detached` calls per principal, `followers` per stream, `retention` in seconds after the end."""
 
     detached: int = 64
     followers: int = 16
@@ -42,11 +38,7 @@ class StreamLimits(msgspec.Struct, frozen=True):
 
 
 class TimeLimits(msgspec.Struct, frozen=True):
-    """Seconds: `silence`, the longest an upstream may say nothing for a call; `total`, the longest a call may take.
-
-    `setting` names what to raise where that silence is normal. `answer` is the longest a caller may leave a question
-    open.
-    """
+    """Seconds: `silence` of an upstream, `total` of a call, `answer` to a question. `setting` is the key of silence."""
 
     silence: float
     total: float
@@ -55,10 +47,7 @@ class TimeLimits(msgspec.Struct, frozen=True):
 
 
 class SessionRules:
-    """Settings of all sessions: the entries of one list page, and `task_after`, the seconds that the call of a client
-    that takes tasks may run before it becomes one. `epoch` goes up when sessions have to look again. `people` answer
-    questions in place of clients that cannot be asked.
-    """
+    """Settings of all sessions; a new `epoch` renews what they derive. `task_after` in seconds."""
 
     __slots__ = ("epoch", "page_size", "people", "task_after")
 
@@ -69,6 +58,6 @@ class SessionRules:
         self.epoch = 0
 
     def use(self, page_size: int, task_after: float, *, look_again: bool) -> None:
-        """Other settings hold from now on; sessions `look_again` at all that they have derived from settings."""
+        """Changes settings."""
         self.page_size, self.task_after = page_size, task_after
         self.epoch += look_again

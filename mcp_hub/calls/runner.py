@@ -1,23 +1,22 @@
 """Runs one call: the only place where a call ends.
 
-A record goes through these states (`CallState`) and never back:
+A record passes through these states (`CallState`), never back:
 
-    WAITING   its principal has enough calls running; nothing is sent, there is no task
-    SENT      the request is written; the answer is taken in place, without a task
-    STARTING  its task is made, and has not run yet
+    WAITING   its principal runs enough calls; nothing is sent
+    SENT      the request is written; the answer is taken in place
+    STARTING  its task has not run yet
     TASK      a handler runs in the task
     ENDED     the ending is in the log
 
-`run` leads to SENT where the upstream can begin in place, else to STARTING. An answer in SENT that is an error, too
-long or to be explained is finished by a task. The task is one of asyncio: `start_soon` costs three times that.
+`run` leads to SENT where the upstream can begin in place, else to STARTING. An answer in SENT that needs work gets a
+task.
 
-Exactly one ending is appended. A handler returns or raises it. The caller, the registry (deadlines) and the stopping
-hub use `stop`: the first such ending is noted in `stopping`, later ones are ignored. It acts at once in WAITING and
-SENT, at the first step of the task in STARTING, and by cancelling the task in TASK. It replaces whatever the handler
-raises; a result that the handler still returns wins.
+Exactly one ending is appended. A handler returns or raises it; others use `stop`, whose first ending is `stopping`. It
+acts at once in WAITING and SENT, at the task's first step in STARTING, by cancellation in TASK. It replaces what the
+handler raises; a returned result wins.
 
-A call becomes a durable stream once: with its first event, question or resume point, or after `QUIET` seconds. It
-sets no timer: `reschedule` tells its owner when something is due, and the owner calls `look` then.
+A call becomes durable once: at its first event, question or resume point, or after `QUIET` seconds. Its owner calls
+`look` at the time given to `reschedule`.
 """
 
 import asyncio
@@ -56,38 +55,37 @@ from mcp_hub.types import RawJson
 log = get_logger(__name__)
 
 QUIET: Final = 0.25
-"""Seconds after which a call without an event becomes durable."""
+"""Seconds after which a silent call becomes durable."""
 _SILENCE: Final = 10.0
-"""Seconds without progress after which a call sends a heartbeat."""
+"""Seconds without progress before a heartbeat."""
 _MOST_QUESTIONS: Final = 64
-"""Questions of one call that may be open at once."""
+"""Open questions per call."""
 
 
 class CallOwner:
-    """Has calls until they have ended; this one does nothing, for calls that do not run here."""
+    """Owns calls until they end; this one does nothing."""
 
     def reschedule(self, due: float) -> None:
-        """A call has something to do at that time, which may be earlier than it was."""
+        """The call needs `look` by that time."""
 
     def becomes_durable(self, record: "CallRecord") -> None:
-        """The call has its first event, or runs for longer than `QUIET`. Once for each call."""
+        """The call has an event or outlives `QUIET`."""
 
     def cancel(self, record: "CallRecord", reason: str | None = None) -> None:
-        """Ends the call on its caller's behalf. Idempotent."""
+        """Cancels the call for its caller. Idempotent."""
 
     def has_ended(self, record: "CallRecord") -> None:
-        """The ending is in the call's log. Once for each call."""
+        """The call has ended."""
 
 
 _UNOWNED: Final = CallOwner()
 
 
 class CallRecord(msgspec.Struct, weakref=True, eq=False):
-    """A call, its log and its state; the `CallChannel` that its handler receives.
+    """A call with log and state; the `CallChannel` of its handler.
 
-    `stream`: its durable stream, once it has one; `writer` writes that while the call runs. `is_short`: it has no
-    stream yet, and may get one. `resumption`: all that another hub needs to continue it. `open_questions` are by key,
-    the oldest first; `question_count` have been put in all.
+    `is_short`: it may still get a `stream`. `resumption` lets another hub continue it. `open_questions` are by key,
+    oldest first; `question_count` counts all.
     """
 
     call: Call
@@ -199,7 +197,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self.answer(key, RpcError("the question was withdrawn"))
 
     def answer(self, key: str, outcome: RawJson | RpcError) -> bool:
-        """Settles a question with the caller's result or an error; False if it is not open (answered, withdrawn)."""
         question = self.open_questions.pop(key, None)
         if question is None:
             return False
@@ -216,35 +213,32 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     # -- durable streams ----------------------------------------------------------------------------------------------
 
     def _become_durable(self) -> None:
-        """Notifies the owner, once, unless the call has ended."""
         if self.is_short:
             self.is_short = False
             if not self.log.ended:
                 self._owner.becomes_durable(self)
 
     def keep(self, info: Callable[[], bytes]) -> None:
-        """`info` makes the part of the stream that belongs to its front."""
         self.info = info
 
     def written_by(self, writer: LogWriter | None) -> None:
-        """None: nothing more will be written."""
         self.writer = writer
 
     def has_stream(self, stream: Stream) -> None:
-        """Readers of the log hear that the call has a durable stream."""
+        """Sets the durable stream; notifies the log's readers."""
         self.stream = stream
         self.log.becomes_durable(stream.reader)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def set_alarm(self, alarm: Alarm | None) -> None:
-        """Replaces the alarm; None: there is nothing to ring."""
+        """Replaces the alarm, or removes it."""
         self.times.set_alarm(alarm)
         if alarm is not None:
             self._owner.reschedule(alarm.due)
 
     def look(self, now: float) -> float:
-        """Does all that is due: alarm, durable stream, heartbeat. Returns the time of the next look."""
+        """Does what is due; returns the time of the next look."""
         if self.log.ended:
             return math.inf
         due = self.times.ring(now)
@@ -257,7 +251,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         return min(due, self._beat(now)) if self.call.wants_progress else due
 
     def _beat(self, now: float) -> float:
-        """Sends partial content or a heartbeat, if one is due; returns the time of the next one."""
+        """Sends due content or heartbeat; returns the next time."""
         message = (progress := self._progress).message(now)
         if message is None and now >= self.times.spoken + _SILENCE:
             message = progress.heartbeat()
@@ -269,11 +263,9 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     @property
     def due(self) -> float:
-        """The time at which the call fails, unless its upstream sends something before."""
         return self.times.due(is_asking=bool(self.open_questions))
 
     def overdue(self) -> Failed:
-        """The ending of a call that ran out of time."""
         oldest = next(iter(self.open_questions.values()), None)
         return self.times.overdue(self.call, None if oldest is None else oldest.method)
 
@@ -281,23 +273,20 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     @property
     def is_unsent(self) -> bool:
-        """Whether its turn has never come, at any hub: nothing was done."""
+        """Whether nothing was sent, by any hub."""
         return self.state in (CallState.WAITING, CallState.STARTING) and self._sent is None and self.resumption is None
 
     def wrap(self, layer: Callable[[CallHandler], CallHandler]) -> None:
-        """Puts `layer` around the handler of a call that has not begun."""
         self.handler = layer(self.handler)
 
     def cancel(self, reason: str | None = None) -> None:
-        """Ends the call on its caller's behalf, at its upstream too. Idempotent."""
         self._owner.cancel(self, reason)
 
     def give_up(self, ending: Ending) -> None:
-        """The call ends with `ending` instead of what its handler raises."""
         self.stopping = ending
 
     def stop(self, ending: Ending) -> None:
-        """Ends the call with `ending`; see the module. Idempotent."""
+        """Ends the call, as its state allows. Idempotent."""
         if self.log.ended or self.stopping is not None:
             return
         self.stopping = ending
@@ -317,7 +306,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
                 self.task.cancel()
 
     def run(self) -> None:
-        """Begins the call, in place if that is possible."""
+        """Begins the call, in place if possible."""
         self.log.begin()
         if self.plan.upstream is not None:
             try:
@@ -332,7 +321,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self._sent.then(self._answered)
 
     def _answered(self) -> None:
-        """Ends a call in SENT in place, or leaves its answer to a task."""
         if self.state is not SENT or self._sent is None:
             return
         completed, plan, limit = self._sent.result(), self.plan, self.call.result_tokens
@@ -376,7 +364,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         return await truncate(call, completed)
 
     def _end(self, ending: Ending) -> None:
-        """Appends the ending and lets go of what belongs to the call."""
         self.state = ENDED
         self._sent = None  # which knows the record: nothing is left to the garbage collector
         self.log.append(ending)
@@ -393,7 +380,7 @@ def new_record(
     plan: CallPlan = WITHOUT_PLAN,
     owner: CallOwner = _UNOWNED,
 ) -> CallRecord:
-    """The record of a call that has not begun."""
+    """The record of a call before its begin."""
     now = clock.now()
     times = CallTimes(clock, limits, now, now, now, now)
     # so many `events`, so that no question gets the key of one that another hub put

@@ -1,4 +1,4 @@
-"""Starts calls at their upstreams, and continues those of a hub that has died."""
+"""Starts calls at upstreams, and continues a lost hub's calls."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -24,16 +24,16 @@ from mcp_hub.protocol.shape import questions
 from mcp_hub.types import Era
 
 FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Completed]]
-"""Asks the caller what a modern server's result asks for and repeats the call with it, until there is a result."""
+"""Asks what a modern server's result asks for and repeats the call, until there is a result."""
 
 _UNKNOWN = TimeLimits(60, 60), TimeLimits(60, 60)
-"""Of a call of a server that is not configured any more."""
+"""For a server that is not configured any more."""
 _CONNECTING: Final = 1.0
-"""Seconds that the server of a call which was cancelled already has to be there, so that it is notified."""
+"""Seconds to wait for the server of a cancelled call, to notify it."""
 
 
 class Continuation(msgspec.Struct):
-    """A `StreamInfo.continuation`: the call, what its upstream said of it, and why it was cancelled, if it was."""
+    """A decoded `StreamInfo.continuation`."""
 
     call: Call
     state: msgspec.Raw = msgspec.field(name="how")
@@ -41,7 +41,7 @@ class Continuation(msgspec.Struct):
 
     @classmethod
     def of(cls, row: StreamInfo) -> Self:
-        """Raises `msgspec.DecodeError`, and `ValueError` for the call of another stream."""
+        """Raises `msgspec.DecodeError`, and `ValueError` for another stream's call."""
         continuation = msgspec.json.decode(row.continuation or b"", type=cls)
         call = continuation.call
         if (call.id, call.principal, call.upstream, call.method) != (row.id, row.principal, row.server, row.method):
@@ -49,14 +49,13 @@ class Continuation(msgspec.Struct):
         return continuation
 
     def plan(self, row: StreamInfo, progressed: Progressed | None = None, truncate: Truncate | None = None) -> CallPlan:
-        """The plan of the call, whose stream continues behind its last event."""
         point = ResumePoint(self.state, self.revoked)
         return CallPlan(truncate=truncate, may_last=False, resumption=point, progressed=progressed, events=row.last)
 
     def started(
         self, upstream: Upstream | None, registry: CallRegistry, limits: TimeLimits, plan: CallPlan
     ) -> CallRecord:
-        """Continues the call, or ends it as its caller wanted. Raises `Busy`."""
+        """Continues the call, or ends a cancelled one. Raises `Busy`."""
 
         async def resumed(call: Call, channel: CallChannel) -> Completed:
             if upstream is None:
@@ -77,10 +76,9 @@ class Continuation(msgspec.Struct):
 
 
 class CallStarter:
-    """`limits` holds each server's time limits: of tool calls, and of everything else that is relayed (reads).
+    """Starts calls. `limits` are each server's, for tool calls and other requests.
 
-    `follow_up` serves calls of modern servers that run without a request. Without `retention` no result is truncated,
-    without `rules` no call is made again.
+    `follow_up` serves detached calls of modern servers. `retention` None: nothing is truncated.
     """
 
     def __init__(
@@ -116,8 +114,8 @@ class CallStarter:
     ) -> CallRecord:
         """Starts a call at its upstream. Raises `Busy`.
 
-        `explaining` is put around a handler whose refusals are explained to a model; `asks` says that the call may run
-        on without its request and ask then. `in_place`: its request may be written before this returns.
+        `explaining` wraps handlers for models. `asks`: the call may outlive its request. `in_place`: may write before
+        returning.
         """
         of_tools, of_reads = self._limits[call.upstream]
         limits = of_tools if call.method == "tools/call" else of_reads
@@ -144,10 +142,7 @@ class CallStarter:
         return self._asking(handler) if asks else handler
 
     def _asking(self, handler: CallHandler) -> CallHandler:
-        """`handler`, where what a modern server asks for becomes a question of the call once it runs on alone.
-
-        Before that, too, if the retry may come to a replica whose process of the server cannot read its state.
-        """
+        """Makes questions of a modern server's input requests, if detached or bound to this process."""
 
         async def asking(call: Call, channel: CallChannel) -> Completed:
             completed = await handler(call, channel)
@@ -166,14 +161,14 @@ class CallStarter:
         return _rules_of(self._rules, call).keeps_state
 
     def truncation(self, shows_output: Callable[[str], bool] | None) -> Truncate | None:
-        """Truncates and keeps results that are too long for the caller; None where none are.
+        """Truncates results too long for their caller; None: nothing is truncated.
 
-        Structured content is left alone where the caller is shown a schema of it (`shows_output`), or nobody knows.
+        Structured content stays where `shows_output` says that its schema is shown.
         """
         return None if self._retention is None else partial(self._retention.fitted, shows_output)
 
     async def take_up(self, row: StreamInfo) -> None:
-        """Continues a call of another hub that is gone: its stream belongs to this one now."""
+        """Continues a lost hub's call, whose stream this hub owns."""
         continuation = Continuation.of(row)
         limits, _ = self._limits.get(continuation.call.upstream, _UNKNOWN)
         progressed = await last_progress(self._streams.store.log, row)

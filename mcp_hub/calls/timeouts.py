@@ -1,4 +1,4 @@
-"""The times of a call: when it runs out of time, by which limit, and the error that names the setting to raise."""
+"""A call's times and deadlines; errors name the setting to raise."""
 
 import math
 from typing import Final, Protocol
@@ -14,13 +14,13 @@ from mcp_hub.events import Failed
 from mcp_hub.types import JsonObject
 
 _EARLY: Final = 0.01
-"""Seconds before its time that an alarm may ring: timers may be a little early, and the next look would be late."""
+"""Seconds that an alarm may ring early."""
 _SUSPICION: Final = 30.0
-"""Seconds that a call may stay silent after the last noise of its upstream that may have been its answer."""
+"""Seconds of silence after noise that may have been the answer."""
 
 
 class Alarm(Protocol):
-    """Something to do for a call once it has run for long. A timer of the event loop would cost half a kilobyte."""
+    """Something to do after a while. Cheaper than a timer."""
 
     @property
     def due(self) -> float: ...
@@ -30,17 +30,17 @@ class Alarm(Protocol):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A wait of a call at its upstream: since when, by the clock of the call, and for which reason."""
+    """A wait at the upstream: since when, and why."""
 
     since: float
     reason: WaitReason
 
 
 class CallTimes(msgspec.Struct):
-    """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
+    """One call's times by `clock`. `began` None: it waits for its turn.
 
-    `spoken` is the last progress that its caller received, or the start. `suspected` is when the last noise came that
-    may have been the answer. `alarm` is what the registry is to ring. `waits` at its upstream, if it does.
+    `heard` is the upstream's last sign, `spoken` the last progress sent, `suspected` the last noise that may be the
+    answer.
     """
 
     clock: Clock
@@ -54,42 +54,36 @@ class CallTimes(msgspec.Struct):
     waits: Wait | None = None
 
     def begin_wait(self, reason: WaitReason) -> None:
-        """The call waits at its upstream."""
         self.waits = Wait(self.clock.now(), reason)
 
     def end_wait(self) -> None:
-        """It does not wait there any more."""
         self.waits = None
 
     def wait(self) -> None:
-        """The call waits for its turn."""
         self.began = None
 
     def begin(self) -> None:
-        """The wait is over; from here on the upstream may not be silent for too long."""
         self.began = self.heard = self.spoken = self.clock.now()
 
     def hear(self) -> float:
-        """The upstream is at work; returns the time."""
+        """Notes a sign of the upstream; returns the time."""
         self.heard = now = self.clock.now()
         return now
 
     def speak(self, now: float) -> None:
-        """The caller receives progress."""
         self.spoken = now
 
     def suspect(self) -> bool:
-        """Something came that may have been the answer; False if that is known already."""
+        """Notes a possible lost answer; False if one is known."""
         is_new = self.suspected <= self.heard
         self.suspected = self.clock.now()
         return is_new
 
     def set_alarm(self, alarm: Alarm | None) -> None:
-        """None: there is nothing to ring any more."""
         self.alarm = alarm
 
     def ring(self, now: float) -> float:
-        """Rings the alarm in the next pass of the loop, if it is due; when it will be."""
+        """Rings a due alarm in the next pass; else returns its time."""
         alarm = self.alarm
         if alarm is None:
             return math.inf
@@ -100,7 +94,7 @@ class CallTimes(msgspec.Struct):
         return math.inf
 
     def due(self, *, is_asking: bool) -> float:
-        """When the call runs out of time, unless its upstream sends something before. Waiting is not silence."""
+        """The time at which the call fails, unless its upstream sends something."""
         if self.began is None:
             return self.started + self.limits.total
         patience = self.limits.answer if is_asking else self.limits.silence
@@ -108,7 +102,7 @@ class CallTimes(msgspec.Struct):
         return min(self.heard + patience, self.started + self.limits.total, suspected)
 
     def overdue(self, call: Call, question: str | None) -> Failed:
-        """The ending of a call that ran out of time; `question` is the method of its oldest open question."""
+        """The ending for lack of time; `question` is the oldest open one's method."""
         limits, latest = self.limits, self.started + self.limits.total
         if question is not None and self.heard + limits.answer <= latest:
             return _unanswered(call, question, limits.answer)
@@ -122,7 +116,6 @@ class CallTimes(msgspec.Struct):
 
 
 def _out_of_time(call: Call, behaviour: str, seconds: float, key: str) -> Failed:
-    """`behaviour` its upstream did for so many seconds, where the setting `key` allows no more."""
     return Failed(
         DeadlineExceeded(
             f'server "{call.upstream}" {behaviour} {seconds:g} s on {call.method}. '
@@ -141,12 +134,10 @@ def _not_answering(call: Call) -> Failed:
 
 
 def _outcome(call: Call) -> JsonObject:
-    """A tool may have acted before its call ran out of time; everything else only reads."""
     return {"outcome": "unknown"} if call.method == "tools/call" else {}
 
 
 def _unanswered(call: Call, method: str, seconds: float) -> Failed:
-    """The caller did not answer a question."""
     return Failed(
         DeadlineExceeded(
             f"{method} was not answered for {seconds:g} s. Raise hub.limits.question_timeout if that is normal.",

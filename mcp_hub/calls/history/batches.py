@@ -1,4 +1,4 @@
-"""Makes batches of calls that have ended: texts are masked, then cut, many at a time. All of it runs in a thread."""
+"""Makes batches of ended calls in a thread; texts are masked, then cut."""
 
 import hmac
 from array import array
@@ -69,7 +69,7 @@ _NOTHING_SUPPLIED: Final = ToolKeeping()
 
 
 class JournalRules(msgspec.Struct, frozen=True):
-    """The rules of now; `of_tool` is asked with a server and its own name of a tool."""
+    """The present rules; `of_tool` takes a server and its own tool name."""
 
     keeping: Literal["off"] | Keeping
     limits: HistoryLimits
@@ -77,13 +77,13 @@ class JournalRules(msgspec.Struct, frozen=True):
 
 
 class DefinitionSource(Protocol):
-    """The definitions of tools."""
+    """Definitions of tools."""
 
     def current(self) -> object:
-        """Today's definitions, for `digest`. Quick."""
+        """The present definitions. Quick."""
 
     def digest(self, definitions: object, server: str, tool: str) -> str:
-        """Digest of one definition, named as its server does; empty if there is none. Thread-safe."""
+        """A definition's digest, or empty. Thread-safe."""
 
 
 class JournalTerms(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class JournalTerms(msgspec.Struct, frozen=True):
 
 
 class BatchMaker:
-    """Makes batches, in a thread; one at a time."""
+    """Makes batches in a thread, one at a time."""
 
     def __init__(self, hub: str, definitions: DefinitionSource, key: Callable[[], bytes]) -> None:
         self.hub = hub
@@ -220,7 +220,7 @@ class BatchMaker:
         places: Sequence[int],
         flags: bytearray,
     ) -> bytes:
-        """The texts of the calls at these places, as they are kept."""
+        """Encoded texts of calls at `places`."""
         is_plain = (
             keeping == "full"
             and not portion.long
@@ -250,13 +250,12 @@ class BatchMaker:
 
 
 def _clipped(arguments: Sequence[int], results: Sequence[int]) -> list[int]:
-    """Sizes of arguments and results by turns, at most the column's largest number."""
     both = list(chain.from_iterable(zip(arguments, results, strict=True)))
     return both if max(both) <= _LARGEST else [min(size, _LARGEST) for size in both]
 
 
 def _fields(portion: Portion) -> list[bytes]:
-    """Arguments and results by turns, found by their sizes: a text that is not JSON may hold a NUL."""
+    """Arguments and results by turns, found by size: they may hold NULs."""
     fields: list[bytes] = []
     at = 0
     for index, (_, _, _, _, _, argument_size, result_size, _) in enumerate(portion.rows):
@@ -275,7 +274,6 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _reduced(arguments: bytes, keeping: ToolKeeping) -> bytes:
-    """The arguments without those that the settings supply: their values are not for callers."""
     try:
         values: dict[str, Any] = msgspec.json.decode(arguments or b"{}", type=dict[str, Any])
     except (ValueError, RecursionError):
@@ -289,7 +287,6 @@ def _reduced(arguments: bytes, keeping: ToolKeeping) -> bytes:
 
 
 def _is_same(default: object, value: object) -> bool:
-    """Whether both are written alike: true is not 1, and 1.0 is not 1."""
     return msgspec.json.encode(default, order="sorted") == msgspec.json.encode(value, order="sorted")
 
 
@@ -314,7 +311,7 @@ def masked_texts(
     places: Sequence[int],
     flags: bytearray,
 ) -> bytes:
-    """The texts of the calls at these places, masked and cut; their flags are set. `sizes` are those of results."""
+    """Texts of calls at `places`, masked and cut; sets `flags`. `sizes` are results'."""
     plain = [field.decode("utf-8", "replace").replace(_BETWEEN, "") for field in fields]
     texts = _masked(plain)
     for index, (before, after) in enumerate(zip(plain, texts, strict=True)):
@@ -330,14 +327,13 @@ def masked_texts(
 
 
 def _masked(texts: Sequence[str]) -> list[str]:
-    """Masks the texts together: each call of `hide` costs as much as a hundred characters."""
     whole = _BETWEEN.join(texts)
     masked = _BETWEEN.join(map(hide, _pieces(whole))).split(_BETWEEN)
     return masked if len(masked) == len(texts) else [hide(text) for text in texts]  # a secret has such a character
 
 
 def _json_masked(text: str, masked: str) -> str:
-    """The masked text, by its values where a mask in the text would leave no JSON."""
+    """Masks by value where the masked text is not JSON."""
     try:
         msgspec.json.decode(masked)
     except (ValueError, RecursionError):
@@ -347,7 +343,7 @@ def _json_masked(text: str, masked: str) -> str:
 
 
 def _cut_arguments(raw: bytes) -> tuple[str, int]:
-    """Arguments with long values cut, and their flags; a text that is not JSON, or too long in all, is cut as it is."""
+    """Arguments with long values cut, and flags."""
     if not raw:
         return "", 0
     flags = 0

@@ -1,9 +1,7 @@
-"""Takes each call that ends into the history, off the call's way.
+"""Takes ended calls into the history, off the way of calls.
 
-Where a call ends, its numbers are appended to a list and its texts to a buffer. A task takes them twice a second, or
-when there are many, and a thread makes a batch of them: texts are masked, then cut. 8,192 calls or 16 MiB of texts may
-wait; then the oldest are dropped, and the history says how many. A batch that cannot be written is tried again with the
-next one.
+Numbers and texts go to buffers; twice a second a thread makes a batch. 8,192 calls or 16 MiB may wait, then the oldest
+are dropped and counted. Failed batches are retried.
 """
 
 import math
@@ -45,10 +43,7 @@ log = get_logger(__name__)
 
 
 class CallJournal:
-    """Keeps the calls of a hub in `store`; `ended` is a `CallObserver`.
-
-    `clock` is that of the calls' times. `key` is for hashes of arguments, and may block.
-    """
+    """Keeps a hub's calls in `store`; `ended` is a `CallObserver`. `key` is for hashes of arguments, and may block."""
 
     def __init__(
         self,
@@ -73,21 +68,20 @@ class CallJournal:
 
     @property
     def store(self) -> HistoryStore:
-        """The place of the calls."""
         return self._writer.store
 
     @property
     def failing(self) -> str:
-        """The reason why nothing can be written now."""
+        """Why writing fails now, or empty."""
         return self._writer.failing
 
     @property
     def losses(self) -> list[LostCalls]:
-        """Losses that are not in the store yet, the newest first."""
+        """Losses not stored yet, newest first."""
         return self._writer.losses[::-1]
 
     def use(self) -> None:
-        """Goes by the rules of now."""
+        """Applies the present rules."""
         self._queue.use(self.rules().keeping)
         if self._running and not self._queue.keeps:
             self._queue.begun.set()
@@ -109,7 +103,7 @@ class CallJournal:
         return JournalTerms(self._batches.definitions.current(), self.rules())
 
     async def run(self) -> None:
-        """Writes batches; runs until cancelled."""
+        """Writes batches until cancelled."""
         self.use()
         while True:
             with anyio.move_on_after(_PATIENCE if self._writer.is_behind else None):
@@ -122,7 +116,6 @@ class CallJournal:
             await self.flush()
 
     async def flush(self, *, is_last: bool = False) -> None:
-        """Writes the calls that wait."""
         async with self._lock:
             self.use()
             current = self._terms()
@@ -166,7 +159,7 @@ class CallJournal:
         return batches
 
     async def close(self, seconds: float) -> None:
-        """Writes the last batch and ends the history of this hub, within so many seconds. Never raises."""
+        """Writes the last batch within so many seconds. Never raises."""
         with anyio.move_on_after(seconds, shield=True):
             await self.flush(is_last=True)
         await self.store.close()
@@ -181,7 +174,7 @@ class _RunningCall(msgspec.Struct):
 
 
 class _Writer:
-    """The batches on their way to the store: one is open, others could not be written yet."""
+    """Batches on their way to the store."""
 
     def __init__(self, store: HistoryStore, hub: str) -> None:
         self.store = store
@@ -197,7 +190,6 @@ class _Writer:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something could not be written yet."""
         return bool(self._unwritten or self.losses or self._begun or self._ended)
 
     async def register(self, rules: JournalRules) -> None:
@@ -216,7 +208,7 @@ class _Writer:
         *,
         is_last: bool,
     ) -> None:
-        """Writes batches behind those that wait, or keeps the last ones of them for the next time."""
+        """Writes or keeps batches."""
         self._unwritten += batches
         self._change(running)
         if dropped:
@@ -279,7 +271,6 @@ class _Writer:
         self._is_registered = True
 
     def _shorten(self) -> None:
-        """Lets go of the oldest calls that cannot be written, and counts them."""
         while (
             sum(len(batch) for batch, _ in self._unwritten) > MOST
             or sum(len(texts) for _, texts in self._unwritten) > MOST_BYTES

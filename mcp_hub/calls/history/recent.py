@@ -1,4 +1,4 @@
-"""The last calls that ended, and those that run, each as one `CallSummary`."""
+"""Recently ended and running calls, each as one `CallSummary`."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -48,10 +48,7 @@ _DONE: Final = (Outcome.OK, Outcome.TOOL_ERROR)
 
 
 class RecentCalls:
-    """The last endings, which have the numbers 1, 2, 3… up to `seq`; the oldest `portion` of them go together.
-
-    It is noted of a client that it has called.
-    """
+    """The last endings, numbered 1, 2, 3… up to `seq`; the oldest `portion` are dropped together."""
 
     def __init__(self, *, capacity: int = MOST, portion: int = _PORTION) -> None:
         self.epoch = new_session_id()[-8:]
@@ -66,10 +63,7 @@ class RecentCalls:
         return len(self._packed) * self._portion + len(self._fresh)
 
     def ended(self, record: CallRecord, outcome: Outcome, now: float) -> None:
-        """Keeps a call that has ended, in place of the oldest ones if there are too many: a `CallObserver`.
-
-        All in one function: each further one would take a hundredth of what a call does.
-        """
+        """Adds an ended call. One function, for speed."""
         if now >= self._until:
             self._wall, self._until = wall_time() - now, now + _STEADY
         call, started = record.call, record.times.started
@@ -100,7 +94,7 @@ class RecentCalls:
             self._fresh.clear()
 
     def behind(self, seq: int) -> list[CallSummary] | None:
-        """The endings behind number `seq`, the oldest first; None if some of them are gone, or were never there."""
+        """Endings after number `seq`, oldest first; None if some are gone."""
         new = self.seq - seq
         if not 0 <= new <= len(self):
             return None
@@ -112,23 +106,18 @@ class RecentCalls:
         return summaries[len(summaries) - new :]
 
     def newest(self) -> list[CallSummary]:
-        """All summaries, the newest first."""
         packed = [summary for portion in self._packed for summary in _unpack(portion)]
         return [*packed, *self._fresh][::-1]
 
     def live(
         self, records: Collection[CallRecord], now: float, every: "RunningCalls | None" = None
     ) -> list[CallSummary]:
-        """The newest calls of these that are not short quiet ones; `now` by the clock of the records.
-
-        `every`: all that run, for which others wait, by default the same.
-        """
+        """The newest of these calls, without short quiet ones. `every`: all running calls."""
         lasting = [record for record in records if _lasts(record, now)]
         calls = RunningCalls(records) if every is None else every
         return [self._running(record, now, calls.wait_of(record)) for record in lasting[-MOST_LIVE:]]
 
     def running(self, records: Collection[CallRecord], names: Callable[[CallRecord], bool]) -> "RunningCalls":
-        """These calls as others wait for them; somebody may know the tools and clients of those that it `names`."""
         return RunningCalls(records, names)
 
     def _running(self, record: CallRecord, now: float, wait: "_NamedWait | None") -> CallSummary:
@@ -157,11 +146,7 @@ class _NamedWait(msgspec.Struct, frozen=True):
 
 
 class RunningCalls:
-    """The calls that run at one moment, and for which of them others wait.
-
-    A call waits for its principal's others (`running_calls`), or at its server. Calls that `names` does not take are
-    neither named nor is their client.
-    """
+    """Running calls and their waits. Calls that `names` refuses stay anonymous."""
 
     def __init__(
         self,
@@ -188,7 +173,7 @@ class RunningCalls:
         return groups
 
     def wait_of(self, record: CallRecord) -> _NamedWait | None:
-        """The reason why a call does not run yet; None if it does."""
+        """Why a call does not run yet, or None."""
         wait, call = record.times.waits, record.call
         if record.state is CallState.WAITING:
             return _NamedWait(self._named(self._of.get(call.principal, ()), "its turn"), record.times.started)
@@ -201,7 +186,6 @@ class RunningCalls:
         return _NamedWait(self._named(sorted(there, key=_start), turn), wait.since)
 
     def _named(self, calls: Sequence[CallRecord], otherwise: str) -> str:
-        """The first of these calls that may be named, and the number of the others."""
         if not calls:
             return otherwise
         first = next(filter(self._names, calls), None)
@@ -229,10 +213,7 @@ def _waits_since(record: CallRecord) -> float | None:
 
 
 def shown_principal(principal: str) -> str:
-    """The principal as summaries have it, by which callers are found: different for any two principals.
-
-    A long one is its beginning and a digest, which together are longer than any that is whole.
-    """
+    """A unique short form: a long principal's beginning and digest."""
     if len(principal) <= _PRINCIPAL:
         return principal
     return (
@@ -241,12 +222,11 @@ def shown_principal(principal: str) -> str:
 
 
 def _cut(limit: int, *texts: str) -> Iterable[str]:
-    """Cuts texts to `_SHORT` each if they are longer than `limit` together."""
     return texts if sum(map(len, texts)) <= limit else [hide_head(text, _SHORT) for text in texts]
 
 
 def reason_of(ending: Ending) -> str:
-    """The reason of a failure or a cancellation, as a summary has it; empty for a result."""
+    """A failure's or cancellation's reason, masked and cut."""
     if isinstance(ending, Cancelled):
         return hide_head(ending.reason or "", _TEXT)
     return hide_head(ending.error.message, _TEXT) if isinstance(ending, Failed) else ""

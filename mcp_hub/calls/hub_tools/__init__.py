@@ -1,13 +1,11 @@
-"""The hub's own tools for clients that are answered before their calls end: `hub_wait` and `hub_cancel`.
+"""The hub's own tools for clients that get early answers.
 
-In: a call of one of these tools, and who makes it (`own_tools.OwnToolCaller`): the soft deadline of the client, and how
-results look to it.
+In: a call of `hub_wait` or `hub_cancel`.
 
-Out: new output of the call that is waited for, its original result once there is one, or the end of it.
+Out: new output of the call waited for, its result, or its cancellation.
 
-Held together by: `own_tools`, the definitions and the handlers; `stream_wait`, one wait for a call, here or at
-another replica, which passes questions of that call on to the client that waits.
+- `own_tools`: definitions and handlers
+- `stream_wait`: waits for any replica's call
 
-Not here: the text of what a running call has said (`calls.reading.transcript`), the answer that sends a client here
-(`calls.handle`), and `read_result`, which reads truncated results (`calls.results`).
+Its questions go to the waiting client.
 """

@@ -1,8 +1,4 @@
-"""The hub's own tools, for clients that are answered before their calls end: `hub_wait` and `hub_cancel`.
-
-Both name a call by its stream, make no stream of their own, and are listed only where a soft deadline holds. A mistake
-of the caller is a result for the model to read; an error answer is that of the call which was waited for.
-"""
+"""`hub_wait` and `hub_cancel`, listed where a soft deadline holds. A caller's mistake is a result for the model."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +23,7 @@ WAIT: Final = "hub_wait"
 CANCEL: Final = "hub_cancel"
 
 _SHARE: Final = 0.9
-"""Of the soft deadline that a wait may take, so that it is never cut itself."""
+"""Of the soft deadline, for a wait."""
 _DAY: Final = 86400.0
 
 _STREAM: Final = {"type": "string", "description": "from that answer"}
@@ -59,11 +55,11 @@ _DEFINITIONS: Final = (
     },
 )
 OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))
-"""The same bytes always."""
+"""Constant bytes."""
 
 
 class OwnToolCaller(msgspec.Struct, frozen=True):
-    """The client that calls: its soft deadline in seconds, its profile, and how the URIs of a result look to it."""
+    """A caller's soft deadline (seconds), profile, and view of URIs."""
 
     deadline: float
     profile: str | None
@@ -71,7 +67,6 @@ class OwnToolCaller(msgspec.Struct, frozen=True):
 
 
 def limits(deadline: float) -> TimeLimits:
-    """Time limits of these tools: beyond any that a call reaches while questions stay open."""
     return TimeLimits(deadline + 60, max(deadline + 60, _DAY), answer=_DAY)
 
 
@@ -84,8 +79,6 @@ class _Wait(_Stream):
 
 
 class _Ended(NamedTuple):
-    """The call that was waited for, and its ending."""
-
     row: StreamInfo
     ending: Ending
 
@@ -94,13 +87,12 @@ _T = TypeVar("_T", bound=_Stream)
 
 
 class OwnTools:
-    """The handlers of both tools."""
+    """Handlers of both tools."""
 
     def __init__(self, streams: StreamPort) -> None:
         self._streams = streams
 
     def handler(self, caller: OwnToolCaller) -> CallHandler:
-        """Runs one call of one of them."""
         return partial(self._answered, caller)
 
     async def _answered(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed:
@@ -122,7 +114,7 @@ class OwnTools:
         return Completed.of(f"The call of {name} is being cancelled.")
 
     async def _opened(self, caller: OwnToolCaller, call: Call, id_: str) -> StreamHandle:
-        """Raises `UnknownStream`, also for a stream that is not of a tool call."""
+        """Raises `UnknownStream`, also if the stream is not a tool call's."""
         stream = await self._streams.open(call.principal, id_, caller.profile)
         if stream.info.method != "tools/call":
             raise UnknownStream
@@ -151,7 +143,7 @@ class OwnTools:
 
 
 def _passed_on(caller: OwnToolCaller, call: Call, ended: _Ended) -> Completed:
-    """The ending of the call that was waited for, as its own caller would have got it. Raises its `RpcError`."""
+    """The ending in the caller's form. Raises `RpcError`."""
     row = ended.row
     match ended.ending:
         case Completed(result, era):
@@ -170,7 +162,6 @@ def _as_called(call: Call, row: StreamInfo) -> Call:
 
 
 def _arguments(call: Call, shape: type[_T]) -> _T:
-    """Raises `InvalidParams`."""
     try:
         return msgspec.json.decode(call.params.get("arguments", b"{}"), type=shape, strict=False)
     except (msgspec.DecodeError, RecursionError) as problem:
@@ -178,7 +169,7 @@ def _arguments(call: Call, shape: type[_T]) -> _T:
 
 
 def _cursor(after: int | str | None) -> int:
-    """Models write numbers as text now and then. Raises `InvalidParams`."""
+    """Models write numbers as text. Raises `InvalidParams`."""
     text = str(after or 0)
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise InvalidParams(f"wrong arguments: `after` is the number of an event, not {hide_head(text, 50)!r}")

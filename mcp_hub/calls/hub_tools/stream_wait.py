@@ -1,7 +1,6 @@
-"""Waits for the ending of a stream on behalf of another call, which is shown its progress and asked its questions.
+"""Waits for a stream's ending for another call, relaying progress and questions.
 
-`rejoined` is the wait for a call that runs at another replica, by a client that has brought the input here. Source:
-specification 2026-07-28, basic/patterns/mrtr: a retry is a request of its own, which any process may get.
+Source: specification 2026-07-28, basic/patterns/mrtr.
 """
 
 import math
@@ -38,23 +37,23 @@ from mcp_hub.events import (
 from mcp_hub.types import CallId, RawJson, RawObject
 
 Asks = Callable[[str, RawJson], bool]
-"""Says whether the client can be asked a question, by its method and parameters."""
+"""Whether the client can be asked, by method and params."""
 
 _MOST: Final = 16 << 10
-"""Bytes of new output in one answer: the end of it."""
+"""Bytes of new output in an answer, from its end."""
 _FEW: Final = 256
-"""Events that are looked at in one go."""
+"""Events looked at in one go."""
 _DAY: Final = 86400.0
 _CANCEL: Final = 1.0
-"""Seconds in which the call's own replica has to hear that its client is gone."""
+"""Seconds for the call's own replica to hear of the cancellation."""
 _LIMITS: Final = TimeLimits(_DAY, _DAY, answer=_DAY)
-"""Of the call here: none that it could reach. Those of the call itself hold where it runs."""
+"""Never reached: the call's own limits hold where it runs."""
 
 
 class Relay:
-    """Asks the questions of a stream through `channel`, and passes the answers on as long as the waiting call runs.
+    """Asks a stream's questions through `channel`.
 
-    `wake` is called when there is an answer to `pass_on`; `asks` says which questions the client can be asked.
+    `wake` is called for answers to `pass_on`; `asks` selects questions that the client takes.
     """
 
     def __init__(
@@ -75,24 +74,20 @@ class Relay:
         return bool(self._open)
 
     async def begin(self) -> None:
-        """Asks the questions that are open already.
-
-        Where the store does not have those yet that are answered, what it has open is older: answered, too.
-        """
+        """Asks open questions not answered yet."""
         questions = await self._stream.questions()
         if self._handled <= questions.keys():
             for question in questions.values():
                 self._ask(question)
 
     def take(self, seq: int, event: CallEvent) -> None:
-        """An event of the stream; questions before the beginning are known."""
         if isinstance(event, InputReceived):
             self._withdraw(event.key)
         elif isinstance(event, InputRequired) and seq > self._first_seq:
             self._ask(event)
 
     async def pass_on(self) -> None:
-        """Hands over what was answered. Raises `UnknownStream`, `StoreError`."""
+        """Sends answers to the stream. Raises `UnknownStream`, `StoreError`."""
         answers, self._answers = self._answers, []
         for key, outcome in answers:
             await self._stream.answer(key, outcome)
@@ -123,10 +118,9 @@ class Relay:
 
 
 class StreamWait:
-    """Follows one stream for a call that waits for it. Raises as `StreamHandle.follow`, but skips lost events.
+    """Follows one stream for a waiting call. Raises as `StreamHandle.follow`, but skips lost events.
 
-    `asks` says which questions the client can be asked. Those that are `answered` are not asked again, though the
-    stream may still have them open.
+    `answered` questions are not asked again.
     """
 
     def __init__(
@@ -151,10 +145,7 @@ class StreamWait:
             return self._stream.follow(self._bell.ring, gone.earliest - 1)
 
     async def ending(self, seconds: float, *, is_modern: bool) -> Ending | None:
-        """The call's ending, if it comes in time.
-
-        A modern client has no request open while it gathers input: its time begins anew then.
-        """
+        """The call's ending; None after `seconds`, which input restarts for modern clients."""
         with anyio.move_on_after(seconds) as patience:
             await self._relay.begin()
             while True:
@@ -200,12 +191,12 @@ class StreamWait:
 def rejoined(
     registry: CallRegistry, streams: StreamPort, id_: CallId, call: Call, responses: RawObject, early: Early | None
 ) -> CallHandle:
-    """The call of a client that stands for `id_`, which runs at another replica. Raises `Busy`."""
+    """A call for `id_` at another replica. Raises `Busy`."""
     return CallHandle(call, registry.start(call, rejoining(streams, id_, responses), _LIMITS), streams, early=early)
 
 
 def rejoining(streams: StreamPort, id_: CallId, responses: RawObject) -> CallHandler:
-    """Hands the responses to the call `id_`, and ends as it does. Cancelling this cancels the call."""
+    """Sends the responses to call `id_` and ends as it does; cancels it when cancelled."""
 
     async def rejoin(call: Call, channel: CallChannel) -> Completed:
         try:

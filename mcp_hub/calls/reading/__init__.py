@@ -1,12 +1,12 @@
-"""Reading durable streams: the committed events of one call, from memory and from a store.
+"""Reading durable streams: committed events, from memory and a store.
 
-In: what the writer of a call commits, and the pages of events that the store has.
+In: events that a writer commits, and pages of the store.
 
-Out: events in order for each follower, by cursor. A cursor never points past what the store has confirmed.
+Out: events for each follower, in order.
 
-Held together by `stream`, one stream as this process knows it: its row, the latest events and its readers. `stored`
-reads and writes single events of the store, and puts a placeholder where one cannot be written or read. `transcript`
-is the text of what a call has said so far.
+- `stream`: a stream in this process
+- `stored`: single stored events
+- `transcript`: output so far, as text
 
-Not here: writing the log of a running call (`calls.streams`), and the stores (`mcp_hub.stores`).
+Cursors never pass what is stored.
 """

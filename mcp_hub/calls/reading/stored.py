@@ -1,7 +1,5 @@
-"""Reads and writes single events of stored streams, and names calls as their streams do.
-
-An event that cannot be written, or read, has another one in its place. Numbers stay without holes and every stream
-keeps its one ending, whatever upstreams and newer hubs put into events.
+"""Single stored events, and names of their calls. Unwritable and unreadable events are replaced, so that no number is
+missing.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -32,19 +30,19 @@ from mcp_hub.stores.base import Change, Chunk, EventPage, StreamLog
 from mcp_hub.types import CallId, RawJson
 
 UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
-"""Errors of encoding: half a character, an object that is not JSON, a number that is too large, too deep."""
+"""Errors of encoding."""
 _SHOWN: Final = 4096
-"""Characters that are kept of a text that cannot be kept as it is."""
+"""Characters kept of an unwritable text."""
 _T = TypeVar("_T")
 PAGE: Final = 4096
-"""Events that are fetched from the store at once."""
+"""Events fetched at once."""
 _LOOK: Final = 256
-"""Events that are looked through at once for what is asked."""
+"""Events searched at once."""
 _decode_text = msgspec.json.Decoder(str).decode
 
 
 def unwritable(event: CallEvent, problem: Exception) -> CallEvent:
-    """Can be written in place of an event that cannot: an ending for an ending, a log message for anything else."""
+    """A replacement that can be written: an ending for an ending, else a log message."""
     why = _writable(str(problem))
     match event:
         case Completed():
@@ -63,7 +61,7 @@ def unwritable(event: CallEvent, problem: Exception) -> CallEvent:
 
 
 def event_of(line: bytes) -> CallEvent:
-    """The event of a stored line; one that cannot be read says nothing."""
+    """A line's event; `Started` if unreadable."""
     try:
         return decoded(line)[1]
     except ValueError:
@@ -71,7 +69,7 @@ def event_of(line: bytes) -> CallEvent:
 
 
 def ending_of(row: StreamInfo, line: bytes) -> Ending:
-    """The last event of a stream that has ended; one that cannot be read is still an ending."""
+    """An ended stream's last event, an ending in any case."""
     event = event_of(line)
     if isinstance(event, Ending):
         return event
@@ -86,7 +84,7 @@ def _writable(text: str) -> str:
 
 
 async def fetched(store: StreamLog, id_: CallId, after: int, limit: int = PAGE) -> tuple[bytes, ...]:
-    """A page of events, encoded; empty at the end. Raises `StoreError`, `UnknownStream`."""
+    """A page of encoded events; empty at the end. Raises `StoreError`, `UnknownStream`."""
     page: EventPage | StoreError | None = await done_with(partial(store.fetch, id_, after, limit))
     if isinstance(page, StoreError):
         raise page
@@ -96,7 +94,7 @@ async def fetched(store: StreamLog, id_: CallId, after: int, limit: int = PAGE) 
 
 
 async def appended(store: StreamLog, row: StreamInfo, lines: Sequence[bytes], change: Change) -> None:
-    """Adds events behind the last one of a stream that this process owns and nobody writes to. Raises `StoreError`."""
+    """Appends to an owned stream without a writer. Raises `StoreError`."""
     chunk = Chunk(row.last + 1, tuple(lines))
     error: StoreError | None = await done_with(partial(store.append, row.id, row.epoch, chunk, change))
     if error is not None:
@@ -104,7 +102,7 @@ async def appended(store: StreamLog, row: StreamInfo, lines: Sequence[bytes], ch
 
 
 async def done_with(start: Callable[[Callable[[_T], None]], None]) -> _T:
-    """Waits until the store calls back."""
+    """Waits for the store's callback."""
     news = anyio.Event()
     results: list[_T] = []
 
@@ -118,7 +116,7 @@ async def done_with(start: Callable[[Callable[[_T], None]], None]) -> _T:
 
 
 async def _events(store: StreamLog, id_: CallId, after: int, last: int, mark: bytes) -> AsyncIterator[CallEvent]:
-    """Events behind `after` up to `last` whose lines have `mark`."""
+    """Events after `after` up to `last` whose lines have `mark`."""
     while after < last and (lines := await fetched(store, id_, after, min(last - after, PAGE))):
         for line in lines:
             if mark in line:
@@ -127,7 +125,7 @@ async def _events(store: StreamLog, id_: CallId, after: int, last: int, mark: by
 
 
 async def open_questions(store: StreamLog, row: StreamInfo) -> dict[str, InputRequired]:
-    """Open questions of a stream by key, oldest first."""
+    """A stream's open questions by key, oldest first."""
     questions: dict[str, InputRequired] = {}
     if row.status == "input_required":
         async for event in _events(store, row.id, row.first - 1, row.last, b'"type":"input-'):
@@ -139,7 +137,7 @@ async def open_questions(store: StreamLog, row: StreamInfo) -> dict[str, InputRe
 
 
 async def asked_last(store: StreamLog, row: StreamInfo, keys: Collection[str]) -> dict[str, InputRequired]:
-    """Committed questions with these keys, read from the end backwards."""
+    """Committed questions with these keys, read backwards."""
     questions: dict[str, InputRequired] = {}
     last = row.last
     while last >= row.first and not all(key in questions for key in keys):
@@ -152,7 +150,7 @@ async def asked_last(store: StreamLog, row: StreamInfo, keys: Collection[str]) -
 
 
 async def ending(store: StreamLog, row: StreamInfo) -> Ending | None:
-    """The last event of a stream that has ended; None if it is gone. Raises `StoreError`."""
+    """An ended stream's last event, or None. Raises `StoreError`."""
     with suppress(UnknownStream):
         for line in await fetched(store, row.id, row.last - 1, 1):
             return ending_of(row, line)
@@ -160,7 +158,7 @@ async def ending(store: StreamLog, row: StreamInfo) -> Ending | None:
 
 
 async def last_progress(store: StreamLog, row: StreamInfo) -> Progressed | None:
-    """Its last progress, as far as the latest events tell."""
+    """The last progress in the latest page."""
     last: Progressed | None = None
     start = max(row.last - PAGE, row.first - 1)
     async for event in _events(store, row.id, start, row.last, b'"type":"progress"'):
@@ -170,13 +168,13 @@ async def last_progress(store: StreamLog, row: StreamInfo) -> Progressed | None:
 
 
 def exported_name(call: Call) -> str:
-    """The called name or URI, as the client knows it."""
+    """The called name or URI, in the client's form."""
     raw = call.exported_name
     return _string(raw) if type(raw) is msgspec.Raw else own_name(call)
 
 
 def own_name(call: Call) -> str:
-    """The called name or URI, as the upstream knows it."""
+    """The called name or URI, in the upstream's form."""
     raw = call.params.get("name", call.params.get("uri"))
     return _string(raw) if raw is not None else call.method
 

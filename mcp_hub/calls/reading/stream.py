@@ -1,9 +1,7 @@
-"""A durable stream as this process knows it: its row, its latest committed events, and who follows it.
+"""A durable stream in this process: row, latest committed events, followers.
 
-Followers see committed events only, so a cursor never points past what survives. They have no queue:
-what is recent comes from a bounded tail in memory, what is older from the store, a page at a time; being slow costs
-no other follower anything. The tail of a stream of another process is what was read last: each page is read once for
-all that follow it here.
+Followers have no queue: recent events come from a bounded tail in memory, older ones from the store, each page once for
+all.
 """
 
 import math
@@ -24,11 +22,11 @@ from mcp_hub.stores.base import EventPage, Fetched, StreamLog
 
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
-"""Of committed events that stay in memory for those who keep up, if there are any; the latest one in any case."""
+"""Of committed events in memory, for followers that keep up."""
 
 
 class _PartialContent:
-    """Partial content of the present attempt: whether any was sent (`is_any`), and where it begins in the stream."""
+    """The present attempt's partial content: whether there `is_any`, and where."""
 
     __slots__ = ("_first", "is_any")
 
@@ -37,15 +35,13 @@ class _PartialContent:
         self._first = 0
 
     def add(self) -> None:
-        """There is some."""
         self.is_any = True
 
     def reset(self) -> None:
-        """The attempt has failed."""
         self.is_any = False
 
     def placed(self, event: Delta | Reset, seq: int) -> Delta | Reset:
-        """The event that is written under this number: a `Reset` with the number of the first that it is about."""
+        """The event to write under this number."""
         first = self._first or seq
         if isinstance(event, Delta):
             self._first = first
@@ -55,32 +51,29 @@ class _PartialContent:
 
 
 class LogWriter(Protocol):
-    """Writes a call's events to its stream."""
+    """Writes a call's stream."""
 
     def wake(self) -> None:
-        """There is something new."""
+        """The log has news."""
 
     async def committed(self) -> None:
-        """Returns once all that the log holds now is in the store, or never will be."""
+        """Returns once present events are stored or cannot be."""
 
 
 class Committed(NamedTuple):
-    """An event that the store has: its line, and the event if that is decoded already."""
+    """A stored event: its line, and the event if decoded."""
 
     line: bytes
     event: CallEvent | None = None
 
     @property
     def read(self) -> CallEvent:
-        """The event; one that cannot be decoded says nothing (`Started`)."""
+        """The event; `Started` if unreadable."""
         return self.event if self.event is not None else event_of(self.line)
 
 
 class Stream:
-    """One stream. `row` is that of the last commit known here; `failed` says why nothing more will be known.
-
-    `content` is the partial content of a call that runs here.
-    """
+    """One stream. `row` is as of the last known commit; `failed` ends it here."""
 
     __slots__ = (
         "__weakref__", "_waiting", "_bytes", "_store", "_tail", "_tail_first", "content", "failed", "readers", "row",
@@ -99,14 +92,11 @@ class Stream:
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is committed now survives this process."""
+        """Whether commits survive this process."""
         return self._store.is_durable
 
     def committed(self, row: StreamInfo, events: Sequence[Committed] = ()) -> None:
-        """The store has `events` now, the last of which `row` knows of; without any: it was seen in the store.
-
-        What is older than what is known already is ignored.
-        """
+        """Takes a newer row, perhaps with its last `events`."""
         if (row.epoch, row.last) < (self.row.epoch, self.row.last):
             return
         is_first = not self.row.last
@@ -136,7 +126,7 @@ class Stream:
         self._tail_first += gone
 
     def fetch(self, after: int, receive: Fetched) -> None:
-        """Fetches the page behind `after`; concurrent requests for one page share a read."""
+        """Fetches the page after `after`; concurrent requests share a read."""
         if (waiting := self._waiting.get(after)) is not None:
             waiting.append(receive)
             return
@@ -154,24 +144,20 @@ class Stream:
             receive(page)
 
     def seen(self, row: StreamInfo) -> None:
-        """Takes over a newer row of the store for a stream that is written here.
-
-        The store drops old events on its own. Another hub may have read an append that is not confirmed here yet.
-        """
+        """Takes a newer stored row of a stream written here."""
         if row.last > self.row.last:
             self.committed(row)
         elif row.first > self.row.first:
             self.row = msgspec.structs.replace(self.row, first=row.first)
 
     def fail(self, error: HubError) -> None:
-        """Nothing more will be known of it here."""
         self.failed = error
         for reader in self.readers:
             reader.failed = error
             reader.wake()
 
     def fenced(self, error: StoreError) -> None:
-        """Another hub owns the stream: readers follow what it writes; without such a hub they fail with `error`."""
+        """Readers follow the new owner, or fail with `error`."""
 
         def looked(page: EventPage | StoreError | None) -> None:
             if isinstance(page, EventPage) and (page.row.has_ended or page.row.owner != self._store.instance):
@@ -182,7 +168,6 @@ class Stream:
         self._store.fetch(self.row.id, self.row.last, 1, looked)
 
     async def begun(self) -> None:
-        """Returns once the first event is committed, or never will be."""
         if self.row.last:
             return
         news = anyio.Event()
@@ -196,17 +181,15 @@ class Stream:
             reader.close()
 
     def reader(self, wake: Callable[[], None], after: int, *, is_follower: bool = False) -> "StreamReader":
-        """Reads the stream from the event behind `after` on; `wake` is called (soon, often) when there is more."""
         reader = StreamReader(self, after, wake, is_follower=is_follower)
         self.readers += (reader,)
         reader.look()
         return reader
 
     def follow(self, wake: Callable[[], None], after: int, limit: int) -> "StreamReader":
-        """A reader for a client that asked for this stream; there may be `limit` of them.
+        """A reader for a client, one of `limit`.
 
-        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`,
-        `StoreError` for one that another hub may have reached while it was without the store.
+        Raises `EventsGone`, `Busy`, `InvalidParams` beyond the end, `StoreError` if another hub may be ahead.
         """
         row = self.row
         if after > row.last and not (row.has_ended or self._store.is_settled):
@@ -222,15 +205,14 @@ class Stream:
 
     @property
     def behind(self) -> float:
-        """Events that the fastest reader has not taken; infinity without a reader."""
+        """Events not taken by the fastest reader; infinity without readers."""
         return min((self.row.last - reader.cursor for reader in self.readers), default=math.inf)
 
     def has_recent(self, after: int) -> bool:
-        """Whether the event behind `after` is in memory."""
         return self._tail is not None and 0 <= after + 1 - self._tail_first < len(self._tail)
 
     def recent(self, after: int, limit: int) -> list[Committed]:
-        """Events behind `after`, if they are in memory."""
+        """Events after `after` that are in memory."""
         tail = self._tail
         if tail is None or not self.has_recent(after):
             return []
@@ -239,10 +221,7 @@ class Stream:
 
 
 async def read_on(stream: Stream) -> StreamInfo | None:
-    """The row as it is in the store; what has been added behind the last known event is then in memory.
-
-    None if it is no longer kept. Raises `StoreError`.
-    """
+    """Reads on from the store; the present row, or None. Raises `StoreError`."""
     page: EventPage | StoreError | None = await done_with(partial(stream.fetch, stream.row.last))
     if isinstance(page, StoreError):
         raise page
@@ -250,7 +229,7 @@ async def read_on(stream: Stream) -> StreamInfo | None:
 
 
 class StreamReader:
-    """A place in a stream: a `call.Reader`."""
+    """Reads a stream: a `call.Reader`."""
 
     __slots__ = ("_waiting", "_page", "cursor", "failed", "is_closed", "is_follower", "stream", "wake")
     is_stored = True
@@ -267,12 +246,11 @@ class StreamReader:
 
     @property
     def has_more(self) -> bool:
-        """Whether something can be taken now."""
+        """Whether `take` has events now."""
         return self._page is not None or self.stream.has_recent(self.cursor)
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something that is still being fetched."""
         return self.cursor < self.stream.row.last
 
     @property
@@ -282,11 +260,10 @@ class StreamReader:
         return row.has_ended and self.cursor >= row.last
 
     def take(self, limit: int | None = None) -> list[CallEvent]:
-        """The next events, `limit` of them; what is not at hand is fetched meanwhile."""
         return [entry.read for entry in self.take_entries(limit)]
 
     def take_entries(self, limit: int | None = None) -> list[Committed]:
-        """The next events with their lines; only an ending is always decoded."""
+        """The next events with lines; only endings are surely decoded."""
         page = self._page
         if page is not None:
             entries = [page.popleft() for _ in range(min(limit or PAGE, len(page)))]
@@ -302,7 +279,6 @@ class StreamReader:
         return entries
 
     def skip(self) -> int:
-        """Continues behind events that the store has let go; how many those were."""
         if not isinstance(self.failed, EventsGone):
             return 0
         skipped = self.failed.earliest - 1 - self.cursor
@@ -312,7 +288,6 @@ class StreamReader:
         return skipped
 
     def close(self) -> None:
-        """Stops following. Idempotent."""
         if not self.is_closed:
             self.is_closed = True
             self.wake = nobody
@@ -320,7 +295,6 @@ class StreamReader:
             stream.readers = tuple(reader for reader in stream.readers if reader is not self)
 
     def look(self) -> None:
-        """There may be news: wakes the follower, or fetches the missing events."""
         if self.has_more or self.at_end or self.failed is not None:
             self.wake()
         self._fill()

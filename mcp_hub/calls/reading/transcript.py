@@ -1,4 +1,4 @@
-"""The output of a running call so far, as text for a model: for answers that are not the result."""
+"""A running call's output so far, as text for a model."""
 
 from collections.abc import Collection
 from typing import Final, TypeVar
@@ -11,20 +11,17 @@ from mcp_hub.masking import hide_head, visible
 from mcp_hub.types import CallId
 
 _ROUGHLY: Final = 2
-"""Times the text that is shown is held, so that not every event cuts."""
+"""Times the shown text is held, so that few events cut it."""
 _ASKED: Final = 200
-"""Characters of a question's message that are shown."""
+"""Characters of a question shown."""
 _LOOKED_AT: Final = 20 * _ASKED
-"""Characters of it that are looked at: it may be blanks for the most part."""
+"""Characters of a question read: many may be blanks."""
 
 _T = TypeVar("_T")
 
 
 class Transcript:
-    """The end of a call's output, at most `limit` bytes of UTF-8: partial content, else messages of progress.
-
-    `is_cut`: earlier output is not in it. Content of the channel `aux` is left out.
-    """
+    """The end of a call's output, at most `limit` bytes of UTF-8: partial content, else progress messages."""
 
     def __init__(self, limit: int, *, is_cut: bool = False) -> None:
         self.is_cut = is_cut
@@ -34,7 +31,6 @@ class Transcript:
         self._last = ""
 
     def cut(self) -> None:
-        """Events that came before are no longer kept."""
         self.is_cut = True
 
     def add(self, event: CallEvent) -> None:
@@ -58,7 +54,7 @@ class Transcript:
 
 
 class _Tail:
-    """The end of a text that comes in pieces. `size` in bytes, of all of it."""
+    """The end of a text in pieces; `size` is of all."""
 
     def __init__(self, limit: int) -> None:
         self.size = 0
@@ -73,7 +69,6 @@ class _Tail:
             del self._text[: -self._limit]
 
     def end(self) -> tuple[str, bool]:
-        """The text, and whether it is not all; it begins with a whole character."""
         end = self._text[-self._limit :]
         is_cut = self.size > len(end)
         return end.decode(errors="ignore") if is_cut else end.decode(), is_cut
@@ -87,10 +82,7 @@ def still_running(
     call: Call,
     questions: Collection[Question | InputRequired] = (),
 ) -> str:
-    """The text of an answer that is not the result: the output, and how to continue from event `cursor`.
-
-    `questions` are the questions of the tool that are open; `call` is one of the client.
-    """
+    """The text of an early answer: output, questions, and how to continue from event `cursor`."""
     text = transcript.text
     lines = ["Still running: this is not the result yet."]
     mine = [each for each in questions if call.asks_client(each.method, each.params)]
@@ -116,7 +108,7 @@ def _question(question: Question | InputRequired) -> str:
 
 
 def question_text(question: Question | InputRequired) -> str:
-    """The message of a question, on one line and cut, with secrets masked; empty without one."""
+    """A question's message on one line, masked and cut."""
     message = hide_head(_decoded(question.params, _Asked, _Asked()).message, _LOOKED_AT)
     line = " ".join(visible(message).split())
     return hide_head(line, _ASKED, "…")

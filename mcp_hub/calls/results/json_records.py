@@ -1,7 +1,4 @@
-"""Where the records of a JSON text are: the array that it is or that fills it, and the borders of its items. Pure.
-
-Bytes are only measured: what is between two borders is the text as it came.
-"""
+"""Finds an array in a JSON text, and the borders of its items. Pure."""
 
 import re
 from typing import Final
@@ -12,7 +9,7 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _BETWEEN: Final = re.compile(rb"[ \t\r\n,]*")
 _GAP: Final = b" \t\r\n,"
 _MOST_COMMAS: Final = 2_000_000
-"""Of a text that is taken apart: each may stand for a value, which costs some 80 bytes of memory."""
+"""Of a parsed text: each value costs some 80 bytes."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _DEPTH: Final = 8
 """Objects around an array."""
@@ -23,7 +20,7 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Records(msgspec.Struct, frozen=True):
-    """An array within a text of `size` bytes: its place including brackets, its items' lengths, its JSON path."""
+    """An array in a text: its place with brackets, lengths of items, JSON path."""
 
     body: bytes
     start: int
@@ -32,7 +29,7 @@ class Records(msgspec.Struct, frozen=True):
     path: str
 
     def head(self, limit: int) -> tuple[int, int]:
-        """Counts the first records that are whole before byte `limit`; also where the last of them ends."""
+        """Number of first records before byte `limit`, and their end."""
         end, count = self.start + 1, 0
         for length in self.lengths:
             between = _BETWEEN.match(self.body, end, max(limit, end))
@@ -43,7 +40,7 @@ class Records(msgspec.Struct, frozen=True):
         return count, end
 
     def tail(self, least: int) -> tuple[int, int]:
-        """Counts the last records that are whole from byte `least` on; also where the first of them begins."""
+        """Number of last records from byte `least`, and their start."""
         start, count = self.end - 1, 0
         for length in reversed(self.lengths):
             at = start
@@ -56,7 +53,7 @@ class Records(msgspec.Struct, frozen=True):
 
 
 def json_records(body: bytes) -> Records | None:
-    """The array that `body` is, or the largest member of its object; None for other texts and for millions of items."""
+    """The array that `body` is, or its largest member; else None."""
     start, end, path = 0, len(body), "$"
     if body.lstrip()[:1] not in (b"[", b"{") or body.count(b",") > _MOST_COMMAS:
         return None

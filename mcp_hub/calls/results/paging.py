@@ -1,8 +1,4 @@
-"""Reading on in a kept text: pages of it, and the lines that a pattern matches. Pure, over bytes of UTF-8.
-
-Offsets are bytes from the start of the text. One page after the other, each from where the one before ended, is the
-whole text.
-"""
+"""Pages of a kept text, and matching lines. Pure; offsets are bytes of UTF-8."""
 
 import codecs
 from collections.abc import Callable
@@ -17,22 +13,22 @@ if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
 
 MARGIN: Final = DENSE - 1
-"""Bytes before an offset that a page may need: those of the character that it is in."""
+"""Bytes before an offset that its character may need."""
 MOST_MATCHES: Final = 100
-"""In one answer."""
+"""Per answer."""
 
 _WINDOW: Final = 64 << 10
-"""Bytes that are searched at once, or a line more; of a longer line that much, and again with the last `_OVERLAP`."""
+"""Bytes searched at once; long lines overlap by `_OVERLAP`."""
 _OVERLAP: Final = 4 << 10
 _LINE: Final = 400
-"""Bytes of a line that are shown, around the match where it is longer."""
+"""Bytes of a line shown."""
 _BEFORE: Final = 3
-"""One of so many bytes shown is before the match."""
+"""One of so many shown bytes precedes the match."""
 _CONTINUES: Final = 0xC0, 0x80
 
 
 class TextPage(msgspec.Struct, frozen=True):
-    """The text from byte `start` on, up to byte `end`."""
+    """Text from byte `start` to `end`."""
 
     text: str
     start: int
@@ -40,10 +36,7 @@ class TextPage(msgspec.Struct, frozen=True):
 
 
 class Matches(msgspec.Struct, frozen=True):
-    """Lines that matched, each as `line:offset: text`; `next` is where to search on, None at the end.
-
-    `is_slow`: the time was over before the end, or as much as can be shown, was found.
-    """
+    """Matches as `line:offset: text`; `next` continues the search. `is_slow`: out of time."""
 
     lines: tuple[str, ...]
     next: int | None
@@ -51,9 +44,9 @@ class Matches(msgspec.Struct, frozen=True):
 
 
 def page(data: bytes, at: int, start: int, limit: int | None, tokens: int, estimate: Estimate) -> TextPage:
-    """The page from byte `start` of a text whose bytes from `at` on are `data`, or from the start of the character.
+    """The page at byte `start` of `data`, which begins at `at`.
 
-    `limit` bytes, at most `tokens`, but one character at least. Ends at a line border if there is one nearby.
+    It has at most `limit` bytes and `tokens`, at least one character, and ends at a near line border.
     """
     first = _character(data, start - at)
     text, _ = codecs.utf_8_decode(data[first:], "replace", False)
@@ -72,7 +65,6 @@ def _is_within(data: bytes, at: int) -> bool:
 
 
 def _character(data: bytes, at: int) -> int:
-    """The start of the character that has this byte."""
     for _ in range(MARGIN):
         if not _is_within(data, at):
             break
@@ -83,10 +75,9 @@ def _character(data: bytes, at: int) -> int:
 def grep(
     body: bytes, pattern: str, start: int, limit: int, tokens: int, estimate: Estimate, is_over: Callable[[], bool]
 ) -> Matches:
-    """The lines from byte `start` on that `pattern` matches, `limit` at most, in at most `tokens`.
+    """Matching lines from byte `start`, at most `limit` and `tokens`. Raises `InvalidParams`.
 
-    Of a line that is longer than can be shown, each place that matches is shown by itself. A match of more than 4 KiB
-    in a line of more than 64 KiB may be missed. Raises `InvalidParams` for a pattern that is none or too large.
+    Matches over 4 KiB in lines over 64 KiB may be missed.
     """
     return _Search(body, compiled(pattern, "grep", by_line=True), min(_LINE, tokens // 2), is_over).run(
         start, limit, tokens, estimate
@@ -122,7 +113,7 @@ class _Search:
         return Matches(tuple(lines), None)
 
     def _window(self, at: int) -> tuple[int, int]:
-        """End of the search from `at`, and start of the next one if nothing matches."""
+        """End of the search from `at`, and the next start."""
         border = self._body.find(b"\n", min(at + _WINDOW, len(self._body)), at + 2 * _WINDOW)
         if border >= 0:
             return border, border + 1
@@ -135,7 +126,6 @@ class _Search:
         return end, _character(self._body, end - _OVERLAP)
 
     def _match(self, at: int, end: int) -> tuple[int, int] | None:
-        """The first between these; what is around them tells where a line begins and ends."""
         body = self._body
         match = self._regexp.search(body, at, end)
         if match is None or (match.start() == len(body) and body.endswith(b"\n")):  # no line begins there
@@ -144,7 +134,7 @@ class _Search:
         return start, stop
 
     def _excerpt(self, start: int, stop: int) -> tuple[str, int]:
-        """The line, or what is around the match in it, and where to search on."""
+        """The line or its matching part, and where to continue."""
         body, width = self._body, self._width
         self._line += body.count(b"\n", self._counted, start)
         self._counted = start

@@ -1,4 +1,4 @@
-"""Patterns of RE2, within bounds: none takes more than linear time (github.com/google/re2/wiki/Syntax). Pure."""
+"""RE2 patterns, in linear time and within bounds (github.com/google/re2/wiki/Syntax). Pure."""
 
 import re
 from typing import TYPE_CHECKING, Final
@@ -11,19 +11,16 @@ if TYPE_CHECKING:
 
 _MOST_PATTERN: Final = 1000
 _MOST_PROGRAM: Final = 1000
-"""Instructions of RE2: with so many, matching may read as little as 200 KB a second."""
+"""Instructions of RE2: at this number it reads 200 KB a second."""
 _MOST_REPEATS: Final = 1000
-"""RE2 refuses more of one thing by itself, at once."""
+"""RE2 refuses more itself."""
 _MEMORY: Final = 4 << 20
 _ESCAPED: Final = re.compile(r"\\(?:[xpP]\{[^}]*\}|.)", re.DOTALL)
 _REPEATED: Final = re.compile(r"\{([0-9]{1,9}),?([0-9]{0,9})\}")
 
 
 def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
-    """A pattern over bytes of UTF-8; `by_line` takes each line for itself. `key` is where it was given.
-
-    Raises `InvalidParams` for a pattern that is none or too large.
-    """
+    """A pattern over UTF-8 bytes, line by line with `by_line`. Raises `InvalidParams`, which names `key`."""
     import re2  # 30 ms, which no start needs
 
     if len(pattern) > _MOST_PATTERN:

@@ -1,9 +1,4 @@
-"""The hub's own tool `read_result`: what was cut from a long result, by offset, by pattern or by JSON path.
-
-Its answers are within the same limit as any result. A text that is somebody else's is as unknown as one that has
-expired or never was. What a caller got wrong is a result for the model to read. Not here:
-who is offered the tool.
-"""
+"""The hub's tool `read_result`: reads a long result by offset, pattern or path. Mistakes are results for the model."""
 
 import sys
 from collections.abc import Callable
@@ -26,18 +21,18 @@ from mcp_hub.types import plural
 READ_RESULT: Final = "read_result"
 
 _NOTICE: Final = 128
-"""Tokens that are left for the notes about a page."""
+"""Tokens for a page's notes."""
 _PER_TOKEN: Final = 16
-"""Bytes that are looked at for one token of a page."""
+"""Bytes read per token."""
 _SECONDS: Final = 5.0
-"""That a pattern or a path may take."""
+"""For a pattern or path."""
 _AT_ONCE: Final = 2
-"""Searches that may run, each with up to some hundred megabytes; more wait."""
+"""Searches at a time, each up to some hundred megabytes."""
 _MATCHES: Final = 50
 _SHOWN: Final = 60
-"""Characters of an argument that are repeated."""
+"""Characters of an argument repeated."""
 _REASON: Final = 200
-"""Of what is wrong with them."""
+"""Characters of a reason."""
 _MOST: Final = 1 << 53
 
 _Number = int | float | str | None
@@ -55,7 +50,7 @@ _decode = msgspec.json.Decoder(_Wanted).decode
 
 
 class ReadResult:
-    """The handlers of the tool. `clock` bounds how long a search takes."""
+    """The tool's handlers. `clock` bounds searches."""
 
     def __init__(self, documents: Documents, estimate: Estimate, clock: Clock) -> None:
         self._documents = documents
@@ -64,7 +59,6 @@ class ReadResult:
         self._searches = anyio.CapacityLimiter(_AT_ONCE)
 
     def handler(self, limit: int) -> CallHandler:
-        """Runs one call, whose answer has at most `limit` tokens."""
         return partial(self._answered, max(limit, LEAST) - _NOTICE)
 
     async def _answered(self, tokens: int, call: Call, channel: CallChannel) -> Completed:
@@ -94,7 +88,6 @@ class ReadResult:
         return await anyio.to_thread.run_sync(search, limiter=self._searches, abandon_on_cancel=True)
 
     async def _read(self, principal: str, id_: str, offset: int, size: int) -> Part:
-        """Raises `InvalidParams` for what is not found."""
         try:
             part = await self._documents.read(principal, id_, offset, size)
         except StoreError as problem:
@@ -128,7 +121,6 @@ class ReadResult:
 
 
 def _arguments(call: Call) -> _Wanted:
-    """Raises `InvalidParams`."""
     try:
         return _decode(call.params.get("arguments", b"{}"))
     except (msgspec.DecodeError, RecursionError) as problem:
@@ -137,7 +129,7 @@ def _arguments(call: Call) -> _Wanted:
 
 
 def _number(name: str, value: _Number, least: int) -> int | None:
-    """Models write numbers as text now and then. Raises `InvalidParams`."""
+    """Models write numbers as text. Raises `InvalidParams`."""
     if value is None:
         return None
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
@@ -149,13 +141,11 @@ def _number(name: str, value: _Number, least: int) -> int | None:
 
 
 def _check_offset(offset: int, size: int) -> None:
-    """Raises `InvalidParams`."""
     if offset > size:
         raise InvalidParams(f"offset {offset} is behind the end: there are {size} bytes")
 
 
 def _page(page: paging.TextPage, size: int, prefix: str = "") -> Completed:
-    """The page is a block of its own: all of them, one after the other, are the text."""
     after = f"next: offset={page.end}" if page.end < size else "this is the end"
     return Completed.of(page.text, f"[{prefix}bytes {page.start} to {page.end} of {size}; {after}]")
 

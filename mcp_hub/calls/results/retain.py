@@ -1,4 +1,4 @@
-"""Cuts long results (`truncate`) and keeps what was cut (`stores.documents`), so that it can be read."""
+"""Truncates long results and stores the rest."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,23 +20,19 @@ from mcp_hub.types import RawJson
 log = get_logger(__name__)
 
 _AT_ONCE: Final = 64 << 10
-"""Bytes of a result that is looked at where it is: a thread for it would take longer."""
+"""Bytes of a result that is cut without a thread."""
 
 
 class Retention:
-    """Makes short results that stand for long ones. A result that cannot be kept is passed on whole.
-
-    `estimate` must be safe to call in a thread.
-    """
+    """Shortens results; one that cannot be stored stays whole. `estimate` runs in threads."""
 
     def __init__(self, documents: Documents, estimate: Estimate) -> None:
         self._documents = documents
         self._estimate = estimate
 
     async def fitted(self, shows_output: Callable[[str], bool] | None, call: Call, completed: Completed) -> Completed:
-        """The result that stands for that of the call: at most the tokens that the call asks for.
-
-        Structured content is left alone unless `shows_output` says of the name called that no schema is shown of it.
+        """The result within the call's token limit. Structured content stays, unless `shows_output` denies that its
+        schema is shown.
         """
         may_drop = shows_output is not None and not shows_output(exported_name(call))
         result = await self.shortened(
@@ -47,10 +43,7 @@ class Retention:
     async def shortened(
         self, principal: str, result: RawJson, limit: int, *, may_drop_structured: bool = False
     ) -> RawJson:
-        """The result in at most `limit` tokens of text (`truncate.cut`), its cut texts kept for the principal.
-
-        The very same object if it fits or cannot be kept. Always the same bytes for the same result and limit.
-        """
+        """The result in at most `limit` tokens of text; the same object if it fits or cannot be stored."""
         if len(result) <= max(limit, LEAST):
             return result
         run = partial(cut, result, limit, self._estimate, may_drop_structured=may_drop_structured)
@@ -67,7 +60,7 @@ class Retention:
 
 
 class LongResults(msgspec.Struct, frozen=True):
-    """Keeps cut results, and reads them on."""
+    """Stores and reads cut results."""
 
     keeping: Retention
     reading: ReadResult

@@ -1,9 +1,6 @@
-"""Cuts a result that is too long for a model: the head and the tail of its texts, and in between how to read the rest.
+"""Cuts a long result: head and tail of its texts, with a notice between. Pure and deterministic.
 
-Texts are cut at line borders where there are any, JSON arrays between two records, so that they stay JSON. The result
-of an error is cut like any other and stays one. Nothing else is touched, byte for byte: images, audio, blobs, links,
-`_meta` and unknown members pass whole, and structured content too unless the caller allows otherwise. What was cut is
-handed back to be kept (`stores.documents`). The same result is always cut the same way. Pure.
+Cuts lie at line borders, or between records of JSON arrays. Everything but texts stays byte for byte.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,48 +14,46 @@ from mcp_hub.stores.documents.base import document_id
 from mcp_hub.types import RawJson, RawObject, plural
 
 Estimate = Callable[[str], int]
-"""The tokens of a text: never more than its bytes in UTF-8, and none for an empty one."""
+"""A text's tokens: at most its bytes in UTF-8."""
 
 DENSE: Final = 4
-"""Bytes of a character at most, and with that its tokens."""
+"""A character's bytes, and tokens, at most."""
 _SPARSE: Final = 16
-"""Characters that one token stands for at most, here: of longer ones a text is taken to have more tokens than it has,
-so that an estimate never reads megabytes."""
+"""Characters per token at most; longer tokens are overestimated."""
 _NEAR: Final = 0.95
-"""Of the tokens that are there to be used is enough."""
+"""Part of the tokens that is enough."""
 _ROUNDS: Final = 10
 LEAST: Final = 256
-"""Tokens: a lower limit counts as this one, which leaves room for some text beside the notices."""
+"""The lowest limit in tokens: room for text beside notices."""
 _SHARE: Final = 128
-"""Tokens that one text of many is cut to at least; where there are too many for that, whole blocks are left out."""
+"""Tokens per text at least; with less, whole blocks are left out."""
 _BLOCK: Final = 4
-"""Tokens that a block costs beside its text."""
+"""Tokens of a block beside its text."""
 _HEAD: Final = 0.7
 _TAIL: Final = 0.2
 _SMALLER: Final = 0.85
 _TRIES: Final = 24
 _ESTIMATED: Final = 64
-"""Times the limit: of more characters than these the tokens are counted no more, but taken to be as many as can be."""
+"""Times the limit: beyond so many characters the maximum is assumed."""
 _blocks = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def is_surely_over(text: str, tokens: int) -> bool:
-    """Whether the length alone tells that the text makes more than `tokens`."""
     return len(text) > tokens * _SPARSE
 
 
 def head_within(text: str, tokens: int, estimate: Estimate) -> int:
-    """Characters of the text's start that make at most `tokens`: nearly as many as can be."""
+    """Characters of the start within `tokens`, nearly the most."""
     return _largest_within(len(text), tokens, lambda count: estimate(text[:count]))
 
 
 def tail_within(text: str, tokens: int, estimate: Estimate) -> int:
-    """Characters of the text's end that make at most `tokens`: nearly as many as can be."""
+    """Characters of the end within `tokens`, nearly the most."""
     return _largest_within(len(text), tokens, lambda count: estimate(text[len(text) - count :]))
 
 
 def _largest_within(length: int, tokens: int, cost: Callable[[int], int]) -> int:
-    """Guesses by the ratio that the last guess had, and by halves in between; `fits` always holds."""
+    """Guesses by ratio, else bisects."""
     if tokens <= 0:
         return 0
     bound = min(length, tokens * _SPARSE)
@@ -78,21 +73,21 @@ def _largest_within(length: int, tokens: int, cost: Callable[[int], int]) -> int
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A text that was cut, in UTF-8, under the id that the result names."""
+    """A cut text in UTF-8, under its id."""
 
     id: str
     body: bytes
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A result that takes the place of another, and the texts that are to be kept for it."""
+    """A shortened result, and the texts to store."""
 
     result: bytes
     documents: tuple[Kept, ...]
 
 
 class _Block(msgspec.Struct):
-    """A content block, or the resource in one, as far as its text is concerned."""
+    """A block's or resource's text."""
 
     type: str = ""
     text: str | msgspec.UnsetType = msgspec.UNSET
@@ -103,7 +98,7 @@ _block = msgspec.json.Decoder(_Block).decode
 
 
 class _Text(msgspec.Struct):
-    """The text of the block at `index`; `cost` in tokens, `note` is to be said where it is cut."""
+    """A block's text, with `cost` in tokens and `note`."""
 
     index: int
     text: str
@@ -114,8 +109,7 @@ class _Text(msgspec.Struct):
 def cut(result: RawJson, limit: int, estimate: Estimate, *, may_drop_structured: bool = False) -> Cut | None:
     """Cuts the encoded result of `tools/call` or `resources/read` to `limit` tokens of text; None if it fits.
 
-    The limit is for all texts together; a structured content that is let go (`may_drop_structured`: no client knows
-    its schema) is among them, unless a text says the same. Linear in the size of the result.
+    Structured content that may be dropped counts, unless a text equals it.
     """
     limit = max(limit, LEAST)
     members = raw_object(result) if len(result) > limit else None
@@ -161,7 +155,7 @@ def _is_over(structured: msgspec.Raw | None, limit: int, estimate: Estimate) -> 
 
 
 def _take_structured(structured: msgspec.Raw, items: list[msgspec.Raw], texts: list[_Text]) -> None:
-    """The text that says the same speaks for it; else it becomes one more."""
+    """Makes it a text, unless one equals it."""
     compact = msgspec.json.format(bytes(structured), indent=-1)
     for text in texts:
         if _is_same(text.text, compact):
@@ -182,7 +176,7 @@ def _is_same(text: str, compact: bytes) -> bool:
 
 
 def _count(texts: list[_Text], limit: int, estimate: Estimate) -> None:
-    """Sets what each text costs: exactly, unless that cannot matter."""
+    """Sets the texts' costs, exact where it matters."""
     countable = limit * _ESTIMATED if len(texts) * _BLOCK <= limit else 0
     for text in texts:
         length = len(text.text)
@@ -197,8 +191,6 @@ def _count(texts: list[_Text], limit: int, estimate: Estimate) -> None:
 
 
 class _Cutting:
-    """The blocks of one result while they are being cut, and what is to be kept of them."""
-
     def __init__(self, items: list[msgspec.Raw], estimate: Estimate) -> None:
         self.blocks: list[msgspec.Raw | None] = list(items)
         self.documents: dict[str, Kept] = {}
@@ -215,7 +207,7 @@ class _Cutting:
                 self._replace(text, share - _BLOCK)
 
     def _leave_out(self, texts: list[_Text], limit: int) -> None:
-        """Keeps the first and the last blocks, and leaves out those in between; the first of them may be cut."""
+        """Leaves out the middle blocks."""
         room = limit - _SHARE
         first = self._whole(texts, room * _HEAD)
         remaining = int(room * _HEAD) - sum(text.cost for text in texts[:first])
@@ -235,7 +227,6 @@ class _Cutting:
             self.blocks[text.index] = None
 
     def _whole(self, texts: list[_Text], room: float) -> int:
-        """Counts the first of these that fit, at their exact cost."""
         for index, text in enumerate(texts):
             if not is_surely_over(text.text, int(room)):
                 text.cost = self._estimate(text.text) + _BLOCK
@@ -254,7 +245,6 @@ class _Cutting:
         return id_
 
     def _set(self, index: int, text: str) -> None:
-        """Puts another text into the block; everything else of it stays."""
         members: RawObject = raw_object(self._items[index]) or {}
         if "text" in members:
             changed = {**members, "text": msgspec.Raw(object_bytes(text))}
@@ -266,7 +256,7 @@ class _Cutting:
 
 
 def _share(costs: list[int], limit: int) -> int:
-    """The most that each may cost for all to be within the limit; who costs less leaves the rest to the others."""
+    """The largest cost for each within the limit."""
     remaining = limit
     costs = sorted(costs)
     for index, cost in enumerate(costs):
@@ -278,7 +268,6 @@ def _share(costs: list[int], limit: int) -> int:
 
 
 def _shortened(text: _Text, body: bytes, id_: str, tokens: int, estimate: Estimate) -> str:
-    """Head, notice and tail of a text that costs more than `tokens`."""
     records = json_records(body)
     for shorten in (_between_records, _between_lines):
         room = tokens / _SMALLER
@@ -296,8 +285,6 @@ def _shortened(text: _Text, body: bytes, id_: str, tokens: int, estimate: Estima
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    """A text to shorten, and the tokens that its head and its tail may have."""
-
     text: _Text
     body: bytes
     records: Records | None
@@ -310,7 +297,7 @@ class _Parts(msgspec.Struct, frozen=True):
 
 
 def _between_lines(parts: _Parts, estimate: Estimate) -> str | None:
-    """None if the two overlap."""
+    """None if head and tail overlap."""
     text = parts.text.text
     head = head_within(text, parts.head, estimate)
     border = text.rfind("\n", head // 2, head)
@@ -331,7 +318,7 @@ def _between_lines(parts: _Parts, estimate: Estimate) -> str | None:
 
 
 def _between_records(parts: _Parts, estimate: Estimate) -> str | None:
-    """None if not even the first record can be shown, or what is around the array is too much."""
+    """None if no record fits."""
     records, text, body = parts.records, parts.text.text, parts.body
     if records is None:
         return None

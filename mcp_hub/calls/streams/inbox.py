@@ -1,8 +1,4 @@
-"""Messages of other processes to the owner of a stream: its call is to end, a question has its answer, somebody reads
-the stream.
-
-The store keeps them (`StreamInbox`).
-"""
+"""Messages to a stream's owner: cancel, answer, somebody reads."""
 
 import msgspec
 
@@ -13,7 +9,7 @@ from mcp_hub.types import CallId, RawJson
 
 
 class Inbox:
-    """News of other processes, which stay until they are taken in, whatever fails on the way."""
+    """Other processes' news, kept until taken in."""
 
     def __init__(self, store: StreamInbox) -> None:
         self._store = store
@@ -21,29 +17,25 @@ class Inbox:
         self._messages: list[Message] = []
 
     async def has_news(self) -> bool:
-        """Whether others wrote anything that is not taken in. Raises `StoreError`."""
+        """Whether something waits. Raises `StoreError`."""
         if await self._store.has_news():
             self._is_behind = True
         return self._is_behind or bool(self._messages)
 
     async def messages(self) -> list[Message]:
-        """The messages to this process, each once. Raises `StoreError`."""
+        """Takes messages, each once. Raises `StoreError`."""
         self._messages += await self._store.take()
         messages, self._messages = self._messages, []
         return messages
 
     def put_back(self, message: Message) -> None:
-        """It comes again with the next look."""
         self._messages.append(message)
 
     def settle(self) -> None:
-        """All of it is taken in."""
         self._is_behind = False
 
 
 class _InputAnswer(msgspec.Struct, frozen=True):
-    """The caller's answer to the question `key`."""
-
     key: str
     outcome: RawJson | RpcError
 
@@ -67,14 +59,14 @@ def touching(stream: CallId) -> Message:
 
 
 def answering(stream: CallId, key: str, outcome: RawJson | RpcError) -> Message:
-    """The answer to the question `key`: a result, or the error that stands for it."""
+    """A message with the answer to question `key`."""
     is_error = isinstance(outcome, RpcError)
     value = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
     return Message(stream, "input", msgspec.json.encode({"key": key, "error" if is_error else "result": value}))
 
 
 def answer_in(message: Message) -> _InputAnswer:
-    """Raises `ValueError` for a message without an answer."""
+    """Raises `ValueError` without an answer."""
     try:
         body = msgspec.json.decode(message.body, type=_Body)
     except (msgspec.DecodeError, RecursionError) as problem:

@@ -1,9 +1,4 @@
-"""Durable streams as fronts see them: all of them (`StreamPort`), and one in its principal's hands (`StreamHandle`).
-
-A handle shows the state of a stream, is followed by cursor, and passes on answers and cancellations, whichever hub
-runs the call. A stream of another principal is as unknown as one that never was. Not here: the table itself, which
-knows writers and other processes (`table`), and the shapes that fronts give to events.
-"""
+"""Durable streams for fronts: all (`StreamPort`), one (`StreamHandle`). Foreign streams look absent."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Final
@@ -22,11 +17,11 @@ from mcp_hub.events import InputRequired
 from mcp_hub.types import OWN, CallId, RawJson
 
 _LOOK: Final = 0.1
-"""Seconds between two looks for whether other replicas can find a stream."""
+"""Seconds between looks."""
 
 
 class StreamHandle:
-    """One stream of a principal. `info` is as of the last commit that this process knows of."""
+    """One stream of a principal; `info` as of the last known commit."""
 
     __slots__ = ("_port", "_stream")
 
@@ -50,22 +45,15 @@ class StreamHandle:
 
     @property
     def is_orphan(self) -> bool:
-        """Whether the call runs here, and its client is gone."""
         writer = self._writer
         return writer is not None and writer.absence.until is not None
 
     def follow(self, wake: Callable[[], None], after: int) -> StreamReader:
-        """Follows from the event behind `after`; the call stops being an orphan.
-
-        Raises `EventsGone`, `InvalidParams`, `Busy`, `StoreError`.
-        """
+        """Follows after event `after`. Raises `EventsGone`, `InvalidParams`, `Busy`, `StoreError`."""
         return self._port.table.follow(self._stream, wake, after)
 
     def on_stored(self, ready: Callable[[], None]) -> None:
-        """`ready` is called once, maybe at once, when the first event is committed; never if it cannot be.
-
-        Where other replicas are to find the stream, that is when they do: not while the store is away.
-        """
+        """Calls `ready` once replicas can find the first event; never if it cannot be stored."""
 
         def look() -> None:
             if reader is None or reader.is_closed:
@@ -86,21 +74,18 @@ class StreamHandle:
             look()
 
     async def lines(self, after: int, limit: int = PAGE) -> tuple[bytes, ...]:
-        """Stored events behind `after`; empty at the end. Raises `StoreError`, `UnknownStream`."""
+        """Stored events after `after`; empty at the end. Raises `StoreError`, `UnknownStream`."""
         return await fetched(self._port.table.store.log, self.id, after, limit)
 
     async def ending(self) -> bytes:
-        """The last event of a stream that has ended. Raises `UnknownStream` if it has expired, `StoreError`."""
+        """An ended stream's last event. Raises `UnknownStream` if expired, `StoreError`."""
         lines = await self.lines(self.info.last - 1, 1)
         if not lines:
             raise UnknownStream
         return lines[-1]
 
     async def questions(self) -> Mapping[str, InputRequired]:
-        """Open questions by key, oldest first: those that are committed, without those that were just answered.
-
-        Raises `UnknownStream`, `StoreError`.
-        """
+        """Committed open questions by key, oldest first. Raises `UnknownStream`, `StoreError`."""
         row, record = self.info, self.record
         if record is None or row.status != "input_required":
             return await open_questions(self._port.table.store.log, row)
@@ -108,15 +93,15 @@ class StreamHandle:
         return {key: questions[key] for key in list(record.open_questions) if key in questions}
 
     async def answer(self, key: str, outcome: RawJson | RpcError) -> StreamInfo:
-        """Answers an open question; unknown keys are ignored. Raises `UnknownStream`, `StoreError`."""
+        """Answers an open question, if it is. Raises `UnknownStream`, `StoreError`."""
         return await self._port.table.answer(self.info.principal, self.id, key, outcome)
 
     async def cancel(self, reason: str) -> StreamInfo:
-        """Asks for the end of the call. Idempotent. Raises `UnknownStream`, `StoreError`."""
+        """Cancels the call. Idempotent. Raises `UnknownStream`, `StoreError`."""
         return await self._port.table.cancel(self.info.principal, self.id, reason)
 
     def let_go(self, *, was_orphan: bool = False, is_last: bool = False) -> None:
-        """A client that asked after the stream has left; the call continues. `is_last`: only if no reader is left."""
+        """A follower has left; the call continues. `is_last`: unless others follow."""
         writer = self._writer
         if writer is None or (is_last and self._stream.readers):
             return
@@ -134,10 +119,7 @@ class StreamHandle:
 
 
 class StreamPort:
-    """The streams of all principals. `rules` are those of a server's tool, `servers` those of a profile.
-
-    A caller of a profile has the streams of its servers only, and of the hub's own tools.
-    """
+    """Streams of all principals. A profile's callers see its servers' streams and the hub's."""
 
     def __init__(
         self,
@@ -151,47 +133,42 @@ class StreamPort:
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is stored survives this process."""
         return self.table.store.log.is_durable
 
     @property
     def has_replicas(self) -> bool:
-        """Whether other hubs, with state folders of their own, serve the same streams."""
         return self.table.store.replicas is not None
 
     def rules(self, call: Call) -> CallRules:
-        """The rules of the tool that is called; the defaults for a call of another method."""
+        """The called tool's rules, else defaults."""
         return self.tool_rules(call.upstream, own_name(call)) if call.method == "tools/call" else CallRules()
 
     async def open(self, principal: str, id_: str, profile: str | None) -> StreamHandle:
-        """A caller's stream. Raises `UnknownStream`, the same for a foreign one; `StoreError`."""
+        """A caller's stream. Raises `UnknownStream`, also for foreign ones, `StoreError`."""
         stream = StreamHandle(self, await self.table.open(principal, id_))
         if not self.shows(profile, stream.info):
             raise UnknownStream
         return stream
 
     async def newest(self, principal: str, limit: int, profile: str | None) -> list[StreamInfo]:
-        """The caller's streams among the principal's `limit` newest ones, the newest first. Raises `StoreError`."""
+        """The caller's, of the principal's `limit` newest, newest first. Raises `StoreError`."""
         return [row for row in await self.table.store.log.rows(principal, limit) if self.shows(profile, row)]
 
     def shows(self, profile: str | None, row: StreamInfo) -> bool:
-        """Whether the stream is of a server of the profile; of any for None."""
         return profile is None or row.server == OWN or row.server in self._servers(profile)
 
     def survives(self, stream: CallId) -> bool:
-        """Whether all that is committed of the stream survives this process."""
         return self.table.store.log.survives(stream)
 
     # -- making calls durable
 
     def detach(self, record: CallRecord) -> StreamHandle:
-        """The call continues whatever becomes of its client. Raises `Busy` when its principal has too many such."""
+        """Lets the call continue without its client. Raises `Busy`."""
         return StreamHandle(self, self.table.detach(record).stream)
 
     async def begin(self, record: CallRecord, key: str | None, digest: str) -> StreamHandle:
-        """Detaches the call, under an idempotency `key` if there is one.
+        """Detaches the call, under an idempotency `key` if given, perhaps to join another hub's.
 
-        Another hub may have the key already: then the stream is that of its call.
         Raises `Busy`, `KeyReused`, `StoreError`.
         """
         try:
@@ -202,10 +179,7 @@ class StreamPort:
         return await self._settled(writer)
 
     async def with_key(self, principal: str, key: str, digest: str) -> StreamHandle | None:
-        """The stream of the call that has this idempotency key.
-
-        Raises `KeyReused` if that is another request, also where only further calls of it have been made; `StoreError`.
-        """
+        """The stream with this idempotency key. Raises `KeyReused`, `StoreError`."""
         row: StreamInfo | None = None
         writer = self.table.running(principal, key=key)
         if writer is None:
@@ -217,7 +191,7 @@ class StreamPort:
         return None if row is None else await self._joined(row, key, digest)
 
     async def equal_call(self, principal: str, digest: str) -> StreamHandle | None:
-        """The stream of an equal call that runs here, if it may be joined without a key. Raises `StoreError`."""
+        """The stream of an equal idempotent call that runs here. Raises `StoreError`."""
         writer = self.table.running(principal, digest=digest)
         if writer is None or writer.record.stopping is not None or writer.record.log.ended:
             return None
@@ -236,18 +210,16 @@ class StreamPort:
         raise writer.error
 
     async def _joined(self, row: StreamInfo, key: str, digest: str) -> StreamHandle | None:
-        """None for a further call of the same request."""
         _check_digest(row, digest)
         return await self.open(row.principal, row.id, None) if row.key == key else None
 
     # -- clients that leave
 
     def leave(self, record: CallRecord, back_within: float | None = None, *, is_final: bool = False) -> None:
-        """The call's client is gone, which does not end the call by itself: it continues as long as its tool may.
+        """The call's client is gone; the `orphan` rule decides.
 
-        A client that was sent away comes back within so many seconds: no tool is cancelled before. If the connection
-        is the client's only one (`is_final`), a call that was not sent yet is cancelled, unless an `orphan` setting
-        says otherwise: nobody has its stream's id, and nothing was done.
+        `back_within`: seconds before any cancellation. `is_final`: nobody can return, so an unsent call is cancelled
+        unless a setting says otherwise.
         """
         if record.log.ended or record.stopping is not None:
             return

@@ -1,9 +1,4 @@
-"""The durable streams that this process knows: those of its own calls, and those that a client here follows.
-
-A call's stream is begun when the call first emits something, outlives `QUIET`, or is asked to be durable; a short quiet
-one never gets here. Streams of other processes are read from the same store; messages for their
-owner go through the inbox. Streams that an owner left behind get their ending, or are continued.
-"""
+"""Durable streams of this process: its own calls', and other processes' that are followed here."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -34,19 +29,19 @@ from mcp_hub.types import CallId, RawJson
 log = get_logger(__name__)
 
 _NEWS: Final = 0.05
-"""Seconds between two looks for what other processes wrote, while somebody waits for it or they may write to us."""
+"""Seconds between looks for other processes' news."""
 _TOUCH: Final = 5.0
 _SWEEP: Final = 60.0
-"""Seconds between two messages to the owners of streams that are followed here, and two looks for expired ones."""
+"""Seconds between messages to owners of followed streams, and between sweeps."""
 _IDLE: Final = 0.5
-"""Seconds between two looks while nothing runs and nobody follows."""
+"""Seconds between looks while idle."""
 _HEARD: Final = 0.5
 _HEARD_LOOK: Final = 0.01
-"""Seconds for an answer to reach its call at another hub, and between two looks whether it has."""
+"""Seconds for an answer to reach its call at another hub, and between looks."""
 
 
 class StreamTable:
-    """`go_on` takes up a call whose hub is gone, if that can be done; without it such a stream gets its ending."""
+    """The table. `go_on` continues a lost hub's call; without it the stream ends."""
 
     def __init__(self, store: EventStore, clock: Clock, limits: StreamLimits, go_on: GoOn | None = None) -> None:
         self.store = store
@@ -54,7 +49,7 @@ class StreamTable:
         self.limits = limits
         self._owned: dict[CallId, StreamWriter] = {}
         self._foreign: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
-        """One object for each that is in use here: news for one reader is news for all."""
+        """One object for all readers here."""
         self._takeover = Takeover(store, go_on, self._inherited)
         self._inbox = Inbox(store.inbox)
         self._detached: Counter[str] = Counter()
@@ -64,11 +59,10 @@ class StreamTable:
     # -- streams of this process ----------------------------------------------------------------------------------
 
     def owned(self, id_: CallId) -> StreamWriter | None:
-        """The writer of a stream whose call runs here."""
         return self._owned.get(id_)
 
     def begin(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
-        """Makes a call durable; idempotent. The first event is committed soon (`StreamWriter.settled`)."""
+        """Makes a call durable. Idempotent."""
         call = record.call
         writer = self._owned.get(call.id)
         if writer is not None:
@@ -101,7 +95,7 @@ class StreamTable:
         return writer
 
     def take_up(self, record: CallRecord, row: StreamInfo) -> StreamWriter:
-        """Continues a claimed stream: the call that `record` runs now writes behind its last event."""
+        """Continues a claimed stream with the events of `record`."""
         stream = self._shared(row)  # readers that followed it at another hub continue
         writer = StreamWriter(record, stream, self)
         self._owned[row.id] = writer
@@ -111,7 +105,7 @@ class StreamTable:
         return writer
 
     def running(self, principal: str, *, key: str | None = None, digest: str = "") -> StreamWriter | None:
-        """The principal's call here that has this idempotency key; without one, that is of the request `digest`."""
+        """The principal's call here with this key, or else this digest."""
         for writer in self._owned.values():
             row = writer.stream.row
             if row.principal == principal and (row.digest == digest if key is None else row.key == key):
@@ -119,10 +113,9 @@ class StreamTable:
         return None
 
     def detach(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
-        """Has the call continue whatever becomes of its client. Raises `Busy` when its principal has too many such.
+        """Lets the call continue without its client. Raises `Busy`.
 
-        A call with an idempotency `key` must have been started just now: it goes upstream once the key is stored, and
-        not at all if another hub was sooner.
+        A new call with a `key` is sent once the key is stored, unless another hub was first.
         """
         principal = record.call.principal
         writer = self._owned.get(record.call.id)
@@ -150,7 +143,7 @@ class StreamTable:
         return run
 
     def written(self, writer: StreamWriter) -> None:
-        """Nothing more will be written: the call has ended, or belongs to another process now."""
+        """Removes the writer of an ended or lost stream."""
         call = writer.record.call
         self._owned.pop(call.id, None)
         if self._idle is not None and not self._owned:
@@ -167,7 +160,7 @@ class StreamTable:
     # -- streams of anybody ---------------------------------------------------------------------------------------
 
     async def open(self, principal: str, id_: str) -> Stream:
-        """A principal's stream, to be followed. Raises `UnknownStream`, the same for a foreign one; `StoreError`."""
+        """A principal's stream. Raises `UnknownStream`, `StoreError`."""
         writer = self._owned.get(CallId(id_))
         if writer is not None:
             if writer.stream.row.principal != principal:
@@ -187,14 +180,12 @@ class StreamTable:
         return self._shared(row)
 
     async def _row(self, principal: str, id_: str) -> StreamInfo:
-        """Raises `UnknownStream`."""
         row = await self.store.log.find(CallId(id_)) if id_.isascii() else None
         if row is None or row.principal != principal:
             raise UnknownStream
         return row
 
     def _shared(self, row: StreamInfo) -> Stream:
-        """The stream as all here know it, which is at least as far as the row."""
         writer = self._owned.get(row.id)
         if writer is not None:
             return writer.stream
@@ -206,7 +197,7 @@ class StreamTable:
         return stream
 
     def follow(self, stream: Stream, wake: Callable[[], None], after: int) -> StreamReader:
-        """A reader for a client from `after` on. Raises `EventsGone`, `InvalidParams`, `Busy`, `StoreError`."""
+        """A client's reader. Raises `EventsGone`, `InvalidParams`, `Busy`, `StoreError`."""
         reader = stream.follow(wake, after, self.limits.followers)
         writer = self._owned.get(stream.row.id)
         if writer is not None:
@@ -216,7 +207,7 @@ class StreamTable:
         return reader
 
     async def cancel(self, principal: str, id_: str, reason: str) -> StreamInfo:
-        """Asks for the end of a call, whichever process runs it; its row. Raises `UnknownStream`, `StoreError`."""
+        """Cancels any process's call. Raises `UnknownStream`, `StoreError`."""
         row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
         if writer is not None:
@@ -228,7 +219,7 @@ class StreamTable:
         return row
 
     async def answer(self, principal: str, id_: str, key: str, outcome: RawJson | RpcError) -> StreamInfo:
-        """Answers an open question, whichever process runs the call; its row. Raises `UnknownStream`, `StoreError`."""
+        """Answers any process's question. Raises `UnknownStream`, `StoreError`."""
         row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
         if writer is not None:
@@ -241,7 +232,7 @@ class StreamTable:
         return row
 
     async def _await_answer(self, row: StreamInfo) -> None:
-        """Waits a moment until the owner has written the answer: the next read must not show the question."""
+        """Waits briefly for the owner to close the question."""
         with anyio.move_on_after(_HEARD):
             while (stored := await self.store.log.find(row.id)) and stored.last == row.last:  # noqa: ASYNC110 - not of this process
                 await anyio.sleep(_HEARD_LOOK)
@@ -249,7 +240,7 @@ class StreamTable:
     # -- other processes ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follows other processes, takes over from those that are gone, and sweeps expired streams; until `close`."""
+        """Follows other processes, takes over lost streams, sweeps expired ones; until `close`."""
         next_orphans = next_touch = self.clock.now()
         next_sweep = next_orphans + _SWEEP
         problem = ""
@@ -283,11 +274,9 @@ class StreamTable:
 
     @property
     def _followed(self) -> list[Stream]:
-        """Streams of other processes that have a reader here."""
         return [stream for stream in self._foreign.values() if stream.readers and not stream.row.has_ended]
 
     async def _look(self) -> None:
-        """Takes in messages for our calls, and events of other processes' streams that a client here follows."""
         followed = self._followed
         moved = self.store.inbox.moved([stream.row for stream in followed])
         if not (followed or self._owned):
@@ -306,7 +295,6 @@ class StreamTable:
         self._inbox.settle()
 
     async def _refresh(self, stream: Stream, problems: list[HubError]) -> None:
-        """Takes in what the store has of a stream that is followed here, with its events if they are waited for."""
         try:
             row = await (self.store.log.find(stream.row.id) if stream.behind else read_on(stream))
         except HubError as problem:
@@ -337,7 +325,6 @@ class StreamTable:
             writer.record.answer(answer.key, answer.outcome)
 
     async def _inherit(self) -> None:
-        """Takes over streams of owners that are gone; one failure does not delay the others."""
         for row in await self.store.leases.orphans():
             try:
                 await self._takeover.take_over(row)
@@ -360,7 +347,7 @@ class StreamTable:
                 writer.record.cancel("its client did not come back")
 
     async def close(self, seconds: float) -> None:
-        """Waits until everything is written, at most `seconds`; then lets go of the store."""
+        """Waits at most `seconds` for writes, then closes the store."""
         if self._owned:
             self._idle = anyio.Event()
             with anyio.move_on_after(seconds, shield=True):

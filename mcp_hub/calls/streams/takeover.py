@@ -1,4 +1,4 @@
-"""Takes over streams whose owner is gone: each gets its ending, or this process continues its call."""
+"""Takes over streams of lost owners: ends them, or continues their calls."""
 
 from collections.abc import Awaitable, Callable
 
@@ -20,14 +20,11 @@ log = get_logger(__name__)
 GoOn = Callable[[StreamInfo], Awaitable[None]]
 """Continues the call of a stream that this process owns now."""
 _UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
-"""Errors before a call is continued: too many calls, or a continuation that this version cannot read."""
+"""Errors before a call is continued."""
 
 
 class Takeover:
-    """Takes over from owners that are gone. `go_on` takes up their calls; without it streams only get their endings.
-
-    `settled` gets the row of a stream that has been ended.
-    """
+    """`go_on` continues calls, else streams end. `settled` gets ended rows."""
 
     def __init__(self, store: EventStore, go_on: GoOn | None, settled: Callable[[StreamInfo], None]) -> None:
         self._log, self._leases, self._replicas = store.log, store.leases, store.replicas
@@ -36,14 +33,12 @@ class Takeover:
         self._under_way: dict[CallId, anyio.Event] = {}
 
     def is_at(self, id_: CallId) -> bool:
-        """Whether the stream is being taken over at the moment."""
         return id_ in self._under_way
 
     async def take_over(self, row: StreamInfo) -> None:
-        """Does so, or waits until it is done; nothing happens if the stream is no longer as `row` says.
+        """Takes over, or waits for a takeover under way; ignores changed streams. Raises `StoreError`.
 
-        Raises `StoreError`. A takeover that has begun is completed even if the caller stops waiting: a stream that
-        has an owner but no writer would never end.
+        Cancellation does not interrupt it: an owned stream without a writer never ends.
         """
         if (running := self._under_way.get(row.id)) is not None:
             await running.wait()
@@ -80,7 +75,6 @@ class Takeover:
             log.info("stream_taken_up", stream=row.id, upstream=row.server)
 
     async def _give_up(self, row: StreamInfo, problem: Exception) -> None:
-        """Ends the stream, to which nothing will ever be written."""
         log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))
         wall = wall_time()
         line = self._ending(
@@ -94,7 +88,7 @@ class Takeover:
         self._settled(msgspec.structs.replace(row, last=row.last + 1, updated=wall, status="failed"))
 
     async def _withdrawals(self, row: StreamInfo, wall: float) -> list[bytes]:
-        """Events that close what the stream still asks: the hub that continues the call asks again."""
+        """Closes open questions: a continued call asks again."""
         when, lines = timestamp(wall), []
         keys = list(await open_questions(self._log, row))
         for number, key in enumerate(keys, 1):

@@ -1,26 +1,20 @@
 """Writes the log of one running call to its durable stream.
 
-Events pass these stations; each has a bound:
+Events pass these bounded stations:
 
-    log → coalescer   8192 events or 1 MiB wait; the rest stays in the log, for which the writer is a slow reader
-    → `_taken`        events that are due, in their final order
+    log → coalescer   8192 events or 1 MiB; the rest stays in the log
+    → `_taken`        due events, in final order
     → `_batch`        up to 4096 events, numbered and encoded; one append at a time
-    → store, readers  readers get an event once the store has confirmed it
+    → store, readers  after the store's confirmation
 
-A slow store makes larger batches, not a queue. `_pump` moves events on: it runs soon after `wake`, or when the
-coalescer says that merged progress is due. `_appended` runs when the store has answered.
+A slow store makes larger batches, not a queue. `_pump` moves events on, after `wake` or when merged progress is due;
+`_appended` takes the store's answer.
 
-Numbers follow the row's `last` without a gap. An event that the call's status does not allow, or that cannot be
-encoded, is replaced by a notice under the same number. Nothing is merged while followers keep up, or while somebody
-waits for a commit.
+Numbers continue the row's `last` without gaps: an illegal or unencodable event becomes a notice. Nothing is merged
+while followers keep up or somebody waits for a commit. A changed resume point is written to the row.
 
-The row also has the resume point. It is written when it differs from that of the record, without an event too.
-
-An ending is the last event, with one exception: the hub stops and another one can continue the call. Then the batch
-goes without the ending (LAST), and the stream stays open for the other hub.
-
-An append that fails ends the writer (OVER), not the call. If another hub owns the stream now (`Fenced`), readers
-follow what that one writes; after any other error they fail.
+If another hub can continue a stopping hub's call, the last batch (LAST) has no ending and the stream stays open. A
+failed append ends the writer (OVER), not the call; after `Fenced` readers follow the new owner, else they fail.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,46 +48,44 @@ from mcp_hub.types import RawJson, Status
 log = get_logger(__name__)
 
 _PAUSE: Final = 0.01
-"""Seconds between two looks into a log whose stream has no reader: nothing waits for its events."""
+"""Seconds between looks into a log without stream readers."""
 _HURRY: Final = LAG // 4
-"""Events after which a look is not put off any longer: a log that fills up must not keep others waiting."""
+"""Events after which a look is not delayed."""
 _BEHIND: Final = 8192
-"""Committed events that the best of the followers may be behind before progress is merged: what stays in memory."""
+"""Committed events that the fastest follower may lag before progress is merged."""
 _MOST: Final = 4096
-"""Events of one append; half of what stays in memory for followers, so that none who keeps up misses any there."""
+"""Events of one append; half of the followers' tail in memory."""
 _SLICE: Final = 256
-"""Events that are taken from the log at once."""
+"""Events taken from the log at once."""
 _MOST_WAITING: Final = 8192
 _MOST_BYTES: Final = 1 << 20
-"""Events and bytes that may wait for the append before them; a slice more, as it comes."""
+"""Waiting events and bytes."""
 _STARTED: Final = 1
-"""The first event of every log, which a stream has of its own."""
+"""A stream has its own first event."""
 _GONE: Final = b""
-"""A continuation that no longer holds: None would leave the row as it is."""
+"""A cleared continuation; None would keep the row's."""
 
 
 class WriterState(Enum):
-    """`NEW → APPENDING ⇄ IDLE`, then `LAST` or at once `OVER`; a failing store ends any state."""
+    """`NEW → APPENDING ⇄ IDLE`, then `LAST`, then `OVER`, which a failing store reaches from any state."""
 
     NEW = "new"
-    """The store does not have the stream yet."""
+    """The stream is not stored yet."""
     IDLE = "idle"
     APPENDING = "appending"
     LAST = "last"
-    """The append under way is the last one: another hub is to continue the call."""
+    """The last append is under way; another hub continues the call."""
     OVER = "over"
 
 
 class _Batch(NamedTuple):
-    """Events of one append, encoded, and the row after them."""
-
     events: Sequence[CallEvent]
     lines: Sequence[bytes]
     row: StreamInfo
 
 
 class _WriterOwner(Protocol):
-    """Has the writers of one process: with it a writer holds one thing instead of three."""
+    """Owns the writers of one process."""
 
     @property
     def store(self) -> EventStore: ...
@@ -102,14 +94,13 @@ class _WriterOwner(Protocol):
     def clock(self) -> Clock: ...
 
     def written(self, writer: "StreamWriter") -> None:
-        """Nothing more will be written."""
+        """The writer is over."""
 
 
 class StreamWriter:
     """The owner's side of one stream.
 
-    `start` is the data of the first event; without it the stream exists already and continues behind its last event.
-    A writer that `is_over` from the start only stands for what has been written.
+    `start` is the first event's data; None: an existing stream continues. `is_over` from the start: all is written.
     """
 
     __slots__ = (
@@ -150,16 +141,14 @@ class StreamWriter:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be written."""
         return self._state is WriterState.OVER
 
     async def settled(self) -> None:
-        """Returns once the stream's first event is committed, or never will be."""
         if self.error is None:
             await self.stream.begun()
 
     def orphan(self, seconds: float) -> None:
-        """The call's client is gone: it continues for at most that long, unless somebody follows it again."""
+        """The call continues for so many seconds, unless followed."""
         self.absence.begin(self._owner.clock.now(), seconds)
 
     @property
@@ -167,20 +156,19 @@ class StreamWriter:
         return self._state in (WriterState.APPENDING, WriterState.LAST)
 
     def detach(self) -> None:
-        """The call continues whatever becomes of its client."""
         self.is_detached = True
 
     # -- from the log to the coalescer
 
     async def committed(self) -> None:
-        """Returns once all that the log holds now is in the store, or never will be; meanwhile nothing is merged."""
+        """Returns once present events are stored or cannot be; merges nothing meanwhile."""
         news = anyio.Event()
         while not self.is_committed(news.set):
             await news.wait()
             news = anyio.Event()
 
     def is_committed(self, wake: Callable[[], None]) -> bool:
-        """Whether all that the log holds now is in the store, or never will be; if not, `wake` is called soon."""
+        """Whether present events are stored or cannot be; if not, `wake` is called soon."""
         if self.is_over or not (self._is_busy or self._has_more):
             return True
         if wake not in self._waiters:
@@ -260,7 +248,6 @@ class StreamWriter:
         return isinstance(last, Failed) and isinstance(last.error, HubStopping) and self.record.survives
 
     def _append(self, events: list[CallEvent], *, is_news: bool, is_last: bool) -> None:
-        """`is_news`: what another hub needs to continue the call is not what the row says."""
         is_new = self._state is WriterState.NEW
         self._state = WriterState.LAST if is_last else WriterState.APPENDING
         wall = wall_time()
@@ -284,7 +271,7 @@ class StreamWriter:
             self._owner.store.log.append(row.id, row.epoch, chunk, change, self._appended)
 
     def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamInfo]:
-        """The events' lines, and the row after them. What cannot be written is replaced in `events`."""
+        """Lines, and the row after them; replaces unwritable `events`."""
         row, when, lines = self.stream.row, timestamp(wall), []
         for index, event in enumerate(events):
             seq = row.last + 1 + index
@@ -312,7 +299,6 @@ class StreamWriter:
         return self.record.call.method == "tools/call" and is_tool_error(ending.result)
 
     def _continuation(self, by: ResumePoint) -> bytes:
-        """The encoded `Continuation` of the call."""
         call = self.record.call
         client = None if call.client is None else CallingClient(call.client.name)
         call = msgspec.structs.replace(call, people=None, client=client)  # those are here
@@ -353,7 +339,6 @@ class StreamWriter:
 
     @property
     def _has_news(self) -> bool:
-        """Whether the record's resume point differs from that of the row."""
         return self.record.resumption is not self._resumption
 
     def _end(self) -> None:
@@ -372,7 +357,7 @@ def _may_repeat(last: CallEvent) -> bool:
 
 
 def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
-    """Long runs of progress as their last event, as the coalescer would merge them, only faster."""
+    """Replaces long runs of progress by their last event."""
     for kind, group in groupby(events, type):
         run = list(group)
         if kind is Progressed and len(run) > OFTEN:

@@ -1,13 +1,8 @@
-"""The confining program: it limits its own process as a plan says, and then executes the command of a server.
+"""The confining program: limits its own process by a plan, then executes the server's command.
 
-An isolated interpreter without `site` executes this module with the number of one descriptor, an end of a pair of
-sockets: nothing but the standard library, one thread. It receives its code and the plan there (`launch`), sends the
-descriptor of its seccomp notifications if it has one, and closes it by executing the command. A step that fails is
-reported there as its name, an error number and a text; the program then ends, and executes nothing.
-
-The order of the steps matters. Landlock comes before seccomp, since its calls need none of what the filter takes away.
-Paths are opened without following a link: the hub has resolved it, and a path that
-has become a link since then is an error. The process id stays, so that the watchdog needs to know nothing of this.
+It uses only the standard library. An inherited socket brings code and plan, takes the seccomp listener, and closes by
+the exec; a failed step is reported there (name, errno, text). Landlock comes before seccomp, which forbids its calls.
+Paths are resolved already: a link in one is an error.
 """
 
 import _ctypes  # a third of a millisecond; ctypes takes three
@@ -23,7 +18,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class Plan(TypedDict):
-        """The plan: command, environment, Landlock's rules with their rights, and the filter."""
+        """Command, environment, Landlock's rules and the filter."""
 
         argv: list[bytes]
         env: dict[bytes, bytes]
@@ -37,19 +32,19 @@ if TYPE_CHECKING:
 MOST = 1 << 17
 """Bytes of a plan."""
 ENDED = 126
-"""The exit code when a step has failed."""
+"""Exit code after a failed step."""
 _CLOSE_RANGE, _OPENAT2 = 436, 437
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-"""System calls, with one number on all architectures."""
+"""System calls, equal on all architectures."""
 _PATH_BENEATH = 1
 _NO_MAGICLINKS, _NO_SYMLINKS = 2, 4
 _CAP_VERSION = 0x20080522
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 24, 28, 38, 47, 4
 _NO_ROOT = 0x2F
-"""Secure bits: uid 0 gains nothing by executing a program, and cannot change that."""
+"""Secure bits: an exec by uid 0 gains nothing."""
 _SET_MODE_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 8, 32
 _ONLY_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
-"""Landlock's rights that a rule for a file may have."""
+"""Landlock's rights for files."""
 _EINVAL, _ENOENT, _EACCES = 22, 2, 13
 _RLIMIT_CORE = 4
 
@@ -76,7 +71,7 @@ class _Capabilities(_ctypes.Array):  # type: ignore[type-arg]
 
 
 class _Function(_ctypes.CFuncPtr):
-    """A function of the C library that keeps `errno`."""
+    """A C function that keeps `errno`."""
 
     _flags_ = 1 | 8
     _restype_ = _Long
@@ -96,14 +91,12 @@ def _checked(answer: int, detail: str = "") -> int:
 
 
 def _syscall(number: int, *arguments: "int | bytes") -> int:
-    """A system call; integers become longs, bytes a pointer to them."""
     longs = [_Long(argument) if isinstance(argument, int) else argument for argument in arguments]
     answer: int = _call(_Long(number), *longs)
     return answer
 
 
 def _words(*values: int) -> bytes:
-    """Numbers of 64 bits in memory."""
     return b"".join(value.to_bytes(8, sys.byteorder) for value in values)
 
 
@@ -114,7 +107,7 @@ def _close_others(channel: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    """All of them, and what executing a program could give back. Without any there is nothing to do."""
+    """Drops all capabilities, also those that an exec would restore."""
     header, capabilities = _words(_CAP_VERSION), _Capabilities()
     _checked(_capget(header, capabilities))
     if not any(capabilities):
@@ -132,7 +125,6 @@ def _drop_capabilities() -> None:
 
 
 def _opened(rules: "list[tuple[bytes, int, bool]]") -> "list[tuple[int, int]]":
-    """Pairs of a descriptor and rights. What does not exist any more, and is not needed, is left out."""
     options = _words(posix.O_PATH | posix.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_MAGICLINKS)
     number, base, size = _Long(_OPENAT2), _Long(-100), _Long(len(options))
     opened = []
@@ -159,7 +151,7 @@ def _restrict(handled: "tuple[int, int, int]", opened: "list[tuple[int, int]]") 
 
 
 def _install(number: int, code: bytes, has_listener: bool) -> int:
-    """Installs the filter; the descriptor of its notifications, or 0."""
+    """Installs the filter; returns its listener or 0."""
 
     class Code(_ctypes.Array):  # type: ignore[type-arg]
         _type_ = _Char
@@ -176,7 +168,6 @@ def _install(number: int, code: bytes, has_listener: bool) -> int:
 
 
 def _enter(step: str) -> None:
-    """Names the step for a report."""
     global _step
     _step = step
 
@@ -204,7 +195,7 @@ def _confine(plan: "Plan", channel: _socket.socket) -> None:
 
 
 def main() -> None:
-    """Ends by executing the command, or with a report."""
+    """Executes the command, or reports a failed step."""
     channel = _socket.socket(fileno=int(sys.argv[1]))
     posix.set_inheritable(channel.fileno(), False)
     try:

@@ -1,8 +1,7 @@
-"""A sandbox, resolved: the rules of one start, the support of this kernel, and the plan of the confining program.
+"""A resolved sandbox: rights, this kernel's support, and the confining program's plan.
 
-Landlock's rights by version of its ABI: 1 has files, 2 links between folders, 3 truncation, 4 TCP ports, 5 device
-controls, 6 signals and abstract sockets. What an older one lacks is refused by the seccomp filter, except for signals
-and abstract sockets: below 6 a server can send signals to other processes of its user.
+Landlock's ABI adds: 1 files, 2 links between folders, 3 truncation, 4 TCP ports, 5 device controls, 6 signals and
+abstract sockets. The filter refuses what an older one lacks, except the last two.
 """
 
 import ctypes
@@ -27,28 +26,28 @@ WRITE: Final = (
 ) | (_REFER | _TRUNCATE)
 DEVICE: Final = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEV
 SHARED: Final = DEVICE | _MAKE_REG | _REMOVE_FILE
-"""The rights for `/dev/shm`: locks that processes share are files there."""
+"""Rights for `/dev/shm`, which has shared locks."""
 _HANDLED: Final = READ | WRITE | _MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV
 _SINCE: Final = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
-"""Rights that only this version of the ABI, and later ones, know."""
+"""Rights by the ABI that introduced them."""
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _ABSTRACT_SOCKETS, _SIGNALS = 1, 2
 _NEWEST: Final = 7
 _CREATE_RULESET: Final = 444
 _GET_VERSION: Final = 1
 ABI_LIMIT: Final = "MCP_HUB_TEST_LANDLOCK_ABI"
-"""A variable for tests: the hub behaves as on a kernel whose Landlock is not newer than this. It only takes away."""
+"""A variable for tests that lowers Landlock's version."""
 _SIGNALS_SINCE: Final = 6
 _USUAL: Final = ("/dev/", "/etc/")
-"""Beginnings of paths that are not listed one by one."""
+"""Paths that are not listed one by one."""
 
 
 class Unsupported(Exception):
-    """The kernel or the machine lacks what a rule needs; the text says what, and what to do."""
+    """The system lacks what a rule needs."""
 
 
 class PathRight(msgspec.Struct, frozen=True):
-    """A path without links, the rights for it and what is below it, and whether a start without it is an error."""
+    """Rights for a real path and all below it. `is_needed`: a start without it fails."""
 
     path: str
     access: int
@@ -57,17 +56,14 @@ class PathRight(msgspec.Struct, frozen=True):
 
 _WITHOUT_RULE: Final = _MAKE_BLOCK | _REFER
 _MOVING: Final = (PathRight("/", _REFER),)
-"""Rights that a learning run handles, and its grant: under Landlock a process reads no memory of others. Block devices
-need a capability that it lacks, and links between folders are allowed.
-"""
+"""A learning run's grant: links between folders. Landlock also keeps a process from others' memory."""
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """All that the process of a server may reach: files by `grants`, the network by `net` and `hosts`, and `sockets`.
+    """All that a process may reach: `grants` for files, `net` and `hosts`, Unix `sockets`.
 
-    `home` is its private home folder; `variables` go over its environment, and those in `removed` are left out. `abi`
-    is the version of Landlock; below 6 it `shrinks`. `learns`: a learning run, which has the filter and no rule of
-    files; its calls with paths and its connections are handed to the supervisor.
+    `variables` override its environment, without `removed` ones. `learns`: no rule of files, and the supervisor sees
+    calls with paths.
     """
 
     grants: tuple[PathRight, ...]
@@ -83,7 +79,6 @@ class Confinement(msgspec.Struct, frozen=True):
 
     @property
     def has_listener(self) -> bool:
-        """Whether the supervisor has calls to answer."""
         return self.learns or has_listener(self.net, has_sockets=bool(self.sockets))
 
     @property
@@ -93,24 +88,24 @@ class Confinement(msgspec.Struct, frozen=True):
 
     @property
     def writable(self) -> list[str]:
-        """The paths that the server may write, without devices."""
+        """Writable paths, without devices."""
         return [grant.path for grant in self._granted() if grant.access & WRITE_FILE]
 
     @property
     def readable(self) -> list[str]:
-        """The other paths that it may read, without those of each server in `/dev` and `/etc`."""
+        """Read-only paths, without usual ones."""
         return [grant.path for grant in self._granted() if not grant.access & WRITE_FILE]
 
     def _granted(self) -> Iterator[PathRight]:
         return (grant for grant in self.grants if not grant.path.startswith(_USUAL))
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the server, from the one that it would have without a sandbox."""
+        """The server's environment, from the unconfined one."""
         inherited = {name: value for name, value in env.items() if name not in self.removed}
         return {**inherited, **self.variables}
 
     def plan(self, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> bytes:
-        """The plan for the confining program. `argv[0]` is an absolute path."""
+        """The confining program's plan. `argv[0]` is absolute."""
         net: Net = "any" if self.learns and self.net == "hosts" else self.net
         files = _supported(_WITHOUT_RULE if self.learns else _HANDLED, self.abi)
         grants = _MOVING if self.learns else self.grants
@@ -134,7 +129,7 @@ class Confinement(msgspec.Struct, frozen=True):
         )
 
     def allows(self, path: str, access: int = READ_FILE) -> PathRight | None:
-        """The grant by which a path, which has no links, may be read, or None."""
+        """The grant for a real path, or None."""
         for grant in self.grants:
             is_inside = path == grant.path or path.startswith(grant.path.rstrip("/") + "/")
             if is_inside and grant.access & access == access:
@@ -150,12 +145,11 @@ def _supported(rights: int, abi: int) -> int:
 
 
 def proxy_variables() -> dict[str, str]:
-    """The variables by which programs take the hub's proxy, whatever they name."""
     return {**dict.fromkeys(PROXY_VARIABLES, PROXY_URL), "NODE_USE_ENV_PROXY": "1"}
 
 
 def support(net: Net = "any", *, has_sockets: bool = False) -> tuple[int, str]:
-    """The version of Landlock to use, and the machine. Raises `Unsupported`."""
+    """Landlock's version and the machine. Raises `Unsupported`."""
     if sys.platform == "darwin":
         if net == "hosts":
             raise Unsupported("limiting hosts needs Linux. On macOS net is none or any.")
@@ -190,7 +184,7 @@ def _support_of_linux(net: Net, *, has_sockets: bool) -> tuple[int, str]:
 
 @cache
 def landlock_abi() -> int:
-    """The version of Landlock's ABI in this kernel; 0 if it is absent or switched off."""
+    """This kernel's Landlock ABI; 0 if absent or off."""
     if sys.platform == "linux":  # elsewhere the number is another call's
         try:
             call = ctypes.CDLL(None).syscall
@@ -216,7 +210,7 @@ def _has_seccomp() -> bool:
 
 @cache
 def _has_notifications() -> bool:
-    """Whether a notification can be answered with a descriptor: since Linux 5.9, two versions after they came."""
+    """Whether a notification can be answered with a descriptor: Linux 5.9."""
     return "user_notif" in _actions() and _release() >= (5, 9)
 
 

@@ -1,13 +1,10 @@
-"""Answers the `connect` calls of a sandboxed process, which the kernel hands over as seccomp notifications.
+"""Answers the `connect` calls of a sandboxed process, handed over as seccomp notifications.
 
-The process never executes such a call. The connector puts a socket of its own over the descriptor of the process: one
-end of a connection whose other end the proxy has, or one that it has connected to a Unix socket of the rule. The
-address in the memory of the process decides at most between sockets that are allowed, so that changing it meanwhile
-gains nothing. `socket` calls for Unix sockets get one half of a pair whose other half is closed: it can be replaced,
-and the kernel connects it to nothing.
+The process never executes them. The connector replaces its descriptor by an end of a connection to the proxy, or to an
+allowed Unix socket. The address in the process's memory only chooses between allowed sockets. A `socket` call for a
+Unix socket gets half of a closed pair, to be replaced later.
 
-A process makes 100 such calls a second; more of them wait in the kernel. When the hub ends, the calls fail. What looks
-at a path of the process is done in a thread: a file system may not answer.
+Calls beyond 100 a second wait in the kernel; all fail when the hub ends.
 """
 
 import ctypes
@@ -49,28 +46,27 @@ _OVER: Final = 1
 """Flags: the kernel executes the call; the descriptor replaces one."""
 _ENOENT, _EBADF, _ENOTSOCK, _EISCONN, _ECONNREFUSED = 2, 9, 88, 106, 111
 RATE: Final = 100.0
-"""Calls a second, and as many at once."""
+"""Calls a second."""
 _CONNECTED: Final = 4096
-"""Sockets of a process that are remembered, the latest: an older one that is connected again gets a new connection."""
+"""Latest sockets remembered per process."""
 _LONGEST_ADDRESS: Final = 110
 _CALLS_PER_TURN: Final = 8
 _LOOKING: Final = 5.0
-"""Seconds for looking at the paths of calls, after which other calls are answered."""
+"""Seconds for looking at paths, before other calls are answered."""
 
 
 class SystemCall:
-    """One notification: a system call of the process, which waits for its answer."""
+    """A system call that waits for its answer."""
 
     def __init__(self, data: bytes) -> None:
         self.id, self.pid, _, self.number, _, _, *self.arguments = _NOTIFICATION.unpack(data)
 
     @property
     def descriptor(self) -> int:
-        """The first argument, as an `int`."""
         return int(self.arguments[0]) & 0xFFFFFFFF
 
     def inode(self) -> int:
-        """Identifies the socket behind the descriptor. Raises `OSError` with the number that the call would have."""
+        """Identifies the socket. Raises `OSError` with the process's error number."""
         try:
             target = os.readlink(f"/proc/{self.pid}/fd/{self.descriptor}")
         except FileNotFoundError:
@@ -80,7 +76,7 @@ class SystemCall:
         return int(target[8:-1])
 
     def flags(self) -> int:
-        """The status of the descriptor, with O_NONBLOCK and O_CLOEXEC."""
+        """The descriptor's flags."""
         with open(f"/proc/{self.pid}/fdinfo/{self.descriptor}") as file:
             for line in file:
                 if line.startswith("flags:"):
@@ -88,7 +84,7 @@ class SystemCall:
         raise OSError(_EBADF, "no flags")
 
     def memory(self, address: int, size: int) -> bytes:
-        """Bytes of the process, fewer at the end of a mapping; they may change at any time. Raises `OSError`."""
+        """Bytes of the process, maybe fewer, which may change. Raises `OSError`."""
         if sys.platform == "win32":
             raise NotImplementedError
         memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -98,17 +94,16 @@ class SystemCall:
             os.close(memory)
 
     def address(self) -> bytes:
-        """The address of a `connect`. Raises `OSError`."""
         return self.memory(self.arguments[1], min(self.arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS))
 
     def unix_path(self) -> str:
-        """The path that the address names; it may change at any time. Empty if it is another address."""
+        """The address's path, or empty; it may change."""
         address = self.address()
         is_unix = int.from_bytes(address[:2], sys.byteorder) == AF_UNIX
         return os.fsdecode(address[2:].partition(b"\0")[0]) if is_unix else ""
 
     def is_stream(self) -> bool:
-        """Whether its socket is TCP. Libraries connect UDP sockets to sort addresses, which sends nothing."""
+        """Whether it is TCP; a UDP `connect` sends nothing."""
         if sys.platform != "linux":
             raise NotImplementedError
         try:
@@ -128,7 +123,7 @@ class SystemCall:
 
 
 class CallRate:
-    """Tokens for calls: `rate` a second, and as many at once."""
+    """A token bucket of `rate` calls a second."""
 
     def __init__(self, clock: Clock, rate: float = RATE) -> None:
         self._clock = clock
@@ -136,21 +131,20 @@ class CallRate:
         self._tokens, self._filled = rate, clock.now()
 
     def pause(self) -> float:
-        """Seconds until there is a token."""
+        """Seconds until the next token."""
         time = self._clock.now()
         self._tokens = min(self._rate, self._tokens + (time - self._filled) * self._rate)
         self._filled = time
         return 0.0 if self._tokens >= 1 else (1 - self._tokens) / self._rate
 
     def take(self) -> bool:
-        """Takes a token, if there is one."""
         has_token = self.pause() == 0
         self._tokens -= has_token
         return has_token
 
 
 class _Listener:
-    """The descriptor of the notifications of one process, and the thread of its server."""
+    """Notifications' descriptor, and the server's thread."""
 
     def __init__(self, number: int, thread: ServerThread) -> None:
         self.number = number
@@ -159,14 +153,13 @@ class _Listener:
         self._is_over = False
 
     def answer(self, call: SystemCall, error: int, value: int = 0, flags: int = 0) -> None:
-        """Ends a call; nothing happens to one that was interrupted or answered, or whose process has ended."""
         if sys.platform == "win32":
             raise NotImplementedError
         with suppress(OSError):
             fcntl.ioctl(self.number, _SEND, _RESPONSE.pack(call.id, value, error, flags))
 
     async def aside(self, works: Sequence[Callable[[], None]]) -> bool:
-        """Does all of these in the thread, where they go on after 5 s. Whether one was begun by then."""
+        """Works in the thread; whether any began within 5 s."""
         begun: list[Callable[[], None]] = []
         with anyio.move_on_after(_LOOKING):
             await self._thread.run(partial(self._do, works, begun))
@@ -182,7 +175,7 @@ class _Listener:
             self.close()
 
     def close(self) -> None:
-        """Closes the descriptor, unless the thread uses it, which then does so at its end. Idempotent."""
+        """Closes the descriptor, once unused. Idempotent."""
         self._is_over = True
         if self._in_use.acquire(blocking=False):
             try:
@@ -194,17 +187,16 @@ class _Listener:
 
 
 class SocketConnector:
-    """Serves the notifications of one process and its children. Owns `listener`, which `run` closes at the end.
+    """Serves the notifications of a process and its children. Owns `listener`.
 
-    It answers `rate` calls a second, and `calls_per_turn` of them before other tasks have their turn. Those that look
-    at files are answered in the `thread` of the server. Where a file system does not answer, such a call waits, and
-    later ones are refused; each holds the other calls of the process up for at most 5 s.
+    `calls_per_turn` are answered between other tasks. Calls about files use `thread`; while one hangs, others wait up
+    to 5 s, and later ones about files are refused.
     """
 
     rate = RATE
     calls_per_turn = _CALLS_PER_TURN
     is_aside = False
-    """Whether each call is answered in the thread."""
+    """Whether all calls are answered in the thread."""
 
     def __init__(
         self,
@@ -228,7 +220,7 @@ class SocketConnector:
         self._rate = CallRate(clock or SystemClock(), self.rate)
 
     async def run(self) -> None:
-        """Until the last process of the sandbox has ended, or it is cancelled."""
+        """Serves until the last process ends."""
         try:
             while True:
                 await anyio.wait_readable(self._listener.number)
@@ -245,7 +237,7 @@ class SocketConnector:
             self._listener.close()
 
     def _serve_some(self, slow: list[SystemCall]) -> bool:
-        """Answers the calls that wait, a few at most, those that look at files aside; False when no process is left."""
+        """Answers calls, or adds them to `slow`; False without a process."""
         if sys.platform == "win32":
             raise NotImplementedError
         waiting, listener = select.poll(), self._listener.number
@@ -269,7 +261,6 @@ class SocketConnector:
         return True
 
     def _looks_at_files(self, call: SystemCall) -> bool:
-        """Whether the answer takes a look at paths: a connection of a Unix socket."""
         if self.is_aside:
             return True
         with suppress(OSError):
@@ -288,7 +279,7 @@ class SocketConnector:
         self._listener.answer(call, -error, value, flags)
 
     def outcome(self, call: SystemCall) -> tuple[int, int]:
-        """The result for the process, and the flags of the answer. Raises `OSError` with the number for the process."""
+        """The call's result and flags of the answer. Raises `OSError` with the process's error number."""
         if call.number != self.connect_number:
             return self._half(call), 0
         if self._is_continued(call):
@@ -297,11 +288,10 @@ class SocketConnector:
         return 0, 0
 
     def _is_continued(self, call: SystemCall) -> bool:
-        """Whether the kernel may execute the call: no socket of the process can be connected by a path."""
         return self._confinement.net == "any" and call.inode() not in self.halves
 
     def reconnect(self, call: SystemCall) -> None:
-        """Raises `OSError` with the number for the process."""
+        """Replaces the call's socket. Raises `OSError` with the process's error number."""
         inode, flags = call.inode(), call.flags()
         if inode in self._connected:
             raise OSError(_EISCONN, "connected already")
@@ -323,11 +313,10 @@ class SocketConnector:
             raise
 
     def hand_over(self, proxy: Proxy, far: socket.socket) -> None:
-        """Gives the hub's end of a connection to the proxy."""
         proxy.serve(far, self._server, self._confinement.hosts, self._refusals)
 
     def connected_to(self, path: str, call: SystemCall) -> socket.socket:
-        """A connection to a socket of the rule. Raises `OSError`."""
+        """A connection to an allowed Unix socket. Raises `OSError`."""
         real = os.path.realpath(path) if path else ""
         if real not in self.sockets:
             reason = why_closed(path) if path else "its address is not a path"
@@ -346,10 +335,9 @@ class SocketConnector:
         return connection
 
     def connection_to(self, path: str) -> tuple[socket.socket, str]:
-        """A connection to the Unix socket at a path without links, and the path that its listener has bound.
+        """A connection to the Unix socket at a real path, and the path that its listener has bound. Raises `OSError`.
 
-        The path may lead elsewhere meanwhile, and a socket may have several names, or another one than it was bound
-        by: whose socket it is says the path of the listener. Raises `OSError`.
+        Judge the bound path: the other may lead elsewhere meanwhile.
         """
         connection = socket.socket(AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -362,7 +350,6 @@ class SocketConnector:
         return connection, bound if isinstance(bound, str) else os.fsdecode(bound)
 
     def _put(self, call: SystemCall, connection: socket.socket, flags: int) -> None:
-        """Puts a socket over the descriptor of the call, in the same mode, and closes the hub's copy."""
         if sys.platform == "win32":
             raise NotImplementedError
         with connection:
@@ -372,7 +359,7 @@ class SocketConnector:
         _remember(self._connected, inode)
 
     def _half(self, call: SystemCall) -> int:
-        """A Unix socket that can only be replaced: its number in the process."""
+        """The descriptor of a Unix socket that can only be replaced."""
         if sys.platform != "linux":
             raise NotImplementedError
         kind = call.arguments[1] & 0xFFFFFFFF

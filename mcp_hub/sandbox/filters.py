@@ -1,8 +1,7 @@
-"""The seccomp filter of sandboxed servers: one table of system calls for x86-64 and for 64-bit ARM, as BPF code.
+"""The seccomp filter as BPF code, for x86-64 and 64-bit ARM.
 
-Calls of another architecture, 32-bit and x32 calls among them, end the process. Every other call is allowed, refused
-with an error number, or handed to the supervisor. The filter closes what Landlock does not see: sockets by path, other
-protocols and addresses, io_uring, debugging, namespaces.
+Calls of other architectures kill the process. It closes what Landlock misses: Unix sockets, other protocols, io_uring,
+debugging, namespaces.
 """
 
 import struct
@@ -19,7 +18,7 @@ EPERM, EACCES, ENOSYS, EAFNOSUPPORT = 1, 13, 38, 97
 _LOAD, _AND, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _NOTIFY, _KILL, _ERROR = 0x7FFF0000, 0x7FC00000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-"""Offsets in `struct seccomp_data`; arguments are of 8 bytes, the lower half first on both architectures."""
+"""Offsets in `struct seccomp_data`; arguments have 8 bytes, lower half first."""
 _X32: Final = 0x40000000
 
 AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
@@ -27,12 +26,12 @@ _STREAM, _DATAGRAM, _SEQPACKET, _TYPE_MASK = 1, 2, 5, 0xF
 _TCP, _UDP = 6, 17
 _FAST_OPEN: Final = 0x20000000
 _NAMESPACES: Final = 0x7E020000
-"""The flags CLONE_NEW* of `clone`."""
+"""CLONE_NEW* of `clone`."""
 _TRUNCATE, _ACCESS_MODE = 0o1000, 3
 _INJECTING: Final = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX, which write into the input of a terminal."""
+"""TIOCSTI and TIOCLINUX, which write into a terminal's input."""
 _KIND: Final = 0xFF00
-"""The bits of an `ioctl` request that name the driver."""
+"""Bits of an `ioctl` request that name the driver."""
 _OF_FILE_SYSTEMS: Final[Mapping[int, tuple[int, ...]]] = MappingProxyType(
     {
         0x9400: (0x40049409, 0x4020940D, 0xC0189436),  # btrfs: FICLONE, FICLONERANGE, FIDEDUPERANGE
@@ -43,22 +42,19 @@ _OF_FILE_SYSTEMS: Final[Mapping[int, tuple[int, ...]]] = MappingProxyType(
         0xF500: (),  # f2fs
     }
 )
-"""Drivers whose requests change files by a descriptor that only reads, which Landlock does not see, each with the
-requests that are allowed. On btrfs they make folders in those that are only readable, and before Linux 6.8 a snapshot
-of the whole home folder in the private one.
-"""
+"""Drivers with requests that change files by a read-only descriptor, unseen by Landlock; and the allowed requests."""
 _ENOTTY: Final = 25
 
 _TCP_OPTIONS: Final = (19, 23, 30, 31)
-"""TCP_REPAIR, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT and TCP_ULP, which makes a socket one of SMC."""
+"""TCP_REPAIR, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, and TCP_ULP (SMC)."""
 _PRIO_PROCESS, _IOPRIO_PROCESS = 0, 1
 _SET_UID: Final = 0o4000
-"""The bit by which a program runs as its owner: Landlock does not see `chmod`, also outside of the rule."""
+"""Set-uid: Landlock does not see `chmod`."""
 _OF_PROCESS: Final = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """An architecture of Linux: its AUDIT_ARCH, and the numbers of its system calls by name."""
+    """AUDIT_ARCH, and system call numbers by name."""
 
     audit: int
     numbers: Mapping[str, int]
@@ -129,7 +125,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
         "aarch64": Architecture(0xC00000B7, MappingProxyType({**_SAME, **_ARM})),
     }
 )
-"""By the machine's name."""
+"""By machine name."""
 _OBSERVED_X86: Final = """
     open 2  creat 85  openat 257  openat2 437  execve 59  execveat 322  mkdir 83  mkdirat 258  rmdir 84  unlink 87
     unlinkat 263  rename 82  renameat 264  renameat2 316  link 86  linkat 265  symlink 88  symlinkat 266  mknod 133
@@ -149,9 +145,9 @@ def _numbers(text: str) -> Mapping[str, int]:
 OBSERVED: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
     {"x86_64": _numbers(_OBSERVED_X86), "aarch64": _numbers(_OBSERVED_ARM)}
 )
-"""Calls with paths, which the filter of a learning run hands to the supervisor."""
+"""Calls with paths, for a learning run's supervisor."""
 SECCOMP: Final[Mapping[str, int]] = MappingProxyType({"x86_64": 317, "aarch64": 277})
-"""The number of the call that installs a filter."""
+"""The number of `seccomp`."""
 _SPECIAL: Final = frozenset(
     """
     open ioctl socket connect sendto sendmsg bind listen socketpair clone truncate openat prlimit64 sendmmsg clone3
@@ -159,12 +155,12 @@ _SPECIAL: Final = frozenset(
     chmod fchmod fchmodat fchmodat2
     """.split()
 )
-"""Calls that are refused by their arguments, or under some rules only. All others of the tables are refused always."""
+"""Calls refused by argument or by rule; all other listed ones are always refused."""
 REFUSED: Final = frozenset((*_SAME, *_X86, *_ARM)) - _SPECIAL
 
 
 class _Code:
-    """BPF code that is being written."""
+    """BPF code under construction."""
 
     def __init__(self) -> None:
         self.instructions: list[tuple[int, int, int, int]] = []
@@ -173,7 +169,6 @@ class _Code:
         self.instructions.append((_LOAD, 0, 0, offset))
 
     def argument(self, index: int, mask: int | None = None) -> None:
-        """Loads the lower half of an argument: the kernel takes an `int`."""
         self.load(_ARGUMENTS + 8 * index)
         if mask is not None:
             self.instructions.append((_AND, 0, 0, mask))
@@ -182,7 +177,7 @@ class _Code:
         self.instructions.append((_RETURN, 0, 0, action))
 
     def when(self, jump: int, value: int, body: "_Code") -> None:
-        """Executes `body` if the comparison holds; else continues behind it."""
+        """Executes `body` if the comparison holds."""
         assert len(body.instructions) < 256
         self.instructions.append((jump, 0, len(body.instructions), value))
         self.instructions += body.instructions
@@ -193,11 +188,9 @@ class _Code:
 
 @cache
 def seccomp_filter(machine: str, net: Net, abi: int, *, has_sockets: bool = False, observes: bool = False) -> bytes:
-    """The filter for a rule: an array of `struct sock_filter`.
+    """The filter for a rule: an array of `struct sock_filter`. Raises `KeyError` for an unknown machine.
 
-    `abi` is that of Landlock: what an older one does not see is refused here. `has_sockets`: the rule lists Unix
-    sockets, which the supervisor connects. `observes`: a learning run, whose calls with paths and connections are
-    handed to the supervisor. Raises `KeyError` for an unknown machine.
+    It also refuses what Landlock's `abi` misses. `observes`: the supervisor sees calls with paths.
     """
     architecture, observed = ARCHITECTURES[machine], OBSERVED[machine] if observes else {}
     code = _Code()
@@ -220,12 +213,10 @@ def seccomp_filter(machine: str, net: Net, abi: int, *, has_sockets: bool = Fals
 
 
 def has_listener(net: Net, *, has_sockets: bool) -> bool:
-    """Whether the filter hands calls to the supervisor."""
     return net == "hosts" or has_sockets
 
 
 def _special(net: Net, abi: int, *, has_sockets: bool) -> Mapping[str, _Code]:
-    """The calls with rules of their own; what is not in it is allowed."""
     bodies = {
         "socket": _socket(net, has_sockets=has_sockets),
         "socketpair": _socketpair(),
@@ -271,7 +262,6 @@ def _without(argument: int, flags: int, error: int = EACCES) -> _Code:
 
 
 def _equal(argument: int, values: tuple[int, ...], mask: int | None = None, error: int = EACCES) -> _Code:
-    """Allows these values, and refuses others."""
     code = _Code()
     code.argument(argument, mask)
     for value in values:
@@ -281,7 +271,7 @@ def _equal(argument: int, values: tuple[int, ...], mask: int | None = None, erro
 
 
 def _socket(net: Net, *, has_sockets: bool) -> _Code:
-    """Sockets that may exist: TCP, UDP if hosts are not limited, and the answers about interfaces of netlink."""
+    """Allows TCP, UDP unless hosts are limited, and netlink's interface queries."""
     internet = _Code()
     internet.argument(1, _TYPE_MASK)
     internet.when(_JUMP_EQUAL, _STREAM, _equal(2, (0, _TCP)))
@@ -303,7 +293,7 @@ def _socket(net: Net, *, has_sockets: bool) -> _Code:
 
 
 def _socketpair() -> _Code:
-    """Connected streams only: a datagram socket of a pair can still send to any path."""
+    """Allows stream pairs: a datagram half could send to any path."""
     streams = _equal(1, (_STREAM, _SEQPACKET), _TYPE_MASK)
     code = _Code()
     code.argument(0)
@@ -313,10 +303,7 @@ def _socketpair() -> _Code:
 
 
 def _only_own(argument: int, kind: int | None = None) -> _Code:
-    """Calls about the process itself: about others of its user they could stop those, the hub among them.
-
-    `kind` is the first argument of calls that can be about all processes of a user, too.
-    """
+    """Allows calls about the process itself; `kind` is the first argument that means a process."""
     code = _Code()
     if kind is not None:
         process = _only_own(argument)
@@ -331,7 +318,7 @@ def _only_own(argument: int, kind: int | None = None) -> _Code:
 
 
 def _setsockopt() -> _Code:
-    """No option by which a TCP socket becomes another kind, or connects without `connect`."""
+    """Refuses options that change a TCP socket's kind or connect it."""
     options = _Code()
     options.argument(2)
     for option in _TCP_OPTIONS:
@@ -357,7 +344,7 @@ def _ioctl() -> _Code:
 
 
 def _no_reading_truncation(argument: int) -> _Code:
-    """Refuses to open for reading and to truncate at once, which needs no right to write before ABI 3."""
+    """Refuses reading with truncation, which needs no write right before ABI 3."""
     both = _Code()
     both.argument(argument, _ACCESS_MODE)
     both.when(_JUMP_EQUAL, 0, _returning(_ERROR | EACCES))

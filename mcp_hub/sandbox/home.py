@@ -1,8 +1,6 @@
-"""The private home of a sandboxed server, and the settings of package indexes that it keeps of the user's own.
+"""A sandboxed server's private home, with the user's settings of package indexes, for all processes and starts.
 
-A server has one for all its processes and starts. `home` and `tmp` are its to write; `settings` has files that the hub
-writes and the server only reads: where its package index is, and how it is reached. A credential goes along for an
-index that the user has chosen, and for no other host: not one for publishing to the public indexes.
+The server only reads `settings`. Credentials are copied only for indexes that the user has chosen.
 """
 
 import configparser
@@ -40,7 +38,7 @@ _NPM_KEYS: Final = frozenset(
 _PUBLIC: Final = frozenset(
     ("registry.npmjs.org", "registry.yarnpkg.com", "npm.pkg.github.com", "pypi.org", "upload.pypi.org", "test.pypi.org")
 )
-"""Indexes whose credentials publish packages, and are not needed to read them."""
+"""Indexes that need credentials only to publish."""
 _UV_KEYS: Final = (
     *("index-url", "extra-index-url", "find-links", "no-index", "native-tls", "system-certs", "allow-insecure-host"),
     "index-strategy",
@@ -65,24 +63,24 @@ _INDEXES: Final = (
         ("https://pypi.org", "https://files.pythonhosted.org"),
     ),
 )
-"""Programs that run packages; the variables and settings that name their indexes, and those that they use otherwise."""
+"""Package runners, with variables, settings and default URLs of their indexes."""
 _MOST: Final = 4 << 30
-"""Bytes of a private home, above which its caches are emptied."""
+"""Bytes of a private home above which caches are emptied."""
 _MEASURING: Final = 600.0
-"""Seconds between two looks at the size of a private home."""
+"""Seconds between measurements."""
 _INSTALLING: Final = 60.0
-"""Seconds for which a first start waits for others in its private home."""
+"""Seconds that a first start waits for others."""
 _INSTALLED: Final = "installed"
-"""The file of a private home with a mark for each of the last 64 commands that were ready there."""
+"""The file with marks of the last 64 commands that became ready."""
 _RUNNERS: Final = frozenset(program for programs, *_ in _INDEXES for program in programs)
 _LOOK: Final = 0.05
-"""Seconds between two looks whether another hub holds a private home no longer."""
+"""Seconds between looks at another hub's lock."""
 _MOST_ENTRIES: Final = 500_000
 _CACHES: Final = ("home/.npm", "home/.cache", "tmp", _INSTALLED)
 
 
 class PrivateHome(msgspec.Struct, frozen=True):
-    """The folders of one server below `folder`."""
+    """One server's folders below `folder`."""
 
     folder: str
 
@@ -99,7 +97,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
         return os.path.join(self.folder, "settings")
 
     def make(self, home: str, env: Mapping[str, str]) -> None:
-        """Makes the folders and writes the settings, from those of the user with this home. Raises `OSError`."""
+        """Makes folders; copies settings from `home`. Raises `OSError`."""
         make_private(self.folder)
         for folder in (self.home, self.temporary, self.settings):
             make_folder(folder)
@@ -107,7 +105,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
             self._write(name, text)
 
     def variables(self) -> dict[str, str]:
-        """The environment that leads there."""
+        """Environment for these folders."""
         below = {"CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state", "CACHE": ".cache"}
         return {
             "HOME": self.home,
@@ -120,7 +118,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
         }
 
     def trusted(self) -> Iterator[str]:
-        """The files of certificates that the settings name."""
+        """Certificate files in the settings."""
         for name in ("npmrc", "pip.conf"):
             path = os.path.join(self.settings, name)
             for line in Path(path).read_text().splitlines() if os.path.isfile(path) else ():
@@ -129,7 +127,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
                     yield value.strip()
 
     def index_hosts(self, program: str, env: Mapping[str, str]) -> Iterator[HostRule]:
-        """The hosts from which a program that runs packages, such as `npx`, downloads them."""
+        """Hosts from which a package runner such as `npx` downloads."""
         name = os.path.basename(program).partition(".")[0]
         for programs, variables, files, usual in _INDEXES:
             if name not in programs:
@@ -145,16 +143,15 @@ class PrivateHome(msgspec.Struct, frozen=True):
                     yield HostRule(rule.host, rule.ports, is_private=bool(chosen))
 
     def remove(self) -> bool:
-        """Removes it with all that is in it, unless a hub uses it; whether it is gone. Takes up to seconds."""
+        """Removes it unless in use; whether it is gone. Takes seconds."""
         with suppress(OSError), self.hold(shared=False):
             remove_tree(self.folder)
         return not os.path.lexists(self.folder)
 
     def trim(self) -> bool:
-        """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run.
+        """Empties the caches if the folder is too large; False if it stays so. Raises `OSError`.
 
-        Other data of the server stays, whatever its size is: False if it is still too large. Nothing happens while
-        another hub holds the folder (`hold`). Raises `OSError`.
+        Takes seconds, while the server does not run. Does nothing while a hub holds the folder.
         """
         with suppress(FileNotFoundError, BlockingIOError), self.hold(shared=False):
             return self._trimmed()
@@ -162,16 +159,15 @@ class PrivateHome(msgspec.Struct, frozen=True):
 
     @contextmanager
     def hold(self, *, shared: bool = True) -> Iterator[None]:
-        """Keeps hubs from emptying caches that a process uses, for the time of the block. Raises `OSError`."""
+        """Keeps hubs from emptying the caches during the block. Raises `OSError`."""
         with _locked(self.folder, is_folder=True, shared=shared):
             yield
 
     @contextmanager
     def install(self, mark: str) -> Iterator[None]:
-        """Keeps other starts from installing packages, for the time of the block, after which it has `mark`.
+        """Excludes other installing starts, then writes `mark`. Raises `OSError`.
 
-        npm takes a part of a package for a whole one: what npx has installed is removed if an earlier block was broken
-        off, unless a process of the server runs. Raises `OSError`.
+        After a broken block npx's packages are removed: npm takes partial ones for whole.
         """
         with _locked(os.path.join(self.folder, _INSTALLED), is_folder=False, shared=False) as file:
             if not _marked(file, f"{mark} begun"):
@@ -182,14 +178,13 @@ class PrivateHome(msgspec.Struct, frozen=True):
                 _marked(file, mark, f"{mark} begun")
 
     def _remove_packages(self) -> None:
-        """Follows no link that the server may have put in the way."""
         removed = os.path.join(self.folder, f"removed-{os.getpid()}")
         with _locked(os.path.join(self.home, ".npm"), is_folder=True, shared=True) as npm:
             os.rename("_npx", removed, src_dir_fd=npm)
         remove_tree(removed)
 
     def is_large(self) -> bool:
-        """Whether it is larger than its limit. Takes up to seconds; for a thread."""
+        """Whether it exceeds its limit. Takes seconds, in a thread."""
         return is_larger(self.folder, _MOST, _MOST_ENTRIES)
 
     def _trimmed(self) -> bool:
@@ -225,10 +220,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
 
 
 class HomeCare:
-    """Work on the private home of one server in a thread, and its size.
-
-    `names` is the thread for paths that its running process names: measuring takes seconds.
-    """
+    """Keeps one private home small, in a thread; `names` is the thread for a process's paths."""
 
     def __init__(self, server: str, private: PrivateHome, clock: Clock | None = None) -> None:
         self.is_large = False
@@ -241,15 +233,15 @@ class HomeCare:
         self.names = ServerThread()
 
     async def tidy(self) -> None:
-        """Bounds the private home, before the first start in this hub."""
+        """Trims it before this hub's first start."""
         if not self._is_tidy:
             await self.in_thread(self._tidy)
 
     @asynccontextmanager
     async def first(self, argv: Sequence[str]) -> AsyncIterator[None]:
-        """The time until a server of a package is ready: first starts run one by one, at most `_INSTALLING` later.
+        """Runs first starts of package runners one by one, each waiting at most `_INSTALLING` seconds.
 
-        npm before 11 damages a folder into which two install at once. A command that was ready before does not wait.
+        npm before 11 damages a folder with two installations.
         """
         with ExitStack() as stack:
             if any(os.path.basename(word) in _RUNNERS for text in argv for word in text.split()):
@@ -260,7 +252,7 @@ class HomeCare:
             yield
 
     async def run(self) -> None:
-        """Holds the private home while a process uses it, and measures it now and then, until it is cancelled."""
+        """Holds and measures the private home until cancelled."""
         with ExitStack() as stack:
             while not _entered(stack, self._private.hold()):  # noqa: ASYNC110 - another hub does not say when it is done
                 await anyio.sleep(_LOOK)
@@ -269,7 +261,6 @@ class HomeCare:
                 await self.in_thread(self._measure)
 
     def _may_install(self, mark: str, stack: ExitStack) -> bool:
-        """Whether the start may go ahead; if it may install, `stack` keeps others from it, and notes a good end."""
         marks = _text(os.path.join(self._private.folder, _INSTALLED)).splitlines()
         return mark in marks or _entered(stack, self._private.install(mark))
 
@@ -280,7 +271,6 @@ class HomeCare:
         self._is_tidy = True
 
     def _measure(self) -> None:
-        """Once for all processes of the server."""
         if (now := self._clock.now()) - self._measured >= _MEASURING:
             self._measured = now
             self._note(self._private.is_large())
@@ -292,7 +282,7 @@ class HomeCare:
 
 
 def _entered(stack: ExitStack, lock: AbstractContextManager[None]) -> bool:
-    """Whether the lock is held now, or cannot be, for a full disk or a removed folder; not while another has it."""
+    """False only while another holds the lock."""
     try:
         stack.enter_context(lock)
     except OSError as problem:
@@ -301,7 +291,7 @@ def _entered(stack: ExitStack, lock: AbstractContextManager[None]) -> bool:
 
 
 def npm_settings(text: str) -> str:
-    """Of an `.npmrc` the index, proxy, certificates and Node's headers, and credentials for hosts of chosen indexes."""
+    """An `.npmrc`'s index, proxy, certificates, and chosen indexes' credentials."""
     chosen, hosts = [], set[str]()
     for line in map(str.strip, text.splitlines()):
         key, equals, value = line.partition("=")
@@ -317,7 +307,7 @@ def npm_settings(text: str) -> str:
 
 
 def uv_settings(text: str) -> str:
-    """Of a `uv.toml` the indexes, and how they are reached."""
+    """A `uv.toml`'s indexes and access."""
     try:
         settings = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -331,7 +321,7 @@ def uv_settings(text: str) -> str:
 
 
 def pip_settings(text: str) -> str:
-    """Of a `pip.conf` the indexes, and how they are reached."""
+    """A `pip.conf`'s indexes and access."""
     parser = configparser.RawConfigParser(strict=False, default_section="")
     try:
         parser.read_string(text)
@@ -372,7 +362,6 @@ def _text(path: str) -> str:
 
 @contextmanager
 def _locked(path: str, *, is_folder: bool, shared: bool) -> Iterator[int]:
-    """A folder, or a file that is made, open and with its lock. Raises `OSError`."""
     if sys.platform == "win32":
         raise NotImplementedError
     flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT
@@ -386,7 +375,6 @@ def _locked(path: str, *, is_folder: bool, shared: bool) -> Iterator[int]:
 
 
 def _marked(file: int, mark: str, replaced: str = "") -> bool:
-    """Adds a line to an open file of marks, in place of another one; False if it is there. Raises `OSError`."""
     if sys.platform == "win32":
         raise NotImplementedError
     marks = os.pread(file, _LONGEST, 0).decode("ascii", "replace").splitlines()

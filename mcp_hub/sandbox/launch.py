@@ -1,4 +1,4 @@
-"""One start in a sandbox: the confining program in place of the command, and what it reports."""
+"""One sandboxed start: the confining program and its report."""
 
 import marshal
 import os
@@ -18,9 +18,9 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.sandbox.confinement import WRITE_FILE, Confinement
 
 _PROGRAM: Final = Path(__file__).with_name("confine_program.py")
-"""Read and never imported: its first lines look for functions that only Linux has."""
+"""Never imported: it needs Linux."""
 _MOST_BYTES: Final = 1 << 17
-"""Bytes of a plan, as the program has it, too."""
+"""Bytes of a plan, as in the program."""
 _BUFFER: Final = 1 << 18
 _REPORT: Final = 4096
 _LOADER: Final = "LD_LIBRARY_PATH"
@@ -30,17 +30,16 @@ _BEGIN: Final = (
     "import _socket,marshal,sys;s=_socket.socket(fileno=int(sys.argv[1]));"
     f"c=s.recv({_MOST_BYTES});s.detach();exec(marshal.loads(c))"
 )
-"""The command of the interpreter: it receives the confining program, so that nothing is compiled at a start."""
+"""The interpreter's command: receives the compiled program."""
 
 
 @cache
 def _code() -> bytes:
-    """The confining program, compiled."""
     return marshal.dumps(compile(_PROGRAM.read_bytes(), str(_PROGRAM), "exec", optimize=2))
 
 
 class StepFailed(Exception):
-    """A step of the confining program that failed, so that nothing was executed; `path` where the step has one."""
+    """A step failed; nothing was executed."""
 
     def __init__(self, step: str, number: int, path: str) -> None:
         self.step = step
@@ -51,14 +50,12 @@ class StepFailed(Exception):
 
 
 class Launch:
-    """The program that is spawned in place of a command: `argv`, `env` and the inherited `descriptor`.
+    """The program to spawn for a command.
 
-    A context manager: the hub's copy of the descriptor is closed behind the block, which spawns the process.
-    Descriptors are opened by entering it, so that a launch that is never entered leaves none.
+    A context manager around the spawn; leaving it closes the hub's copy of `descriptor`.
     """
 
     def __init__(self, confinement: Confinement, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> None:
-        """`argv[0]` is an absolute path. Raises `OSError`."""
         self._messages = (_code(), confinement.plan(argv, env))
         self._confinement = confinement
         self._has_listener = confinement.has_listener
@@ -68,27 +65,24 @@ class Launch:
 
     @property
     def descriptor(self) -> int:
-        """The end of the process."""
         return self._sockets[1].fileno()
 
     @property
     def descriptors(self) -> list[int]:
-        """Those that the process inherits."""
         return [self.descriptor]
 
     @property
     def argv(self) -> list[str]:
-        """The confining program. Its name in a list of processes is that of the command as soon as it runs."""
+        """The confining program's command line."""
         return [interpreter() or sys.executable, "-I", "-S", "-c", _BEGIN, str(self.descriptor)]
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of the confining program; that of the command is in the plan."""
+        """The confining program's environment."""
         folders = filter(self._is_of_loader, re.split("[:;]", os.environ.get(_LOADER, "")))
         return {"LC_ALL": "C", **({_LOADER: loaded} if (loaded := ":".join(folders)) else {})}
 
     def _is_of_loader(self, folder: str) -> bool:
-        """Not the working directory, which an empty entry means, and nothing that the server can write."""
         return os.path.isabs(folder) and self._confinement.allows(os.path.realpath(folder), WRITE_FILE) is None
 
     def __enter__(self) -> "Launch":
@@ -107,16 +101,14 @@ class Launch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Without a process there will be no report."""
         self._sockets[1].close()
         if kind is not None:
             self.close()
 
     async def executed(self, serve: Callable[[int], None]) -> None:
-        """Returns when the command was executed.
+        """Returns once the command is executed, without a time limit. Raises `StepFailed`.
 
-        The descriptor of its notifications, if it has them, goes to `serve` before that: a call may have to be answered
-        before the command runs. Raises `StepFailed`. Its own time limit is that of the caller.
+        `serve` gets the notifications' descriptor before that.
         """
         if sys.platform == "win32":
             raise NotImplementedError

@@ -1,12 +1,8 @@
-"""A learning run: what a server opens, executes and connects to, noted against the rule that it would have.
+"""A learning run: notes what a server uses beyond its rule.
 
-The process runs with the filter and without the rule of files. Each call with a path, and each connection, is handed
-over as a seccomp notification, noted if the rule refuses it, and continues. To continue protects nothing: the process
-can change a path behind the notification, so that a learning run is for a server that the user trusts. What the
-supervisor does itself holds also then: it connects Unix sockets, and never those of an engine. Paths that it sees in
-secret places are refused, so that an honest server meets the same refusal as later.
-
-Everything here comes from the server: it is bounded, and shown to a person before it becomes a rule.
+Without the rule of files, calls with paths and connections are noted and continue, which protects nothing: only for
+trusted servers. Unix sockets are still connected by the supervisor, secret places refused. A person sees the notes
+before they become a rule.
 """
 
 import os
@@ -32,9 +28,9 @@ from mcp_hub.sandbox.places import is_inside, secret_of, usual_path, why_closed
 from mcp_hub.sandbox.rules import Subject
 
 PATHS: Final = 4096
-"""Different paths that are noted; of later ones the number."""
+"""Paths noted; later ones are counted."""
 TARGETS: Final = 256
-"""Different secret places, sockets, hosts, and addresses that are noted, each."""
+"""Secret places, sockets, hosts and addresses noted, each."""
 _LONGEST_PATH: Final = 4096
 _LONGEST_PROGRAM: Final = 120
 _PAGE: Final = 4096
@@ -43,7 +39,7 @@ _HERE: Final = -100
 _PROXY_PLACE: Final = (PROXY_URL.rpartition(":")[0].rpartition("/")[2], int(PROXY_URL.rpartition(":")[2]))
 _O_PATH, _O_TMPFILE, _O_ACCMODE = 0o10000000, 0o20200000, 0o3
 _TERMINALS: Final = ("/dev/pts/", "/dev/tty", "/dev/vc", "/dev/console")
-"""Where a server could change what the user sees of its proposal."""
+"""There a server could change the proposal that the user sees."""
 _Making = Literal["makes", "removes", "replaces"]
 _Entry = tuple[int | None, int, _Making]
 _CHANGED: Final[Mapping[str, tuple[_Entry, ...]]] = {
@@ -55,7 +51,7 @@ _CHANGED: Final[Mapping[str, tuple[_Entry, ...]]] = {
     **dict.fromkeys(("renameat", "renameat2"), ((0, 1, "removes"), (2, 3, "replaces"))),
     **{"link": ((None, 0, "removes"), (None, 1, "makes")), "linkat": ((0, 1, "removes"), (2, 3, "makes"))},
 }
-"""Calls that change entries of folders: for each path the arguments with the descriptor of its base and with itself."""
+"""Calls that change folders: arguments of base descriptor and path."""
 _OPENED: Final[Mapping[str, tuple[int | None, int]]] = {
     **{"open": (None, 0), "creat": (None, 0), "truncate": (None, 0), "openat": (0, 1), "openat2": (0, 1)},
     **{"execve": (None, 0), "execveat": (0, 1)},
@@ -64,15 +60,14 @@ _OPENED: Final[Mapping[str, tuple[int | None, int]]] = {
 
 
 class AnyHost(HostRule, frozen=True):
-    """Every host and port, for a learning run."""
+    """Every host and port."""
 
     def matches(self, host: str, port: int) -> bool:
-        """True."""
         return True
 
 
 class Sighting(msgspec.Struct):
-    """A path that the rule refuses: the first program that used it, and how often it was used."""
+    """Uses of a path that the rule refuses, and the first program."""
 
     path: str
     program: str
@@ -81,23 +76,20 @@ class Sighting(msgspec.Struct):
 
 
 class Missed(msgspec.Struct):
-    """Uses that are not in the notes: `beyond` their bounds, and calls that could not be read (`unseen`)."""
+    """Uses `beyond` bounds, and unreadable calls (`unseen`)."""
 
     beyond: int = 0
     unseen: int = 0
 
 
 class MakeProxy(Protocol):
-    """Makes the proxy of a learning run."""
+    """Makes its proxy."""
 
     def __call__(self, *, observe: Observe) -> Proxy: ...
 
 
 class Learning:
-    """The notes of one server: what it used that its rule refuses, bounded.
-
-    `subject` and `confinement` are those of the latest start: the command, and the rule without learning.
-    """
+    """Bounded notes of one server's uses. `subject` and `confinement` are the latest start's."""
 
     def __init__(self, make_proxy: MakeProxy) -> None:
         self._make_proxy = make_proxy
@@ -112,26 +104,25 @@ class Learning:
         self.missed = Missed()
 
     def begin(self, subject: Subject, confinement: Confinement) -> Confinement:
-        """The confinement of a start that learns."""
+        """A start's learning confinement."""
         self.subject, self.confinement = subject, confinement
         return msgspec.structs.replace(confinement, learns=True)
 
     def proxy(self) -> Proxy:
-        """The proxy for servers whose hosts are limited, or are to be: it notes each host."""
+        """A proxy that notes each host."""
         return self._make_proxy(observe=self._note_host)
 
     def connector(
         self, listener: int, server: str, confinement: Confinement, proxy: Proxy | None, refusals: Refusals,
         thread: ServerThread | None = None,
     ) -> "LearningConnector":  # fmt: skip
-        """Serves the notifications of one start."""
+        """Serves one start's notifications."""
         assert self.subject is not None
         judge = _Judge(self.subject, confinement)
         open_hosts = msgspec.structs.replace(confinement, hosts=(AnyHost("*"),))
         return LearningConnector(self, judge, listener, server, open_hosts, proxy, refusals, thread)
 
     def note(self, table: dict[str, Sighting], path: str, program: Callable[[], str], *, is_folder: bool) -> None:
-        """Takes in a path for one of the tables."""
         if (sighting := table.get(path)) is not None:
             sighting.count += 1
             sighting.is_folder = sighting.is_folder or is_folder
@@ -141,7 +132,7 @@ class Learning:
             table[path] = Sighting(path, program(), is_folder)
 
     def note_address(self, text: str, program: Callable[[], str]) -> None:
-        """Takes in an address to which a program connected without the proxy."""
+        """Notes an address reached without the proxy."""
         if text not in self.addresses and len(self.addresses) >= TARGETS:
             self.missed.beyond += 1
         else:
@@ -161,7 +152,7 @@ class Learning:
 
 
 class _Use(msgspec.Struct, frozen=True):
-    """A path that a call uses: what it wants of it, and the path that a rule would have to open for that."""
+    """A call's use of a path, and what a rule must open."""
 
     path: str
     opened: str
@@ -170,7 +161,7 @@ class _Use(msgspec.Struct, frozen=True):
 
 
 class _Judge:
-    """Says what the rule makes of a use."""
+    """Compares uses with the rule."""
 
     def __init__(self, subject: Subject, confinement: Confinement) -> None:
         self._confinement = confinement
@@ -182,7 +173,7 @@ class _Judge:
         return self._confinement.allows(use.opened, use.access) is not None
 
     def is_secret(self, path: str) -> bool:
-        """Whether a path is in a secret place or the hub's own; not whether it contains one."""
+        """Whether it is in a secret place or the hub's."""
         if path == self._config or any(is_inside(path, folder) for folder in self._hub):
             return True
         if is_inside(path, "/etc") or path.startswith(_TERMINALS):
@@ -192,7 +183,7 @@ class _Judge:
 
 
 class LearningConnector(SocketConnector):
-    """Answers the calls of one process that learns, and of its children, all of them in the thread of the server."""
+    """Answers a learning process, in the server's thread."""
 
     rate = 50_000.0
     calls_per_turn = 64
@@ -208,11 +199,9 @@ class LearningConnector(SocketConnector):
         self._names = {number: name for name, number in OBSERVED[confinement.machine].items()}
 
     def hand_over(self, proxy: Proxy, far: socket.socket) -> None:
-        """See `SocketConnector`."""
         anyio.from_thread.run_sync(super().hand_over, proxy, far)
 
     def outcome(self, call: SystemCall) -> tuple[int, int]:
-        """See `SocketConnector`."""
         name = self._names.get(call.number)
         if name is not None:
             self._note_paths(call, name)
@@ -222,7 +211,7 @@ class LearningConnector(SocketConnector):
         return super().outcome(call)
 
     def _note_paths(self, call: SystemCall, name: str) -> None:
-        """Notes what the rule refuses. Raises `OSError` for a secret place."""
+        """Raises `OSError` for secret places."""
         try:
             uses = list(_uses(call, name))
         except (OSError, ValueError):  # the process is gone, or hides its memory
@@ -251,7 +240,7 @@ class LearningConnector(SocketConnector):
         return 0, CONTINUE
 
     def connected_to(self, path: str, call: SystemCall) -> socket.socket:
-        """See `SocketConnector`: any socket but those that no rule may list, which are refused."""
+        """A connection to any Unix socket that may be listed. Raises `OSError`."""
         real = os.path.realpath(_absolute(call, path, _HERE)) if path else ""
         learning = self._learning
         if not real or not _is_socket(real):
@@ -268,7 +257,6 @@ class LearningConnector(SocketConnector):
         return connection
 
     def _check_socket(self, path: str, call: SystemCall) -> None:
-        """Raises `OSError` for a socket that no rule may list."""
         if why_closed(path) is not None or self._judge.is_secret(path):
             learning = self._learning
             learning.note(learning.secrets, path, call_program(call), is_folder=False)
@@ -276,12 +264,12 @@ class LearningConnector(SocketConnector):
 
 
 def _is_byte_code(use: _Use) -> bool:
-    """Whether Python keeps what it has compiled there: it works without, and writing would open the code beside it."""
+    """Whether it is Python's byte code: a rule for it would open the source beside it."""
     return use.access == WRITE_FILE and "__pycache__" in use.path.split("/")
 
 
 def call_program(call: SystemCall) -> Callable[[], str]:
-    """The command line of the process behind a call, cut and masked; it may be gone."""
+    """The command line behind a call, cut and masked."""
 
     def program() -> str:
         with suppress(OSError):
@@ -294,7 +282,7 @@ def call_program(call: SystemCall) -> Callable[[], str]:
 
 
 def _uses(call: SystemCall, name: str) -> Iterator[_Use]:
-    """The paths that a call uses, if they exist, or makes. Raises `OSError`."""
+    """Paths that a call uses or makes. Raises `OSError`."""
     if name in _CHANGED:
         for base, index, making in _CHANGED[name]:
             yield from _changed(_path(call, base, index), making)
@@ -309,7 +297,6 @@ def _uses(call: SystemCall, name: str) -> Iterator[_Use]:
 
 
 def _opened(path: str, flags: int) -> Iterator[_Use]:
-    """The uses of opening a path."""
     if flags & _O_PATH:
         return
     follows = not flags & getattr(os, "O_NOFOLLOW", 0) and flags & (os.O_CREAT | os.O_EXCL) != os.O_CREAT | os.O_EXCL
@@ -332,7 +319,7 @@ def _opened(path: str, flags: int) -> Iterator[_Use]:
 
 
 def _changed(path: str, making: _Making) -> Iterator[_Use]:
-    """The use of a folder by making an entry, or removing one; none if the call fails anyway."""
+    """The folder of a new or removed entry."""
     real = _without_last_link(path)
     folder = os.path.dirname(real)
     fails = making != "replaces" and os.path.lexists(real) == (making == "makes")
@@ -346,7 +333,6 @@ def _without_last_link(path: str) -> str:
 
 
 def _flags(call: SystemCall, name: str) -> int:
-    """The flags of a call that opens a file."""
     if name == "creat":
         return os.O_CREAT | os.O_WRONLY | os.O_TRUNC
     if name == "truncate":
@@ -357,7 +343,7 @@ def _flags(call: SystemCall, name: str) -> int:
 
 
 def _path(call: SystemCall, base: int | None, index: int) -> str:
-    """The absolute path of an argument, with links. Raises `OSError`, and `ValueError` for one that has no end."""
+    """An argument's absolute path. Raises `OSError`, `ValueError`."""
     start, text = call.arguments[index], b""
     while b"\0" not in text:
         if len(text) >= _LONGEST_PATH:
@@ -371,7 +357,7 @@ def _path(call: SystemCall, base: int | None, index: int) -> str:
 
 
 def _absolute(call: SystemCall, path: str, descriptor: int) -> str:
-    """A path as the process means it, which may be relative, or about itself."""
+    """A path from the process's point of view."""
     process = f"/proc/{call.pid}"
     if not path.startswith("/"):
         is_here = descriptor in (_HERE, _HERE & 0xFFFFFFFF)
@@ -390,7 +376,6 @@ def _is_socket(path: str) -> bool:
 
 
 def _internet_address(data: bytes) -> tuple[str, int] | None:
-    """Host and port; None for another family."""
     family, port = int.from_bytes(data[:2], sys.byteorder), int.from_bytes(data[2:4])
     if family == socket.AF_INET and len(data) >= 8:
         return str(ip_address(data[4:8])), port

@@ -1,7 +1,6 @@
-"""Finds what the command of a server needs: its interpreter, its packages, and the paths among its arguments.
+"""Finds what a command needs: interpreter, packages, and paths among its arguments.
 
-Interpreters often live in the home folder (pyenv, uv, nvm, volta, asdf, mise). They are found by the links of the
-command, its first line (`#!`), `pyvenv.cfg` and the folders of PATH.
+Interpreters of pyenv, uv, nvm, volta, asdf and mise are found by links, `#!`, `pyvenv.cfg` and PATH.
 """
 
 import os
@@ -16,32 +15,32 @@ from mcp_hub.sandbox.places import BROAD, PROJECTS, SYSTEM, ancestors, is_inside
 _FIRST_LINE: Final = 512
 _CONFIG: Final = 4096
 _DEPTH: Final = 5
-"""Links from a script to its interpreter and from a virtual environment to its base: more are a circle."""
+"""Links from script to interpreter to base: more are a circle."""
 _ABOVE: Final = 8
 _MOST_ARGUMENTS: Final = 256
 _MOST_LINES: Final = 64
 _BINARIES: Final = ("bin", "sbin", "shims")
 _PARTS: Final = ("bin", "lib", "lib64", "libexec", "include")
-"""The parts of an installation in a folder that has other things, too, such as `~/.local`."""
+"""Parts of an installation in a mixed folder such as `~/.local`."""
 _SCRIPT: Final = re.compile(r".*\.(?:py|pyz|[cm]?js|[cm]?ts|tsx|sh|rb|php|pl|jar|dll|exe|wasm)", re.DOTALL)
 _PROGRAMS: Final = (b"#!", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""The first bytes of programs: scripts, and machine code of Linux, Windows and macOS."""
+"""First bytes of scripts and machine code."""
 _RUNTIMES: Final = ("node", "npx", "npm", "python3", "python", "uv", "uvx", "bun", "bunx", "deno", "pnpm", "git")
 MANAGERS: Final = {
     **{"VOLTA_HOME": ".volta", "ASDF_DATA_DIR": ".asdf", "PYENV_ROOT": ".pyenv", "NODENV_ROOT": ".nodenv"},
     **{"RBENV_ROOT": ".rbenv", "MISE_DATA_DIR": ".local/share/mise", "MISE_CONFIG_DIR": ".config/mise"},
     **{"PROTO_HOME": ".proto", "RYE_HOME": ".rye"},
 }
-"""Version managers whose programs look for their folder: the variable that names it, and its place in the home."""
+"""Version managers: variable, and folder in the home."""
 _QUIET: Final = (".nvm", ".local/share/fnm", ".fnm", ".n", "n", ".local/share/uv/python", ".local/share/uv/tools")
 _QUIET_TOO: Final = (".bun/bin", ".deno/bin", ".local/share/pipx/venvs", ".local/pipx/venvs", ".local/share/pnpm")
-"""Those whose programs need no variable."""
+"""Programs that need no variable."""
 
 
 def interpreters(program: str, env: Mapping[str, str], home: str, writable: Sequence[str]) -> Iterator[str]:
-    """The folders and files that a program runs from: itself, its interpreter, their installations. Without links.
+    """Real paths that a program runs from, with its interpreter.
 
-    Links and files in `writable` folders are not followed: the server could open more for its next start by them.
+    Nothing in `writable` folders is followed: the server could open more.
     """
     folders = [folder for folder in env.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
     folders = [folder for folder in folders if os.path.isdir(folder) and not leads_through(folder, writable)]
@@ -57,7 +56,7 @@ def interpreters(program: str, env: Mapping[str, str], home: str, writable: Sequ
 
 
 def managers(program: str, env: Mapping[str, str], home: str) -> tuple[list[str], dict[str, str]]:
-    """The folders of version managers in use, and the variables that name them once the home folder is another one."""
+    """Version managers' folders in use, and variables that name them."""
     used = [os.path.realpath(program), program, *env.get("PATH", "").split(os.pathsep)]
     folders, variables = [], {}
     for name, default in MANAGERS.items():
@@ -74,10 +73,7 @@ def managers(program: str, env: Mapping[str, str], home: str) -> tuple[list[str]
 
 
 def installations(program: str, env: Mapping[str, str], home: str) -> Iterator[str]:
-    """The folders of PATH, the environment of the program, version managers, and the prefixes of interpreters.
-
-    Without links. Of the program its folder counts only if it is one of binaries: data may be beside it.
-    """
+    """Real folders with programs: PATH, environment, version managers, prefixes."""
     folder = os.path.dirname(program)
     environment = _environment(program)
     candidates = [path for path in env.get("PATH", "").split(os.pathsep) if path != folder or _is_of_binaries(path)]
@@ -95,7 +91,7 @@ def _is_of_binaries(folder: str) -> bool:
 
 
 def scripts(args: Sequence[str], cwd: str, home: str, writable: Sequence[str]) -> Iterator[str]:
-    """Of each script among the arguments, the folder of its package, or else its own, for reading."""
+    """Folders to read for scripts among the arguments."""
     for path in argument_paths(args, cwd, home):
         if leads_through(path, writable):
             continue
@@ -107,14 +103,14 @@ def scripts(args: Sequence[str], cwd: str, home: str, writable: Sequence[str]) -
 
 
 def data(args: Sequence[str], cwd: str, home: str) -> Iterator[str]:
-    """The existing paths among the arguments that are not scripts, as they are written."""
+    """Other existing paths among the arguments."""
     for path in argument_paths(args, cwd, home):
         if not _is_script(os.path.realpath(path)):
             yield path
 
 
 def argument_paths(args: Sequence[str], cwd: str, home: str) -> Iterator[str]:
-    """The existing paths among the arguments: `PATH`, `--option=PATH` and `file:` URLs, absolute but with links."""
+    """Existing paths among the arguments, absolute, with links."""
     for word in args[:_MOST_ARGUMENTS]:
         for text in dict.fromkeys((word, word.rpartition("=")[2])):
             path = _path_of(text, cwd, home)
@@ -133,7 +129,6 @@ def _path_of(text: str, cwd: str, home: str) -> str | None:
 
 
 def _is_script(path: str) -> bool:
-    """Whether it is a program, by its name or by its first bytes: the user may run it outside, too."""
     return os.path.isfile(path) and (_SCRIPT.fullmatch(path) is not None or _head(path).startswith(_PROGRAMS))
 
 
@@ -146,7 +141,6 @@ def _head(path: str) -> bytes:
 
 
 def _package(path: str, home: str) -> Iterator[str]:
-    """The folder of a script with what it imports."""
     yield path
     folder = os.path.dirname(path)
     parts = folder.split(os.sep)
@@ -166,7 +160,6 @@ def _package(path: str, home: str) -> Iterator[str]:
 
 
 def _chain(program: str, search: str, home: str, writable: Sequence[str], depth: int) -> Iterator[str]:
-    """A program, its installation, its environment, and those of the interpreter that its first line names."""
     real = os.path.realpath(program)
     if depth == 0 or leads_through(program, writable) or not os.path.isfile(real):
         return
@@ -186,7 +179,7 @@ def _chain(program: str, search: str, home: str, writable: Sequence[str], depth:
 
 
 def hidden_interpreter(program: str, env: Mapping[str, str], is_open: Callable[[str], bool]) -> str | None:
-    """The interpreter of a script, or the interpreter of that one, that is not open, so that the start would fail."""
+    """A script's interpreter that is not open, or None."""
     search = env.get("PATH", "")
     for _ in range(_DEPTH):
         real = os.path.realpath(program)
@@ -195,16 +188,16 @@ def hidden_interpreter(program: str, env: Mapping[str, str], is_open: Callable[[
             return None
         if not is_open(os.path.realpath(interpreter)):  # behind `env` the next one of the path is taken
             paths = (_interpreter(real, folder) for folder in search.split(os.pathsep))
-            found = next((path for path in paths if path is not None and is_open(os.path.realpath(path))), None)
-            if found is None:
+            usable = next((path for path in paths if path is not None and is_open(os.path.realpath(path))), None)
+            if usable is None:
                 return interpreter
-            interpreter = found
+            interpreter = usable
         program = interpreter
     return None
 
 
 def _installation(path: str, home: str) -> Iterator[str]:
-    """The folder of an installation: that above `bin`, or its parts where it has other things, too."""
+    """The folder above `bin`, or its parts."""
     folder = os.path.dirname(path)
     prefix = os.path.dirname(folder) if os.path.basename(folder) in _BINARIES else folder
     prefix = os.path.realpath(prefix)
@@ -217,7 +210,6 @@ def _installation(path: str, home: str) -> Iterator[str]:
 
 
 def _interpreter(path: str, search: str) -> str | None:
-    """The program of the first line (`#!`); behind `env` it is looked up on the path."""
     try:
         with open(path, "rb") as file:
             first = file.read(_FIRST_LINE).partition(b"\n")[0]
@@ -233,13 +225,12 @@ def _interpreter(path: str, search: str) -> str | None:
 
 
 def _environment(program: str) -> str | None:
-    """The virtual environment that a program belongs to."""
     folder = os.path.dirname(os.path.dirname(program))
     return folder if os.path.isfile(os.path.join(folder, "pyvenv.cfg")) else None
 
 
 def _sources(environment: str) -> Iterator[str]:
-    """The folders that editable installations of a virtual environment name in `.pth` files."""
+    """Editable installations, from `.pth` files."""
     library = os.path.join(environment, "lib")
     for version in _listed(library):
         packages = os.path.join(library, version, "site-packages")
@@ -278,5 +269,4 @@ def _is_system(path: str) -> bool:
 
 
 def _is_broad(folder: str, home: str) -> bool:
-    """Whether it holds more than programs: the home folder, what is above it, and its common folders."""
     return is_inside(home, folder) or folder in {os.path.join(home, name) for name in BROAD}

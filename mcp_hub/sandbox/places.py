@@ -1,4 +1,4 @@
-"""The table of places: what every server reads, what a rule must name to open it, and what no rule may open."""
+"""Paths that every server reads, that a rule must name, and that no rule opens."""
 
 import os
 import re
@@ -16,14 +16,14 @@ SYSTEM: Final = (
     *("/home/linuxbrew/.linuxbrew", "/run/current-system", "/run/opengl-driver", "/var/lib/ca-certificates"),
     *("/var/cache/fontconfig", "/proc", "/sys/devices", "/sys/class", "/sys/bus", "/sys/fs/cgroup", "/sys/kernel/mm"),
 )
-"""Folders that every server reads. `/proc` shows the command lines of others; Landlock closes the rest of them."""
+"""Every server reads these. Landlock limits `/proc` to command lines."""
 _SYSTEM_OF_MACOS: Final = (
     *("/usr", "/bin", "/sbin", "/System", "/Library", "/opt", "/private/etc", "/private/var/db/timezone"),
     *("/private/var/select", "/Applications/Xcode.app", "/nix/store", "/dev"),
 )
 _SETTINGS: Final = "/etc"
 _MOST_LINKS: Final = 40
-"""Links of one path; more are a circle."""
+"""Links per path; more are a circle."""
 _SECRET_SETTINGS: Final = frozenset(
     """
     shadow shadow- gshadow gshadow- sudoers sudoers.d ssh NetworkManager wireguard openvpn ipsec.d ipsec.secrets
@@ -31,18 +31,18 @@ _SECRET_SETTINGS: Final = frozenset(
     cron.d crontab mysql postgresql redis openldap ldap.secret samba vpnc strongswan.d tinc zerotier-one cups
     """.split()
 )
-"""Entries of `/etc` that are not among the system folders: keys and passwords, which uid 0 could read."""
+"""Keys and passwords in `/etc`, which uid 0 could read."""
 _MOST_SETTINGS: Final = 20_000
-"""Entries of `/etc` that are looked at for uid 0, which could read those that are not for all."""
+"""Entries of `/etc` looked at for uid 0."""
 _INNER_SECRETS: Final = {"/etc/ssl": ("private",), "/etc/pki": ("tls/private", "CA/private")}
-"""Folders of `/etc` of which some parts are left out."""
+"""Folders of `/etc` with secret parts."""
 DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx"))
 SHARED_MEMORY: Final = "/dev/shm"
 _CHANGED_BY_THE_SYSTEM: Final = (
     *(*SYSTEM, *_SYSTEM_OF_MACOS, "/etc", "/boot", "/dev", "/run", "/sys", "/nix", "/gnu", "/Applications"),
     *("/var/lib", "/var/run", "/var/spool", "/var/cache", "/private/var/db", "/private/var/at"),
 )
-"""Folders that no argument opens for writing, which uid 0 could."""
+"""Folders that no argument opens for writing."""
 _PROGRAMS: Final = """
     bin .local/bin .local/lib .local/share/uv .local/share/pipx .local/share/pnpm .local/share/mise .local/share/fnm
     .local/pipx .local/share/bash-completion .cache/uv .cache/pip .cache/pypoetry .npm .npm-global .yarn .pnpm-store
@@ -52,11 +52,9 @@ _PROGRAMS: Final = """
     .xprofile .xinitrc .xsession .xsessionrc .pam_environment .pythonrc .condarc .direnvrc .config/direnv
     Library/Python Library/pnpm Library/Caches/pip Library/Caches/uv
     """.split()
-"""Below the home folder: programs, packages that they load, and settings that name programs to start. Only `write`
-opens them for writing, too.
-"""
+"""In the home: programs, packages, settings that name programs. Only `write` makes them writable."""
 PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
-"""Names in the folder of a project."""
+"""Names that mark a project's folder."""
 _SECRET: Final = """
     .ssh .aws .azure .gnupg .kube .docker .oci .aliyun .terraform.d .vault-token .config/gcloud .config/gh
     .config/glab-cli .config/hub .config/op .1password .config/1Password .config/doctl .config/rclone .config/sops
@@ -73,9 +71,9 @@ _SECRET: Final = """
     .bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .config/fish .config/environment.d
     Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages Library/LaunchAgents
     """.split()
-"""Below the home folder: keys, passwords, browsers, chats, histories, and what runs at the next login."""
+"""In the home: keys, passwords, browsers, chats, histories, login programs."""
 _SECRET_NAMES: Final = frozenset((".env", ".netrc", ".git-credentials", "id_rsa", "id_ed25519", "id_ecdsa"))
-"""Names of files that an argument does not open either, wherever they are."""
+"""Names of secret files anywhere."""
 _CLOSED_SOCKETS: Final = frozenset(
     """
     docker.sock docker-cli.sock podman.sock containerd.sock crio.sock buildkitd.sock bus system_bus_socket snapd.socket
@@ -83,12 +81,12 @@ _CLOSED_SOCKETS: Final = frozenset(
     incus.socket kubelet.sock cri-dockerd.sock hub.sock http.sock virtqemud-sock machined
     """.split()
 )
-"""Names of sockets that start programs outside, so that the rest of a rule would mean nothing."""
+"""Sockets that start programs outside of the sandbox."""
 _CLOSED_FORMS: Final = re.compile(
     r".*/(?:(?:docker|podman|containerd|buildkitd|crio|nerdctl|lxd|incus|kubelet|libvirt|virt\w+d)[\w.-]*sock(?:et)?(?:-\w+)?"
     r"|(?:tmux-\d+|emacs\d*|at-spi|daemon-socket)/.+|screens?/.+|nvim\.[\w.-]+|vscode-(?:ipc|git)-.+|supervisor\.sock)"
 )
-"""The same by their form: further names of engines, and programs that take commands (tmux, screen, Emacs and so on)."""
+"""Patterns of such sockets: engines, tmux, screen, Emacs and so on."""
 _OF_ALL: Final = frozenset(
     """
     /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /run/user /sbin /srv /sys /tmp /usr /var
@@ -97,13 +95,13 @@ _OF_ALL: Final = frozenset(
 )
 """Folders that all programs share."""
 _LOOKED_AT: Final = 20_000
-"""Entries below a folder among which files with secret names are looked for."""
+"""Entries searched for secret names."""
 BROAD: Final = (".local", ".local/share", ".local/lib", ".config", ".cache", "Library", "Documents", "bin")
-"""Below the home folder: never taken as the folder of an installation."""
+"""In the home: never an installation's folder."""
 
 
 def system_paths() -> tuple[str, ...]:
-    """The folders and files that every server reads, without links; those that do not exist are left out."""
+    """Real paths that every server reads."""
     try:
         version = os.stat(_SETTINGS).st_mtime_ns
     except OSError:
@@ -113,13 +111,11 @@ def system_paths() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _system_paths(version: int) -> tuple[str, ...]:
-    """As `system_paths`, anew for each change of the entries of `/etc`."""
     usual = _SYSTEM_OF_MACOS if sys.platform == "darwin" else (*SYSTEM, *_settings())
     return tuple(dict.fromkeys(os.path.realpath(path) for path in usual if os.path.exists(path)))
 
 
 def _settings() -> Iterator[str]:
-    """The entries of `/etc` without secret ones."""
     is_root, budget = user() == 0, iter(range(_MOST_SETTINGS))
     for name in _listed(_SETTINGS):
         path = f"{_SETTINGS}/{name}"
@@ -131,10 +127,7 @@ def _settings() -> Iterator[str]:
 
 
 def _public(path: str, budget: Iterator[int]) -> tuple[bool, list[str]]:
-    """Whether every user may read all of a path, and the parts that every user may. Links in folders lead elsewhere.
-
-    What is beyond the budget of entries is left out.
-    """
+    """Whether all users may read all of it, and which parts, within `budget` entries."""
     if next(budget, None) is None or not _is_for_all(path):
         return False, []
     if os.path.islink(path) or not os.path.isdir(path):
@@ -147,7 +140,6 @@ def _public(path: str, budget: Iterator[int]) -> tuple[bool, list[str]]:
 
 
 def _is_for_all(path: str) -> bool:
-    """Whether every user may read it."""
     try:
         return bool(os.stat(path).st_mode & 0o004)
     except OSError:
@@ -155,7 +147,6 @@ def _is_for_all(path: str) -> bool:
 
 
 def _without(folder: str, parts: Iterable[str]) -> Iterator[str]:
-    """The content of a folder without `parts`, and down to them."""
     for child in _listed(folder):
         path = f"{folder}/{child}"
         inner = [part.removeprefix(f"{child}/") for part in parts if part.startswith(f"{child}/")]
@@ -175,12 +166,11 @@ def _listed(folder: str) -> list[str]:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a path is this folder, or below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def leads_through(path: str, folders: Collection[str]) -> bool:
-    """Whether an absolute path, a link on its way, or what it leads to is in one of these folders."""
+    """Whether an absolute path, or a link on it, is in one of these folders."""
     for _ in range(_MOST_LINKS):
         if any(is_inside(path, folder) for folder in folders):
             return True
@@ -192,7 +182,6 @@ def leads_through(path: str, folders: Collection[str]) -> bool:
 
 
 def _behind_first_link(path: str) -> str | None:
-    """The path that its first link leads to; None without one."""
     prefix, parts = "", path.split("/")[1:]
     for number, part in enumerate(parts):
         prefix = f"{prefix}/{part}"
@@ -204,10 +193,7 @@ def _behind_first_link(path: str) -> str | None:
 
 
 def secret_of(path: str, home: str) -> str | None:
-    """The secret place that a path is, is in, or contains; None if there is none.
-
-    Capital letters make no difference: file systems may take them for small ones.
-    """
+    """The secret place that a path is, is in, or contains, or None. Ignores case."""
     path = usual_path(path, home)
     places = _secret_places(home)
     for ancestor in ancestors(path):
@@ -221,7 +207,7 @@ def secret_of(path: str, home: str) -> str | None:
 
 
 def secret_file_in(folder: str, limit: int) -> str | None:
-    """A file with the name of a secret one below a folder, among its first `limit` entries; None without one."""
+    """A file with a secret's name among the first `limit` entries."""
     for number, entry in enumerate(entries_below(folder)):
         if entry is None or number >= limit:
             break
@@ -232,7 +218,6 @@ def secret_file_in(folder: str, limit: int) -> str | None:
 
 @lru_cache(maxsize=8)
 def _secret_places(home: str) -> Mapping[str, str]:
-    """The secret places by their paths in small letters."""
     inner = (f"{folder}/{part}" for folder, parts in _INNER_SECRETS.items() for part in parts)
     system = (f"{_SETTINGS}/{name}" for name in _SECRET_SETTINGS)
     places = (*(os.path.join(home, name) for name in _SECRET), *system, *inner)
@@ -240,7 +225,7 @@ def _secret_places(home: str) -> Mapping[str, str]:
 
 
 def usual_path(path: str, home: str) -> str:
-    """The path by the home folder or one above it, if it leads there by another mount point; else itself."""
+    """The path by the home folder, past other mount points."""
     usual = {state: folder for folder in ancestors(home) if (state := _identity(folder)) is not None}
     for ancestor in ancestors(path):
         if (state := _identity(ancestor)) is not None and (folder := usual.get(state)) is not None:
@@ -249,7 +234,6 @@ def usual_path(path: str, home: str) -> str:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """The same for two paths of one folder."""
     try:
         state = os.stat(path)
     except OSError:
@@ -258,9 +242,9 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def programs_at(path: str, home: str, folders: Iterable[str]) -> str | None:
-    """The place with programs that a path is, is in, or contains; None if there is none.
+    """The folder of programs that a path is, is in, or contains.
 
-    `folders` are places besides those of the system and of the home folder. A project may contain them.
+    `folders` are more, which a project may contain.
     """
     system = (changed for changed in _CHANGED_BY_THE_SYSTEM if not (is_inside(home, changed) and is_inside(path, home)))
     usual = (*system, *(os.path.join(home, name) for name in _PROGRAMS))
@@ -274,14 +258,14 @@ def programs_at(path: str, home: str, folders: Iterable[str]) -> str | None:
 
 
 def _is_of_project(path: str, outer: str) -> bool:
-    """Whether a project, a repository or a virtual environment begins between these two."""
+    """Whether a project begins between these."""
     between = (ancestor for ancestor in ancestors(path) if is_inside(ancestor, outer))
     marks = (*PROJECTS, ".git", "pyvenv.cfg")
     return any(os.path.lexists(os.path.join(ancestor, name)) for ancestor in between for name in marks)
 
 
 def ancestors(path: str) -> Iterator[str]:
-    """An absolute path, and the folders above it, the root last."""
+    """An absolute path and its parents, root last."""
     while True:
         yield path
         parent = os.path.dirname(path)
@@ -291,7 +275,7 @@ def ancestors(path: str) -> Iterator[str]:
 
 
 def why_too_broad(path: str, home: str, hub: Iterable[str]) -> str | None:
-    """Why no rule may open a path: it is or contains the home folder, or a folder of the hub; None if it may."""
+    """The reason why no rule may open a path (home or hub folders), or None."""
     path = usual_path(path, home)
     if path == "/":
         return "it is the whole system"
@@ -304,7 +288,7 @@ def why_too_broad(path: str, home: str, hub: Iterable[str]) -> str | None:
 
 
 def why_shared(path: str, home: str) -> str | None:
-    """Why a path is not proposed though a rule may open it: a folder of many programs; None if it may be."""
+    """The reason not to propose a path of many programs, or None."""
     path = usual_path(path, home)
     if path in _OF_ALL:
         return "all programs share this folder"
@@ -314,12 +298,12 @@ def why_shared(path: str, home: str) -> str | None:
 
 
 def secret_at(path: str, home: str) -> str | None:
-    """As `secret_of`, and a file with a secret name below a folder, among its first entries. May take a moment."""
+    """`secret_of`, or a secret's name below. Takes a moment."""
     return secret_of(path, home) or secret_file_in(path, _LOOKED_AT)
 
 
 def why_closed(socket: str) -> str | None:
-    """Why a Unix socket may not be listed under `sockets`; None if it may."""
+    """The reason why a rule may not list a Unix socket, or None."""
     paths = (socket, os.path.realpath(socket))
     names = {os.path.basename(path) for path in paths}
     if names & _CLOSED_SOCKETS or is_inside(paths[1], "/run/systemd") or any(map(_CLOSED_FORMS.fullmatch, paths)):

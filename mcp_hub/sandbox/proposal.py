@@ -1,8 +1,4 @@
-"""From what a learning run has seen to the lines that a rule would need: folded to folders, bounded, nothing secret.
-
-Pure but for looking at paths. The paths and hosts are texts of the server: each is checked before it is proposed, and
-what cannot be proposed is listed with the reason.
-"""
+"""Additions to a rule from a learning run: folded, bounded, without secrets, all checked."""
 
 import os
 import sys
@@ -23,11 +19,11 @@ from mcp_hub.sandbox.places import ancestors, is_inside, programs_at, secret_at,
 from mcp_hub.sandbox.rules import Subject
 
 MOST: Final = 48
-"""Paths that are proposed for one key; hosts, and sockets."""
+"""Proposed paths, hosts or sockets per key."""
 _ENTRIES: Final = 3
-"""Different entries of a folder that are used, from which on the folder is proposed in their place."""
+"""Used entries from which their folder is proposed."""
 _ENTRIES_NEAR_HOME: Final = 8
-"""Entries for a folder right below the home folder, or one of the first two levels of the system."""
+"""For folders right below the home, or in two levels of the root."""
 _ENTRIES_IF_MANY: Final = 2
 _GLOBS: Final = frozenset("*?[")
 _KERNEL: Final = ("/dev", "/proc", "/sys")
@@ -37,10 +33,10 @@ _LEADS_ELSEWHERE: Final = "it leads elsewhere by a link since then"
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Additions to `read`, `write`, `sockets`, and `net` with limited hosts; None for `net` as it is.
+    """Additions to a rule; `net` None: unchanged.
 
-    `replaced_read` and `replaced_write` are what these keys opened before without being written, which a list has to
-    repeat. `left` has what the rule refuses and no proposal opens, with the reason; `secrets` what is secret.
+    `replaced_read` and `replaced_write` are open without a list, so a list must repeat them. `refused` paths stay
+    closed.
     """
 
     read: tuple[str, ...] = ()
@@ -49,12 +45,12 @@ class Proposal(msgspec.Struct, frozen=True):
     net: tuple[str, ...] | None = None
     replaced_read: tuple[str, ...] = ()
     replaced_write: tuple[str, ...] = ()
-    left: tuple[tuple[str, str], ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
     secrets: tuple[Sighting, ...] = ()
 
 
 class _Places:
-    """Says which paths a proposal may open."""
+    """Decides which paths a proposal may open."""
 
     def __init__(self, subject: Subject, secrets: Collection[str]) -> None:
         self.home = os.path.realpath(subject.around.home)
@@ -66,7 +62,6 @@ class _Places:
         self._own_files = [form for file in files if file for form in (os.path.abspath(file), os.path.realpath(file))]
 
     def refusal(self, path: str, *, writes: bool) -> str | None:
-        """Why a path is not proposed; None if it may be."""
         if not _is_literal(path):
             return "its name cannot stand in a rule"
         if any(is_inside(path, folder) for folder in _KERNEL):
@@ -82,24 +77,22 @@ class _Places:
         return None
 
     def _secret_in(self, path: str) -> str | None:
-        """A secret that a path is, is in, or contains; one that the run has met among them."""
         if path not in self._inner_secrets:
             self._inner_secrets[path] = self._above.get(path) or secret_at(path, self.home)
         return self._inner_secrets[path]
 
     def entries(self, folder: str) -> int:
-        """The entries of a folder that have to be used, so that it is proposed itself."""
+        """Used entries from which their folder is proposed."""
         is_near = os.path.dirname(folder) == self.home or folder.count("/") <= 2
         return _ENTRIES_NEAR_HOME if is_near else _ENTRIES
 
 
 def _is_literal(path: str) -> bool:
-    """Whether a rule takes the path as it is: without globs, `${…}`, and what a terminal shows as something else."""
     return path.isprintable() and not _GLOBS & set(path) and is_literal(path) and hide(path) == path
 
 
 def proposal(learning: Learning, hosts: tuple[str, ...] | None) -> Proposal:
-    """The additions that the rule of the latest start needs. `hosts` are those of `net` so far; None: not limited."""
+    """Additions for the latest start; `hosts` None: unlimited."""
     subject, confinement = learning.subject, learning.confinement
     assert subject is not None and confinement is not None
     places = _Places(subject, learning.secrets)
@@ -116,7 +109,7 @@ def proposal(learning: Learning, hosts: tuple[str, ...] | None) -> Proposal:
         net=_net(learning, confinement, hosts, refused),
         replaced_read=tuple(_readable(subject, confinement, places)),
         replaced_write=tuple(_writable(subject, confinement)),
-        left=tuple(refused),
+        refused=tuple(refused),
         secrets=tuple(learning.secrets.values()),
     )
 
@@ -124,7 +117,6 @@ def proposal(learning: Learning, hosts: tuple[str, ...] | None) -> Proposal:
 def _chosen(
     seen: Mapping[str, Sighting], places: _Places, refused: list[tuple[str, str]], *, writes: bool
 ) -> list[str]:
-    """The paths to open, folded; the others go to `refused`."""
     useful: dict[str, bool] = {}
     for path, sighting in seen.items():
         reason = places.refusal(path, writes=writes)
@@ -148,10 +140,9 @@ def _chosen(
 
 
 def fold(used: Mapping[str, bool], entries: Callable[[str], int | None]) -> list[str]:
-    """Paths that open all that are `used`, whose values say whether they are folders.
+    """Paths that open all `used` ones, whose values say whether they are folders.
 
-    A folder stands for what is below it once as many of its entries are used as `entries` says; None: never. With too
-    many paths two entries are enough.
+    A folder replaces its entries once `entries` of them are used (None: never), or two if the paths are too many.
     """
     chosen = _outermost(used)
     while True:
@@ -175,7 +166,6 @@ def fold(used: Mapping[str, bool], entries: Callable[[str], int | None]) -> list
 
 
 def _outermost(used: Mapping[str, bool]) -> dict[str, bool]:
-    """Without the paths that are inside of a folder among them."""
     return {
         path: is_folder
         for path, is_folder in used.items()
@@ -202,7 +192,7 @@ def _sockets(learning: Learning, confinement: Confinement, refused: list[tuple[s
 def _net(
     learning: Learning, confinement: Confinement, hosts: tuple[str, ...] | None, refused: list[tuple[str, str]]
 ) -> tuple[str, ...] | None:
-    """The hosts, with those of the rule; None if `net` stays as it is."""
+    """All hosts for `net`; None: unchanged."""
     if hosts is None or confinement.net != "hosts":
         return None
     direct = "it was reached without the proxy, which a list of hosts refuses"
@@ -228,7 +218,6 @@ def _is_host(entry: str) -> bool:
 
 
 def _readable(subject: Subject, confinement: Confinement, places: _Places) -> list[str]:
-    """The working directory, and arguments that are only read, where the rule opens them without naming them."""
     arguments = paths.data(subject.args, subject.cwd, subject.around.home)
     named = [*([] if subject.is_spare else [subject.cwd]), *arguments]
     opened = [path for path in named if confinement.allows(os.path.realpath(path)) is not None]
@@ -237,6 +226,5 @@ def _readable(subject: Subject, confinement: Confinement, places: _Places) -> li
 
 
 def _writable(subject: Subject, confinement: Confinement) -> list[str]:
-    """The paths among the arguments that the rule lets the server write."""
     arguments = paths.data(subject.args, subject.cwd, subject.around.home)
     return [path for path in arguments if confinement.allows(os.path.realpath(path), WRITE_FILE) is not None]

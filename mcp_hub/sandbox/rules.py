@@ -1,4 +1,4 @@
-"""From a rule to a `Confinement`: which paths a server reads and writes, and what is refused."""
+"""Resolves a rule to a `Confinement`."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ _TRUST: Final = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH"),
     *("NODE_EXTRA_CA_CERTS", "DENO_CERT", "CARGO_HTTP_CAINFO", "PIP_CERT", "NPM_CONFIG_CAFILE"),
 )
-"""Variables that name files of certificates."""
+"""Variables that name certificate files."""
 _OF_THE_HUB: Final = tuple(
     os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, os.path.dirname(mcp_hub.__file__))
 )
@@ -46,11 +46,11 @@ _CODE: Final = tuple(
     os.path.realpath(os.path.dirname(path))
     for path in (mcp_hub.__file__, os.__file__, os.path.dirname(msgspec.__file__))
 )
-"""The folders of its modules: its own, those of the interpreter, and those of the packages that it needs."""
+"""Folders of the hub's modules, the interpreter's, and packages'."""
 
 
 class RuleError(Exception):
-    """A rule that cannot be applied; `key` is that of the entry: `read`, `write`, `sockets`, `args` or `command`."""
+    """An invalid rule, by `key`."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -58,9 +58,9 @@ class RuleError(Exception):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """The rule as plain values. `read` and `write` None: what the arguments name. Paths may begin with `~/`.
+    """A rule as plain values. `read` and `write` None: as the arguments say. Paths may begin with `~/`.
 
-    `is_preferred`: where the system has no sandbox, the server starts without one.
+    `is_preferred`: without support the server starts unconfined.
     """
 
     read: tuple[str, ...] | None = None
@@ -72,7 +72,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """The user's home folder, the folders with the hub's own files, and its configuration."""
+    """The user's home; the hub's folders and configuration."""
 
     home: str
     hub: tuple[str, ...] = ()
@@ -80,10 +80,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """A command to start, and where. `program` is absolute, `env` the environment without a sandbox.
-
-    `is_spare`: the working directory is a folder that the hub has made for this server alone.
-    """
+    """A command to start; `program` is absolute, `env` unconfined. `is_spare`: its folder is the hub's."""
 
     program: str
     args: Sequence[str]
@@ -97,11 +94,7 @@ FileKey = Literal["read", "write"]
 
 
 class ResolvedRule(msgspec.Struct, frozen=True):
-    """A confinement, and remarks about the rule: paths that do not exist, and arguments that open nothing.
-
-    `entries` has the lists `read` and `write` of the rule; where it lacks one, what the key opens without a list, which
-    one would have to repeat.
-    """
+    """A confinement with remarks. `entries`: its lists `read` and `write`, or what they would have to repeat."""
 
     confinement: Confinement
     remarks: tuple[str, ...] = ()
@@ -109,11 +102,10 @@ class ResolvedRule(msgspec.Struct, frozen=True):
     entries: Mapping[str, tuple[str, ...]] = {}
 
     def line(self, key: FileKey, path: str) -> str:
-        """The line of the rule that opens a path, too."""
         return listed(key, (*self.entries.get(key, ()), path))
 
     def why_not(self, key: FileKey, path: str) -> str | None:
-        """A sentence why no line is proposed for a path; None if one is. May look through a folder."""
+        """A sentence why no line is proposed for a path, or None. May search a folder."""
         home = os.path.realpath(self.around.home)
         if (reason := why_too_broad(path, home, map(os.path.realpath, self.around.hub))) is not None:
             return f"No rule opens it: {reason}."
@@ -124,18 +116,18 @@ class ResolvedRule(msgspec.Struct, frozen=True):
         return None if is_literal(path) else "Its name cannot stand in a rule."
 
     def advice(self, key: FileKey, path: str) -> str:
-        """A sentence about a path that `key` does not open: what to write, or why not to."""
+        """A sentence on opening a path, or why not to."""
         return self.why_not(key, path) or f"If it may, set {self.line(key, path)} in its sandbox."
 
     def advice_for_program(self, program: str) -> str:
-        """As `advice`, to read a program: its folder, or itself where the folder holds more."""
+        """`advice` for a program's folder or file."""
         real = os.path.realpath(program)
         folder = os.path.dirname(real)
         return self.advice("read", folder if self.why_not("read", folder) is None else real)
 
 
 def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
-    """The sandbox of one start. Looks at files and makes none. Raises `RuleError` and `Unsupported`."""
+    """One start's sandbox. Raises `RuleError` and `Unsupported`."""
     abi, machine = support(rule.net, has_sockets=bool(rule.sockets))
     resolver = _Resolver(rule, subject, private)
     grants = resolver.grants()
@@ -163,12 +155,12 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
 
 
 def listed(key: str, entries: Iterable[str]) -> str:
-    """A key of a rule with its list, as a person writes it."""
+    """A key with its list."""
     return f"{key}: [{', '.join(map(quoted, entries))}]"
 
 
 _Remark = Callable[[ResolvedRule], str]
-"""A remark, once all entries of the rule are known."""
+"""A remark, for complete entries."""
 
 
 def _plain(text: str) -> _Remark:
@@ -176,24 +168,21 @@ def _plain(text: str) -> _Remark:
 
 
 def _opening(text: str, key: FileKey, path: str) -> _Remark:
-    """A remark with the line that opens a path."""
     if not is_literal(path):
         return _plain(f"{text}. Its name cannot stand in a rule.")
     return lambda rule: f"{text}. To open it, set {rule.line(key, path)}."
 
 
 def _closing(text: str, path: str) -> _Remark:
-    """A remark with the line that closes a path for writing."""
     return lambda rule: f"{text}. To close it, set {listed('write', (e for e in rule.entries['write'] if e != path))}."
 
 
 def _with_indexes(hosts: Sequence[HostRule], subject: Subject, private: PrivateHome) -> tuple[HostRule, ...]:
-    """The hosts of a rule, and those of the package index that the command downloads from."""
     return tuple(dict.fromkeys((*hosts, *private.index_hosts(subject.program, subject.env))))
 
 
 class _Resolver:
-    """Collects the grants of one start, with remarks and the variables that they need."""
+    """Collects one start's grants, remarks and variables."""
 
     def __init__(self, rule: Rule, subject: Subject, private: PrivateHome) -> None:
         self._rule = rule
@@ -209,7 +198,6 @@ class _Resolver:
         self.entries: dict[str, tuple[str, ...]] = {"read": rule.read or (), "write": rule.write or ()}
 
     def grants(self) -> list[PathRight]:
-        """Each path once; those inside of another with the same rights are left out."""
         private = dict.fromkeys(map(os.path.realpath, self._writable))
         if self._rule.write is None:
             self.entries["write"] = tuple(self._changeable())
@@ -224,7 +212,6 @@ class _Resolver:
         return _reduced(grants)
 
     def _write(self, named: Iterable[str]) -> None:
-        """Notes paths that the server may write, the shortest first; those inside of another one add nothing."""
         targets = {path: os.path.realpath(path) for path in sorted(named, key=len)}
         for path, real in targets.items():
             paths = [path_in_pair for pair in targets.items() if pair[1] != real for path_in_pair in pair]
@@ -233,14 +220,12 @@ class _Resolver:
                 self._writable += (path, real)
 
     def _is_writable(self, path: str) -> bool:
-        """Whether it leads through what the server may write: it may be a link by now, and opens nothing further."""
         return leads_through(path, self._writable)
 
     def _closed_in(self, named: Iterable[str]) -> Iterator[str]:
         return (path for path in named if not self._is_writable(path))
 
     def sockets(self) -> Iterator[str]:
-        """The paths of the rule's Unix sockets, without links."""
         for text in self._rule.sockets:
             path = self._expanded(text)
             if (reason := why_closed(path)) is not None:
@@ -252,7 +237,6 @@ class _Resolver:
             yield os.path.realpath(path)
 
     def _named(self, key: FileKey) -> Iterator[str]:
-        """The paths of `read` or `write`."""
         for text in getattr(self._rule, key) or ():
             path = self._expanded(text)
             real = os.path.realpath(path)
@@ -268,9 +252,8 @@ class _Resolver:
             yield path
 
     def _why_behind(self, key: FileKey, path: str, real: str) -> str | None:
-        """Why a path stays closed that leads to a place by links without naming it; None if it does not.
-
-        Another server may have put the links there. For writing these are places with programs, too.
+        """The reason to keep a path closed whose links, perhaps another server's, lead to a secret or, for writing, to
+        programs.
         """
         home = self._subject.around.home
         written = self._home + path[len(home) :] if is_inside(path, home) else path
@@ -285,12 +268,10 @@ class _Resolver:
 
     @cached_property
     def _programs(self) -> list[str]:
-        """Folders with programs, besides those of the system and of the home folder."""
         subject = self._subject
         return [*paths.installations(subject.program, subject.env, self._home), *_OF_THE_HUB]
 
     def _arguments(self) -> Iterator[str]:
-        """The existing paths among the arguments. A path inside of another one is not looked at."""
         subject = self._subject
         chosen: list[str] = []
         for path in sorted(paths.data(subject.args, subject.cwd, subject.around.home), key=len):
@@ -306,7 +287,7 @@ class _Resolver:
             yield path
 
     def _changeable(self) -> Iterator[str]:
-        """The paths among the arguments without programs of the user or the system; the others are only read."""
+        """Arguments without programs; others become read-only."""
         for path in self._arguments():
             programs = programs_at(os.path.realpath(path), self._home, self._programs)
             if programs is None:
@@ -322,7 +303,7 @@ class _Resolver:
                 self.remarks.append(_opening(f"args: {path} stays closed for writing, {reason}", "write", path))
 
     def _usual(self) -> Iterator[str]:
-        """Paths that this command needs, and its folder unless `read` says otherwise; without links."""
+        """Real paths that the command needs."""
         subject = self._subject
         home, writable = subject.around.home, self._writable
         folders, variables = paths.managers(subject.program, subject.env, home)
@@ -343,11 +324,10 @@ class _Resolver:
                 yield real
 
     def _is_closed(self, real: str) -> bool:
-        """Whether the usual rule opens it only by its name."""
         return bool(why_too_broad(real, self._home, self._hub) or secret_of(real, self._home))
 
     def _check_configuration(self, path: str) -> None:
-        """The configuration decides what runs outside, and so does the program of the hub."""
+        """Raises `RuleError` if the hub's code or configuration would be writable."""
         config = self._subject.around.config
         files = {"configuration": config, "program": mcp_hub.__file__, "interpreter": sys.executable}
         key = "args" if self._rule.write is None else "write"
@@ -365,7 +345,7 @@ class _Resolver:
 
 
 def _reduced(grants: Iterable[PathRight]) -> list[PathRight]:
-    """Each path once, without those inside of another one that has the same rights."""
+    """Each path once, without redundant inner ones."""
     chosen: dict[str, PathRight] = {}
     for grant in sorted(grants, key=lambda grant: (len(grant.path), -grant.access, not grant.is_needed)):
         covering = (chosen[path] for path in ancestors(grant.path) if path in chosen)

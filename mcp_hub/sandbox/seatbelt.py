@@ -1,8 +1,4 @@
-"""The sandbox of macOS: a profile for `sandbox-exec`, from the same rules. Its text is tested, on macOS it was not run.
-
-Later rules of a profile win over earlier ones. Hosts cannot be limited there: the hub has no way to hand over a
-connection, so that such a rule is unsupported.
-"""
+"""macOS: a profile for `sandbox-exec`; later rules win. Only its text is tested. Hosts cannot be limited."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -19,14 +15,14 @@ _SERVICES: Final = (
     ),
     "com.apple.bsd.dirhelper",
 )
-"""Mach services that the C library and TLS need. The keychain is not among them."""
+"""Mach services for the C library and TLS, without the keychain."""
 _NAMES: Final = "/private/var/run/mDNSResponder"
-"""The socket by which names are resolved."""
+"""The resolver's socket."""
 _SECRETS: Final = ("/Library/Keychains", "/private/etc/master.passwd", "/private/etc/sudoers", "/private/etc/ssh")
 
 
 class SeatbeltLaunch:
-    """One start on macOS: `sandbox-exec` executes the command. A context manager, like that of Linux."""
+    """One start on macOS."""
 
     descriptors: Sequence[int] = ()
 
@@ -44,11 +40,11 @@ class SeatbeltLaunch:
         """Nothing is held."""
 
     async def executed(self, serve: Callable[[int], None]) -> None:
-        """Returns at once: a profile that cannot be applied ends the process with a line on stderr."""
+        """Returns at once: a bad profile ends the process with a line on stderr."""
 
 
 def profile(confinement: Confinement) -> str:
-    """The text of a profile."""
+    """A profile's text."""
     readable = [grant.path for grant in confinement.grants]
     writable = [grant.path for grant in confinement.grants if grant.access & WRITE_FILE]
     lines = [

@@ -1,4 +1,4 @@
-"""The sandbox of one server, for all its starts: its rule, its private home, and what was refused."""
+"""One server's sandbox for all its starts: rule, private home, refusals."""
 
 import os
 import re
@@ -36,17 +36,16 @@ _PATH: Final = re.compile(r"""(?:['"`](/[^'"`\n]{1,1000})['"`]|(?:^|[\s:=(])(/[^
 _MOST_LINES: Final = 200
 _ENOENT, _EACCES = 2, 13
 _LOOKING: Final = 20.0
-"""Seconds for looking at the paths of a rule, which takes milliseconds."""
+"""Seconds for a rule's paths; usually milliseconds."""
 _EXPLAINING: Final = 2.0
-"""Seconds for looking at the paths in the output of a server that has failed."""
+"""Seconds for the paths in a failed server's output."""
 AnyLaunch = Launch | SeatbeltLaunch
 
 
 class ServerSandbox:
-    """Prepares each start of a server. `private` is the folder of its private home.
+    """Prepares each start of a server.
 
-    Where the system has no sandbox and the rule only prefers one, the server starts without, and `absence` says why.
-    `latest` is that of the latest start in it: None before the first one, and after one without.
+    `absence`: why the latest start is unconfined. `latest`: its resolved rule, or None.
     """
 
     def __init__(
@@ -65,18 +64,16 @@ class ServerSandbox:
         self.care = HomeCare(server, self._private)
 
     def has_same_rule(self, sandbox: "ServerSandbox") -> bool:
-        """Whether it confines each start as that one does."""
         return (self.rule, self._around, self._private) == (sandbox.rule, sandbox._around, sandbox._private)
 
     @property
     def entries(self) -> Mapping[str, Sequence[str]]:
-        """The lists of the rule, by key; for `read` and `write` those that a list would have to repeat, once known."""
+        """The rule's lists by key; once known, also what a missing list would have to repeat."""
         hosts = [entry for host in self.rule.hosts for entry in host.entries]
         return {**({} if self.latest is None else self.latest.entries), "net": hosts, "sockets": self.rule.sockets}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks for a list of servers."""
         absence = f"runs without a sandbox: {self.absence}" if self.absence else ""
         large = (
             f"its private home is larger than 4 GiB: mcp-hub sandbox {quote(self.server)}" if self.care.is_large else ""
@@ -86,10 +83,9 @@ class ServerSandbox:
     async def begin(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
     ) -> "SandboxedStart | None":
-        """As `prepare`, off the event loop, and bounds the private home before the first start in this hub.
+        """Trims the private home before the first start, then runs `prepare` in a thread. Raises `StartFailed`.
 
-        A file system that does not answer stops the starts of this server alone, and holds one thread however often
-        they are tried. Raises `StartFailed`.
+        A hanging file system stops this server alone.
         """
         await self.care.tidy()
         try:
@@ -101,20 +97,17 @@ class ServerSandbox:
             raise StartFailed("start_timeout", f"{reason}. {advice}") from None
 
     async def attend(self) -> None:
-        """Holds and measures the private home while a process runs, until it is cancelled."""
+        """Holds and measures the private home until cancelled."""
         await self.care.run()
 
     def learn(self, learning: "Learning") -> None:
-        """Makes later starts learning runs, which are without the rule of files."""
+        """Later starts are learning runs."""
         self.learning = learning
 
     def prepare(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
     ) -> "SandboxedStart | None":
-        """The start of a command; None for one without a sandbox. Looks at files for milliseconds.
-
-        Raises `StartFailed`.
-        """
+        """The start of a command; None: unconfined. Blocks for milliseconds. Raises `StartFailed`."""
         self.absence, self.latest = "", None
         self.refusals.begin()
         try:
@@ -144,20 +137,20 @@ class ServerSandbox:
         return self._make_proxy() if self.learning is None else self.learning.proxy()
 
     def resolved(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool) -> ResolvedRule:
-        """The rule for a command, with remarks; starts nothing. Raises `RuleError` and `Unsupported`."""
+        """The rule for a command. Raises `RuleError` and `Unsupported`."""
         return resolve(self.rule, self._subject(argv, env, cwd, is_spare=is_spare), self._private)
 
     def _subject(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool) -> Subject:
         return Subject(program=argv[0], args=argv[1:], env=env, cwd=cwd, around=self._around, is_spare=is_spare)
 
     async def explained(self, cause: Cause) -> Cause:
-        """As `explain`, off the event loop: a server names the paths. The cause itself if that takes long."""
+        """`explain` in a thread; the cause itself if that takes long."""
         with anyio.move_on_after(_EXPLAINING):
             return await self.care.in_thread(partial(self.explain, cause))
         return cause
 
     def explain(self, cause: Cause) -> Cause:
-        """The cause of a failed start, as `sandbox_refused` if the latest one met a refusal of a path or host."""
+        """A failed start's cause, as `sandbox_refused` if a path or host was refused."""
         if self.latest is None or cause.code.startswith("sandbox"):
             return cause
         line = refused_path(cause.reason, self.latest, self.refusals) or self._refused_host()
@@ -177,7 +170,7 @@ class ServerSandbox:
 
 
 class SandboxedStart:
-    """One start in a sandbox: `launch` is spawned; then `begin` waits until the command is executed."""
+    """One sandboxed start: spawn `launch`, then `begin`."""
 
     def __init__(
         self, sandbox: ServerSandbox, argv: Sequence[str], confinement: Confinement, launch: AnyLaunch,
@@ -190,11 +183,11 @@ class SandboxedStart:
         self._proxy = proxy
 
     def first(self) -> AbstractAsyncContextManager[None]:
-        """The time until the server is ready: first starts of a package wait for one another (`HomeCare.first`)."""
+        """Spans the start until ready; first starts of packages take turns."""
         return self._sandbox.care.first(self._argv)
 
     async def begin(self, tasks: TaskGroup) -> None:
-        """Returns when the command was executed; `tasks` serve its connections. Raises `StartFailed`."""
+        """Returns once the command is executed; `tasks` serve its connections. Raises `StartFailed`."""
         sandbox, learning = self._sandbox, self._sandbox.learning
 
         def serve(listener: int) -> None:
@@ -220,9 +213,9 @@ def _launch(confinement: Confinement, argv: Sequence[str], env: Mapping[str, str
 
 
 def refused_path(text: str, resolved: ResolvedRule, refusals: Refusals) -> str | None:
-    """Sentences about the first path of an output that the sandbox refuses, with the line to add; counts it.
+    """Advice about the first refused path in an output, which it counts.
 
-    The server has written the path: for a secret place, or what is too broad, there is no such line.
+    Secret or broad paths get no line to add.
     """
     lines = text.replace(LAST_OUTPUT, "\n").replace(" | ", "\n").splitlines()  # as `with_output` joins them
     for line in lines[-_MOST_LINES:]:
@@ -236,7 +229,6 @@ def refused_path(text: str, resolved: ResolvedRule, refusals: Refusals) -> str |
 
 
 def _refused_in(line: str, confinement: Confinement) -> list[tuple[str, FileKey]]:
-    """The paths of a line that are refused, those to read first: a program names itself before them."""
     refused: list[tuple[str, FileKey]] = []
     for match in _PATH.finditer(line):
         path = os.path.realpath(match[1] or match[2])
@@ -250,7 +242,6 @@ def _refused_in(line: str, confinement: Confinement) -> list[tuple[str, FileKey]
 
 
 def _cause_of(problem: StepFailed, program: str, rule: ResolvedRule | None) -> Cause:
-    """The cause of a start that did not execute its command."""
     if problem.step == "exec" and problem.number == _ENOENT:
         if os.path.exists(program):
             message = f"cannot start {program}: the interpreter that its first line (#!) names does not exist"
@@ -277,7 +268,7 @@ def rule_of(
     *,
     is_preferred: bool = False,
 ) -> Rule:
-    """The rule from the values of a configuration that was checked."""
+    """A rule from checked configuration values."""
     return Rule(
         read=None if read is None else tuple(read),
         write=None if write is None else tuple(write),

@@ -59,11 +59,11 @@ def remarks(learning: Learning, changes: Proposal) -> Iterator[tuple[str, str]]:
     if secrets:
         yield "Refused, and never proposed, since it is secret or starts programs outside:", "bold red"
         yield from _bounded([(line, "red") for line in secrets])
-    untouched = [(f"  {_shown(path)}: {_shown(reason)}", "") for path, reason in changes.left]
+    untouched = [(f"  {_shown(path)}: {_shown(reason)}", "") for path, reason in changes.refused]
     if untouched:
         yield "Used, but not in the proposal. The rule refuses these:", "bold"
         yield from _bounded(untouched)
-    named = {text for text, _ in changes.left}
+    named = {text for text, _ in changes.refused}
     reached = [
         (f"  {_shown(text)}, by {_shown(by)}", "") for text, by in learning.addresses.items() if text not in named
     ]

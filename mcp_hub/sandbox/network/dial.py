@@ -1,8 +1,6 @@
-"""Connections to the hosts of a rule: judged, resolved once, checked, and made to the address that was checked.
+"""Connections to a rule's hosts: judged, resolved once, made to the checked address.
 
-Nothing resolves a name a second time, so that a name server cannot show one address to the check and another to the
-connection. Where the environment of the hub names a proxy for a host, the connection goes through that by CONNECT
-and by name, since such proxies judge names; the hub then checks the addresses that it can resolve itself.
+Where the hub's environment names a proxy, they go through it by CONNECT and name.
 """
 
 import os
@@ -25,33 +23,33 @@ from mcp_hub.addresses import Address, HostRule, address_of, authority_of, speci
 from mcp_hub.sandbox.network.interface import RefusedKind, Traffic
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
-"""The addresses of a name, in the order in which they are tried. Raises `OSError` without any."""
+"""A name's addresses, in order. Raises `OSError` without any."""
 Via = Callable[[str], str | None]
-"""The URL of the proxy of the hub's environment for a URL; None for a direct connection."""
+"""The hub's own proxy for a URL; None: direct."""
 
 _ADDRESSES: Final = 6
-"""Addresses of one name that are tried."""
+"""Addresses tried per name."""
 _NEXT: Final = 2.0
-"""Seconds for an address that others follow: a network without IPv6 may drop what goes there."""
+"""Seconds per address before the next: networks may drop IPv6."""
 _PARENT_LOOKUP: Final = 2.0
-"""Seconds for the name of a host that a proxy resolves anyway."""
+"""Seconds for a name that a proxy resolves anyway."""
 _THREADS: Final = 16
-"""Lookups of all servers at a time; the system ends each after its own time-out, abandoned ones included."""
+"""Look-ups of all servers at a time."""
 _READ: Final = 1 << 16
 _PARENT: Final = "The proxy of the hub's environment"
 _NOT_OPEN: Final = (OSError, AttributeError, ValueError)
-"""Errors of a stream, by event loop, when somebody uses the socket of one that was reset."""
+"""Errors of a reset socket, by event loop."""
 _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, h11.RemoteProtocolError)
 
 
 class Observe(Protocol):
-    """Hears of each host that is allowed, before the connection; `address` is one that its rule has to name, too."""
+    """Hears of each allowed host before the connection; `address` is one that the rule also needs."""
 
     def __call__(self, target: "HostPort", address: str | None) -> None: ...
 
 
 class DialLimits(msgspec.Struct, frozen=True):
-    """Seconds for the resolution of a name and for connections to its addresses; bytes of a head of HTTP."""
+    """Seconds, and bytes of an HTTP head."""
 
     resolve: float = 10.0
     connect: float = 15.0
@@ -59,9 +57,9 @@ class DialLimits(msgspec.Struct, frozen=True):
 
 
 class Denied(Exception):
-    """A request that does not reach its host. `status` and `error` (RFC 9209 §2.3) are for the client.
+    """A request that does not reach its host; `status` and `error` as in RFC 9209 §2.3.
 
-    `kind` is that of the refusal, None for a failure that is not one; `entry` the line of `net` that would allow it.
+    `kind` None: a failure. `entry` of `net` would allow it.
     """
 
     def __init__(
@@ -78,7 +76,7 @@ class Denied(Exception):
 
 
 class HostPort(msgspec.Struct, frozen=True):
-    """Host in its one spelling and port of a request; `scheme` is `https` for a tunnel."""
+    """A request's target; `scheme` is `https` for a tunnel."""
 
     scheme: str
     host: str
@@ -90,14 +88,14 @@ class HostPort(msgspec.Struct, frozen=True):
 
     @property
     def entry(self) -> str:
-        """The line of `net` that allows it."""
+        """Its entry of `net`."""
         return authority_of(self.host, None if self.port in HostRule(self.host).ports else self.port)
 
 
 class End:
-    """One end of a connection. `moved` counts its bytes in both directions; `traffic`, if any, those of a server.
+    """One end of a connection; `moved` counts its bytes.
 
-    `pending` has come already. `is_proxy`: requests without a tunnel go to a proxy, in its form, with `authorization`.
+    `is_proxy`: plain requests go to a proxy, with `authorization`.
     """
 
     def __init__(
@@ -112,7 +110,7 @@ class End:
         self.authorization = authorization
 
     async def send(self, data: bytes) -> None:
-        """Returns when the system has taken all of it."""
+        """Returns when the system has taken all."""
         await self._stream.send(data)
         self.moved += len(data)
         self._traffic.count(sent=len(data))
@@ -130,7 +128,7 @@ class End:
         return data
 
     def is_closed(self) -> bool:
-        """Whether the other side has closed, seen without reading; data that waits hides it."""
+        """Whether the peer has closed, unless unread data hides it."""
         try:
             with socket.socket(fileno=os.dup(self._stream.extra(SocketAttribute.raw_socket).fileno())) as end:
                 return not end.recv(1, socket.MSG_PEEK)
@@ -140,14 +138,14 @@ class End:
             return True
 
     async def send_eof(self) -> None:
-        """Closes one direction; the other one stays open. Raises as `send` if both are closed."""
+        """Closes one direction. Raises as `send` if both are closed."""
         try:
             await self._stream.send_eof()
         except RuntimeError:  # uvloop's, after a reset
             raise anyio.BrokenResourceError from None
 
     async def aclose(self, *, is_whole: bool = True) -> None:
-        """Closes both directions; by a reset unless all that was sent `is_whole`, so that it does not look complete."""
+        """Closes both directions; by a reset if what was sent is not whole."""
         if not is_whole:
             with suppress(*_NOT_OPEN):
                 end = self._stream.extra(SocketAttribute.raw_socket)
@@ -156,15 +154,13 @@ class End:
 
 
 class _Parent(msgspec.Struct, frozen=True):
-    """The proxy of the hub's environment."""
-
     host: str
     port: int
     authorization: bytes | None
 
 
 class Dialer:
-    """Connects to hosts. `resolve` and `via` are those of the system, or of a test; `observe` is of a learning run."""
+    """Connects to hosts. `observe` is a learning run's."""
 
     def __init__(self, resolve: Resolve, via: Via, limits: DialLimits, observe: Observe | None = None) -> None:
         self._resolve = resolve
@@ -175,7 +171,7 @@ class Dialer:
     async def open(
         self, target: HostPort, rules: Sequence[HostRule], traffic: Traffic, lookups: anyio.CapacityLimiter
     ) -> End:
-        """A connection to `target`, if the rules allow it. Raises `Denied`."""
+        """A connection to an allowed target. Raises `Denied`."""
         judge(target, rules)
         parent = _parent(self._via(f"{target.scheme}://{target.text}/"))
         if parent is None:
@@ -203,7 +199,6 @@ class Dialer:
     async def _checked(
         self, target: HostPort, rules: Sequence[HostRule], lookups: anyio.CapacityLimiter
     ) -> Sequence[Address]:
-        """The addresses that may be connected to, at least one. Raises `Denied`."""
         if (address := address_of(target.host)) is not None:
             return [address]  # its own rule names it
         try:
@@ -217,7 +212,6 @@ class Dialer:
         return checked(target, addresses, rules)
 
     async def _check_before(self, target: HostPort, rules: Sequence[HostRule], lookups: anyio.CapacityLimiter) -> None:
-        """Refuses a name that leads to special addresses alone, as far as the hub can resolve it itself."""
         try:
             with anyio.fail_after(_PARENT_LOOKUP):
                 await self._checked(target, rules, lookups)
@@ -228,7 +222,7 @@ class Dialer:
                 raise
 
     async def _first(self, target: HostPort, addresses: Sequence[Address], rules: Sequence[HostRule]) -> SocketStream:
-        """A connection to the first address that takes one. Raises `Denied`."""
+        """The first address that accepts. Raises `Denied`."""
         is_late = True
         with anyio.move_on_after(self._limits.connect) as total:
             for number, address in enumerate(addresses, 1):
@@ -259,7 +253,7 @@ class Dialer:
 
 
 def system_resolver() -> Resolve:
-    """Looks names up as the system does, in threads that the rest of the hub does not use."""
+    """The system's look-up, in its own threads."""
     limiter = anyio.CapacityLimiter(_THREADS)
 
     async def resolve(host: str) -> list[Address]:
@@ -270,7 +264,7 @@ def system_resolver() -> Resolve:
 
 
 def judge(target: HostPort, rules: Sequence[HostRule]) -> None:
-    """Raises `Denied` if none of the rules allows host and port."""
+    """Raises `Denied` unless a rule allows host and port."""
     if any(rule.matches(target.host, target.port) for rule in rules):
         return
     ports = sorted({port for rule in rules if rule.matches(target.host, rule.ports[0]) for port in rule.ports})
@@ -279,10 +273,7 @@ def judge(target: HostPort, rules: Sequence[HostRule]) -> None:
 
 
 def checked(target: HostPort, addresses: Sequence[Address], rules: Sequence[HostRule]) -> list[Address]:
-    """Those of a name's addresses that are of the internet or named by a rule, by turns IPv6 and IPv4.
-
-    Raises `Denied` without any: `address` names one that was refused.
-    """
+    """Allowed addresses, IPv6 and IPv4 by turns. Raises `Denied` without any."""
     allowed = [address for address in addresses if _is_allowed(address, target, rules)]
     if not allowed:
         if not addresses:
@@ -295,9 +286,8 @@ def checked(target: HostPort, addresses: Sequence[Address], rules: Sequence[Host
 
 
 def judge_path(near: str, address: Address, target: HostPort, rules: Sequence[HostRule]) -> None:
-    """Raises `Denied` if a connection from `near` to `address` did not leave this machine, and no rule names that.
-
-    Public addresses of this machine lead to its own services, also to those that a firewall closes for others.
+    """Raises `Denied` if a connection to a public address stayed on this machine, past its firewall, and no rule names
+    it.
     """
     if address_of(near) == address and not _is_named(address, target, rules):
         raise _prohibited(target, address, "an address of this machine")
@@ -308,7 +298,7 @@ def _is_allowed(address: Address, target: HostPort, rules: Sequence[HostRule]) -
 
 
 def _is_named(address: Address, target: HostPort, rules: Sequence[HostRule]) -> bool:
-    """Whether a rule names this address, or its name may lead to any; `localhost` names those of loopback."""
+    """Whether a rule names the address, or any for the host."""
     if f".{target.host}".endswith(".localhost"):
         return address.is_loopback
     return any(
@@ -318,7 +308,7 @@ def _is_named(address: Address, target: HostPort, rules: Sequence[HostRule]) -> 
 
 
 def _address_to_name(target: HostPort, addresses: Sequence[Address]) -> str | None:
-    """The address without which a rule that names the host alone reaches nothing; None if it needs none."""
+    """The entry needed besides the host."""
     is_local = f".{target.host}".endswith(".localhost") or address_of(target.host) is not None
     if is_local or any(special_kind(address) is None for address in addresses):
         return None
@@ -332,7 +322,7 @@ def _prohibited(target: HostPort, address: Address, kind: str | None = None) -> 
 
 
 def _parent(url: str | None) -> _Parent | None:
-    """The proxy that a URL names. Raises `Denied` for one that cannot be used; the URL may be secret and is hidden."""
+    """The proxy of a URL, a secret. Raises `Denied`."""
     if url is None:
         return None
     reason = f"{_PARENT} cannot be used by the sandbox. Name one by http://HOST:PORT."
@@ -350,7 +340,6 @@ def _parent(url: str | None) -> _Parent | None:
 
 
 async def _tunnel(stream: SocketStream, parent: _Parent, target: HostPort, head: int) -> bytes:
-    """Has the proxy connect to `target`; the bytes that came with its answer. Raises `Denied`."""
     headers = [(b"Host", target.text.encode())]
     if parent.authorization is not None:
         headers.append((b"Proxy-Authorization", parent.authorization))

@@ -1,10 +1,8 @@
-"""The way of a sandboxed server into the network: its hosts, the interface of the proxy, and what was refused.
+"""A sandboxed server's way into the network.
 
-Under `net: [hosts]` the server's process never executes a `connect`. The supervisor makes a TCP connection over
-loopback with both ends in the hub (`loopback_pair`), puts one end over the descriptor of the server, and hands the
-other to the proxy together with the name and the hosts of that server. Nothing listens meanwhile, so nobody else can
-use the proxy, and no server can use the hosts of another one. The process gets `PROXY_URL` as its proxy: the address
-is never used, since each `connect` of the process reaches the proxy, whatever it names.
+Under `net: [hosts]` the process never executes `connect`: the supervisor makes a loopback connection within the hub
+(`loopback_pair`), gives one end to the server and the other, with the server's hosts, to the proxy. Nothing listens,
+and `PROXY_URL` is never reached.
 """
 
 import re
@@ -27,37 +25,36 @@ from mcp_hub.masking import hide_head
 log = get_logger(__name__)
 
 PROXY_URL: Final = "http://127.0.0.1:9"
-"""The proxy that the variables of a server name: the discard port, where nothing answers without the supervisor."""
+"""The discard port: nothing answers without the supervisor."""
 PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 _KEPT: Final = 64
 _TRIES: Final = 8
-"""Connections of strangers to the listening end of a pair that are closed before the pair is given up."""
+"""Foreign connections closed before a pair is given up."""
 _LONGEST: Final = 256
 _NO_NAME: Final = re.compile(
     r"EAI_AGAIN|ENOTFOUND|in name resolution|[Nn]ame or service not known|[Cc]ould not resolve host|no such host"
     r"|failed to lookup address|[Ff]ailed to resolve|lookup [\w.-]+(?: on \S+)?: "
 )
-"""The words of resolvers: those of Node.js, Python, curl, Rust and Go."""
+"""Resolvers' messages: Node.js, Python, curl, Rust, Go."""
 _LOOKED_UP: Final = re.compile(
     r"(?:ENOTFOUND |EAI_AGAIN |hostname: '|host=['\"]|[Rr]esolve(?: host:?)? ['\"]?|connect to host |lookup (?!address)|://)"
     r"([\w-][\w.-]{0,252})"
 )
-"""A host in such a message, or near it."""
+"""A host in or near such a message."""
 _MOST_LINES: Final = 200
 _LOGGED: Final = 64
-"""Refusals of a server that are logged; of later ones the 128th, the 256th and so on."""
+"""Refusals logged; then each power of two."""
 RefusedKind = Literal["host", "address", "socket", "read", "write", "rate"]
-"""`address`: the host is allowed, and its name leads to an address that is not. `rate`: too much at a time."""
+"""`address`: an allowed host with a refused address. `rate`: too many at a time."""
 _KEYS: Final[Mapping[RefusedKind, str]] = {
     "host": "net", "address": "net", "socket": "sockets", "read": "read", "write": "write", "rate": "",
 }  # fmt: skip
 
 
 class RefusedTarget(msgspec.Struct, frozen=True):
-    """Something that the sandbox refused `count` times, the last time `at` these Unix seconds.
+    """Something refused `count` times, last `at` Unix seconds.
 
-    The texts may come from the server: they are escaped, masked and cut. `entry` under `key` of the rule allows it;
-    empty where no line does, or where it would not be the same text.
+    Texts are escaped, masked and cut. `entry` under `key` would allow it.
     """
 
     kind: RefusedKind
@@ -69,12 +66,12 @@ class RefusedTarget(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key of the rule that is about it: `net`, `sockets`, `read` or `write`; empty for a limit."""
+        """The rule's key: `net`, `sockets`, `read` or `write`; empty for a limit."""
         return _KEYS[self.kind]
 
 
 class Traffic(msgspec.Struct):
-    """The use of the network by one server: connections so far and open, bytes to its hosts and from them."""
+    """One server's connections and bytes."""
 
     connections: int = 0
     open: int = 0
@@ -82,25 +79,21 @@ class Traffic(msgspec.Struct):
     received: int = 0
 
     def begin(self) -> None:
-        """Counts a connection that was opened."""
         self.connections += 1
         self.open += 1
 
     def end(self) -> None:
-        """Counts a connection that was closed."""
         self.open -= 1
 
     def count(self, *, sent: int = 0, received: int = 0) -> None:
-        """Adds bytes of either direction."""
         self.sent += sent
         self.received += received
 
 
 class Refusals:
-    """The latest refusals of one server, at most 64 different ones, each with its count; the sum counts all.
+    """A server's latest 64 refusals with counts; `total` counts all.
 
-    The first 64 are logged, then the 128th, the 256th and so on. `traffic` is the part that was not refused. `note` and
-    `latest` may be called from any thread.
+    The first 64 are logged, then each power of two. `note` and `latest` are thread-safe.
     """
 
     def __init__(self, server: str = "") -> None:
@@ -113,15 +106,14 @@ class Refusals:
 
     @property
     def has_new(self) -> bool:
-        """Whether the present start has met one."""
+        """Whether the present start met one."""
         return self.total > self._before
 
     def begin(self) -> None:
-        """The server is started."""
         self._before = self.total
 
     def note(self, kind: RefusedKind, target: str, reason: str, entry: str = "") -> None:
-        """Counts a refusal, and logs it if it is not one of many; the texts may come from the server."""
+        """Counts a refusal, maybe logs it."""
         text, because = _escaped(target), _escaped(reason)
         line = entry if is_literal(entry) and _escaped(entry) == entry else ""
         with self._lock:
@@ -139,16 +131,15 @@ class Refusals:
             log.info("sandbox_refused", upstream=self._server, target=text, reason=because, total=total)
 
     def latest(self) -> list[RefusedTarget]:
-        """The newest first."""
+        """Newest first."""
         with self._lock:
             return list(reversed(self._latest))
 
 
 def refused_name(text: str, net: str, hosts: Sequence[HostRule], entries: Sequence[str] = ()) -> str | None:
-    """A sentence about a name that a server could not look up, by its output, with the line to write. None without one.
+    """Advice about a host that a server's output says it could not look up, or None.
 
-    Under `net: none` or `net: [hosts]` no process resolves names: the proxy does, for those that use it. The server
-    has written the name. `entries` are those of `net`, which the line repeats.
+    Under `net: none` or `[hosts]` only the proxy resolves names. `entries` are those of `net`.
     """
     lines = text.splitlines()[-_MOST_LINES:]
     if net == "any" or not any(map(_NO_NAME.search, lines)):
@@ -166,7 +157,7 @@ def refused_name(text: str, net: str, hosts: Sequence[HostRule], entries: Sequen
 
 
 def is_literal(entry: str) -> bool:
-    """Whether a configuration takes a text of the server as it is: no `${…}` leads it elsewhere."""
+    """Whether a configuration takes it literally, without `${…}`."""
     return "${" not in entry
 
 
@@ -175,26 +166,19 @@ def _escaped(text: str) -> str:
 
 
 class Proxy(Protocol):
-    """Relays the connections of servers whose hosts are limited."""
+    """Relays connections of servers with limited hosts."""
 
     async def run(self) -> None:
-        """Serves until it is cancelled; connections that come before are closed."""
+        """Serves until cancelled; earlier connections are closed."""
         ...
 
     def serve(self, connection: socket.socket, server: str, hosts: Sequence[HostRule], refusals: Refusals) -> None:
-        """Takes over the hub's end of a connection of `server`, non-blocking and connected, and returns at once.
-
-        Runs on the event loop. The proxy closes the connection at the end, or at once beyond its limit; what the
-        rule does not allow is noted in `refusals`.
-        """
+        """Takes over the hub's end of a server's connection, non-blocking, and returns at once; on the event loop."""
         ...
 
 
 def loopback_pair() -> tuple[socket.socket, socket.socket]:
-    """Both ends of a fresh TCP connection over 127.0.0.1, non-blocking: the server's, then the proxy's.
-
-    Raises `OSError`; never waits.
-    """
+    """Both ends of a TCP connection, non-blocking: the server's, the proxy's. Raises `OSError`."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(_TRIES)

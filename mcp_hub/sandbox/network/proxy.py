@@ -1,10 +1,6 @@
-"""The proxy of sandboxed servers: CONNECT and plain HTTP to the hosts of their rules, and to nothing else.
+"""The proxy of sandboxed servers: CONNECT and plain HTTP to their hosts.
 
-It listens nowhere. The supervisor hands it each connection of a server with the rule of that server, so that no other
-program can use it, and no server the rule of another one. Nothing is decrypted.
-
-A connection begins with requests, each judged on its own (`requests`), and may become a tunnel. The far end comes from
-`dial`. What is refused is answered with the line that would allow it, noted and logged, and ends the connection.
+It listens nowhere and decrypts nothing. Each request is judged; a refusal names the entry that would allow it.
 """
 
 import socket
@@ -29,10 +25,10 @@ from mcp_hub.sandbox.network.requests import PlainExchange, ProxyRequest, parse_
 log = get_logger(__name__)
 
 _LOOKUPS: Final = 4
-"""Names of one server that are resolved at a time, so that a slow name server holds up no other server."""
+"""Look-ups of one server at a time."""
 _FAREWELL: Final = 2.0
 _UNREAD: Final = 1 << 20
-"""Seconds and bytes for a server that still sends when it is refused: to close at once would destroy the answer."""
+"""Seconds and bytes for a refused server to finish: closing at once would destroy the answer."""
 _ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
@@ -40,10 +36,10 @@ _Arrival = tuple[str, Sequence[HostRule], Refusals]
 
 
 class ProxyLimits(msgspec.Struct, frozen=True):
-    """Bounds of one server: connections at a time, and seconds.
+    """One server's limits: connections at a time, and seconds.
 
-    `request`: for the head of a request, once it has begun; `waiting`: without a request; `idle`: without a byte in a
-    tunnel or an answer; `half_closed`: the same once one side has closed.
+    `request`: for a head; `waiting`: between requests; `idle`: without a byte; `half_closed`: the same once one side
+    has closed.
     """
 
     connections: int = 128
@@ -55,10 +51,9 @@ class ProxyLimits(msgspec.Struct, frozen=True):
 
 
 class HostProxy:
-    """Relays the connections of servers whose hosts are limited.
+    """Relays connections of servers while `run` runs, and closes others.
 
-    `run` has to run; a connection that is handed over before or after that is closed. `via` names the proxy of the
-    hub's environment for a URL. `observe` hears of each host that is reached.
+    `via` gives the hub's own proxy for a URL.
     """
 
     def __init__(
@@ -75,7 +70,7 @@ class HostProxy:
         self._lookups: dict[str, anyio.CapacityLimiter] = {}
 
     async def run(self) -> None:
-        """Serves until it is cancelled, which closes every connection."""
+        """Serves until cancelled, then closes every connection."""
         self._is_running = True
         try:
             async with anyio.create_task_group() as tasks:
@@ -91,7 +86,6 @@ class HostProxy:
                 self._end(connection)
 
     def serve(self, connection: socket.socket, server: str, hosts: Sequence[HostRule], refusals: Refusals) -> None:
-        """See `network.Proxy`."""
         if not self._is_running:
             connection.close()
             return
@@ -142,7 +136,7 @@ class HostProxy:
 
 
 class _Session:
-    """One connection of a server: requests, and at the end perhaps a tunnel."""
+    """One connection: requests, then perhaps a tunnel."""
 
     def __init__(
         self, near: End, server: str, hosts: Sequence[HostRule], refusals: Refusals, dialer: Dialer,
@@ -159,7 +153,7 @@ class _Session:
         self._is_head = False
 
     async def run(self) -> None:
-        """Serves the connection until one side closes it, and closes it. Raises `OSError` if it breaks."""
+        """Raises `OSError` if it breaks."""
         is_whole = True
         try:
             while (head := await self._next()) is not None:
@@ -178,7 +172,6 @@ class _Session:
                 await self._near.aclose(is_whole=is_whole)
 
     async def _next(self) -> ProxyRequest | None:
-        """The next request; None if there is not one. Raises `Denied`."""
         if not self._buffer:
             with anyio.move_on_after(self._limits.waiting):
                 self._buffer += await self._near.receive()
@@ -216,7 +209,6 @@ class _Session:
         return False
 
     async def _exchange(self, head: ProxyRequest) -> bool:
-        """Relays one request and its answer; whether another one may follow."""
         far = await self._open(head)
         exchange = PlainExchange(self._near, head, bytes(self._buffer), self._limits.dial.head)
         self._buffer.clear()
@@ -237,7 +229,7 @@ class _Session:
         return exchange.behind is not None
 
     async def _refuse(self, denied: Denied) -> None:
-        """Notes and answers it; waits for the server to close, so that the answer arrives."""
+        """Waits, so that the answer arrives."""
         if denied.kind is not None:
             self._refusals.note(denied.kind, denied.target, denied.reason, denied.entry)
         with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(_FAREWELL):
@@ -248,7 +240,7 @@ class _Session:
 
 
 class _Watch:
-    """Ends a connection without traffic: soon after one side has closed, late if neither has."""
+    """Ends idle connections, sooner if half closed."""
 
     def __init__(self, near: End, far: End, limits: ProxyLimits) -> None:
         self._near = near
@@ -258,7 +250,6 @@ class _Watch:
         self._is_half_closed = False
 
     async def run(self, watched: anyio.CancelScope) -> None:
-        """Cancels `watched`, up to one tick (`half_closed`) after the limit; ends with `stop`."""
         tick = min(self._limits.half_closed, self._limits.idle)
         with self._scope:
             moved, idle = -1, 0.0
@@ -276,12 +267,11 @@ class _Watch:
         self._scope.cancel()
 
     def half_close(self) -> None:
-        """Notes that one side has closed."""
         self._is_half_closed = True
 
 
 async def _pump(source: End, sink: End, watch: _Watch, tunnel: anyio.CancelScope, early: bytes = b"") -> None:
-    """Relays one direction, and its end; both directions end with an error of either."""
+    """Relays one direction; an error ends both."""
     try:
         data = early or await source.receive()
         while data:
@@ -294,10 +284,7 @@ async def _pump(source: End, sink: End, watch: _Watch, tunnel: anyio.CancelScope
 
 
 def answer_to(denied: Denied, server: str, *, is_head: bool = False) -> bytes:
-    """The HTTP response for a request that does not reach its host, with the line that would allow it.
-
-    The status line has the line, too: many clients show nothing else of a tunnel that was refused.
-    """
+    """The response to a denied request; the status line names the entry: clients show little else."""
     phrase = HTTPStatus(denied.status).phrase
     text = f'The sandbox of server "{server}" refuses {denied.target}: {denied.reason}.\n'
     if denied.kind is None:

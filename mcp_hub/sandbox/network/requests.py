@@ -1,8 +1,6 @@
-"""Requests to the proxy of a sandbox: heads read strictly, targets, and plain HTTP relayed one request at a time.
+"""Requests to a sandbox's proxy: strict heads, and plain HTTP relayed one by one.
 
-Messages are never copied: h11 reads each, and writes it anew for the other side. Forms that two programs may read
-differently (two lengths, folded lines, bare line ends, a `Host` of another host) are refused before that. Each plain
-request has a connection of its own to its host, so that an answer can never reach another request.
+h11 reads and rewrites messages; ambiguous forms are refused. Each plain request has its own connection.
 """
 
 import re
@@ -21,7 +19,7 @@ _TLS: Final = 0x16
 """The first byte of a TLS handshake."""
 _HEADERS: Final = 128
 _BARE: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""Line ends of one character, and control characters."""
+"""Bare line ends and control characters."""
 _LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e]+ HTTP/1\.[01]")
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#]+)(?::([0-9]{1,5}))?")
@@ -30,12 +28,12 @@ _HOP: Final = frozenset((
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"transfer-encoding", b"upgrade",
 ))  # fmt: skip
-"""Headers that concern one connection (RFC 9110 §7.6.1)."""
+"""Hop-by-hop headers (RFC 9110 §7.6.1)."""
 _BROKEN: Final = (h11.RemoteProtocolError, h11.LocalProtocolError, OSError, anyio.BrokenResourceError)
 
 
 class ProxyRequest(msgspec.Struct, frozen=True):
-    """A request's head as it came, with its target. `path` is that of plain HTTP, empty for a tunnel."""
+    """A request's head and target. `path` is empty for a tunnel."""
 
     raw: bytes
     request: h11.Request
@@ -48,10 +46,7 @@ class ProxyRequest(msgspec.Struct, frozen=True):
 
 
 async def read_head(near: End, buffer: bytearray, limit: int) -> bytes | None:
-    """The next head with the empty line at its end, taken from `buffer`; None if the server has closed before it.
-
-    Raises `Denied`: longer than `limit` bytes, cut off, or not HTTP.
-    """
+    """Takes the next head from `buffer`; None if closed. Raises `Denied`, also beyond `limit` bytes."""
     while True:
         while buffer.startswith(b"\r\n"):  # behind the body of some clients (RFC 9112 §2.2)
             del buffer[:2]
@@ -73,7 +68,7 @@ async def read_head(near: End, buffer: bytearray, limit: int) -> bytes | None:
 
 
 def parse_head(raw: bytes) -> ProxyRequest:
-    """The request of a head. Raises `Denied` for everything that two programs may read differently."""
+    """Raises `Denied` for ambiguous heads."""
     lines = raw[: -len(_END)].split(b"\r\n")
     if _BARE.search(raw) or not _LINE.fullmatch(lines[0]):
         raise bad_request("is not a request of HTTP/1.1")
@@ -96,17 +91,16 @@ def parse_head(raw: bytes) -> ProxyRequest:
 
 
 def bad_request(reason: str, status: int = 400) -> Denied:
-    """A refusal of a request that cannot be read."""
     return Denied(status, "http_request_error", reason, kind="host", target="(request)")
 
 
 def _cause(exc: h11.RemoteProtocolError) -> str:
-    """The message without the bytes that it repeats: they may hold a credential."""
+    """The message without its bytes, which may hold a credential."""
     return str(exc).partition(":")[0]
 
 
 def _check_length(lines: Sequence[bytes], request: h11.Request) -> None:
-    """At most one length, in one notation. Raises `Denied`."""
+    """Raises `Denied` for ambiguous lengths."""
     fields = [line.partition(b":") for line in lines[1:]]
     lengths = [value.strip(b" \t") for name, _, value in fields if name.lower() == b"content-length"]
     codings = [value.lstrip(b" \t") for name, _, value in fields if name.lower() == b"transfer-encoding"]
@@ -123,7 +117,6 @@ def _check_length(lines: Sequence[bytes], request: h11.Request) -> None:
 
 
 def _target_of(request: h11.Request) -> tuple[HostPort, str]:
-    """HostPort and path. Raises `Denied`."""
     text = request.target.decode("ascii")
     if request.method == b"CONNECT":
         return _authority(text, "https", None), ""
@@ -141,7 +134,7 @@ def _target_of(request: h11.Request) -> tuple[HostPort, str]:
 
 
 def _authority(text: str, scheme: str, usual: int | None) -> HostPort:
-    """Raises `Denied` for what is not HOST:PORT; a user in it, too."""
+    """Raises `Denied` unless HOST:PORT without a user."""
     parts = _AUTHORITY.fullmatch(text)
     host = None if parts is None else normal_host(parts[1])
     port = usual if parts is None or parts[2] is None else int(parts[2])
@@ -151,10 +144,7 @@ def _authority(text: str, scheme: str, usual: int | None) -> HostPort:
 
 
 def _check_host(request: h11.Request, target: HostPort) -> None:
-    """`Host` has to name the target (RFC 9112 §3.2), since some servers look at `Host` alone. Raises `Denied`.
-
-    Nobody behind the proxy sees that of a tunnel, where some libraries name the proxy.
-    """
+    """Raises `Denied` if `Host` names another target (RFC 9112 §3.2)."""
     values = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
     if len(values) > 1:
         raise bad_request("a request has two Host headers")
@@ -167,10 +157,10 @@ def _check_host(request: h11.Request, target: HostPort) -> None:
 
 
 class PlainExchange:
-    """One plain request and its answer, relayed while they come; nothing is collected."""
+    """Relays one plain request and its answer."""
 
     def __init__(self, near: End, head: ProxyRequest, pending: bytes, limit: int) -> None:
-        """`pending` has come behind the head; heads and chunk lines of the host have at most `limit` bytes."""
+        """`pending` follows the head; `limit` bounds the host's heads in bytes."""
         self._near = near
         self._head = head
         self._server = h11.Connection(h11.SERVER, max_incomplete_event_size=limit)
@@ -182,16 +172,15 @@ class PlainExchange:
 
     @property
     def behind(self) -> bytes | None:
-        """The bytes behind the request, if the connection can take another one; None if not."""
+        """Bytes after the request; None: no other may follow."""
         if self._server.our_state is not h11.DONE or self._server.their_state is not h11.DONE:
             return None
         return bytes(self._server.trailing_data[0])
 
     async def relay(self, far: End) -> Exception | None:
-        """Sends the request and the answer; the reason why one of them is not complete, None if both are.
+        """Relays both; returns the error that cut one off, or None.
 
-        A `Denied` says that the request has a bad body or the answer is not HTTP, a `ConnectionError` that the server
-        has closed.
+        `Denied`: a bad body or not HTTP. `ConnectionError`: the server has closed.
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_request, far, tasks.cancel_scope)
@@ -212,7 +201,7 @@ class PlainExchange:
         return h11.Request(method=request.method, target=text.encode(), headers=headers)
 
     async def _send_request(self, far: End, scope: anyio.CancelScope) -> None:
-        """ProxyRequest and body. A host that reads no more may still answer; a server that has closed ends it all."""
+        """A host that stops reading may still answer."""
         try:
             await self._to_far(far, self._outgoing(far))
             while not isinstance(event := await self._from_server(), h11.EndOfMessage):
@@ -231,7 +220,6 @@ class PlainExchange:
         await far.send(self._client.send(event) or b"")
 
     async def _from_server(self) -> h11.Data | h11.EndOfMessage:
-        """The next part of the request's body. Raises `ConnectionResetError` if the server has closed."""
         while (event := self._server.next_event()) is h11.NEED_DATA:
             try:
                 data = await self._near.receive()
@@ -276,7 +264,7 @@ class PlainExchange:
 def _end_to_end(
     event: h11.Request | h11.InformationalResponse | h11.Response, but: bytes = b""
 ) -> list[tuple[bytes, bytes]]:
-    """Headers that do not concern one connection alone, `but` left out. A length beside a transfer coding goes, too."""
+    """Headers that are not hop-by-hop, without `but` or a length beside a transfer coding."""
     dropped = {but, *_HOP}
     for name, value in event.headers:
         if name == b"connection":

@@ -144,8 +144,8 @@ threading.Thread(target=lambda: attempt("thread", open, "{user}/data/a")).start(
     assert os.path.basename(PYTHON) in learning.secrets[f"{user}/.ssh/id_rsa"].program
     proposed = proposal(learning, None)
     assert proposed.read == (f"{user}/bin/own",) and proposed.write == (f"{user}/data", f"{user}/out")
-    assert proposed.left[:1] == ((str(user), "it is or contains the home folder"),)
-    assert [path for path, _ in proposed.left[1:]] == [f"{user}/run"]
+    assert proposed.refused[:1] == ((str(user), "it is or contains the home folder"),)
+    assert [path for path, _ in proposed.refused[1:]] == [f"{user}/run"]
 
 
 @needs_sandbox()
@@ -228,7 +228,7 @@ def test_proposal_never_holds_secrets_or_what_is_too_wide(tmp_path: Path) -> Non
     assert proposed.write == (str(home / "other"),)
     files = [home / folder / f"file{number}" for folder in ("clean", "work") for number in range(5)]
     assert proposed.read == tuple(map(str, files))  # not their folders, which hold secrets
-    reasons = dict(proposed.left)
+    reasons = dict(proposed.refused)
     assert {str(path) for path in wide} <= reasons.keys() and len(reasons) == len(wide) + 12
     assert proposed.sockets == ()
     lines = [text for text, _ in remarks(learning, proposed)]
@@ -247,7 +247,7 @@ def test_notes_and_proposals_are_bounded_and_masked(tmp_path: Path) -> None:
         learning.note_address(f"192.0.2.1:{number}", str)
     assert (len(learning.reads), len(learning.secrets), learning.missed.beyond) == (PATHS, TARGETS, 16)
     proposed = proposal(learning, None)
-    assert (len(proposed.read), len(proposed.left)) == (MOST, PATHS - MOST)
+    assert (len(proposed.read), len(proposed.refused)) == (MOST, PATHS - MOST)
     shown = list(remarks(learning, proposed))
     assert len(shown) < 80 and any("16 further uses could not be noted" in text for text, _ in shown)
     learn(["p4ssw0rd-in-a-path"])
@@ -305,7 +305,7 @@ def test_hosts_are_proposed_only_if_everything_used_the_proxy(tmp_path: Path) ->
     assert proposal(learning, None).net is None
     learning.note_address("192.0.2.1:443", str)
     proposed = proposal(learning, ())
-    assert proposed.net is None and "192.0.2.1:443" in dict(proposed.left)
+    assert proposed.net is None and "192.0.2.1:443" in dict(proposed.refused)
 
 
 @needs_sandbox()

@@ -1,4 +1,4 @@
-"""The `mcp-hub` command, also as `python -m mcp_hub`: `serve` over stdio joins the background hub (`attach`)."""
+"""The `mcp-hub` command, also as `python -m mcp_hub`. `serve` over stdio joins the background hub (`attach`)."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from mcp_hub.attach.serve import mode_in, serve_attached, warn
 
 
 def main() -> None:
-    """Runs the command that the arguments of this process name."""
+    """Runs the command."""
     arguments = sys.argv[1:]
     use_text(arguments)
     hide_process(os.environ)

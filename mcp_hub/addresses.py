@@ -1,7 +1,4 @@
-"""Hosts and addresses: their one spelling, rules that list hosts, and networks that are not the internet.
-
-Nothing here resolves a name. An IPv4 address within an IPv6 one (mapped, 6to4, Teredo, NAT64, ISATAP) is judged, too.
-"""
+"""Hosts and addresses: their normal form, rules for hosts, and special networks. Resolves no names."""
 
 import re
 import socket
@@ -17,16 +14,16 @@ Address = IPv4Address | IPv6Address
 
 THIS_MACHINE: Final = "it is an address of this machine, but the server is elsewhere"
 USUAL_PORTS: Final = (443, 80)
-"""The ports of a rule that names none."""
+"""Ports of a rule without one."""
 _METADATA: Final = frozenset(("100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254"))
-"""Services of clouds for their machines alone, outside of the link-local range."""
+"""Cloud services outside of the link-local range."""
 _LAST_32_BITS: Final = [IPv6Network(text) for text in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48")]
-"""Compatible and translated (NAT64) IPv4 addresses."""
+"""IPv4-compatible and NAT64 addresses."""
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _GLOBAL: Final = IPv6Network("2000::/3")
-"""The only IPv6 addresses that IANA has assigned to the internet; the others are local or reserved."""
+"""The only public IPv6 addresses (IANA)."""
 _ISATAP: Final = (0x00005EFE, 0x02005EFE)
-"""Bits 64 to 95 of an address that has an IPv4 address in its last 32 (RFC 5214 §6.1)."""
+"""Bits 64 to 95 before an IPv4 address (RFC 5214 §6.1)."""
 _KINDS: Final[dict[str, str]] = {
     "0.0.0.0/8": "an unspecified address",
     "10.0.0.0/8": "a private address",
@@ -54,22 +51,20 @@ _KINDS: Final[dict[str, str]] = {
     "2001:db8::/32": "a reserved address",
     "3fff::/20": "a reserved address",
 }
-"""IANA's registries of special-purpose addresses (RFC 6890), which Python's own tables follow by version."""
+"""IANA's special-purpose addresses (RFC 6890)."""
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
 _NUMBER: Final = re.compile(r"(\d+|0x[0-9a-f]*)\Z")
-"""The last part of a host that is an address in some notation, never a name (WHATWG URL §3.6)."""
+"""The last part of an address in some notation (WHATWG URL §3.6)."""
 _DEVIATIONS: Final = "ßς\u200c\u200d"
-"""Characters that the two standards for names beyond ASCII encode differently (UTS 46 §1.1)."""
+"""Characters that IDNA standards encode differently (UTS 46 §1.1)."""
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 class HostRule(msgspec.Struct, frozen=True):
-    """Hosts and ports that a server may reach.
+    """Hosts and ports that a server may reach: a normal name or address, or `*.` and a name for those below.
 
-    `host` is a name in lower case and ASCII without a dot at its end, `*.` and such a name for all names below it
-    (not itself), or an address in its shortest form without brackets. `is_private`: the name may lead to a private
-    address that no rule names, since the user's own settings name it.
+    `is_private`: the name may resolve to private addresses.
     """
 
     host: str
@@ -78,12 +73,12 @@ class HostRule(msgspec.Struct, frozen=True):
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The entries of `net` that allow the same: one for the usual ports, else one for each port."""
+        """Equivalent entries of `net`."""
         ports = (None,) if self.ports == USUAL_PORTS else self.ports
         return tuple(authority_of(self.host, port) for port in ports)
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether it allows a host, in the form of `normal_host`, and a port."""
+        """`host` has to be normal (`normal_host`)."""
         if port not in self.ports:
             return False
         if self.host.startswith("*."):
@@ -92,10 +87,7 @@ class HostRule(msgspec.Struct, frozen=True):
 
 
 def host_rule(text: str) -> HostRule:
-    """The rule for `HOST`, `*.HOST`, `HOST:PORT` or an address, as `servers.yaml` has it.
-
-    Raises `ValueError` with the reason; it repeats at most the part that is wrong.
-    """
+    """Parses `HOST`, `*.HOST`, `HOST:PORT` or an address. Raises `ValueError`."""
     if (problem := _why_not_host(text)) is not None:
         raise ValueError(problem)
     host, port = _split(text)
@@ -113,10 +105,7 @@ def host_rule(text: str) -> HostRule:
 
 
 def normal_host(text: str) -> str | None:
-    """The one spelling of a host: lower case, ASCII, no dot at its end; an address in its shortest form, no brackets.
-
-    Notations of addresses that systems read (`0x7f.1`, `2130706433`) are addresses. None for what is not a host.
-    """
+    """A host in lower case, ASCII, without final dot or brackets, or None. Numbers (`0x7f.1`) become addresses."""
     if text.startswith("[") and text.endswith("]"):
         return _ipv6(text[1:-1])
     host = text.removesuffix(".").lower()
@@ -129,16 +118,15 @@ def normal_host(text: str) -> str | None:
 
 
 def authority_of(host: str, port: int | None = None) -> str:
-    """A host in its one spelling as URLs and rules write it: IPv6 in brackets, with the port unless that is None."""
+    """Host and port as URLs have them: IPv6 in brackets."""
     name = f"[{host}]" if ":" in host else host
     return name if port is None else f"{name}:{port}"
 
 
 def special_kind(address: Address) -> str | None:
-    """The kind of an address that is not a server's on the internet (`a private address`); None for all others.
+    """The kind of an address that is not public (`a private address`), also inside an IPv6 one; else None.
 
-    Cloud metadata, and every IPv4 address within an IPv6 one, count. NAT64's well-known prefix (RFC 6052) alone is as
-    good as the IPv4 address in it.
+    RFC 6052's NAT64 prefix counts as the IPv4 address in it.
     """
     if str(address) in _METADATA:
         return "an address of cloud metadata"
@@ -153,10 +141,9 @@ def special_kind(address: Address) -> str | None:
 
 
 def refused_address(address: Address, *, is_near: bool) -> str | None:
-    """The reason why no connection for a login may go there, whatever the name was; None if it may.
+    """The reason to refuse a connection for a login, or None.
 
-    Refused are link-local addresses and others of cloud metadata, and this machine unless `is_near`; all of them also
-    as an IPv4 address within an IPv6 one.
+    Refused: link-local, cloud metadata, and loopback unless `is_near`; also inside IPv6.
     """
     forms: list[Address] = [address]
     if isinstance(address, IPv6Address):
@@ -167,7 +154,7 @@ def refused_address(address: Address, *, is_near: bool) -> str | None:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether this names the loopback interface; `host` as `urlsplit` gives it."""
+    """Whether a host, as `urlsplit` gives it, is loopback."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -175,7 +162,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def address_of(host: str) -> Address | None:
-    """The address that a host is, also in the short, octal and hexadecimal forms that systems read; None for a name."""
+    """The address that a host is, in any notation; None for a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -199,7 +186,6 @@ def _why_not_host(text: str) -> str | None:
 
 
 def _split(text: str) -> tuple[str, int | None]:
-    """Host and port of a rule; an IPv6 address needs brackets only before a port."""
     if ":" not in text or _ipv6(text) is not None:
         return text, None
     host, _, port = text.rpartition(":")
@@ -213,7 +199,7 @@ def _split(text: str) -> tuple[str, int | None]:
 
 
 def _ruled(host: str) -> str:
-    """The one spelling of the host of a rule. Raises `ValueError`: notations of addresses that people misread, too."""
+    """A rule's host. Raises `ValueError`, also for uncommon notations."""
     if ":" in host or host.startswith("["):
         address = _ipv6(host.removeprefix("[").removesuffix("]"))
         if address is None:
@@ -228,7 +214,6 @@ def _ruled(host: str) -> str:
 
 
 def _ascii(host: str) -> str:
-    """A name beyond ASCII as the domain name system has it (`xn--…`)."""
     if host.isascii():
         return host
     if any(char in _DEVIATIONS for char in host):
@@ -240,7 +225,6 @@ def _ascii(host: str) -> str:
 
 
 def _ipv6(text: str) -> str | None:
-    """The shortest form of an IPv6 address without a zone; None for anything else."""
     try:
         address = IPv6Address(text)
     except ValueError:
@@ -254,12 +238,11 @@ def _is_printable(text: str) -> bool:
 
 @cache
 def _networks() -> list[tuple[IPv4Network | IPv6Network, str]]:
-    """Made with the first connection: every command loads this module."""
     return [(ip_network(text), kind) for text, kind in _KINDS.items()]
 
 
 def _embedded(address: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses that packets to it may go to: RFC 4291 §2.5.5, RFC 6052, RFC 8215, RFC 3056, RFC 4380."""
+    """IPv4 addresses that an IPv6 address leads to (RFC 4291 §2.5.5, 6052, 8215, 3056, 4380)."""
     inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if any(address in network for network in _LAST_32_BITS) and not (address.is_loopback or address.is_unspecified):
         inner.append(IPv4Address(int(address) & 0xFFFFFFFF))
@@ -272,13 +255,13 @@ def _isatap(address: IPv6Address) -> Iterator[IPv4Address]:
 
 
 def is_cleartext(url: str) -> bool:
-    """Whether others on the network can read what is sent there."""
+    """Whether a URL is plain HTTP to another machine."""
     parts = urlsplit(url)
     return parts.scheme == "http" and not is_this_machine(parts.hostname or "")
 
 
 def origin_parts(url: str) -> tuple[str, str, str]:
-    """Scheme, host and path, all empty for a text that is not a URL."""
+    """Scheme, host and path; empty if not a URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme, parts.hostname or "", parts.path
@@ -287,10 +270,9 @@ def origin_parts(url: str) -> tuple[str, str, str]:
 
 
 def refused_place(url: str, *, is_near: bool) -> str | None:
-    """The reason why neither the hub nor a browser may go to a URL that a server has named; None if they may.
+    """The reason to refuse a URL from a server, for hub and browser; None if allowed.
 
-    Allowed are https, and http on this machine. This machine is allowed only if the server itself is here (`is_near`),
-    so that a server elsewhere cannot reach local services. Names are not resolved here: see `refused_address`.
+    Allowed are https, and http to this machine, which needs `is_near`: the server runs here.
     """
     if not url.isascii() or not url.isprintable() or any(char in url for char in ' "<>\\^`{|}'):
         return "it holds characters that a URL cannot have"

@@ -1,7 +1,4 @@
-"""The few things that the hub takes from asyncio itself: timers, callbacks and waits that cost less than anyio's.
-
-Only hot paths use them: a call, its reader, its writer. Everything else is anyio, a thread for one server among that.
-"""
+"""Timers, callbacks and waits taken from asyncio, for hot paths where anyio's cost too much."""
 
 import asyncio
 import socket
@@ -28,13 +25,13 @@ Ts = TypeVarTuple("Ts")
 _T = TypeVar("_T")
 
 _MOST: Final = 256
-"""Callbacks of one turn; the rest waits for the next pass, so that everybody else is served in between."""
+"""Callbacks per turn; others wait for the next pass."""
 _THREAD_LOOK: Final = 0.05
-"""Seconds between two looks whether a thread that was abandoned has ended."""
+"""Seconds between looks at an abandoned thread."""
 
 
 class Flushes(Protocol):
-    """Something that collects what it is to write until the turn ends."""
+    """A buffer that is flushed at a turn's end."""
 
     def flush(self) -> None: ...
 
@@ -42,10 +39,9 @@ class Flushes(Protocol):
 
 
 class Turn:
-    """One turn of the event loop: deliveries and writes wait for its end, and each pipe is written to once.
+    """One pass of the event loop; at its end callbacks run, and each pipe is written once.
 
-    One object for an event loop, shared by pipes, fronts and the call registry. Everything that the loop enters runs in
-    `run`. Outside of a turn `after` and `flush_later` schedule one turn for all that comes before it.
+    One object per loop. Callbacks of the loop enter through `run`.
     """
 
     __slots__ = ("_is_due", "_is_open", "_marked", "_queue")
@@ -57,7 +53,7 @@ class Turn:
         self._marked: list[Flushes] = []
 
     def run(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Calls `callback`; on leaving the outermost turn, the queue runs in order and marked pipes are flushed."""
+        """Calls `callback`; the outermost call then ends the turn."""
         if self._is_open:
             callback(*args)
             return
@@ -68,13 +64,13 @@ class Turn:
             self._end()
 
     def after(self, callback: Callable[[], object]) -> None:
-        """Calls `callback` at the end of this turn. An exception in it is logged and stops no other callback."""
+        """Calls `callback` at the turn's end. Exceptions are logged."""
         self._queue.append(callback)
         if not self._is_open:
             self._schedule()
 
     def flush_later(self, pipe: Flushes) -> None:
-        """Flushes `pipe` at the end of this turn; if that fails, `pipe` alone is closed. Once for each time."""
+        """Flushes `pipe` once at the turn's end; closes it if that fails."""
         self._marked.append(pipe)
         if not self._is_open:
             self._schedule()
@@ -112,7 +108,7 @@ class Turn:
 
 
 class Bell:
-    """Wakes the one task that waits for it; a bell that was rung before wakes at once. An `anyio.Event` costs more."""
+    """Wakes the one task that waits, at once after an earlier ring. Cheaper than `anyio.Event`."""
 
     __slots__ = ("_is_rung", "_waiter")
 
@@ -125,7 +121,7 @@ class Bell:
         self._wake()
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Returns when it was rung since the last time; False if it was not within that time."""
+        """Waits for a ring; False after `seconds`."""
         if not self._is_rung:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -145,12 +141,11 @@ class Bell:
 
 
 def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
-    """The event loop's timer, for the registry's one wheel."""
     return asyncio.get_running_loop().call_later(seconds, callback)
 
 
 class Block:
-    """A block of code that `give_up` cancels, and nothing else. A cancel scope of `anyio` costs 1 kB, and more time."""
+    """Code that `give_up` cancels. Cheaper than a cancel scope."""
 
     __slots__ = ("_before", "_host", "is_given_up")
 
@@ -163,21 +158,17 @@ class Block:
         self._host, self._before = host, host.cancelling()
 
     def give_up(self) -> None:
-        """Cancels the block; idempotent, and not to be called by the block itself."""
+        """Cancels the block, from outside of it. Idempotent."""
         if not self.is_given_up:
             self.is_given_up = True
             self._host.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
-        """True, which swallows the cancellation, if it was ours alone."""
         return self.is_given_up and self._host.uncancel() <= self._before and kind is asyncio.CancelledError
 
 
 class Beside(Block):
-    """Runs work beside a block and no longer; the work is handed `give_up`.
-
-    The work must not fail. An `anyio` task group would cost 4 kB for each.
-    """
+    """A block beside which `work` runs, which must not fail. Cheaper than a task group."""
 
     __slots__ = ("_task", "_work")
 
@@ -195,7 +186,7 @@ class Beside(Block):
 
 
 class Background:
-    """Work that begins now and runs until `stop`, whatever task has begun it. What it raises is logged."""
+    """A task that runs until `stop`. Its exceptions are logged."""
 
     __slots__ = ("_task",)
 
@@ -204,7 +195,7 @@ class Background:
         self._task.add_done_callback(_log_failure)
 
     async def stop(self) -> None:
-        """Cancels it and waits until it has ended. Idempotent."""
+        """Cancels it and waits. Idempotent."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -215,8 +206,6 @@ def _log_failure(task: "asyncio.Task[None]") -> None:
 
 
 class _Named(threading.local):
-    """The number of hubs that have named the loop of a thread, and its name `before` the first of them."""
-
     hubs = 0
     before: str | None = None
 
@@ -226,11 +215,7 @@ _named: Final = _Named()
 
 @contextmanager
 def named_loop() -> Iterator[None]:
-    """Says that asyncio runs in this thread, also to callbacks outside of tasks and those that other threads schedule.
-
-    Event loops say it to tasks only. Without it anyio does not work there, as soon as a program has `sniffio`. Blocks
-    of one thread may end in any order.
-    """
+    """Tells `sniffio` that this thread runs asyncio, also in callbacks. Blocks may end in any order."""
     if _running is None:
         yield
         return
@@ -246,38 +231,36 @@ def named_loop() -> Iterator[None]:
 
 
 def loop_clock() -> Callable[[], float]:
-    """The clock of the running loop, in seconds: that of its timers, and of `anyio.current_time`."""
     return asyncio.get_running_loop().time
 
 
 def call_soon(callback: Callable[[], None]) -> None:
-    """In the next pass of the event loop."""
     asyncio.get_running_loop().call_soon(callback)
 
 
 def entrance() -> Callable[..., object]:
-    """Calls a function with arguments in the running loop soon, from a thread or a handler of signals."""
+    """The running loop's `call_soon_threadsafe`."""
     return asyncio.get_running_loop().call_soon_threadsafe
 
 
 async def adopt(protocol: Callable[[], asyncio.Protocol], connection: socket.socket) -> None:
-    """Hands a connection that was accepted to a protocol of asyncio, which owns it from here on."""
+    """Hands an accepted connection to an asyncio protocol, which then owns it."""
     await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
 
 
 class _Busy(Exception):
-    """A thread still works for this server."""
+    """The server's thread is busy."""
 
 
 class ServerThread:
-    """Work for one server in one thread at a time: a file system that does not answer holds one alone."""
+    """Runs blocking work of one server, in one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._turns = anyio.CapacityLimiter(1)
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """The result of work that may be abandoned: it then runs on, and later work waits for its end."""
+        """Runs `work`. If cancelled, its thread continues, and later work waits."""
         while True:
             try:
                 call = partial(self._alone, work)

@@ -1,4 +1,4 @@
-"""The seam between calls and tool sources: a `Call` goes down, events go up through the channel it was handed."""
+"""The seam between calls and tool sources: a `Call` goes down, events come back through its channel."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, Protocol
@@ -24,11 +24,11 @@ from mcp_hub.types import (
 )
 
 OF_REST: Final = "rest#"
-"""The sessions of REST requests begin with it."""
+"""Begins the sessions of REST requests."""
 
 
 class People(Protocol):
-    """People at the hub who answer elicitations in place of clients that cannot be asked."""
+    """People who answer elicitations for clients that cannot."""
 
     @property
     def are_there(self) -> bool:
@@ -36,28 +36,22 @@ class People(Protocol):
 
 
 class CallingClient(msgspec.Struct, eq=False):
-    """A client, as far as its calls know it."""
+    """The client of a call."""
 
     name: str
 
     def ended(self, at: float) -> None:
-        """A call of it has ended, at this time in Unix seconds."""
+        """Notes the end of a call, in Unix seconds."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
     """One upstream request: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
 
-    `params` carry the upstream's own name or URI and everything else as the client sent it, without `_meta`;
-    `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
-    `input_responses` and `request_state` belong to a retry that a modern server asked for.
-    `is_program`: the caller is a program that can be asked anything, in whatever era it is put.
-    `exported_uri`: the URI that the client read, where the upstream knows it by another. `exported_name`: the name or
-    URI as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens`: the result is
-    cut above this number, never for 0. `partials`: the form in which its client gets partial content as progress
-    messages, if it does. `must_read`: it must not reach a tool that is not read-only. `people`
-    answer in place of its client, whose working directory is `directory`. `roots_changes` counts the changes of its
-    client's roots, of which its server hears before the call. `shows_paths`: its errors may name files of the hub's
-    machine. `client` is the client that made it, which outlives the session; None for programs.
+    `params` have the upstream's own name or URI and no `_meta`; `meta` is the client's, without reserved keys.
+    `exported_name` and `exported_uri` are what the client sent. `input_responses` and `request_state` belong to a retry
+    for a modern server. `result_tokens` bounds the result; 0: no bound. `must_read`: only read-only tools are allowed.
+    `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files. `client` outlives
+    the session.
     """
 
     id: CallId
@@ -89,41 +83,36 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def client_name(self) -> str:
-        """The name that its client gives itself; empty if that is not known."""
         return self.client.name if self.client else "REST" if self.session.startswith(OF_REST) else ""
 
     def asks_client(self, method: str, params: RawJson) -> bool:
-        """Whether a question of the call goes to its client; others are for `people`."""
         return self.people is None or can_answer(self.capabilities, self.version, method, params) is None
 
     def lack(self, method: str, params: RawJson) -> str | None:
-        """Why nobody can be asked this; None if the client can be, or people who are there."""
+        """Why nobody can answer this question, or None."""
         lack = can_answer(self.capabilities, self.version, method, params)
         is_for_people = method == ELICIT and self.people is not None and self.people.are_there
         return None if is_for_people else lack
 
     @property
     def answered(self) -> JsonObject:
-        """The capabilities of whoever answers questions of a modern server: of the client, and of people.
-
-        What it asks in a result reaches a modern client as it is, and so nobody else.
-        """
+        """Capabilities for a modern server's questions: the client's, and a handshake client's `people`."""
         if self.era is not HANDSHAKE or self.people is None or not self.people.are_there:
             return self.capabilities
         return {**self.capabilities, "elicitation": SUPERSET["elicitation"]}
 
     @property
     def server_era(self) -> Era:
-        """The era of the connection that the call goes to, if its server speaks both."""
+        """The era in which to reach a server that speaks both."""
         return HANDSHAKE if self.is_program else self.era
 
 
 class CallEnded(RpcError):
-    """The call on which a question was asked has ended before the answer."""
+    """The call ended before its question was answered."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question of an upstream to its caller, params as sent. `late` takes an answer that comes after its call."""
+    """An upstream's question, params as sent. `late` takes an answer after the call's end."""
 
     method: str
     params: RawJson
@@ -132,103 +121,99 @@ class Question(msgspec.Struct, frozen=True):
 
 
 WaitReason = str | Callable[[], Collection[str]]
-"""The reason of a wait, such as `server "a" to start`, or the sessions at the server whose calls have to end first."""
+"""A reason such as `server "a" to start`, or the sessions whose calls have to end first."""
 
 
 class Waits(Protocol):
-    """Notes for people that a call waits, and for which reason; at most one wait at a time."""
+    """Notes why a call waits; one wait at a time."""
 
     def begin_wait(self, reason: WaitReason) -> None:
-        """From now on it waits."""
+        """Begins a wait."""
 
     def end_wait(self) -> None:
-        """It does not wait any more. Idempotent."""
+        """Ends the wait. Idempotent."""
 
 
 class CallChannel(Protocol):
-    """Where an upstream puts what happens to one call. Endings are returned or raised, never sent.
+    """Takes the events of one call from its upstream. Endings are returned or raised, never sent.
 
-    `stopping` is the ending that somebody else has chosen for the call, while its handler still runs.
+    `stopping` is the ending already chosen for a call whose handler still runs.
     """
 
     stopping: Ending | None = None
 
     @property
     def times(self) -> Waits:
-        """Where an upstream notes that the call waits, before it is sent."""
+        """Notes waits of the call before it is sent."""
 
     def send(self, event: CallEvent) -> None:
-        """Append an event; never blocks, never raises. After the call has ended it is counted and dropped."""
+        """Appends an event; never blocks or raises. Dropped after the end."""
 
     def ask(self, question: Question) -> str:
-        """Put a question to the caller; returns the key under which it can be withdrawn.
+        """Asks the caller; returns the question's key.
 
-        `question.answered` is called exactly once: with the caller's result, or with the `RpcError` that stands for
-        it (the caller's own error answer, nobody there to ask, the call ended, the question withdrawn).
+        `question.answered` is called exactly once, with the result or an `RpcError`.
         """
 
     def withdraw(self, key: str) -> None:
-        """The upstream no longer wants the answer. Unknown keys are ignored."""
+        """Withdraws a question. Unknown keys are ignored."""
 
     def touch(self) -> None:
-        """The upstream is at work on the call, though it has nothing to say. No news while the caller is asked."""
+        """The upstream works on the call. Ignored while the caller is asked."""
 
     def suspect(self) -> None:
-        """An answer of the upstream belongs to no call. If it was meant for this one, nothing more will come for it."""
+        """The upstream answered no call, perhaps this one."""
 
     def continuable(self, state: RawJson | None) -> None:
-        """From now on another hub could continue the call by `Upstream.resume(…, state)`; None: no longer."""
+        """Another hub can continue by `Upstream.resume` with this state; None: no longer."""
 
     @property
     def survives(self) -> bool:
-        """Whether the hub stops and another one can continue the call: then its upstream's work is not cancelled."""
+        """Whether another hub continues the call: do not cancel its work."""
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the call is being ended because it ran out of time: its upstream may hang."""
+        """Whether the call ends because its time is up."""
 
     async def until_stored(self, *, whole: bool) -> None:
-        """Wait until what was sent so far is stored, if the call is kept at all; if `whole`, also how it ended."""
+        """Waits until events so far are stored, if durable; if `whole`, also the ending."""
 
     async def drained(self) -> None:
-        """Wait until readers have caught up enough to take more (a producer that can pause, does)."""
+        """Waits until readers can take more."""
 
 
 CallHandler = Callable[[Call, CallChannel], Awaitable[Completed]]
-"""Runs one call to its result. Raises `RpcError` for an error answer; cancellation of the task cancels the call."""
+"""Runs one call. Raises `RpcError`; cancelling the task cancels the call."""
 
 
 Gate = Callable[[Call, Snapshot, Snapshot], None]
-"""Looks at a call that is about to be sent. Raises `RpcError` if it must not be.
-
-The first list is that in which changes are looked for; the second one is what the process that gets the call lists.
-"""
+"""Checks a call before it is sent. Raises `RpcError`. The first list is searched for changes, the second is the
+process's own."""
 
 
 class SentCall(Protocol):
-    """A call whose request is written: it ends in place, or `finish` does the rest in a task."""
+    """A call whose request is written."""
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Calls `callback` once, in place, when there is an answer or there will be none."""
+        """Calls `callback` once, in place, at the answer or its loss."""
 
     def result(self) -> Completed | None:
-        """The result, if it is there and needs nothing else; None: use `finish`."""
+        """A result that needs no more work; None: use `finish`."""
 
     def leave(self) -> None:
-        """The call ends in place with its result: its turn at the source is free."""
+        """Frees the call's turn after `result`."""
 
     def abandon(self) -> None:
-        """Cancels the request at the source, and leaves."""
+        """Cancels the request and frees its turn."""
 
     async def finish(self) -> Completed:
-        """The rest of `Upstream.call`. Raises as that does."""
+        """Completes the call. Raises as `Upstream.call`."""
 
 
 class CallerConnection(msgspec.Struct, frozen=True):
-    """The connection to a server that runs a caller's calls, where another one is listed for everybody.
+    """A caller's own connection to a server.
 
-    Updates of resources are noted under `topic` in place of the server's name. `lists` are what this caller is to see,
-    None for the lists of everybody.
+    Resource updates are noted under `topic`. `lists` None: the shared ones.
     """
 
     topic: str
@@ -236,68 +221,58 @@ class CallerConnection(msgspec.Struct, frozen=True):
 
 
 class Upstream(Protocol):
-    """Any tool source: a child process, a remote server, Python functions."""
+    """A tool source: a child process, a remote server, Python functions."""
 
     name: str
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """Writes the request in place if the source is up, free and needs nothing else; None: use `call`.
-
-        Raises `RpcError`: the call must not be sent.
-        """
+        """Writes the request in place if possible; None: use `call`. Raises `RpcError`."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """A `CallHandler`."""
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """Continues a call by `state` from its last `continuable`. Raises as `call`; `HubRestarted` if it cannot be."""
+        """Continues a call from `state`. Raises as `call`, and `HubRestarted` if it cannot."""
 
     def status(self) -> UpstreamStatus: ...
 
     def snapshot(self) -> Snapshot | None:
-        """The newest list; None if there never was one."""
+        """The newest lists; None before the first."""
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """The connection that runs calls of this caller, which it reads, lists and subscribes at, too.
-
-        None for the listed one.
-        """
+        """The connection of this caller's own; None: the shared one."""
         return None
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """Reads the list of a kind again; None if its source announces changes, or lets it be kept for longer.
+        """A function that reads an outdated list again; None: nothing to wait for.
 
-        A client is listed the kind, for the first time if it `is_new`. A list that is old, though its source could
-        announce changes, is read again behind that.
+        `is_new`: a client's first list of the kind.
         """
         return None
 
     def set_log_level(self, level: str) -> None:
-        """Some client wants messages of `level` and above; a source without log levels ignores it."""
+        """Some client wants log messages from `level` on."""
 
     def session_ended(self, session: str) -> None:
-        """A handshake session is over; what was kept for it alone can go. Unknown ones are ignored."""
+        """Frees what belongs to a handshake session."""
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """Takes a reference at once, then waits until updates of the resource are noted in `Notices`.
+        """Adds a reference at once, waits until the source watches the resource.
 
-        `uri` is the source's own, `call` is any one of the caller. Each of these, also one that fails or is cancelled,
-        needs an `unsubscribe` with a call of the same session.
-        Raises `RpcError`: the source's error, `MethodNotFound` if it has no subscriptions, `UpstreamUnavailable`.
+        Each call, even a failed one, needs an `unsubscribe` from its session. Raises `RpcError`, `MethodNotFound`
+        without subscriptions, `UpstreamUnavailable`.
         """
 
     def unsubscribe(self, uri: str, call: Call) -> None:
-        """Gives a reference back; after the last one the source is unsubscribed as soon as possible."""
+        """Removes a reference; the last one unsubscribes at the source."""
 
 
 class StreamInfo(msgspec.Struct, frozen=True, gc=False):
     """A durable stream without its events. Times are Unix seconds.
 
-    `owner` is the instance id of the hub process that appends; `first` and `last` number the events that are kept
-    (`first` > 1: older ones were let go; `last` 0: none yet). `name` is what the client called: exported tool name or
-    URI. `session` is the handshake session that started it, else "". `message` is the last progress message.
-    `continuation` is what another hub needs to continue the call (JSON), `info` what the front wants to keep (JSON).
-    `key` is the idempotency key and `digest` stands for the request that it was used for. `expires` is set at the end.
+    `owner` is the appending process. Events `first` to `last` are stored; `last` 0: none yet. `name` is the called tool
+    or URI. `continuation` lets another hub continue the call, `info` is the front's (both JSON). `key` is the
+    idempotency key of the request `digest`.
     """
 
     id: CallId
@@ -336,11 +311,10 @@ class StoredEvent(Protocol):
 
 
 class Reader(Protocol):
-    """A place in the events of a call, behind event `cursor`. It holds no events, so being slow costs no queue.
+    """Reads the events of a call behind event `cursor`, without a queue.
 
-    The events are those of the call's log, or those of its durable stream (`is_stored`); both have the same numbers.
-    `has_more` can be taken now; what is stored and was not taken may come later (`is_behind`); nothing comes `at_end`.
-    `failed` says why nothing more will come before the end. Behind `EventsGone` a reader can `skip`.
+    `has_more`: `take` has events; `is_behind`: stored ones follow; `at_end`: none follow. `failed`: why no more come.
+    After `EventsGone`, use `skip`.
     """
 
     @property
@@ -357,27 +331,27 @@ class Reader(Protocol):
     def at_end(self) -> bool: ...
 
     def take(self, limit: int | None = None) -> list[CallEvent]:
-        """The next events, `limit` of them."""
+        """The next events, at most `limit`."""
 
     def take_entries(self, limit: int | None = None) -> Sequence[StoredEvent]:
-        """The same with their lines, which are empty where events are not stored."""
+        """The next events with lines, empty if not stored."""
 
     def skip(self) -> int:
-        """Continues behind events that are no longer kept; how many those were."""
+        """Skips events that are gone; their number."""
 
     def close(self) -> None:
         """Stops following. Idempotent."""
 
 
 class Early(msgspec.Struct, frozen=True):
-    """The client gets another answer after so many seconds if the call still runs: a task, or the output so far."""
+    """An earlier answer after so many seconds: a task, or the output so far."""
 
     after: float
     is_task: bool
 
 
 class EarlyOutput(msgspec.Struct, frozen=True):
-    """The stream of a call that continues without its request, up to event `cursor`; `text` is None for a task."""
+    """A continuing call's stream and output, up to `cursor`; `text` None for a task."""
 
     info: StreamInfo
     cursor: int = 0
@@ -385,10 +359,9 @@ class EarlyOutput(msgspec.Struct, frozen=True):
 
 
 class Post(msgspec.Struct, frozen=True):
-    """A post of a worker that executes a tool, for one call, as it came.
+    """A worker's post for one call.
 
-    A post without `epoch` and `seq` is the next one. `content` is short for one text delta; without it and `events` it
-    is a sign of life. `result` and `error`, at most one of them, belong to `complete`.
+    Without `epoch` and `seq` it is the next one; without events a sign of life. `content` is one text delta.
     """
 
     epoch: int | None

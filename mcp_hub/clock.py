@@ -1,4 +1,4 @@
-"""The one place that asks the operating system for the time; everything else is handed a `Clock`."""
+"""The only module that asks the operating system for the time."""
 
 import os
 import sys
@@ -6,28 +6,28 @@ import time
 from typing import Final, Protocol
 
 _OLDEST: Final = 60.0
-"""Seconds that an interpreter may take to start; what says more is wrong."""
+"""Seconds for an interpreter's start; more is wrong."""
 
 
 class Clock(Protocol):
-    """Seconds on a clock that never goes back. Only differences mean anything."""
+    """A monotonic clock, in seconds."""
 
     def now(self) -> float: ...
 
 
 class SystemClock:
-    """`time.monotonic`, the clock of the event loop too."""
+    """`time.monotonic`, also the event loop's clock."""
 
     now = staticmethod(time.monotonic)
 
 
 def wall_time() -> float:
-    """Unix seconds, for people and for what outlives this process. It may jump: nothing is ordered by it."""
+    """Unix seconds. They may jump: never order by them."""
     return time.time()
 
 
 def process_start() -> float:
-    """The time of `SystemClock` at which this process was started; now, where the system does not show it."""
+    """The start of this process on `SystemClock`, or now if unknown."""
     time_now = time.monotonic()
     age = 0.0
     if sys.platform == "linux":

@@ -1,8 +1,4 @@
-"""The hub's own errors: one shallow tree below `HubError`.
-
-A `RpcError` goes to the client as a JSON-RPC error, with its code and data. Codes of the hub's own, 1001 to 1010, lie
-outside -32768…-32000, which JSON-RPC reserves. The others stay inside the hub, or end a command or a start.
-"""
+"""The hub's errors. `RpcError`s reach clients; their own codes are 1001 to 1011, outside JSON-RPC's reserved range."""
 
 import re
 from collections import Counter
@@ -15,14 +11,11 @@ from mcp_hub.types import Cause, JsonObject, RawJson, plural, without_paths
 
 
 class HubError(Exception):
-    """Any error of the hub itself. The message names the thing and says what to do."""
+    """An error of the hub; it names the thing and says what to do."""
 
 
 class ConfigFinding(msgspec.Struct, frozen=True):
-    """One mistake or warning about the configuration: its code, a sentence for people, and the place if it is known.
-
-    `path` is that of the key, as people write it: `servers.git.args[0]`.
-    """
+    """A mistake or warning in the configuration; `path` is like `servers.git.args[0]`."""
 
     code: str
     message: str
@@ -39,7 +32,7 @@ class ConfigFinding(msgspec.Struct, frozen=True):
 
 
 class ConfigError(HubError):
-    """An invalid configuration; the message has one finding a line."""
+    """An invalid configuration; one finding per line."""
 
     def __init__(self, *findings: ConfigFinding) -> None:
         super().__init__("\n".join(map(str, findings)))
@@ -47,15 +40,11 @@ class ConfigError(HubError):
 
     @property
     def code(self) -> str:
-        """The code of the first finding."""
         return self.findings[0].code
 
 
 class StartFailed(HubError):
-    """An upstream did not become ready; the message says what was tried and why it failed, without secrets.
-
-    Of the folders that were `searched` the message gives the number; `brief` is the message without it.
-    """
+    """An upstream did not become ready; free of secrets. `brief` leaves out the `searched` folders."""
 
     def __init__(self, code: str, message: str, searched: tuple[str, ...] = ()) -> None:
         were, them = ("was", "it") if len(searched) == 1 else ("were", "them")
@@ -67,12 +56,11 @@ class StartFailed(HubError):
 
     @property
     def cause(self) -> Cause:
-        """Code and message."""
         return Cause(self.code, str(self))
 
 
 class LookupFailed(StartFailed):
-    """A program gave no value for a server. `can_retry`: it gave one before, so the next start may go better."""
+    """A program gave no value for a server. `can_retry`: it gave one before."""
 
     def __init__(self, code: str, message: str, *, can_retry: bool = False) -> None:
         super().__init__(code, message)
@@ -80,7 +68,7 @@ class LookupFailed(StartFailed):
 
 
 class HubMisuse(HubError):
-    """A host program used a hub wrongly; `code`: `hub_not_open`, `hub_open_already`, `hub_other_task`."""
+    """Wrong use of a hub by a host program; `code`: `hub_not_open`, `hub_open_already`, `hub_other_task`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -88,41 +76,40 @@ class HubMisuse(HubError):
 
 
 class ModelMismatch(HubError):
-    """A result does not fit the model that a host program asked for; it is available as raw JSON."""
+    """A result that does not fit the expected model."""
 
     code = "model_mismatch"
 
 
 class NotKept(HubError):
-    """The post was taken, but not stored in time: post it again under the same number."""
+    """The post was not stored in time: send it again with its number."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"The store did not take this within {seconds:g} s. Post it again under the same number.")
 
 
 class StoreError(HubError):
-    """The store cannot do what it was asked to; the message says why."""
+    """An operation of the store failed."""
 
     @property
     def public(self) -> str:
-        """The message for callers: without the place of the store, which is in the log."""
         return without_paths(re.sub(r"^store /.*?: ", "store: ", str(self)))
 
 
 class Fenced(StoreError):
-    """Another process owns the stream now, or it has ended: nothing can be appended."""
+    """The stream has ended or another process owns it."""
 
 
 class KeyTaken(StoreError):
-    """The principal has a stream with this idempotency key already."""
+    """The principal already has a stream with this idempotency key."""
 
 
 class KeyReused(HubError):
-    """The idempotency key stands for another request of the principal."""
+    """The idempotency key belongs to another request."""
 
 
 class PostRefused(HubError):
-    """A refused request of a worker; nothing has changed. `members` are details for programs."""
+    """A worker's request was refused without effect. `members` are details for programs."""
 
     def __init__(self, code: str, message: str, **members: object) -> None:
         super().__init__(message)
@@ -139,24 +126,22 @@ _SYMBOLS: Final = {
     -32021: "missing_capability",
     -32022: "unsupported_version",
 }
-"""Of errors whose numeric code says all: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes"."""
+"""For standard codes (JSON-RPC 2.0 §5.1; 2026-07-28, basic/index "Error Codes")."""
 _SPECIFIED: Final = range(-32099, -32019)
-"""Codes whose `data` the specification of 2026-07-28 defines: nothing is added to it."""
+"""Codes whose `data` 2026-07-28 defines: nothing is added."""
 
 
 class RpcError(HubError):
-    """A JSON-RPC error answer. `raw` is the error object as an upstream sent it, if one did; it is relayed
-    byte for byte where the caller's era allows its code.
+    """A JSON-RPC error. `raw` is an upstream's error object, relayed unchanged where the caller's era allows its code.
 
-    `symbol` is the stable name of the hub's own errors (`mcp_hub.codes`); it travels as `data.code`, but for errors
-    whose `data` the specification defines.
+    `symbol` (`mcp_hub.codes`) is sent as `data.code` unless the specification defines `data`.
     """
 
     code = -32603
     symbol = "internal_error"
 
     def __init_subclass__(cls, *, code: int | None = None, symbol: str | None = None) -> None:
-        """`class Lost(RpcError, code=…, symbol=…)`; a member that is not given is that of the class above."""
+        """Sets `code` and `symbol`, which are inherited otherwise."""
         cls.code = cls.code if code is None else code
         cls.symbol = cls.symbol if symbol is None else symbol
 
@@ -184,7 +169,7 @@ class RpcError(HubError):
 
     @classmethod
     def restored(cls, message: str, code: int, data: JsonObject | None, raw: RawJson | None = None) -> Self:
-        """An error of this class from its parts, where `data` may have the symbol: its constructor may take others."""
+        """An error from its parts, bypassing the constructor."""
         error = cls.__new__(cls)
         RpcError.__init__(error, message, code=code, data=data, raw=raw)
         if raw is None and data is not None and data.get("code") == error.symbol:
@@ -193,19 +178,18 @@ class RpcError(HubError):
 
     @property
     def about_upstream(self) -> JsonObject:
-        """The part of `data` about the server: its name, its state, and the code of its failure."""
+        """`data.upstream`: server, state, failure code."""
         upstream = (self.data or {}).get("upstream")
         return upstream if isinstance(upstream, dict) else {}
 
     @property
     def is_outcome_unknown(self) -> bool:
-        """Whether the call may have had its effect."""
         return (self.data or {}).get("outcome") == "unknown"
 
     def encoded(self) -> RawJson:
         """The error object for the wire, with `symbol` as `data.code`.
 
-        It holds no secret that the hub knows and no control character unless an upstream sent it.
+        Known secrets and control characters are masked, except in `raw`.
         """
         if self.raw is not None:
             return self.raw
@@ -220,42 +204,41 @@ class RpcError(HubError):
 
 
 class InvalidParams(RpcError, code=-32602, symbol="invalid_params"):
-    """The caller's request is wrong: a member is missing, of a wrong type or out of range."""
+    """A wrong request: a member is missing, of a wrong type or out of range."""
 
 
 class UnknownState(InvalidParams, symbol="unknown_state"):
-    """A `requestState` that was used, has expired, or belongs to another request or client."""
+    """A `requestState` that is used, expired, or another's."""
 
 
 class UnknownEntry(InvalidParams, symbol="unknown_entry"):
-    """A name or URI that the caller's view does not hold (hidden and absent are the same)."""
+    """A name or URI outside the caller's view."""
 
 
 class ToolRemoved(UnknownEntry, symbol="tool_removed"):
-    """A tool that callers of this view were listed and are no longer."""
+    """A tool that was listed before and is gone."""
 
 
 class MethodNotFound(RpcError, code=-32601, symbol="method_not_found"):
-    """The method does not exist, or not in this version or for this caller."""
+    """The method does not exist in this version or for this caller."""
 
 
 class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
-    """The server is not up; the call was not sent."""
+    """The server is down; the call was not sent."""
 
 
 class SessionElsewhere(UpstreamUnavailable, symbol="session_elsewhere"):
-    """The server's process for this session runs at another replica of the hub; the call was not sent."""
+    """Another replica runs the session's process; the call was not sent."""
 
 
 class UpstreamLost(RpcError, code=1002, symbol="upstream_crashed"):
-    """The connection to the server broke while the call ran; its outcome is unknown."""
+    """The connection to the server broke during the call; its outcome is unknown."""
 
 
 class HttpRefused(UpstreamLost, symbol="upstream_refused"):
-    """The answer to a request is an HTTP status rather than a message.
+    """The server answered with an HTTP status, and `answer` in its body.
 
-    `retry_after`: the seconds that the server wants to be left alone for. Then it has not begun with the request.
-    `answer` is the JSON-RPC error that came along.
+    With `retry_after` (seconds) it has not begun the request.
     """
 
     def __init__(
@@ -274,7 +257,6 @@ class HttpRefused(UpstreamLost, symbol="upstream_refused"):
 
     @property
     def status(self) -> int:
-        """The HTTP status; 0 where it is not known any more."""
         return _integer(self.about_upstream.get("status"))
 
 
@@ -293,23 +275,17 @@ def _code_of_status(status: int) -> str:
 
 
 class DeadlineExceeded(RpcError, code=1003, symbol="deadline_exceeded"):
-    """The call ran out of time; the server was asked to cancel it."""
+    """The call ran out of time and was cancelled at the server."""
 
 
 class Busy(RpcError, code=1004, symbol="busy"):
-    """A limit of the hub is reached: nothing was done, and the same may be tried again.
-
-    `refusals` counts those of this process by the key of the limit.
-    """
+    """A limit is reached; nothing was done. `refusals` counts by key."""
 
     refusals: ClassVar[Counter[str]] = Counter()
 
     @classmethod
     def at(cls, subject: str, setting: str, value: float, *, retry_after: int = 5) -> Self:
-        """The error for a limit: `data` has its name, value and key, and the seconds to wait.
-
-        `setting` without a dot is the name of a limit that has no key.
-        """
+        """The error for a limit; a `setting` without a dot is not a key of the configuration."""
         _, is_key, limit = setting.rpartition(".")
         cls.refusals[setting] += 1
         key: JsonObject = {"setting": setting} if is_key else {}
@@ -319,13 +295,13 @@ class Busy(RpcError, code=1004, symbol="busy"):
 
     @property
     def retry_after(self) -> int:
-        """Seconds after which it makes sense to try again."""
+        """Seconds to wait before a retry."""
         seconds = (self.data or {}).get("retryAfter")
         return seconds if isinstance(seconds, int) else 5
 
 
 class StoreUnavailable(RpcError, code=1011, symbol="store_unavailable"):
-    """The store does not answer: nothing was done, and the same may be tried again in `retry_after` seconds."""
+    """The store does not answer; nothing was done. Retry in `retry_after` seconds."""
 
     retry_after = 5
 
@@ -334,7 +310,7 @@ class StoreUnavailable(RpcError, code=1011, symbol="store_unavailable"):
 
 
 class HubStopping(RpcError, code=1005, symbol="hub_stopped"):
-    """The hub stops while the call runs, or before it was sent."""
+    """The hub stops during the call or before it was sent."""
 
 
 class HubRestarted(RpcError, code=1006, symbol="hub_restarted"):
@@ -342,34 +318,34 @@ class HubRestarted(RpcError, code=1006, symbol="hub_restarted"):
 
 
 class OwnerLost(HubRestarted, symbol="owner_lost"):
-    """The replica of the hub that ran the call is gone or cut off from the store; the call's outcome is unknown."""
+    """The replica that ran the call is lost; the outcome is unknown."""
 
 
 class ExecutorLost(RpcError, code=1007, symbol="executor_lost"):
-    """No worker of the executor answers for the call any more."""
+    """No worker answers for the call."""
 
 
 class CallCancelled(RpcError, code=1009, symbol="cancelled"):
-    """The call was cancelled by somebody else than its caller."""
+    """Somebody other than the caller cancelled the call."""
 
 
 class NotApproved(InvalidParams, code=1010, symbol="not_approved"):
-    """The tool or prompt is held back until a person approves its current definition; nothing was sent."""
+    """The definition awaits a person's approval; nothing was sent."""
 
 
 class NotReadOnly(InvalidParams, symbol="not_read_only"):
-    """The tool is not known to only read, and `read_tool` runs no other; nothing was sent."""
+    """`read_tool` refused a tool not known to be read-only; nothing was sent."""
 
 
 class UnknownStream(InvalidParams, symbol="unknown_stream"):
-    """The stream does not exist, or belongs to somebody else; the error does not say which."""
+    """The stream does not exist or belongs to another principal."""
 
     def __init__(self) -> None:
         super().__init__("Unknown stream: it has expired, does not belong to you, or never existed.")
 
 
 class EventsGone(RpcError, code=1008, symbol="events_gone"):
-    """Events behind the cursor are no longer kept; `earliest` is the first that is."""
+    """Events behind the cursor are deleted; `earliest` is the first left."""
 
     def __init__(self, earliest: int) -> None:
         message = f"Events after this cursor are gone. The earliest that is kept is {earliest}."
@@ -377,7 +353,6 @@ class EventsGone(RpcError, code=1008, symbol="events_gone"):
 
     @property
     def earliest(self) -> int:
-        """The number of the first event that is kept; 0 where it is not known any more."""
         return _integer((self.data or {}).get("earliest"))
 
 

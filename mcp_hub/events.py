@@ -1,7 +1,6 @@
-"""The events of a call: the `CallEvent` union that upstreams send and readers pull.
+"""The events of a call, sent by upstreams and pulled by readers. Payloads stay encoded.
 
-Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly one of them is its last event. A
-question (`InputRequired`) is open until its `InputReceived`.
+The last event is exactly one of `Completed`, `Failed` and `Cancelled`.
 """
 
 from collections.abc import Mapping
@@ -14,47 +13,45 @@ from mcp_hub.masking import hide_head
 from mcp_hub.types import Era, RawJson, RawObject
 
 BY_CLIENT: Final = "cancelled by the client"
-"""The reason of a call whose client has taken its request back, or ended its session."""
+"""The client cancelled its request or ended its session."""
 
 
 _CLIENTS_REASON: Final = f"{BY_CLIENT}: "
 _LONGEST_REASON: Final = 1000
-"""Characters of a client's reason that are kept and passed on."""
+"""Characters of a client's reason."""
 
 
 def cancelled_by_client(reason: str | None) -> str:
-    """The reason of a call whose client has cancelled it, with the client's own `reason`, if it gave any."""
+    """The reason of a cancellation by the call's own client."""
     return f"{_CLIENTS_REASON}{hide_head(reason, _LONGEST_REASON)}" if reason else BY_CLIENT
 
 
 def is_by_client(reason: str | None) -> bool:
-    """Whether a cancelled call was cancelled by its own client, which gets no answer any more."""
+    """Whether the call's own client cancelled it, which gets no answer."""
     return reason is not None and (reason == BY_CLIENT or reason.startswith(_CLIENTS_REASON))
 
 
 def said_of_cancel(reason: str | None) -> str:
-    """The sentence about a cancelled call."""
+    """A sentence about a cancelled call."""
     if not reason:
         return "The call was cancelled."
     return f"The call was {reason}." if reason.startswith("cancelled") else f"The call was cancelled: {reason}."
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
-    """The call has its record and its task."""
+    """The call has begun."""
 
 
 def hubs_message(text: str) -> "Progressed":
-    """A message of the hub's own about a call to which its server has said nothing yet."""
+    """A progress message of the hub's own."""
     return Progressed(0, None, {"message": msgspec.Raw(msgspec.json.encode(text))}, server_value=None, is_hubs=True)
 
 
 class Progressed(msgspec.Struct, frozen=True, gc=False):
-    """One `notifications/progress` of the upstream, params without the token, values as sent.
+    """One `notifications/progress` of the upstream, without the token.
 
-    `progress` and `total` are decoded for the monotony guard; `members` holds every other member (message, `_meta`,
-    unknown ones) encoded. `skipped` counts earlier progress that was merged into this one for a slow reader.
-    `server_value`: the last value that the server sent, where `progress` differs; None if it has sent none. `is_hubs`:
-    the hub made this event, as a sign of life or as a message.
+    `members` has all but `progress` and `total`. `skipped` counts merged events. `server_value` is the server's where
+    `progress` differs; None: none yet.
     """
 
     progress: float
@@ -66,12 +63,11 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sent(self) -> float:
-        """The value that the server sent; that of the hub where the server has sent none."""
         return self.progress if self.server_value is None or self.server_value is msgspec.UNSET else self.server_value
 
     @property
     def message(self) -> str | None:
-        """The message for people, if there is one."""
+        """Its text for people, if any."""
         raw = self.members.get("message") if self.members else None
         try:
             return None if raw is None else msgspec.json.decode(raw, type=str | None)
@@ -80,16 +76,16 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Block(msgspec.Struct, gc=False):
-    """A content block, as far as it is text."""
+    """A content block."""
 
     type: str = ""
     text: str = ""
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
-    """Partial content: `content` is an encoded array of content blocks that extends what `channel` has at `index`.
+    """Partial content: `content`, an encoded array of blocks, extends `channel` at `index`.
 
-    All of channel `content` at one index, one after the other, is the final text; channel `aux` is something beside it.
+    Channel `content` joins to the final text.
     """
 
     content: RawJson
@@ -98,7 +94,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The text of its text blocks; empty if there is none."""
+        """Its text blocks, joined."""
         try:
             blocks = msgspec.json.decode(self.content, type=list[_Block])
         except (msgspec.DecodeError, RecursionError):
@@ -107,17 +103,14 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 
 
 class Log(msgspec.Struct, frozen=True, gc=False):
-    """One `notifications/message`: `params` as sent, `level` lifted out for filters."""
+    """One `notifications/message`; `params` as sent."""
 
     level: str
     params: RawJson
 
 
 class InputRequired(msgspec.Struct, frozen=True, gc=False):
-    """A question of the upstream to the caller: `sampling/createMessage`, `elicitation/create` or `roots/list`.
-
-    `key` is unique within the call; `params` are as sent.
-    """
+    """An upstream's question, params as sent: `sampling/createMessage`, `elicitation/create`, `roots/list`."""
 
     key: str
     method: str
@@ -125,7 +118,7 @@ class InputRequired(msgspec.Struct, frozen=True, gc=False):
 
 
 class InputReceived(msgspec.Struct, frozen=True, gc=False):
-    """A question is no longer open, `remaining` others are; `action` answered an elicitation, where it is known."""
+    """A question is closed and `remaining` are open; `action` is an elicitation's, if known."""
 
     key: str
     remaining: int = 0
@@ -133,7 +126,7 @@ class InputReceived(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
-    """The tool calls another one on the way; `arguments` is an encoded object. Only for people who watch."""
+    """The tool calls another one; `arguments` is an encoded object. Only for display."""
 
     call: str
     name: str
@@ -141,12 +134,11 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, call: str, name: str, arguments: Mapping[str, object]) -> Self:
-        """A call with these arguments, which are values of JSON."""
         return cls(call, name, msgspec.json.encode(arguments))
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False):
-    """The result of an earlier `ToolCall`; `content` is an encoded array of content blocks."""
+    """The result of a `ToolCall`; `content` is an encoded array of blocks."""
 
     call: str
     content: RawJson
@@ -154,15 +146,11 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, call: str, *texts: str, is_error: bool = False) -> Self:
-        """A result that says these texts."""
         return cls(call, msgspec.json.encode([{"type": "text", "text": text} for text in texts]), is_error)
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """The call failed and is made again: this is the attempt of that `number`, `after` so many seconds.
-
-    `reason` is the class of the failure (`calls.retries.RetryClass`), `detail` a sentence about it.
-    """
+    """The failed call is retried: attempt `number`, `after` seconds. `reason` is a `calls.retries.RetryClass`."""
 
     number: int
     reason: str
@@ -171,10 +159,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reset(msgspec.Struct, frozen=True, gc=False):
-    """Partial content so far belongs to a failed attempt: content from event `discard_from` on is to be discarded.
-
-    The number is that of the durable stream, whose writer puts it in.
-    """
+    """Content from event `discard_from` of the durable stream on belongs to a failed attempt."""
 
     number: int
     reason: str
@@ -182,10 +167,7 @@ class Reset(msgspec.Struct, frozen=True, gc=False):
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False):
-    """The result object as sent, and the era whose shape it has.
-
-    `is_plain`: it is known to be texts and nothing else, not an error, which a handshake client gets unchanged.
-    """
+    """The result object as sent, in the shape of `era`. `is_plain`: only texts, no error."""
 
     result: RawJson
     era: Era = Era.HANDSHAKE
@@ -193,19 +175,19 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, *texts: str, is_error: bool = False) -> Self:
-        """The result of a tool that says these texts."""
+        """A result of texts."""
         blocks = [{"type": "text", "text": text} for text in texts]
         return cls(msgspec.json.encode({"content": blocks, "isError": is_error}))
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A JSON-RPC error, the upstream's or the hub's."""
+    """A JSON-RPC error of the upstream or the hub."""
 
     error: RpcError
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False):
-    """The call was ended from outside. Where its own client did so (`is_by_client`) that gets no answer any more."""
+    """The call was ended from outside."""
 
     reason: str | None = None
 
@@ -214,7 +196,7 @@ Ending = Completed | Failed | Cancelled
 
 
 def reason_of_client(ending: Ending | None) -> str | None:
-    """The words of the client that has cancelled a call; None if it gave none, or the call ends otherwise."""
+    """The words of the client that cancelled a call, else None."""
     reason = ending.reason if isinstance(ending, Cancelled) else None
     return reason.removeprefix(_CLIENTS_REASON) if reason and reason.startswith(_CLIENTS_REASON) else None
 

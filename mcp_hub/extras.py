@@ -1,4 +1,4 @@
-"""The extras of the package, and the commands that install them, or the hub, in an installation like this one."""
+"""The package's extras, and the commands that install them or the hub."""
 
 import json
 import shlex
@@ -13,19 +13,15 @@ EXTRAS: Final = {
     **{"keyring": "keyring", "otel": "opentelemetry", "redis": "redis", "socks": "socksio", "top": "textual"},
     "uvx": "uv",
 }
-"""The extras of the package, each with a module by which it is known to be there."""
+"""Each extra with a module that shows it."""
 
 
 _CACHES: Final = {"/uv/archive-v": "uv tool install", "/.cache/uv/": "uv tool install", "/pipx/.cache/": "pipx install"}
-"""Parts of paths that are emptied now and then, and what installs the same to stay."""
+"""Parts of cache paths, and commands for permanent installations."""
 
 
 def with_extra(extra: str, prefix: str = sys.prefix, package: Path = Path(__file__).parent) -> str:
-    """The command that adds an extra to the installation of the hub at `prefix`, whatever made that.
-
-    pipx and uv tool install anew, so the command also names the extras that are there. `package` is the folder of the
-    hub's code.
-    """
+    """The command that adds an extra to the installation at `prefix`, with the extras already there."""
     checkout = package.parent
     is_checkout = (checkout / "pyproject.toml").is_file()
     source = str(checkout) if is_checkout else _source(package)
@@ -48,13 +44,13 @@ def with_extra(extra: str, prefix: str = sys.prefix, package: Path = Path(__file
 
 
 def lasting_install(prefix: str = sys.prefix) -> str | None:
-    """The command that installs the hub to stay, if `prefix` is in a cache of uvx or `pipx run`; else None."""
+    """The command for a permanent installation, if `prefix` is in a cache of uvx or `pipx run`."""
     tool = _tool_of_cache(prefix)
     return None if tool is None else f"{tool} mcp-hub"
 
 
 def keyring_command(service: str, name: str) -> str:
-    """The command that stores an entry of the keyring: the program of this installation where no other is found."""
+    """The command that stores an entry in the keyring."""
     program = Path(sys.prefix) / ("Scripts/keyring.exe" if sys.platform == "win32" else "bin/keyring")
     is_hidden = shutil.which("keyring") is None and program.is_file()
     return f"{shlex.quote(str(program)) if is_hidden else 'keyring'} set {service} {name}"
@@ -66,7 +62,7 @@ def _tool_of_cache(prefix: str) -> str | None:
 
 
 def _source(package: Path) -> str:
-    """The folder that the package was installed from, else its name in the package index (PEP 610)."""
+    """The folder that the package was installed from (PEP 610), else its index name."""
     for record in package.parent.glob("mcp_hub-*.dist-info/direct_url.json"):
         try:
             url = urlsplit(json.loads(record.read_bytes())["url"])

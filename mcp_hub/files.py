@@ -1,8 +1,4 @@
-"""Reading a file that a person, a document or another program names: regular files only, bounded in size and time;
-looking through and removing folders that another program has filled.
-
-Links are followed. A pipe, a socket, a device or a folder is refused before it is opened, since opening may block.
-"""
+"""Bounded reading of regular files at untrusted paths, and removal of folders that other programs fill."""
 
 import errno
 import os
@@ -18,20 +14,20 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 LARGEST_OWN: Final = 1 << 20
-"""Bytes of a file of the hub: 1 MiB is thousands of servers."""
+"""Bytes of a file of the hub: thousands of servers."""
 LARGEST_OF_CLIENTS: Final = 16 << 20
-"""Bytes of a file of another program."""
+"""Bytes of another program's file."""
 SECONDS: Final = 5.0
-"""A file on a disk arrives in milliseconds; one on a network that is down never does."""
+"""Disks take milliseconds; a lost network file system never answers."""
 _LONGEST: Final = 3800
-"""Bytes: the kernel takes 4095, with the name of an entry."""
+"""Bytes: the kernel takes 4095, with an entry's name."""
 _PORTION: Final = 1 << 20
 _FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"))
-"""A pipe that is put there between the look and the opening does not block."""
+"""Opening does not block on a pipe put there meanwhile."""
 
 
 def encoded(text: str) -> bytes:
-    """The bytes of an argument or a variable: in UTF-8 where the locale of the hub lacks a character of it."""
+    """A text as the file system's bytes, else UTF-8."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:
@@ -39,20 +35,20 @@ def encoded(text: str) -> bytes:
 
 
 class FileTooLarge(OSError):
-    """The file has more bytes than its reader takes."""
+    """The file exceeds the limit."""
 
 
 class FileContent(NamedTuple):
-    """The bytes of a file, and its state when they were read."""
+    """A file's bytes, and its state at that time."""
 
     data: bytes
     stat: os.stat_result
 
 
 def read_file(path: Path | str, largest: int, seconds: float = SECONDS) -> FileContent:
-    """The content of a regular file. Blocks for at most `seconds`.
+    """Reads a regular file; blocks for at most `seconds`.
 
-    Raises `OSError`, whose `strerror` says why: `FileTooLarge` beyond `largest` bytes, `FileNotFoundError`.
+    Raises `OSError` with `strerror`: `FileTooLarge` beyond `largest` bytes, `FileNotFoundError`.
     """
     outcome: list[FileContent | OSError] = []
 
@@ -99,10 +95,7 @@ def _check(state: os.stat_result) -> None:
 
 
 def open_null(flags: int) -> int:
-    """The null device. Where there is none, as in an empty `/dev`, a pipe whose other end is closed.
-
-    Raises `OSError` for want of descriptors.
-    """
+    """The null device, or a closed pipe without it. Raises `OSError`."""
     try:
         return os.open(os.devnull, flags)
     except FileNotFoundError:
@@ -113,10 +106,7 @@ def open_null(flags: int) -> int:
 
 
 def entries_below(folder: str) -> Iterator[os.DirEntry[str] | None]:
-    """All entries below a folder, those near it first; links are not followed, and what cannot be read is passed over.
-
-    Whoever fills a folder decides how deep it is: None stands for each folder whose path is too long to be read.
-    """
+    """All readable entries below a folder, nearest first, links not followed; None for too long paths."""
     folders = deque([(folder, "")])  # the folder above is one text for all in it, which may be many
     while folders:
         path = os.path.join(*folders.popleft())
@@ -131,7 +121,7 @@ def entries_below(folder: str) -> Iterator[os.DirEntry[str] | None]:
 
 
 def is_larger(folder: str, limit: int, entries_limit: int) -> bool:
-    """Whether the files of a folder take more than `limit` bytes on the disk, or are too many or too deep."""
+    """Whether a folder takes more than `limit` bytes on disk, or too many or deep entries."""
     if sys.platform == "win32":
         raise NotImplementedError
     total = 0
@@ -147,10 +137,9 @@ def is_larger(folder: str, limit: int, entries_limit: int) -> bool:
 
 
 def remove_tree(path: str | Path) -> None:
-    """Removes a file, a link, or a folder with its content, however deep it is. Raises `OSError` if something stays.
+    """Removes a file, link or folder of any depth. Follows no links. Raises `OSError` if something stays.
 
-    Folders come to the top one after another, so that neither their paths nor the open descriptors grow. Nothing
-    follows a link. Rights that their owner has taken away from himself do not keep folders.
+    Folders move up one by one, which bounds paths and descriptors.
     """
     if not os.path.isdir(path) or os.path.islink(path):
         os.unlink(path)
@@ -167,7 +156,6 @@ def remove_tree(path: str | Path) -> None:
 
 
 def _empty(top: int) -> None:
-    """Removes what is in an open folder; what resists stays there."""
     if sys.platform == "win32":
         raise NotImplementedError
     numbers, passed = count(), set[str]()
@@ -187,7 +175,7 @@ def _empty(top: int) -> None:
 
 
 def _opened_folder(path: str | Path, base: int | None = None) -> int:
-    """The descriptor of a folder whose owner may read and change it from now on. Raises `OSError`."""
+    """Opens a folder, made readable and writable. Raises `OSError`."""
     if sys.platform == "win32":
         raise NotImplementedError
     flags = os.O_DIRECTORY | os.O_NOFOLLOW
@@ -208,7 +196,7 @@ def _opened_folder(path: str | Path, base: int | None = None) -> int:
 
 
 def _raise(folder: int, top: int, numbers: Iterator[int]) -> None:
-    """Moves the folders in a folder to the top, and removes its other entries."""
+    """Moves inner folders to the top, and removes other entries."""
     for name in os.listdir(folder):
         with suppress(OSError):
             if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):

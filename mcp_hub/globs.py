@@ -1,7 +1,4 @@
-"""Globs (`*`, `?`, `[a-z]`; case matters; `*` also crosses `/`), and regular expressions that cost a start nothing.
-
-Matching a glob takes time linear in the name.
-"""
+"""Globs (`*` crosses `/`; case matters) in linear time, and late regular expressions."""
 
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -11,12 +8,12 @@ from typing import Any, AnyStr, cast
 
 
 def any_matches(patterns: Collection[str], names: Iterable[str]) -> bool:
-    """Whether one of the names matches one of the globs."""
+    """Whether any name matches any glob."""
     return bool(patterns) and any(map(_matcher(tuple(patterns)), names))
 
 
 def first_match(name: str, patterns: Collection[str]) -> str | None:
-    """The pattern that is `name` itself, else the first glob that matches it."""
+    """The pattern equal to `name`, else the first matching glob."""
     if name in patterns:
         return name
     if not any_matches(patterns, (name,)):
@@ -25,13 +22,11 @@ def first_match(name: str, patterns: Collection[str]) -> str | None:
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether it can match anything but itself."""
     return "*" in pattern or "?" in pattern or ("[" in pattern and "]" in pattern)
 
 
 @lru_cache(maxsize=1024)
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
-    """Plain names are looked up: to compile 2,000 of them takes a tenth of a second."""
     globs = [pattern for pattern in patterns if is_glob(pattern)]
     names = frozenset(patterns).difference(globs)
     if not globs:
@@ -42,7 +37,7 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
 
 
 class _Late:
-    """Has the methods of a regular expression from its first use on."""
+    """A regular expression that compiles at its first use."""
 
     def __init__(self, pattern: str | bytes, flags: int) -> None:
         self._text, self._flags = pattern, flags
@@ -54,8 +49,5 @@ class _Late:
 
 
 def late(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """`re.compile` at the first use: a start of the hub would spend a twentieth of its time on patterns of rare texts.
-
-    What is wrong with the pattern shows at its first use, too.
-    """
+    """`re.compile` at the first use, errors included."""
     return cast("re.Pattern[AnyStr]", _Late(pattern, flags))

@@ -1,4 +1,4 @@
-"""The port of every front: lists, calls, streams, subscriptions, levels, status. All state lives in its parts."""
+"""The port of every front: lists, calls, streams, subscriptions, levels, status."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -59,7 +59,7 @@ _CUT: Final = frozenset({"tools/call", "resources/read"})  # methods whose resul
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """All that calls of one session depend on. `version` is that of the lists, `deadline` the soft one in seconds."""
+    """Facts for a session's calls. `version` is the lists', `deadline` in seconds."""
 
     version: int
     view: CatalogView
@@ -77,9 +77,9 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 class HubPort:
-    """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
-    `follow_up` serves calls that have become tasks. `client_kind` finds the kind of a session's client. Without
-    `long_results` no result is cut; `turn` is that of the event loop. Mappings are live.
+    """One hub, for its fronts. Mappings are live.
+
+    `limits` are each server's, for tool calls and for other requests. Without `long_results` no result is cut.
     """
 
     def __init__(
@@ -121,11 +121,11 @@ class HubPort:
         self.subscriptions = SessionSubscriptions(upstreams, changes)
 
     def view(self, session: Session) -> CatalogView:
-        """The view of the session's client: all that it is listed and can call."""
+        """Everything that the session's client can list and call."""
         return self._facts(session).view
 
     def _facts(self, session: Session) -> _Facts:
-        """All that calls of the session depend on, as long as neither the settings nor the lists change."""
+        """Cached until settings or lists change."""
         offer, epoch = session.offer, self.session_rules.epoch
         cached = offer.facts
         if offer.epoch != epoch:
@@ -151,7 +151,6 @@ class HubPort:
         return facts
 
     def client_kind(self, session: Session) -> ClientKind:
-        """The kind of the session's client."""
         return session.offer.kind or self._client_kind(session)
 
     selected = staticmethod(meta_tools.selected)
@@ -160,7 +159,7 @@ class HubPort:
     is_known = staticmethod(is_known)
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
-        """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
+        """The encoded result of a list request. Raises `InvalidParams`."""
         view, offer = self.view(session), session.offer
         is_new = offer.mode is None
         if is_new and kind is Kind.TOOL:
@@ -173,16 +172,14 @@ class HubPort:
         return page
 
     def list_digest(self, session: Session, kind: Kind) -> int:
-        """Distinguishes the session's lists, without keeping them."""
         return self.view(session).digest(kind)
 
     def call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True
     ) -> CallHandle:
-        """Starts a call, or takes up the one that this is the retry of.
+        """Starts a call, or resumes a retried one. `in_place`: may write before returning.
 
-        `in_place`: its request may be written before this returns.
-        Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 for a client that takes no tasks where it has to.
+        Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 if the client cannot take a required task.
         """
         is_retry = session.era is MODERN and ("inputResponses" in params or "requestState" in params)
         retried = questions.take_retry(params := {**params}) if is_retry else None
@@ -214,7 +211,6 @@ class HubPort:
     def _retried(
         self, call: Call, responses: RawObject | None, state: str | None, early: Early | None
     ) -> CallHandle | Call:
-        """The call that waits for these responses, or `call` with what its server is to receive."""
         if state is not None and is_pending(state):
             if (elsewhere := self._pending_input.elsewhere(state, call)) is not None:
                 return rejoined(self._registry, self.durable, elsewhere, call, responses or {}, early)
@@ -228,7 +224,6 @@ class HubPort:
         return replace(call, input_responses=responses, request_state=upstream_state)
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
-        """Starts a call of one of the hub's own tools, or a refusal. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
         truncate = self._starter.truncation(None) if own_name(call) == definitions.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
@@ -249,7 +244,6 @@ class HubPort:
                 return self._own_tools.handler(caller), own_tools.limits(deadline)
 
     async def _finding(self, session: Session) -> ToolFinder:
-        """Where `find_tools` looks for the session, once a list could be answered."""
         profile = session.caller.profile
         await self.catalog.settled(self.client_kind(session), came=session.offer.came)
         lists = caller_lists(self._upstreams, call_of(session))
@@ -260,14 +254,10 @@ class HubPort:
         return ToolFinder(view=view, search=search, budget=budget, servers=servers, absent=missing)
 
     def _most_tokens(self, session: Session) -> int:
-        """Of an answer of the hub's own."""
         return self._facts(session).result_tokens or _MOST_TOKENS
 
     def _early(self, session: Session, to: Route, otherwise: Early | None) -> Early | None:
-        """The answer of a modern client whose call runs for long; None: only the result.
-
-        Raises -32021 for a call that must be a task, of a client that takes none.
-        """
+        """The early answer, or None. Raises -32021 if the client cannot take a required task."""
         rule = self.durable.tool_rules(to.server, msgspec.json.decode(to.params["name"], type=str)).task
         takes_tasks = extensions.declares(session.capabilities, session.era, extensions.TASKS)
         if rule == "required" and not takes_tasks:
@@ -279,46 +269,45 @@ class HubPort:
     def remote_call(
         self, call: Call, keys: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
     ) -> RemoteCall:
-        """A call that does not run here, for a front that shapes its events; `keys` are the open questions' keys."""
+        """A call that runs elsewhere, with these open questions."""
         return remote_call(call, self.durable, keys, pass_on)
 
     def running_call(self, stream: StreamHandle) -> CallHandle | None:
-        """The call of a stream, if it runs here, for a client that comes back to it."""
+        """The call of a stream, if it runs here."""
         record = stream.record
         return None if record is None else CallHandle(record.call, record, self.durable)
 
     async def begin_stream(self, call: CallHandle, key: str | None = None, digest: str = "") -> StreamHandle:
-        """Makes a call that has just been started durable, and detaches it; returns when the store has its stream.
+        """Makes a new call durable and detaches it; returns once stored, perhaps with another hub's stream of that key.
 
-        The stream is that of another hub where that was sooner with the same key. Raises `Busy`, and then nothing of
-        the call is left; `KeyReused`, `StoreError`.
+        Raises `Busy` (the call is gone), `KeyReused`, `StoreError`.
         """
         return await self.durable.begin(call.record, key, digest)
 
     def hold(self, call: CallHandle, cursor: int) -> str:
-        """Keeps a call for a modern client that has to gather input; the `requestState` of the retry."""
+        """Keeps a call for a modern client's retry, by `requestState`."""
         return self._pending_input.hold(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:
-        """A modern server's own `requestState`, as its client gets it: bound to principal and server."""
+        """A modern server's `requestState`, bound to principal and server."""
         return self._pending_input.mark(call, state)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
-        """The result of a call with its resource URIs as the session's client can read them."""
+        """The result with resource URIs that the client can read."""
         profile = session.caller.profile
         return self.catalog.exported_in_result(profile, call, result) if mentions_uris(result) else result
 
     def is_public(self, session: Session, call: CallHandle) -> bool:
-        """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
+        """Whether shared caches may store the result."""
         had_input = (
             call.record.question_count or call.call.input_responses is not None or call.call.request_state is not None
         )
         return not had_input and self.catalog.rules(session.caller.profile).shared
 
     async def subscribe(self, session: Session, uri: str) -> None:
-        """Returns when its upstream watches the resource; updates are noted in `changes` from then on.
+        """Returns once the upstream watches the resource; updates go to `changes`.
 
-        Raises `UnknownEntry` as reading it would, `Busy`, and the error of an upstream that refuses.
+        Raises `UnknownEntry`, `Busy`, or the upstream's error.
         """
         await self.uri_settled(self.catalog, session.caller.profile, uri)  # its server may be on its way up
         server, original = self._origin(session, uri)
@@ -329,14 +318,14 @@ class HubPort:
             raise for_caller(error, session.era, server, session.capabilities) from None
 
     def unsubscribe(self, session: Session, uri: str) -> None:
-        """Ends the subscription to what the client knows as `uri`, if there is one."""
+        """Ends a subscription by the client's URI, if any."""
         origins = [origin for origin, name in session.subscriptions.items() if name == uri]
         origin = origins[0] if origins else self.view(session).resolve_uri(uri)
         if origin is not None:
             self.subscriptions.remove(session, origin)
 
     def end(self, session: Session) -> None:
-        """The client is gone, and with it what it was subscribed to. Idempotent."""
+        """Ends the session and its subscriptions. Idempotent."""
         self.subscriptions.clear(session)
         for upstream in self._upstreams.values() if session.era is HANDSHAKE else ():
             upstream.session_ended(session.id)
@@ -346,7 +335,7 @@ class HubPort:
         return to.server, msgspec.json.decode(to.params["uri"], type=str)
 
     def set_log_level(self, session: Session, level: str) -> None:
-        """The level of the messages that the session gets from now on; upstreams send the most verbose one wanted."""
+        """Sets the session's level; upstreams get the most verbose."""
         session.set_log_level(level)
         for upstream in self._upstreams.values():
             upstream.set_log_level(level)
@@ -354,16 +343,14 @@ class HubPort:
     async def token_account(
         self, caller: Caller, client: str, server: str | None = None, heaviest: int | None = None
     ) -> TokenAccount:
-        """The tokens that the tools cost a client of this kind. Raises `ConfigError` for a kind that is not known."""
+        """Tokens of the tools for a kind of client. Raises `ConfigError`."""
         session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
         return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
 
     def figures(self) -> Figures:
-        """The calls in numbers, as of now."""
         return Figures(BOUNDS, load_figures(self._registry.under_way), self._registry.meters.figures(self._upstreams))
 
     def statuses(self) -> list[UpstreamStatus]:
-        """Every configured server, in configured order."""
         return [upstream.status() for upstream in self._upstreams.values()]
 
 
@@ -384,5 +371,4 @@ def _routed(
 
 
 def _is_read_only(view: CatalogView, call: Call) -> bool:
-    """Whether the tool that is called only reads, by the hints that are used of it."""
     return (entry := view.find(Kind.TOOL, exported_name(call))) is not None and entry.is_read_only

@@ -1,7 +1,4 @@
-"""Ids that cannot be guessed: 26 Crockford base32 characters of the system's randomness.
-
-A refill makes 256 at once: one by one, asking the system would cost a tenth of a short call.
-"""
+"""Unguessable ids: 26 random characters in Crockford base32."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,11 +13,11 @@ _LENGTH: Final = 26
 _REFILL: Final = _LENGTH * 256
 _POOL: Final = 256
 _CROCKFORD: Final = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ" * 8
-"""A character for every byte, each as likely as any other: an id holds 130 bits."""
+"""A character for every byte, equally likely: an id has 130 bits."""
 
 
 def ids(random: RandomBytes) -> Iterator[str]:
-    """Endless ids from a source of random bytes."""
+    """Ids without end from random bytes."""
     while True:
         text = random(_REFILL).translate(_CROCKFORD).decode()
         for start in range(0, _REFILL, _LENGTH):
@@ -39,5 +36,5 @@ def new_call_id() -> CallId:
 
 
 def new_session_id() -> str:
-    """`se_` and an id: visible ASCII, as `Mcp-Session-Id` must be."""
+    """`se_` and an id, valid as `Mcp-Session-Id`."""
     return "se_" + next(_fresh)

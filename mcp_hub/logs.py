@@ -1,10 +1,6 @@
-"""Logging: structlog to stderr, console on a terminal and JSON elsewhere; stdout belongs to the protocol.
+"""Logging to stderr, as text on terminals and JSON elsewhere; masked and escaped.
 
-A command owns its process and calls `configure`. In a host program nobody does: there the hub logs through the standard
-library, by the logger of each module below `mcp_hub`, and the program decides what becomes of it.
-
-Every line has passed `masking.hide`, those of libraries and tracebacks included. What a terminal would obey is spelled
-out: servers write to the log, too.
+A command calls `configure`; in a host program the standard library's loggers below `mcp_hub` are used.
 """
 
 import io
@@ -28,7 +24,7 @@ Rendered = Mapping[str, object] | str | bytes | bytearray | tuple[object, ...]
 
 
 class _Owner:
-    """Whether this process is a command of the hub, whose loggers are structlog's, and who else gets its events."""
+    """Whether a command owns the process, and other takers of events."""
 
     def __init__(self) -> None:
         self.is_command = False
@@ -39,7 +35,7 @@ _owner: Final = _Owner()
 
 
 class HubLogger:
-    """The logger of one module. Where its lines go is decided with each of them."""
+    """The logger of one module."""
 
     __slots__ = ("_of_command", "_of_host")
 
@@ -53,24 +49,23 @@ class HubLogger:
         )
 
     def __getattr__(self, method: str) -> Callable[..., None]:
-        """`debug`, `info`, `warning`, `error` or `exception`, called with an event and its keys."""
+        """`debug`, `info`, `warning`, `error` or `exception`."""
         bound: Callable[..., None] = getattr(self._of_command if _owner.is_command else self._of_host, method)
         return bound
 
 
 def get_logger(name: str) -> HubLogger:
-    """The logger for the module of that name."""
     return HubLogger(name)
 
 
 def own_process() -> None:
-    """From now on the hub's loggers are structlog's, configured or not: the process is not a host program's."""
+    """Marks the process as a command: its loggers are structlog's."""
     _owner.is_command = True
 
 
 @contextmanager
 def teed(take: Callable[[Mapping[str, object]], None]) -> Iterator[None]:
-    """Hands the events of a command from level info on to `take`, too, whatever its level is. They are not masked."""
+    """Hands a command's events from level info to `take`, unmasked."""
     _owner.takes.append(take)
     try:
         yield
@@ -79,10 +74,7 @@ def teed(take: Callable[[Mapping[str, object]], None]) -> Iterator[None]:
 
 
 class _Logger(structlog.PrintLogger):
-    """Prints to stderr as long as somebody reads it: a client that was killed leaves a hub without, which has to end.
-
-    What cannot be written is dropped.
-    """
+    """Prints to stderr; drops lines that cannot be written."""
 
     def msg(self, message: str) -> None:
         try:
@@ -94,9 +86,9 @@ class _Logger(structlog.PrintLogger):
 
 
 def configure(level: str, style: str, sentences: Mapping[str, str] = NOTHING) -> None:
-    """`level` is one of debug, info, warning, error; `style` one of auto, json, console. Owns the process.
+    """Configures logging for a command. `level`: debug, info, warning, error; `style`: auto, json, console.
 
-    `sentences`: on a console, the lines for people in place of these events, with `{key}` for the values.
+    `sentences` replace these events on a console; `{key}` stands for a value.
     """
     own_process()
     number = logging.getLevelNamesMapping()[level.upper()]
@@ -144,30 +136,28 @@ def _tee(
 
 
 def _from(number: int) -> structlog.typing.Processor:
-    """Drops events below this level."""
     levels = logging.getLevelNamesMapping()
 
-    def kept(
+    def filtered(
         logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
     ) -> structlog.typing.EventDict:
         if levels[event["level"].upper()] < number:
             raise structlog.DropEvent
         return event
 
-    return kept
+    return filtered
 
 
 def _mask_values(
     logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Masks every text of an event; numbers stay, so that it can still be JSON."""
     return {key: hide_within(value) for key, value in event.items()}
 
 
 def _as_text(
     logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
 ) -> tuple[tuple[str, str], dict[str, object]]:
-    """The arguments for a logger of the standard library; a traceback stands at the end."""
+    """Arguments for a standard logger; a traceback comes last."""
     trace = event.pop("exception", None)
     text = " ".join([str(event.pop("event", "")), *(f"{key}={value!r}" for key, value in event.items())])
     # without exc_info, which `exception` of the standard library would add, and which would be shown unmasked
@@ -187,7 +177,6 @@ def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
 
 
 def _printed(value: object) -> str:
-    """The log form of a value that JSON does not have."""
     return hide(repr(value))
 
 
@@ -200,8 +189,6 @@ def _in_sentences(render: structlog.typing.Processor, sentences: Mapping[str, st
 
 
 def _masked(render: structlog.typing.Processor) -> structlog.typing.Processor:
-    """The last processor of a console: masks what was rendered, tracebacks included."""
-
     def masked(logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict) -> str:
         return hide(str(render(logger, name, event)))
 
@@ -209,12 +196,11 @@ def _masked(render: structlog.typing.Processor) -> structlog.typing.Processor:
 
 
 def _last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Masks the traceback of an error that ends the process."""
     sys.stderr.write(visible(hide("".join(traceback.format_exception(kind, error, trace)))))
 
 
 class _Formatter(logging.Formatter):
-    """Masks a record of the standard library's logging with its traceback."""
+    """Masks records of the standard library, tracebacks included."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(hide(super().format(record)))

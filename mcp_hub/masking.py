@@ -1,8 +1,7 @@
-"""Keeps secrets out of what the hub itself says: logs, errors, states, pages.
+"""Masks secrets in what the hub itself says.
 
-`hide` masks the secrets of all owners (`Secrets`): one place that was not handed an owner would show a secret. `learn`
-adds to the current owner. A command has one owner for the whole process; a hub in a host program has one of its own and
-forgets it when it closes. What a server answers to a call is data and never comes here.
+`learn` adds to the current owner, `hide` masks all owners' secrets. A command has one owner, each hub in a host program
+its own.
 """
 
 import json
@@ -21,55 +20,50 @@ from mcp_hub.secret_forms import token_spans, with_lines, written_forms
 
 MASK: Final = "***"
 _TOKEN: Final = 8192
-"""Characters before a part that are looked at for the beginning of a token that the part has a piece of."""
+"""Characters before a part that may begin its token."""
 _TOKEN_HEAD: Final = 64
-"""Characters behind a part: enough to see that a token begins in it."""
+"""Characters after a part that show a token's beginning."""
 _SHORTEST: Final = 4  # characters: blacking out less would leave nothing readable
 _MOST: Final = 10_000
-"""Secrets that one owner remembers, those of files read before included; the oldest goes first."""
+"""Secrets per owner; the oldest goes first."""
 _SQUEEZE: Final = 4
-"""Times as much text is looked at as is shown: masks are shorter than what they stand for."""
+"""Times more text is read than shown: masks shorten."""
 _LONGEST: Final = 1 << 18
-"""Characters of a text that are shown: a server can put megabytes into an error, and each would be searched."""
+"""Characters shown: servers' errors may have megabytes."""
 _RUNS: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
-"""Runs that may be a token; each is looked at once."""
+"""Possible tokens."""
 _HEX: Final = "[0-9a-fA-F]"
 _NEXT: Final = f"%[89abAB]{_HEX}"
 _ESCAPE: Final = (
     rf"%(?:[0-7]{_HEX}|[cdCD]{_HEX}{_NEXT}|[eE]{_HEX}(?:{_NEXT}){{2}}|[fF][0-7](?:{_NEXT}){{3}})"
     rf"|\\(?:[\"'\\/bfnrt]|u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}|x{_HEX}{{2}}|U000{_HEX}{{5}})"
 )
-"""One character as URLs (UTF-8), JSON and Python may write it, whatever else they leave as it is."""
+"""One escaped character of URLs, JSON or Python."""
 _COMMON: Final = (r"\n", r"\"", r"\t", r"\r")
-"""The escapes that most texts have."""
+"""The most frequent escapes."""
 _LEVELS: Final = 3
-"""Escapes within escapes that are undone: an error within an error within a log line."""
+"""Nested escapes: an error in an error in a log line."""
 _WIDEST: Final = 12
-"""Characters of an escape, escaped once more, for each byte of what it stands for."""
+"""Characters of a doubly escaped byte."""
 _CONTROL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
-"""Characters that a terminal obeys, those that turn the direction of a text or break its lines, halves of characters,
-which cannot be printed, and those that nobody sees (Unicode 16, `Default_Ignorable_Code_Point`)."""
+"""Control, direction and line break characters, surrogates, and invisible ones (Unicode 16,
+`Default_Ignorable_Code_Point`)."""
 _PICTURE: Final = "\xa9\xae\u203c\u2049\u2122-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _JOINED: Final = (
     f"[#*0-9]\ufe0f\u20e3|[{_PICTURE}][\ufe0e\ufe0f]|[{_PICTURE}\ufe0f]\u200d[{_PICTURE}]"
     "|[\u0620-\u06ff\u0750-\u077f\u08a0-\u0dff][\u200c\u200d][\u0620-\u06ff\u0750-\u077f\u08a0-\u0dff]"
 )
-"""One joiner or selector where it is a part of an emoji, or of a word in Arabic or Indic letters: it stays."""
+"""A joiner or selector within an emoji, or an Arabic or Indic word."""
 _JOINTS: Final = "\u200c\u200d\ufe0e\ufe0f"
 _BEARER: Final = "bearer"
 
 
 class Mask:
-    """Blacks out `secrets`, the longest first, also as JSON, Python, URLs, Base64 and hexadecimal write them, and
-    what is like a token.
-
-    Whatever mixture of characters and escapes a URL, JSON or Python has for a secret, and escapes these have within
-    each other: it is looked for once more in the text without them, if that has any. The time is linear in the text.
-    """
+    """Masks secrets and tokens in linear time: also in JSON, Python, URLs, Base64, hexadecimal, and mixed escapes."""
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         self._secrets = [secret for whole in secrets for secret in with_lines(whole) if len(secret) >= _SHORTEST]
@@ -82,9 +76,9 @@ class Mask:
         return _blackened(text, self.spans(text))
 
     def part(self, text: str, start: int, end: int, *, is_whole: bool = True) -> str:
-        """The characters from `start` to `end` as they are in the masked text; a secret that is cut is masked.
+        """Characters `start` to `end`, masked; also secrets cut at either end.
 
-        Looks only at what stands near them. `is_whole`: `text` ends where the text of its author does.
+        `is_whole`: the author's text ends with `text`.
         """
         first, last = max(0, start - self.longest - _TOKEN), end + self.longest + _TOKEN_HEAD
         near = text[first:last]
@@ -94,7 +88,7 @@ class Mask:
         return _blackened(near[start:end], cut)
 
     def spans(self, text: str, *, is_whole: bool = True) -> list[tuple[int, int]]:
-        """Where secrets are: beginnings and ends, sorted; they may overlap."""
+        """Begin and end of each secret, sorted; they may overlap."""
         runs = _RUNS.finditer(text) if "eyJ" in text or _BEARER in text.lower() else ()
         spans = [*token_spans(text), *(span for run in runs for span in _tokens(run, is_whole=is_whole))]
         if self._pattern is not None:
@@ -104,17 +98,15 @@ class Mask:
 
     @cached_property
     def _harmless(self) -> tuple[str, ...]:
-        """Common escapes of characters that no secret has."""
         return tuple(escape for escape in _COMMON if not any(_character(escape) in secret for secret in self._secrets))
 
     def _has_escapes(self, text: str) -> bool:
-        """Whether a secret may be written with escapes that begin with a backslash."""
         count = text.count("\\")
         return count > 0 and count != sum(map(text.count, self._harmless))
 
     @cached_property
     def _plain(self) -> re.Pattern[str] | None:
-        """The forms of secrets in a text without its escapes; a secret that looks like an escape is lost with them."""
+        """For texts whose escapes are resolved."""
         forms = {*self._secrets}
         for _ in range(_LEVELS):
             forms |= {re.sub(_ESCAPE, _unescaped, form) for form in forms}
@@ -122,7 +114,6 @@ class Mask:
         return _any_of(forms | {form.replace(" ", "+") for form in forms})
 
     def _escaped(self, text: str) -> list[tuple[int, int]]:
-        """Where secrets are that are written with escapes: beginnings and ends."""
         if self._plain is None:
             return []
         spans_found: list[tuple[int, int]] = []
@@ -138,13 +129,12 @@ class Mask:
 
 
 def _any_of(forms: Collection[str]) -> re.Pattern[str] | None:
-    """One pattern for all of them, the longest first."""
     ordered = sorted(forms, key=lambda form: (-len(form), form))
     return re.compile(_alternatives(ordered)) if ordered else None
 
 
 def _alternatives(forms: list[str], depth: int = 2) -> str:
-    """Those that begin alike stand together: with hundreds of secrets each place of a text is compared with few."""
+    """Grouped by first characters: fast with hundreds."""
     if depth == 0:
         return "|".join(map(re.escape, forms))
     groups: dict[str, list[str]] = {}
@@ -159,7 +149,6 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _character(escape: str) -> str:
-    """The one that an escape stands for."""
     if escape[0] == "%":
         return unquote(escape)[0]
     if escape[1] in "xU":
@@ -168,7 +157,6 @@ def _character(escape: str) -> str:
 
 
 def _places(text: str) -> Callable[[int], int]:
-    """Where in `text` a place is that was found in it without its escapes."""
     escapes = [escape.span() for escape in re.finditer(_ESCAPE, text)]
     ends = [0, *(end for _, end in escapes)]
     saved = [0, *accumulate(end - start - 1 for start, end in escapes)]
@@ -177,7 +165,6 @@ def _places(text: str) -> Callable[[int], int]:
 
 
 def _blackened(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """`text` without what is in `spans`, which may overlap; they are sorted."""
     parts: list[str] = []
     at = 0
     for start, end in spans:
@@ -188,10 +175,7 @@ def _blackened(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _tokens(run: re.Match[str], *, is_whole: bool) -> Iterator[tuple[int, int]]:
-    """Where in the run an unknown token is: a JWT, or the text behind Bearer.
-
-    In a text that is not whole a JWT may lack its last parts.
-    """
+    """A JWT, or text after Bearer."""
     text = run[0]
     at = text.find("eyJ")
     is_cut = not is_whole and run.end() == len(run.string)
@@ -203,13 +187,13 @@ def _tokens(run: re.Match[str], *, is_whole: bool) -> Iterator[tuple[int, int]]:
 
 
 class Secrets:
-    """The secrets of one owner. `hide` masks them from `learn` until `forget`."""
+    """One owner's secrets, masked from `learn` until `forget`."""
 
     def __init__(self) -> None:
         self._values: dict[str, None] = {}
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Masks these, too. Of more than 10,000 the oldest are forgotten."""
+        """Adds secrets; beyond 10,000 the oldest are dropped."""
         secrets_known = self._values
         fresh = [secret for secret in sorted(secrets) if secret not in secrets_known]
         if not fresh:
@@ -220,14 +204,13 @@ class Secrets:
         _every.change(self, secrets_known)
 
     def forget(self) -> None:
-        """Masks none of them any more, unless another owner knows them. Idempotent."""
         if self._values:
             self._values = {}
             _every.change(self, self._values)
 
     @contextmanager
     def owning(self) -> Iterator[None]:
-        """Secrets that this task and its child tasks learn meanwhile belong to this owner."""
+        """This task and its child tasks learn for this owner."""
         token = _owner.set(self)
         try:
             yield
@@ -236,7 +219,7 @@ class Secrets:
 
 
 class _EverySecret:
-    """The secrets of all owners, and their mask, which is made when a text is to be masked: many may come before."""
+    """All owners' secrets; their mask is made late."""
 
     def __init__(self) -> None:
         self.by_owner: Mapping[Secrets, tuple[str, ...]] = {}
@@ -263,29 +246,25 @@ _owner: Final[ContextVar[Secrets]] = ContextVar("secrets_owner", default=_of_pro
 
 
 def learn(secrets: Iterable[str]) -> None:
-    """`hide` masks these from now on: until their owner forgets them, which a command never does."""
+    """Adds secrets to the current owner."""
     _owner.get().learn(secrets)
 
 
 def forget() -> None:
-    """Forgets the secrets of every owner, as in a new process."""
+    """Drops every owner's secrets."""
     for owner in list(_every.by_owner):
         owner.forget()
 
 
 def hide(text: str) -> str:
-    """`text` with every known secret masked; cut if it is longer than 256 Ki characters."""
+    """`text` with known secrets masked, cut at 256 Ki characters."""
     if len(text) > _LONGEST:
         return f"{_every.mask.part(text, 0, _LONGEST)}… ({len(text)} characters)"
     return _every.mask(text)
 
 
 def hide_head(text: str | bytes | memoryview, limit: int, mark: str = "") -> str:
-    """The first `limit` characters of the masked text, at a cost that does not depend on its length.
-
-    The one way to shorten a text that is not the hub's: masked first, then cut, so that no piece of a secret is left.
-    `mark` ends a text that was cut, as the last of the characters.
-    """
+    """The first `limit` characters, masked before they are cut; `mark` replaces a cut end. For every foreign text."""
     mask, is_whole = _every.mask, True
     reach = _SQUEEZE * limit + mask.longest
     if not isinstance(text, str):
@@ -301,7 +280,7 @@ def hide_head(text: str | bytes | memoryview, limit: int, mark: str = "") -> str
 
 
 def hide_start(text: bytes | memoryview, limit: int) -> tuple[str, bool]:
-    """The first `limit` characters, masked, and whether they have secrets: half as dear as `hide_head`."""
+    """The first `limit` characters, masked, and whether they had secrets. Cheaper than `hide_head`."""
     size = 4 * (limit + _every.mask.longest + _TOKEN_HEAD)
     near = bytes(text[:size]).decode("utf-8", "replace")
     masked = _every.mask.part(near, 0, limit, is_whole=len(text) <= size)
@@ -309,7 +288,7 @@ def hide_start(text: bytes | memoryview, limit: int) -> tuple[str, bool]:
 
 
 def hide_tail(text: str, limit: int, mark: str = "") -> str:
-    """The last `limit` characters of the masked text, as `hide_head`; `mark` begins a text that was cut."""
+    """The last `limit` characters, masked before they are cut; `mark` begins a cut text."""
     mask = _every.mask
     reach = _SQUEEZE * limit + mask.longest
     masked = mask.part(text, max(0, len(text) - reach), len(text))
@@ -319,20 +298,17 @@ def hide_tail(text: str, limit: int, mark: str = "") -> str:
 
 
 def hide_part(text: str, start: int, end: int) -> str:
-    """The characters of `text` from `start` to `end`, masked; a secret that they have a piece of is masked, too."""
+    """Characters `start` to `end`, masked; also secrets cut at either end."""
     return _every.mask.part(text, max(0, start), min(end, len(text)))
 
 
 def visible(text: str) -> str:
-    """`text` with control and invisible characters spelled out, so that no terminal obeys or hides it.
-
-    Line breaks and tabs stay, and so do joiners and selectors that are a part of an emoji or a word.
-    """
+    """Escapes control and invisible characters, for terminals; line breaks, tabs and joiners in words stay."""
     return _spelled(lambda char: _escape(ord(char)), text.replace("\r\n", "\n"))
 
 
 def visible_json(text: bytes) -> bytes:
-    """JSON with the characters that `visible` spells out as escapes of JSON: the same data."""
+    """JSON with the characters of `visible` as JSON escapes."""
     return _spelled(_json_escape, text.decode("utf-8", "replace")).encode()
 
 
@@ -359,12 +335,12 @@ def _escape(code: int) -> str:
 
 
 def shown(text: str) -> str:
-    """The same as `hide`, with the characters that `visible` spells out as `<U+001B>`."""
+    """`hide`, with the characters of `visible` as `<U+001B>`."""
     return _spelled(lambda char: f"<U+{ord(char):04X}>", hide(text))
 
 
 def hide_within(value: object, hidden: Callable[[str], str] = hide) -> object:
-    """A copy of plain data with its texts hidden; its keys, numbers and whatever else is in it stay."""
+    """A copy of plain data with its texts hidden; keys stay."""
     match value:
         case str():
             return hidden(value)

@@ -1,7 +1,5 @@
-"""Notices that belong to no call, for readers that pull and wait.
-
-Changed states and lists are a version and carry no news. Updated resources are notices in a bounded ring, the newest of
-each; a reader that fell behind takes every resource for updated. Replicas of a hub tell each other of changed lists.
+"""Notices outside of calls, for readers that pull. Changed states and lists are a version, resource updates a bounded
+ring.
 """
 
 from collections import OrderedDict, deque
@@ -17,17 +15,13 @@ Origin = tuple[str, str]
 _MOST_RESOURCES: Final = 1024
 _MOST_MESSAGES: Final = 256
 _MOST_PARTS: Final = 16
-"""Parts of one resource that are kept separately; with more, the whole counts as updated."""
+"""Parts of one resource; beyond, the whole counts as updated."""
 _MOST_BYTES: Final = 4096
-"""Of the params of one notice; of longer ones only the URI is kept. With the counts above: 64 MiB at the very most."""
+"""Of one notice's params, else only the URI stays: 64 MiB in all."""
 
 
 class SharedLists:
-    """Changed lists of servers that several replicas of a hub have: each by the digest of its new content.
-
-    A replica reads the lists of its own server again when another one has different ones. `send` gives the other
-    replicas a server and the digest of its lists.
-    """
+    """Digests of servers' lists, exchanged between replicas."""
 
     def __init__(self, send: Callable[[str, str], None] = lambda server, digest: None) -> None:
         self._readers: dict[str, list[Callable[[str], None]]] = {}
@@ -35,13 +29,13 @@ class SharedLists:
         self._send = send
 
     def changed(self, server: str, digest: str) -> None:
-        """The lists of a server here are new ones. What others have had before is not news to them."""
+        """Sends a server's new digest."""
         if self._last.get(server) != digest:
             self._last[server] = digest
             self._send(server, digest)
 
     def heard(self, server: str, digest: str) -> None:
-        """Those at another replica are."""
+        """Takes another replica's digest."""
         if server in self._readers:
             self._last[server] = digest
         for reader in self._readers.get(server, ()):
@@ -49,7 +43,7 @@ class SharedLists:
 
     @contextmanager
     def following(self, server: str, reader: Callable[[str], None]) -> Iterator[None]:
-        """Calls `reader` with each digest of the server's lists at another replica."""
+        """Calls `reader` with each digest of another replica."""
         readers = self._readers.setdefault(server, [])
         readers.append(reader)
         try:
@@ -62,7 +56,7 @@ class SharedLists:
 
 
 class Notices:
-    """Counters of all upstreams: `version` of states and lists, `noted` of notices. `lists` are those of replicas."""
+    """Counters for all upstreams: `version` of states and lists, `noted` of notices."""
 
     def __init__(self, lists: SharedLists | None = None) -> None:
         self.lists = lists if lists is not None else SharedLists()
@@ -75,12 +69,12 @@ class Notices:
         self._takers: dict[str, Callable[[bytes], bool]] = {}
 
     def bump(self) -> None:
-        """A state or a list has changed."""
+        """A state or list changed."""
         self.version += 1
         self._wake()
 
     def note(self, origin: Origin, uri: str, params: bytes = b"{}") -> None:
-        """A watched resource was updated: `uri`, the resource itself or a part of it. `params` as the server sent."""
+        """Notes an update of a watched resource or its part `uri`; `params` as sent."""
         self.noted += 1
         parts = self._notices.pop(origin, {})
         parts.pop(uri, None)
@@ -94,16 +88,13 @@ class Notices:
         self._wake()
 
     def notices(self, origin: Origin, after: int) -> list[tuple[str, bytes]]:
-        """The notes about a resource since `noted` was `after`, oldest first: URIs and params.
-
-        For a reader so far behind that notices may be lost, always something.
-        """
+        """Updates since `noted` was `after`, oldest first; never empty for a reader that fell behind."""
         if after < self._forgotten:
             return [(origin[1], b"{}")]
         return [(uri, params) for uri, (number, params) in self._notices.get(origin, {}).items() if number > after]
 
     def tell(self, session: str, frame: bytes) -> None:
-        """A message for one handshake session alone."""
+        """Sends a message to one handshake session."""
         if (take := self._takers.get(session)) is not None and take(frame):
             return
         self.noted += 1
@@ -111,10 +102,7 @@ class Notices:
         self._wake()
 
     def tell_at_once(self, session: str, take: Callable[[bytes], bool] | None) -> None:
-        """`take` gets each message for the session as it comes, so that it stays before what follows; None: no longer.
-
-        It returns whether the message is on its way; one that is not waits for a reader like any other.
-        """
+        """`take` gets each message at once (False: keep it for a reader); None: no longer."""
         if take is None:
             self._takers.pop(session, None)
         else:
@@ -122,21 +110,20 @@ class Notices:
 
     @property
     def listening(self) -> Collection[str]:
-        """The sessions that get their messages as they come."""
+        """Sessions that get messages at once."""
         return self._takers.keys()
 
     def messages(self, session: str, after: int) -> list[bytes]:
-        """The session's messages since `noted` was `after`, oldest first; of a reader far behind, the newest."""
+        """Messages since `noted` was `after`, oldest first; old ones may be gone."""
         return [frame for number, whose, frame in self._messages if number > after and whose == session]
 
     async def wait(self, after: int) -> int:
-        """The version, as soon as it is above `after`."""
+        """Waits for a version above `after`."""
         while self.version <= after:
             await self._next()
         return self.version
 
     async def wait_any(self, version: int, noted: int) -> None:
-        """Returns as soon as either counter is above what is given."""
         while self.version <= version and self.noted <= noted:
             await self._next()
 
@@ -152,10 +139,7 @@ class Notices:
 
 
 class PartNotices(Notices):
-    """Those of a connection to a server beside the listed one. Its states and lists count here only.
-
-    What its callers are to hear goes to `whole`: updates under `topic`, and messages for a session.
-    """
+    """Notices of a caller's own connection; updates, under `topic`, and messages go to `whole`."""
 
     def __init__(self, whole: Notices, topic: str) -> None:
         super().__init__()

@@ -1,9 +1,4 @@
-"""JSON Schema as strangers write it: references, types and parameters of schemas of which nothing is certain. Pure.
-
-Each function takes any decoded JSON, and gives an empty result where a schema does not say. Work is bounded: a schema
-may refer to itself. Not here: shorter schemas (`catalog.compact`), those of model providers (`formats.schemas`), and
-the references of output schemas, which may go by `$id` (`protocol.definitions`).
-"""
+"""JSON Schema from strangers: any JSON is accepted, and work is bounded. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
@@ -12,7 +7,7 @@ TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "nu
 ANNOTATIONS: Final = frozenset(
     ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
 )
-"""Keywords that assert nothing in any draft."""
+"""Keywords without assertions."""
 
 ONE: Final = (
     *("additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames"),
@@ -20,14 +15,14 @@ ONE: Final = (
 )
 LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
-"""Keywords that hold subschemas: one, a list of them, or one for each name."""
+"""Keywords with subschemas: one, a list, or one per name."""
 
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 _OPEN: Final = ("additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
 _TYPED: Final = frozenset(("type", "enum", "const"))
 _NUMBERS: Final = frozenset(("integer", "number"))
 _MAX_SCHEMAS: Final = 48
-"""Schemas that are looked at for one type."""
+"""Schemas looked at per type."""
 _MAX_STEPS: Final = 128
 """Steps of a reference."""
 _MAX_DIGITS: Final = 9
@@ -36,7 +31,7 @@ _Schema = dict[str, Any]
 
 
 class Property(NamedTuple):
-    """A property of an input schema."""
+    """A property of a schema."""
 
     name: str
     schema: Any
@@ -44,36 +39,34 @@ class Property(NamedTuple):
 
 
 def input_schema(tool: object) -> _Schema:
-    """The input schema of a tool's definition."""
     return _member(tool, "inputSchema")
 
 
 def properties(schema: object) -> _Schema:
-    """The schemas of the properties, by name."""
     return _member(schema, "properties")
 
 
 def required(schema: object) -> list[str]:
-    """The names of required properties, also of such as are not listed."""
+    """Names of required properties, listed or not."""
     names = schema.get("required") if isinstance(schema, dict) else None
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def parameters(schema: object) -> list[Property]:
-    """The listed properties, in the order of the schema."""
+    """The listed properties, in order."""
     needed = set(required(schema))
     return [Property(name, member, name in needed) for name, member in properties(schema).items()]
 
 
 def is_open(schema: object) -> bool:
-    """Whether properties that are not listed may still be meant."""
+    """Whether unlisted properties are allowed."""
     if not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
         return True
     return any(schema.get(keyword) for keyword in _OPEN)
 
 
 def resolve(root: object, reference: str) -> Any:
-    """The target of a reference into `root`, as `#/$defs/Point` or `#`; None if there is none."""
+    """The target of a reference such as `#/$defs/Point`, or None."""
     start, *steps = reference.split("/", _MAX_STEPS)
     target: Any = root if start == "#" else None
     for step in steps:
@@ -88,7 +81,7 @@ def resolve(root: object, reference: str) -> Any:
 
 
 def alternatives(schema: _Schema, root: object) -> list[Any] | None:
-    """The schemas that stand for `schema`: its reference's target, or the members of its union; None: it itself."""
+    """Schemas in place of `schema`, by reference or union; None: itself."""
     if isinstance(reference := schema.get("$ref"), str):
         return [resolve(root, reference)]
     if _TYPED.isdisjoint(schema):
@@ -97,13 +90,13 @@ def alternatives(schema: _Schema, root: object) -> list[Any] | None:
 
 
 def named_types(schema: object) -> list[str]:
-    """The types that `type` names, known or not, in their order."""
+    """The types in `type`, in order, known or not."""
     named = schema.get("type") if isinstance(schema, dict) else None
     return [name for name in (named if isinstance(named, list) else [named]) if isinstance(name, str)]
 
 
 def listed_values(schema: Mapping[str, Any]) -> list[Any] | None:
-    """The values of `const` or `enum`; None if the schema has neither."""
+    """The values of `const` or `enum`, or None."""
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")
@@ -111,7 +104,7 @@ def listed_values(schema: Mapping[str, Any]) -> list[Any] | None:
 
 
 def allowed_types(schema: object, root: object) -> set[str]:
-    """The types that a schema in `root` allows, through references and unions; empty if it allows any."""
+    """Allowed types, through references and unions; empty: any."""
     allowed: set[str] = set()
     waiting = [schema]
     for _ in range(_MAX_SCHEMAS):
@@ -131,7 +124,6 @@ def allowed_types(schema: object, root: object) -> set[str]:
 
 
 def type_name(value: object) -> str:
-    """The JSON type of a value; an integer is `integer`."""
     match value:
         case None:
             return "null"
@@ -150,17 +142,13 @@ def type_name(value: object) -> str:
 
 
 def fits(value: object, allowed: Collection[str]) -> bool:
-    """Whether a value has one of these types; an integer is a number, too."""
+    """Whether a value has one of these types."""
     kind = type_name(value)
     return kind in allowed or (kind == "integer" and "number" in allowed)
 
 
 def look_wrong(arguments: object, schema: object) -> bool:
-    """Whether a refusal of `arguments` is likely to be their fault.
-
-    The server validates. Only what a model gets wrong is looked for, at the top level: missing and unknown names,
-    types.
-    """
+    """Whether a refusal is likely the arguments' fault: names or types at the top level."""
     if not isinstance(arguments, dict):
         return True
     if any(name not in arguments for name in required(schema)):

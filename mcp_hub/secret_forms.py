@@ -1,5 +1,4 @@
-"""The forms of providers' tokens, by which a token is known that nobody has declared as a secret, and those in which
-texts have a secret."""
+"""Forms of providers' tokens, and encodings of secrets."""
 
 import json
 import re
@@ -20,40 +19,35 @@ _TOKEN: Final = (
     r"|(?:AKIA|ASIA|ABIA|ACCA|AIza|LTAI|AKID|ATATT3|ATBB|ATTA|EAAA|dapi|ya29\.|hv[sb]\.|SG\.|dp\.[a-z]+\.)[\w.-]{16,}"
     r"|[0-9]{8,10}:AA[\w-]{30,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{32,}"
 )
-"""Texts that have the form of a provider's token; an escape of JSON or of a URL may stand before them."""
+"""Forms of providers' tokens, perhaps after an escape of JSON or a URL."""
 _JWT: Final = r"|eyJ[\w-]{8,2000}\.[\w-]{8,8000}\.[\w-]*"
 _LONG: Final = b"x" * 15
-"""The shortest run of characters of tokens that is looked at."""
+"""The shortest run looked at."""
 _RUNS: Final = bytes(
     ord("x") if chr(code).isalnum() and code < 128 or chr(code) in "_.-" else 32 for code in range(256)
 )
 _NUMBER: Final = 11
-"""Characters before a run that belong to the token: a number and a colon."""
+"""Characters before a run: a number and a colon."""
 _PIECES: Final = re.compile(r"[A-Za-z0-9]{10,}")
 _LINE: Final = 16
-"""Characters of a line that is a secret as the whole is."""
+"""Characters of a line that counts as a secret."""
 _WRAPPED: Final = 8
-"""Bytes of a secret whose encodings are looked for: those of a shorter one could be in any text."""
+"""Bytes of a secret from which its encodings are searched."""
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 @cache
 def _pattern(more: str = "") -> re.Pattern[str]:
-    """Compiled once it is needed, which takes milliseconds."""
     return re.compile(f"{_TOKEN}{more})")
 
 
 def tokens_in(text: str) -> list[str]:
-    """Texts within the text that have the form of a token, a JWT included; some read like words."""
+    """Texts in a token's form, JWTs included; some are words."""
     return _pattern(_JWT).findall(text)
 
 
 def token_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where tokens are in the text, JWTs aside: beginnings and ends. What reads like words (`npm-run-all`) is not one.
-
-    Takes 1 to 2 µs a kB of a text without long runs that have letters and digits, and time in proportion to the text
-    in any case.
-    """
+    """Spans of tokens, without JWTs and plain words (`npm-run-all`). Linear: 1 to 2 µs per kB."""
     characters = text.encode("latin-1", "replace")
     marks = characters.translate(_RUNS)
     start = marks.find(_LONG)
@@ -68,12 +62,11 @@ def token_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_mixed(text: str | bytes) -> bool:
-    """Whether the text has letters and digits, as each token does."""
     return text.isalnum() and not text.isalpha() and not text.isdigit()
 
 
 def written_forms(secret: str) -> Iterator[str]:
-    """As JSON, Python, URLs, Base64 and hexadecimal write it."""
+    """A secret in JSON, Python, URLs, Base64 and hexadecimal."""
     yield from _escaped_forms(secret)
     yield from _wrapped_forms(secret)
 
@@ -95,12 +88,12 @@ def _escaped_forms(secret: str) -> Iterator[str]:
 
 
 def with_lines(secret: str) -> list[str]:
-    """A secret of several lines (a private key) may be printed line by line."""
+    """The secret and each of its long lines."""
     return [secret, *(line for line in secret.splitlines() if _LINE <= len(line) < len(secret))]
 
 
 def _wrapped_forms(secret: str) -> Iterator[str]:
-    """As hexadecimal and Base64 write it, wherever it stands in what they wrap (`user:secret` of Basic)."""
+    """Hexadecimal, and Base64 at every offset."""
     data = secret.encode("utf-8", "replace")
     if len(data) < _WRAPPED:
         return

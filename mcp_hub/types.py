@@ -1,8 +1,4 @@
-"""Frozen records and ids that every layer speaks: no I/O, no behaviour beyond construction.
-
-Payloads (definitions, params, results) are `RawJson`: JSON text as the sender wrote it. They are
-spliced, never parsed into models and dumped again.
-"""
+"""Frozen records and ids of every layer, without I/O. Payloads are `RawJson`, as the sender wrote them."""
 
 import os
 import re
@@ -14,20 +10,20 @@ import msgspec
 
 JsonObject = dict[str, Any]
 RawJson = bytes | msgspec.Raw
-"""Encoded JSON text of one value, relayed byte for byte."""
+"""JSON text of one value, relayed byte for byte."""
 RawObject = dict[str, msgspec.Raw]
-"""A JSON object decoded one level deep: member values stay encoded."""
+"""A JSON object with encoded members."""
 
 CallId = NewType("CallId", str)
-"""`st_` + 26 Crockford base32 characters of 128 random bits; also the stream id."""
+"""`st_` and 26 Crockford base32 characters; also the stream's id."""
 
 
 Origin = tuple[str, str]
-"""A server, and its own name, URI or URI template of something."""
+"""A server, and its own name or URI of something."""
 
 
 class FileStamp(NamedTuple):
-    """The fingerprint of a file: its inode, its size, and when it changed."""
+    """The fingerprint of a file: inode, size and times of change."""
 
     device: int
     inode: int
@@ -37,7 +33,6 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
-        """That of a file that was looked at."""
         return cls(
             device=status.st_dev,
             inode=status.st_ino,
@@ -48,16 +43,15 @@ class FileStamp(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The same on one line, to compare."""
         return "-".join(map(str, self))
 
 
 OWN: Final = ""
-"""The server of the hub's own tools: no configured one can have this name."""
+"""The hub's own tools; no configured server has this name."""
 
 
 class Era(StrEnum):
-    """The two families of MCP revisions: up to 2025-11-25 (`initialize`) and from 2026-07-28 (stateless)."""
+    """The families of MCP revisions: up to 2025-11-25 (`initialize`), and from 2026-07-28 (stateless)."""
 
     HANDSHAKE = "handshake"
     MODERN = "modern"
@@ -65,11 +59,11 @@ class Era(StrEnum):
 
 HANDSHAKE: Final = Era.HANDSHAKE
 MODERN: Final = Era.MODERN
-"""For the way of a call: Python 3.11 takes some 50 ns to get a member from its class."""
+"""Constants: Python 3.11 takes 50 ns for an enum's member."""
 
 
 class Kind(StrEnum):
-    """The kinds of entries that a server can list."""
+    """The kinds of listed entries."""
 
     __hash__ = str.__hash__  # that of Enum is a function in Python
 
@@ -81,7 +75,7 @@ class Kind(StrEnum):
 
 
 class UpstreamState(StrEnum):
-    """Where an upstream is in its life."""
+    """The states of an upstream."""
 
     STARTING = "starting"
     READY = "ready"
@@ -94,39 +88,36 @@ class UpstreamState(StrEnum):
 
 
 Mode = Literal["full", "search", "names"]
-"""The ways to expose the tools of a list; `auto` is a rule that decides for one of these."""
+"""Ways to expose a list's tools; `auto` chooses one of these."""
 
 Expose = Literal["auto", "full", "search", "names"]
 """The configured exposure of tools."""
 
 StoreState = Literal["durable", "memory", "out_of_use"]
-"""Where streams go: to a file, to memory because that is configured, or to memory because the file cannot be used."""
+"""Streams go to a file, to memory by configuration, or to memory because the file fails."""
 
 Status = Literal["working", "input_required", "completed", "tool_error", "failed", "cancelled"]
-"""Of a durable stream; the last four are endings. As of a task of 2026-07-28, but `tool_error` for a result that is."""
+"""A durable stream's; the last four are endings. Task statuses of 2026-07-28, and `tool_error`."""
 
 
 PartialForm = Literal["line", "text"]
-"""The form of partial content as progress messages: one short line, or up to 1 kB of text."""
+"""Partial content in progress messages: a short line, or up to 1 kB of text."""
 
 
 class ClientKind(msgspec.Struct, frozen=True, eq=False):
-    """The key of a list besides the profile: the kind of client that asks. One object a kind: it is a key.
+    """A kind of client, compared by identity.
 
-    `expose` None leaves it to the profile. `max_tools` is how many the client takes (None = any number);
-    `defers_tools` says that it keeps definitions from its model until they are asked for. `max_result_tokens` are those
-    above which its results are cut, 0 for never, None for the profile's. A call that runs for longer than its
-    `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
-    definitions of the hub's own tools. Its first list waits until `first_list_wait` seconds after the start of the hub,
-    None for the usual time. `partials` is the form in which it gets partial content as progress messages, None for
-    never. Its results follow the last progress of their call after `result_gap` seconds. It `shows_apps` of tools.
+    `expose` and `max_result_tokens` None: the profile decides. `max_tools` None: any number. `defers_tools`: its model
+    sees definitions on demand. `max_result_tokens` 0: no cut. After `soft_deadline` seconds a call is answered with its
+    output so far. `hub_tools` are definitions of the hub's own. `first_list_wait` is in seconds from the hub's start,
+    `result_gap` between last progress and result.
     """
 
     expose: Literal["auto"] | Mode | None = None
     max_tools: int | None = None
     defers_tools: bool = False
     max_result_tokens: int | None = None
-    own: tuple[bytes, ...] = ()
+    hub_tools: tuple[bytes, ...] = ()
     soft_deadline: float | None = None
     first_list_wait: float | None = None
     partials: PartialForm | None = None
@@ -135,22 +126,20 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)
-"""A client without a model: it gets every tool in lists, and whole results."""
+"""A client without a model: all tools, whole results."""
 
 
 class CacheHint(msgspec.Struct, frozen=True):
-    """The time and scope for which a list may be cached (2026-07-28, server/utilities/caching)."""
+    """Time and scope for caching a list (2026-07-28, server/utilities/caching)."""
 
     ttl_ms: int = 0
     public: bool = False
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The lists of one server when they were last read: raw definitions in the upstream's own order.
+    """A server's raw lists as last read.
 
-    `warnings` say what is missing from the lists: pages that were cut off, a kind that could not be listed. `announced`
-    counts changes that the server announced and that these lists do not show. `is_apart`: they are those of one caller,
-    whose connection lists something else than the one that everybody is listed.
+    `warnings` say what is missing. `announced` counts changes not yet read. `is_apart`: they are one caller's.
     """
 
     server: str
@@ -165,16 +154,16 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Cause(NamedTuple):
-    """Why something failed or ended: a stable code of `mcp_hub.codes`, and the sentence for people."""
+    """The reason of a failure or end: a code of `mcp_hub.codes` and a sentence."""
 
     code: str
     reason: str
 
 
 LAST_OUTPUT: Final = ". Last output: "
-"""Between the reason of a `Cause` and the last lines of a server's output."""
+"""Separates a `Cause`'s reason from a server's last output."""
 LAST_LINE: Final = ", the last is "
-"""Between the number of lines that are not messages and the last of them."""
+"""Separates the number of odd lines from the last one."""
 _LOCAL_PATH: Final = re.compile(
     r"(?P<url>\b(?!file:)[A-Za-z][\w+.-]{0,15}://[^\s'\"`<>]*)"
     r"|(?P<quote>['\"`])(?:file://|~)?/[^'\"`\n]*(?P=quote)"
@@ -182,17 +171,17 @@ _LOCAL_PATH: Final = re.compile(
     r"|(?:file://|(?<![\w/.]))/(?!/)[^\s/'\"`|,;()\[\]<>]+/[^\s'\"`]*"
     r"|/(?:home|Users|root|usr|var|etc|opt|tmp|private|mnt|media|srv|run|nix)/[^\s'\"`]*"
 )
-"""An absolute path of two parts or more, one in quotes, one below the home folder; or a URL, which is not one."""
+"""An absolute path (two parts, quoted, or in the home), or a URL."""
 _WITHHELD_PATH: Final = "…"
 _WITHHELD: Final = "the operator of the hub sees why in `mcp-hub doctor`"
 _WITHHELD_BY_SANDBOX: Final = "its sandbox refused a start; the operator sees why in `mcp-hub doctor`"
 
 LogRule = Literal["hub", "shared", "turns"]
-"""Where log messages of a server go that cannot be attributed to a call (`logs` of docs/configuration.md)."""
+"""The destination of log messages that belong to no call (`logs` of docs/configuration.md)."""
 
 
 class LogFlow(msgspec.Struct, frozen=True):
-    """The log messages of a server that were sent on to calls, and those that were kept in the hub's log."""
+    """A server's log messages: sent to calls, or only in the hub's log."""
 
     rule: LogRule
     sent: int = 0
@@ -200,22 +189,19 @@ class LogFlow(msgspec.Struct, frozen=True):
 
 
 class SandboxState(msgspec.Struct, frozen=True):
-    """The sandbox of a server: as its latest start has it, `pending` before that, and the refusals so far."""
+    """A server's sandbox at its latest start, and refusals so far."""
 
     state: Literal["on", "absent", "pending"]
     refused: int
 
 
 class UpstreamStatus(msgspec.Struct, frozen=True):
-    """The state of an upstream at one moment, for people; `reason` says why it is not ready, `code` is its code.
+    """An upstream's state at one moment; `reason` says why it, or a session's process, is not ready.
 
-    One that is ready has a `reason` where processes of its own for single sessions have failed.
-    `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
-    stopped only until it is needed. `failures` counts those in a row. `noise` counts the lines of its output that are
-    not messages, with the last one. `second` is the connection in the server's other era, where there is one beside.
-    `scope` is `session` or `call` for one with a process for each. `asks`: the server asks its callers and does not say
-    which one, so that others wait for the answer. `unsteady` has a sentence about each list that is never
-    twice the same. Upstreams do not know their `sandbox`; the state of the whole hub has it.
+    `listed_at` is in Unix seconds. `rests`: stopped until needed. `failures` are those in a row. `noise` describes
+    output that is not messages. `second` is the connection in the other era. `scope`: `session` or `call` with a
+    process for each. `asks`: its questions name no call, so sessions wait. `unsteady` names lists that never repeat.
+    Only the hub's own state has `sandbox`.
     """
 
     server: str
@@ -242,7 +228,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
 
 
 def plural(count: int, noun: str) -> str:
-    """The count with its noun: `1 call`, `2 calls`, `2 entries`."""
+    """`1 call`, `2 calls`, `2 entries`."""
     if count == 1:
         return f"1 {noun}"
     is_regular = not noun.endswith("y") or noun[-2:-1] in "aeiou"
@@ -250,7 +236,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:
-    """The state as the end of a sentence that begins with the server's name."""
+    """The state as a predicate, after the server's name."""
     if state not in (UpstreamState.STARTING, UpstreamState.BACKING_OFF):
         return {"failed": "has failed", "draining": "is stopping"}.get(state.value, f"is {state.value}")
     if not reason:
@@ -260,15 +246,14 @@ def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> st
 
 
 def without_paths(text: str) -> str:
-    """The text with `…` in place of each path of this machine, as far as its form shows it; URLs stay."""
+    """The text with local paths replaced by `…`; URLs stay."""
     return _LOCAL_PATH.sub(lambda match: match[0] if match["url"] else _WITHHELD_PATH, text)
 
 
 def reason_for_others(code: str | None, reason: str) -> str:
-    """The reason of a `Cause` for callers who do not operate the hub: without names of files of its machine.
+    """A reason without local paths, for callers who do not operate the hub.
 
-    That of a sandbox names paths and hosts, and is left out as a whole. A path may hold blanks, so that the hub's part
-    of another reason is left out if it names one; in the output of a server the paths alone are.
+    A sandbox's is withheld, and so is the hub's part if it names a path.
     """
     if (code or "").startswith("sandbox"):
         return _WITHHELD_BY_SANDBOX

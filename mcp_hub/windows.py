@@ -1,7 +1,4 @@
-"""Windows: decisions that differ there, as functions of texts, and the calls that only it has.
-
-The decisions are pure, so that they are tested on every system. The calls are those of `Calls`; `Kernel` makes them,
-and exists on Windows only. They are type-checked, and their order is tested; they were not run.
+"""Windows: pure decisions that differ there, and its calls, which our tests only simulate.
 
 Sources: LockFileEx, CreateProcessW, Job Objects, Security Descriptor String Format, cmd.exe (Microsoft Learn).
 """
@@ -16,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 _FAIL_AT_ONCE, _EXCLUSIVE = 1, 2
 _LOCK_OFFSET: Final = 1 << 62
-"""The byte that is locked: locks of Windows are mandatory, so it lies where no file has content."""
+"""The locked byte, where no file has content: locks are mandatory."""
 _LOCKED: Final = (33, 997)
 """ERROR_LOCK_VIOLATION, and ERROR_IO_PENDING."""
 _SHELL_READS: Final = frozenset('"%!^&|<>')
@@ -24,7 +21,7 @@ _LONGEST_LINE: Final = 8191
 """Characters that cmd.exe reads."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/\\+-]+")
 _STARTABLE: Final = (".com", ".exe", ".bat", ".cmd")
-"""Extensions of programs; the others in PATHEXT are those of documents."""
+"""Extensions of programs."""
 _SCRIPTS: Final = (".bat", ".cmd")
 
 Right = Literal["read", "write"]
@@ -46,7 +43,7 @@ _TRUSTED: Final = frozenset(
         "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464",  # the installer of Windows
     )
 )
-"""The system and its administrators, who can do everything anyway."""
+"""The system and its administrators."""
 _NAMES: Final = {
     **{"WD": "everyone", "S-1-1-0": "everyone", "AU": "all users who log in", "BU": "all users of this machine"},
     **{"IU": "all users at this machine", "AN": "anonymous users", "BG": "guests"},
@@ -60,46 +57,43 @@ _SUSPENDED, _NO_WINDOW = 0x4, 0x08000000
 
 
 class Calls(Protocol):
-    """The calls of Windows that the hub makes. All but `lock` raise `OSError`."""
+    """Calls of Windows. All but `lock` raise `OSError`."""
 
     def lock(self, file: int, flags: int, offset: int) -> int:
-        """LockFileEx on one byte: 0, or the number of the error."""
+        """LockFileEx on one byte: 0 or an error number."""
 
     def descriptor(self, path: str) -> str:
-        """Owner and access list of a file, as a security descriptor string."""
+        """A file's owner and access list, as a security descriptor string."""
 
     def user(self) -> str:
-        """The identifier (SID) of the user of this process."""
+        """The SID of this process's user."""
 
     def open_job(self, limits: int) -> int:
-        """A job object with these limit flags; its handle."""
+        """The handle of a new job object with these limit flags."""
 
     def assign(self, job: int, pid: int) -> None:
         """Puts a process into a job."""
 
     def resume(self, pid: int) -> None:
-        """Lets a process run that was started suspended."""
+        """Resumes a process that was started suspended."""
 
     def close(self, handle: int) -> None:
         """Closes a handle."""
 
 
 class _JobPlan(NamedTuple):
-    """A program in a job object: flags of its start, and limits of the job, whose end ends all that is in it.
-
-    It starts suspended, so that it can start nothing before it is in the job.
-    """
+    """Start flags, suspended, and limits of a job, whose end kills all in it."""
 
     creation_flags: int = _SUSPENDED | _NO_WINDOW
     limits: int = _KILL_ON_CLOSE
 
 
 class LineRefused(ValueError):
-    """An argument that cmd.exe would read as its own, or a line that it would cut."""
+    """An argument that cmd.exe would interpret, or a line that it would cut."""
 
 
 def lock_region(file: int, *, shared: bool, calls: Calls | None = None) -> bool:
-    """Locks an open file until it is closed; False if another one has the lock. Raises `OSError`."""
+    """Locks an open file until it is closed; False if it is locked. Raises `OSError`."""
     flags = _FAIL_AT_ONCE | (0 if shared else _EXCLUSIVE)
     error = (calls or _calls()).lock(file, flags, _LOCK_OFFSET)
     if error and error not in _LOCKED:
@@ -108,10 +102,9 @@ def lock_region(file: int, *, shared: bool, calls: Calls | None = None) -> bool:
 
 
 def find_program(command: str, env: Mapping[str, str], is_file: Callable[[str], bool] = os.path.isfile) -> str | None:
-    """The path of a program that Windows can start: `command` is a path, or a name in a folder of PATH.
+    """The program that Windows would start, by path or PATH and PATHEXT.
 
-    Extensions are tried in the order of PATHEXT. The current folder and relative folders are not searched: whoever can
-    write there would choose the program.
+    Ignores relative folders: others may write there.
     """
     usual = ";".join(_STARTABLE)
     extensions = [ext.lower() for ext in env.get("PATHEXT", usual).split(";") if ext.lower() in _STARTABLE]
@@ -125,17 +118,13 @@ def find_program(command: str, env: Mapping[str, str], is_file: Callable[[str], 
 
 
 def is_script(program: str) -> bool:
-    """Whether cmd.exe runs it."""
     return ntpath.splitext(program)[1].lower() in _SCRIPTS
 
 
 def editor_line(
     command: str, path: str, env: Mapping[str, str], is_file: Callable[[str], bool] = os.path.isfile
 ) -> str:
-    """The line for a command that a person has written, with a file as its last argument.
-
-    Quotes in it keep blanks together, and backslashes are characters. Raises `FileNotFoundError`, `LineRefused`.
-    """
+    """The line for a person's `command` and a file. Raises `FileNotFoundError`, `LineRefused`."""
     words: list[str] = re.findall(r'(?:"[^"]*"?|[^\s"])+', command)
     name, *args = [word.replace('"', "") for word in words] or [command]
     if (program := find_program(name, env, is_file)) is None:
@@ -144,10 +133,8 @@ def editor_line(
 
 
 def command_line(program: str, args: Sequence[str], env: Mapping[str, str]) -> str:
-    """The line by which Windows starts a program with exactly these arguments. Raises `LineRefused`.
-
-    cmd.exe runs batch files (`npx.cmd`), and reads their arguments again, whatever quotes are around them. An argument
-    with a character that means something to it is refused.
+    """The line that starts a program with exactly these arguments. Raises `LineRefused` for what cmd.exe would
+    interpret.
     """
     for text in (program, *args):
         if "\0" in text:
@@ -167,15 +154,14 @@ def command_line(program: str, args: Sequence[str], env: Mapping[str, str]) -> s
 
 
 def _quoted(text: str) -> str:
-    """In quotes; backslashes at the end are doubled, or the program would read the quote behind them as a character."""
     backslashes = len(text) - len(text.rstrip("\\"))
     return f'"{text}{backslashes * chr(92)}"'
 
 
 def others_in(descriptor: str, user: str, right: Right) -> tuple[str, ...]:
-    """The users and groups beside `user`, the system and its administrators that a security descriptor gives a right.
+    """Accounts with a right in a security descriptor, without `user`, the system and administrators.
 
-    Without an access list everyone has it. What an earlier entry denies to a group, a later one does not give to it.
+    Without an access list: everyone. An earlier denial wins.
     """
     trusted = {*_TRUSTED, user, *(("LA",) if user.endswith("-500") else ())}
     owner, listed = _OWNER.match(descriptor), _LIST.search(descriptor)
@@ -192,7 +178,6 @@ def others_in(descriptor: str, user: str, right: Right) -> tuple[str, ...]:
 
 
 def _entries(text: str) -> Iterator[tuple[str, int, str]]:
-    """The entries of an access list that hold for the file itself: kind, rights, user or group."""
     for entry in _ENTRY.findall(text):
         kind, flags, rights, _, _, group = [*str(entry).split(";"), *[""] * 6][:6]
         if "IO" not in (flags[index : index + 2] for index in range(0, len(flags), 2)):
@@ -200,7 +185,6 @@ def _entries(text: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _mask(rights: str) -> int:
-    """All rights for a text that is not understood."""
     try:
         if rights[:1].isdigit():
             return int(rights, 0)
@@ -210,7 +194,7 @@ def _mask(rights: str) -> int:
 
 
 def others_who_may(right: Right, path: str | os.PathLike[str], calls: Calls | None = None) -> tuple[str, ...]:
-    """As `others_in` of a file or folder; none where Windows does not say."""
+    """`others_in` for a file or folder; empty if Windows does not say."""
     try:
         calls = calls or _calls()
         return others_in(calls.descriptor(os.fspath(path)), calls.user(), right)
@@ -229,7 +213,7 @@ def run_program(
     start: Callable[..., Any] = subprocess.Popen,
     plan: _JobPlan = _JobPlan(),  # noqa: B008
 ) -> int:
-    """The exit code of a program without input and output, which ends after `seconds` with all that it has started.
+    """The exit code of a silent program, killed with its children after `seconds`.
 
     Raises `OSError`, `LineRefused`, `subprocess.TimeoutExpired`.
     """
@@ -312,13 +296,12 @@ if sys.platform == "win32":
             raise ctypes.WinError(ctypes.get_last_error())
 
     def _text_of(pointer: ctypes.c_wchar_p) -> str:
-        """The text behind a pointer, which is freed."""
         text = pointer.value or ""
         _kernel32.LocalFree(pointer)
         return text
 
     class Kernel:
-        """The calls, by ctypes."""
+        """`Calls` by ctypes."""
 
         def lock(self, file: int, flags: int, offset: int) -> int:
             span = _Overlapped(Offset=offset & 0xFFFFFFFF, OffsetHigh=offset >> 32)

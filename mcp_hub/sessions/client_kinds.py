@@ -75,7 +75,7 @@ class ClientKinds:
                 max_tools=rules.max_tools,
                 defers_tools=rules.defers_tools,
                 max_result_tokens=rules.max_result_tokens,
-                own=self._own if deadline is not None else (),
+                hub_tools=self._own if deadline is not None else (),
                 soft_deadline=deadline,
                 first_list_wait=rules.first_list_wait,
                 partials=_form(rules),

@@ -63,7 +63,7 @@ def exposed(
     groups = by_server((entry.server, entry.exported) for entry in view.for_model.entries(Kind.TOOL))
     meta_tools = _hub_entries(discovery.definitions(groups, is_names=mode == "names"), client)
     reading = _hub_entries([discovery.READ_RESULT], client)
-    early = _hub_entries(client.own, client)
+    early = _hub_entries(client.hub_tools, client)
     hub_tools = [*(reading if results_of(rules, client) else []), *early]
     max_tools = client.max_tools
     if (
@@ -123,7 +123,7 @@ def _shaped(tools: Iterable[Entry], rules: ViewRules, client: ClientKind) -> Ite
             raw = without_app(raw)
         if rules.compact if server_compact is None else server_compact:
             raw = _compacted(raw)
-        if client.own:
+        if client.hub_tools:
             raw = without(raw, "outputSchema")
         if client.defers_tools:
             raw = _hinted(raw, entry, results_of(rules, client))

@@ -57,7 +57,7 @@ def test_auto_lists_in_full_what_fits_the_budget_as_it_would_be_sent() -> None:
     view = view_of(rules, long)
     assert decided(view, rules, ANYBODY) == "search"
     assert decided(view, replace(rules, compact=True), ANYBODY) == "full", "compacted it has no output schema"
-    assert decided(view, rules, replace(ANYBODY, own=WAITING)) == "full", "nor has it for who is answered early"
+    assert decided(view, rules, replace(ANYBODY, hub_tools=WAITING)) == "full", "nor has it for who is answered early"
 
 
 @pytest.mark.parametrize(("count", "mode"), [(61, "full"), (400, "full"), (401, "search")])
@@ -92,7 +92,7 @@ def test_full_lists_just_the_tools_unless_results_are_cut_or_calls_answered_earl
     assert listed(cut, ANYBODY, few(1)) == ["read_result", "git_t0"]
     assert listed(cut, replace(ANYBODY, max_result_tokens=0), few(1)) == ["git_t0"]
     assert listed(rules, replace(ANYBODY, max_result_tokens=5), few(1)) == ["read_result", "git_t0"]
-    assert listed(rules, replace(ANYBODY, own=WAITING), few(1)) == ["hub_wait", "hub_cancel", "git_t0"]
+    assert listed(rules, replace(ANYBODY, hub_tools=WAITING), few(1)) == ["hub_wait", "hub_cancel", "git_t0"]
 
 
 @pytest.mark.parametrize(

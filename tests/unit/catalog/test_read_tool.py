@@ -36,7 +36,7 @@ TOOLS = [
 ]
 OVERRIDES = {"mine": Override(hints=HintClaims(True)), "theirs": Override(hints=HintClaims(False))}
 RULES = ViewRules({"git": ServerRules("git", tools=Filter(deny=("secret",)), overrides=OVERRIDES)})
-VIEW = exposed(build([offer("git", *TOOLS)], RULES), RULES, ClientKind(own=OFFERED), "search")
+VIEW = exposed(build([offer("git", *TOOLS)], RULES), RULES, ClientKind(hub_tools=OFFERED), "search")
 
 
 def asked(runner: str, arguments: Any, view: CatalogView = VIEW, *, is_settled: bool = True) -> Route:

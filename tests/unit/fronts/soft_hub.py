@@ -19,8 +19,8 @@ from tests.unit.fronts.task_hub import Sent, Server, TaskHub
 from tests.upstreams.messages import rpc
 
 DEADLINE = 45.0
-EARLY = ClientKind(expose="full", max_result_tokens=0, own=OFFERED, soft_deadline=DEADLINE)
-TALKING = ClientKind(expose="full", max_result_tokens=0, own=OFFERED, soft_deadline=DEADLINE, partials="line")
+EARLY = ClientKind(expose="full", max_result_tokens=0, hub_tools=OFFERED, soft_deadline=DEADLINE)
+TALKING = ClientKind(expose="full", max_result_tokens=0, hub_tools=OFFERED, soft_deadline=DEADLINE, partials="line")
 STREAMS = "dev.mcp-hub/streams"
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
 

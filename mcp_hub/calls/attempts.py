@@ -39,7 +39,7 @@ class Retriable(CallChannel, Protocol):
 async def attempted(record: Retriable, handler: CallHandler) -> Completed:
     """The result of `handler`, retried after failures that may pass.
 
-    An attempt with unknown outcome decides the error raised.
+    After an attempt with unknown outcome, its error is raised instead of a later one.
     """
     number = 1
     unknown: RpcError | None = None

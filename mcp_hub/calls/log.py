@@ -53,7 +53,7 @@ class HeldBack(msgspec.Struct):
 
 
 class CallLog(msgspec.Struct, eq=False):
-    """One call's events and readers. `merged` counts events lost to slowness."""
+    """One call's events and readers. `merged` counts events merged or dropped for slow readers."""
 
     status: CallStatus | None = None
     merged: int = 0
@@ -163,7 +163,10 @@ class CallLog(msgspec.Struct, eq=False):
     def reader(
         self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None
     ) -> "LogReader":
-        """Reads after `after`; `wake` is called (soon, often) for more. `moves` gets the durable stream's reader."""
+        """Reads events after `after`; `wake` is called (soon, often) for more.
+
+        When the call becomes durable, `moves` gets its stream's reader instead.
+        """
         reader = LogReader(self, max(after, self._first - 1), wake, moves)
         self._readers.append(reader)
         return reader

@@ -1,6 +1,7 @@
 """Decides whether and when a failed call is retried. No I/O.
 
-Calls that the server has not seen, or refused for now, may be; others only if safe. Each server has a budget.
+Calls that the server has not seen, or refused for now, may be retried; others only if safe to repeat. Each server has a
+budget.
 """
 
 import random

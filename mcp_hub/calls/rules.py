@@ -58,6 +58,6 @@ class SessionRules:
         self.epoch = 0
 
     def use(self, page_size: int, task_after: float, *, look_again: bool) -> None:
-        """Changes settings."""
+        """Changes settings; sessions derive theirs again if `look_again`."""
         self.page_size, self.task_after = page_size, task_after
         self.epoch += look_again

@@ -114,8 +114,8 @@ class CallStarter:
     ) -> CallRecord:
         """Starts a call at its upstream. Raises `Busy`.
 
-        `explaining` wraps handlers for models. `asks`: the call may outlive its request. `in_place`: may write before
-        returning.
+        `explaining` wraps handlers to explain refusals to models. `asks`: the call may outlive its request. `in_place`:
+        may write before returning.
         """
         of_tools, of_reads = self._limits[call.upstream]
         limits = of_tools if call.method == "tools/call" else of_reads

@@ -93,7 +93,7 @@ class Confinement(msgspec.Struct, frozen=True):
 
     @property
     def readable(self) -> list[str]:
-        """Read-only paths, without usual ones."""
+        """Read-only paths, without those of every server in `/dev` and `/etc`."""
         return [grant.path for grant in self._granted() if not grant.access & WRITE_FILE]
 
     def _granted(self) -> Iterator[PathRight]:

@@ -307,7 +307,7 @@ def npm_settings(text: str) -> str:
 
 
 def uv_settings(text: str) -> str:
-    """A `uv.toml`'s indexes and access."""
+    """A `uv.toml`'s indexes, and how they are reached."""
     try:
         settings = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -321,7 +321,7 @@ def uv_settings(text: str) -> str:
 
 
 def pip_settings(text: str) -> str:
-    """A `pip.conf`'s indexes and access."""
+    """A `pip.conf`'s indexes, and how they are reached."""
     parser = configparser.RawConfigParser(strict=False, default_section="")
     try:
         parser.read_string(text)

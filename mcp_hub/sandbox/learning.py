@@ -60,7 +60,7 @@ _OPENED: Final[Mapping[str, tuple[int | None, int]]] = {
 
 
 class AnyHost(HostRule, frozen=True):
-    """Every host and port."""
+    """A rule for every host and port, for a learning run."""
 
     def matches(self, host: str, port: int) -> bool:
         return True
@@ -83,7 +83,7 @@ class Missed(msgspec.Struct):
 
 
 class MakeProxy(Protocol):
-    """Makes its proxy."""
+    """Makes a learning run's proxy."""
 
     def __call__(self, *, observe: Observe) -> Proxy: ...
 
@@ -104,7 +104,7 @@ class Learning:
         self.missed = Missed()
 
     def begin(self, subject: Subject, confinement: Confinement) -> Confinement:
-        """A start's learning confinement."""
+        """The confinement of a learning start."""
         self.subject, self.confinement = subject, confinement
         return msgspec.structs.replace(confinement, learns=True)
 
@@ -319,7 +319,7 @@ def _opened(path: str, flags: int) -> Iterator[_Use]:
 
 
 def _changed(path: str, making: _Making) -> Iterator[_Use]:
-    """The folder of a new or removed entry."""
+    """The folder that a new or removed entry changes, unless the call fails."""
     real = _without_last_link(path)
     folder = os.path.dirname(real)
     fails = making != "replaces" and os.path.lexists(real) == (making == "makes")

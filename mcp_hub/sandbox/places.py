@@ -225,7 +225,7 @@ def _secret_places(home: str) -> Mapping[str, str]:
 
 
 def usual_path(path: str, home: str) -> str:
-    """The path by the home folder, past other mount points."""
+    """The path through the home folder or one above, if another mount point leads there."""
     usual = {state: folder for folder in ancestors(home) if (state := _identity(folder)) is not None}
     for ancestor in ancestors(path):
         if (state := _identity(ancestor)) is not None and (folder := usual.get(state)) is not None:
@@ -298,7 +298,7 @@ def why_shared(path: str, home: str) -> str | None:
 
 
 def secret_at(path: str, home: str) -> str | None:
-    """`secret_of`, or a secret's name below. Takes a moment."""
+    """`secret_of`, or a file with a secret's name below the folder. Takes a moment."""
     return secret_of(path, home) or secret_file_in(path, _LOOKED_AT)
 
 

@@ -26,7 +26,7 @@ _TAIL_BYTES: Final = 2 << 20
 
 
 class _PartialContent:
-    """The present attempt's partial content: whether there `is_any`, and where."""
+    """The present attempt's partial content: whether there `is_any`, and its first event."""
 
     __slots__ = ("_first", "is_any")
 
@@ -41,7 +41,7 @@ class _PartialContent:
         self.is_any = False
 
     def placed(self, event: Delta | Reset, seq: int) -> Delta | Reset:
-        """The event to write under this number."""
+        """The event to write under this number; completes a `Reset`."""
         first = self._first or seq
         if isinstance(event, Delta):
             self._first = first

@@ -207,7 +207,7 @@ class _Cutting:
                 self._replace(text, share - _BLOCK)
 
     def _leave_out(self, texts: list[_Text], limit: int) -> None:
-        """Leaves out the middle blocks."""
+        """Keeps first and last blocks; leaves out those between."""
         room = limit - _SHARE
         first = self._whole(texts, room * _HEAD)
         remaining = int(room * _HEAD) - sum(text.cost for text in texts[:first])
@@ -256,7 +256,7 @@ class _Cutting:
 
 
 def _share(costs: list[int], limit: int) -> int:
-    """The largest cost for each within the limit."""
+    """The largest cost for each text so that all are within the limit."""
     remaining = limit
     costs = sorted(costs)
     for index, cost in enumerate(costs):

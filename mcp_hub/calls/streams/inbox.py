@@ -17,7 +17,7 @@ class Inbox:
         self._messages: list[Message] = []
 
     async def has_news(self) -> bool:
-        """Whether something waits. Raises `StoreError`."""
+        """Whether something is not taken in yet. Raises `StoreError`."""
         if await self._store.has_news():
             self._is_behind = True
         return self._is_behind or bool(self._messages)

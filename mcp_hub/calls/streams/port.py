@@ -93,7 +93,7 @@ class StreamHandle:
         return {key: questions[key] for key in list(record.open_questions) if key in questions}
 
     async def answer(self, key: str, outcome: RawJson | RpcError) -> StreamInfo:
-        """Answers an open question, if it is. Raises `UnknownStream`, `StoreError`."""
+        """Answers a question, if it is open. Raises `UnknownStream`, `StoreError`."""
         return await self._port.table.answer(self.info.principal, self.id, key, outcome)
 
     async def cancel(self, reason: str) -> StreamInfo:

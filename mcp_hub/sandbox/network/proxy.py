@@ -153,7 +153,7 @@ class _Session:
         self._is_head = False
 
     async def run(self) -> None:
-        """Raises `OSError` if it breaks."""
+        """Serves and closes the connection. Raises `OSError` if it breaks."""
         is_whole = True
         try:
             while (head := await self._next()) is not None:
@@ -229,7 +229,7 @@ class _Session:
         return exchange.behind is not None
 
     async def _refuse(self, denied: Denied) -> None:
-        """Waits, so that the answer arrives."""
+        """Notes and answers a refusal; waits, so that the answer arrives."""
         if denied.kind is not None:
             self._refusals.note(denied.kind, denied.target, denied.reason, denied.entry)
         with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(_FAREWELL):

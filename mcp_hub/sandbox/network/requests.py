@@ -201,7 +201,7 @@ class PlainExchange:
         return h11.Request(method=request.method, target=text.encode(), headers=headers)
 
     async def _send_request(self, far: End, scope: anyio.CancelScope) -> None:
-        """A host that stops reading may still answer."""
+        """Sends head and body. A host that stops reading may still answer."""
         try:
             await self._to_far(far, self._outgoing(far))
             while not isinstance(event := await self._from_server(), h11.EndOfMessage):

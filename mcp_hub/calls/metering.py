@@ -14,11 +14,11 @@ from mcp_hub.events import Completed, Ending, Failed
 from mcp_hub.types import OWN, RawJson
 
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper ends of the buckets in seconds; one more has no end."""
+"""Upper ends of buckets in seconds; the last bucket is unbounded."""
 _MOST: Final = 4096
-"""Pairs of a server and a method that are remembered."""
+"""Pairs of server and method."""
 _SAID: Final = re.compile(rb'"isError"\s*:\s*true')
-"""A result without these bytes is not an error: in a string the quotes would be escaped."""
+"""Results without it are not errors: in a string the quotes would be escaped."""
 
 
 class Outcome(IntEnum):
@@ -92,7 +92,7 @@ class _Histogram:
 
 
 class _Meter:
-    """Calls of one method at one server. `at_once` has those that did not wait for their turn, which are nearly all."""
+    """Calls of one method at one server; `at_once`: without a wait."""
 
     __slots__ = ("at_once", "at_server", "events", "merged", "outcomes", "refused", "whole")
 
@@ -102,7 +102,6 @@ class _Meter:
         self.events = self.merged = self.refused = 0
 
     def figures(self, server: str, method: str) -> MethodFigures:
-        """All of it as of now."""
         return MethodFigures(
             server=server,
             method=method,
@@ -116,7 +115,7 @@ class _Meter:
 
 
 CallObserver = Callable[[CallRecord, Outcome, float], None]
-"""Is called for each call that has ended, with its outcome and the time by the registry's clock."""
+"""Gets each ended call, its outcome, and the registry's time."""
 
 
 class Meters:

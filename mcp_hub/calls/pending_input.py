@@ -22,9 +22,9 @@ from mcp_hub.types import CallId, RawObject
 _MARK: Final = "hub1."
 _UPSTREAM: Final = "up1."
 _BOND: Final = 32
-"""Hexadecimal digits, which make 128 bits."""
+"""Hexadecimal digits: 128 bits."""
 _MOST: Final = 1024
-"""Calls that wait; the oldest makes room and is cancelled."""
+"""Waiting calls; beyond it the oldest is cancelled."""
 
 
 def _new_key() -> bytes:
@@ -32,10 +32,7 @@ def _new_key() -> bytes:
 
 
 class _PendingCall(msgspec.Struct, frozen=True):
-    """A call whose client has seen its events up to `after`; `name` tells this wait from others of the same call.
-
-    `until` is when it may be fetched last.
-    """
+    """A waiting call; its client has seen events up to `after`. `name` identifies this wait."""
 
     record: CallRecord
     after: int
@@ -45,11 +42,9 @@ class _PendingCall(msgspec.Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the input has come by another way: another replica got the retry."""
         return bool(self.keys) and not self.keys & self.record.open_questions.keys()
 
     def answer(self, responses: RawObject) -> None:
-        """Answers its questions."""
         for key, response in responses.items():
             self.record.answer(key, response)
 

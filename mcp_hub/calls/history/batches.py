@@ -34,26 +34,26 @@ from mcp_hub.stores.history.base import (
 )
 
 ARGUMENTS: Final = 64 << 10
-"""Bytes of all arguments that are kept, with their values cut; of more only the beginning."""
+"""Bytes kept of all arguments, with values cut."""
 _PIECE: Final = 16 << 10
-"""Characters of texts that are masked together."""
+"""Characters masked together."""
 _BETWEEN: Final = "\0"
-"""Parts texts that are masked together; no JSON has it."""
+"""Separates texts that are masked together; JSON never has it."""
 _NAME: Final = 200
 _MESSAGE: Final = 200
-"""Characters of a tool's name, and of the reason of a failure."""
+"""Characters of a tool's name, and of a failure's reason."""
 _LARGEST: Final = (1 << 32) - 1
 _HASH: Final = 32
 _SIZES: Final = 2 * array("I").itemsize
-"""Bytes of the sizes of one call."""
+"""Bytes of one call's sizes."""
 _STATUS: Final = ("completed", "tool_error", "failed", "cancelled", "timed_out")
 """By outcome."""
 
 
 class ToolKeeping(msgspec.Struct, frozen=True):
-    """Whether calls of one tool are kept, and the arguments that its settings supply.
+    """Whether one tool's calls are kept, and the arguments that its settings supply.
 
-    `fixed` arguments are never kept, one with a default where its value is the default.
+    `fixed` arguments are never kept, those with a default only if their value differs.
     """
 
     is_kept: bool = True
@@ -87,7 +87,7 @@ class DefinitionSource(Protocol):
 
 
 class JournalTerms(msgspec.Struct, frozen=True):
-    """The definitions of tools and the rules at one time."""
+    """Definitions of tools and rules at one time."""
 
     definitions: object
     rules: JournalRules
@@ -105,10 +105,7 @@ class BatchMaker:
         self._last = 0.0
 
     def definition(self, terms: JournalTerms, server: str, tool: str) -> str:
-        """Digest of the tool's definition and of the arguments that its settings supply; empty: no such tool.
-
-        May block when it is first called.
-        """
+        """A digest of the tool's definition and supplied arguments; empty without a tool. May block at first."""
         digest, keeping = self.definitions.digest(terms.definitions, server, tool), terms.rules.of_tool(server, tool)
         if not digest or not keeping.supplies:
             return digest
@@ -120,7 +117,7 @@ class BatchMaker:
         return self._key
 
     def make_running(self, portion: Portion, terms: JournalTerms, wall: float) -> tuple[Batch, bytes] | None:
-        """The batch of one call that runs, as it is shown once its hub is gone; None if it is not kept."""
+        """The batch of one running call, as shown once its hub is gone; None: not kept."""
         count, last = self._count, self._last
         batches = self.make(portion, (terms, terms), wall)
         self._count, self._last = count, last
@@ -136,9 +133,9 @@ class BatchMaker:
         wall: float,
         begun: Mapping[str, JournalTerms] = MappingProxyType({}),
     ) -> list[tuple[Batch, bytes]]:
-        """The batch of these calls and their texts, if any are kept; `wall` makes Unix seconds of their times.
+        """The batch of a portion; `wall` converts its times to Unix seconds.
 
-        `terms` are those when the first call had ended, and those of now; `begun` has those at the beginning of a call.
+        `terms` are those at the first call's end, and the present ones; `begun` has those at a call's begin.
         """
         lines, rules = dict[str, int](), terms[1].rules
         if rules.keeping == "off":
@@ -183,7 +180,7 @@ class BatchMaker:
     def _group(
         self, call: Call, outcome: Outcome, terms: tuple[JournalTerms, JournalTerms], lines: dict[str, int]
     ) -> tuple[int, ToolKeeping] | None:
-        """The number of its group in `lines`, and the rule for its tool; None: it is not kept."""
+        """The group's number in `lines`, and its tool's rule; None: not kept."""
         rules = terms[1].rules
         assert rules.keeping != "off"
         tool = own_name(call)

@@ -32,11 +32,11 @@ from mcp_hub.stores.history.base import (
 )
 
 PACE: Final = 0.5
-"""Seconds between two batches."""
+"""Seconds between batches."""
 MOST_BYTES: Final = 16 << 20
-"""Bytes of texts that may wait where they cannot be written."""
+"""Bytes of unwritten texts."""
 _PATIENCE: Final = 5.0
-"""Seconds between two attempts to write where that does not work."""
+"""Seconds between attempts to write."""
 
 _UNKNOWN: Final = "The hub that ran this call is gone. The outcome of the call is unknown."
 log = get_logger(__name__)
@@ -55,13 +55,13 @@ class CallJournal:
         clock: Clock,
     ) -> None:
         self.rules = rules
-        """Those of now."""
+        """The present rules."""
         self._clock = clock
         self._queue = CallQueue()
         self._batches = BatchMaker(hub, definitions, key)
         self._writer = _Writer(store, hub)
         self._begun_with: JournalTerms | None = None
-        """The terms when the first of the calls that wait had ended."""
+        """The terms at the first waiting call's end."""
         self._running: dict[str, _RunningCall] = {}
         self._lock = anyio.Lock()
         self.ended = self._queue.ended
@@ -87,7 +87,7 @@ class CallJournal:
             self._queue.begun.set()
 
     def lasts(self, record: CallRecord) -> None:
-        """Takes a call that runs for longer than a moment: if the hub is killed, the history has it nevertheless."""
+        """Takes a running call, so that the history has it if the hub is killed."""
         if self._queue.keeps and record.call.id not in self._running:
             terms = self._terms()
             if record.stream is not None and record.stream.row.epoch > 1:  # begun at another hub
@@ -96,7 +96,7 @@ class CallJournal:
             self._queue.begun.set()
 
     def definition(self, server: str, tool: str) -> str:
-        """Digest of the tool's definition and of the arguments that its settings supply, now."""
+        """A present digest of the tool's definition and supplied arguments."""
         return self._batches.definition(self._terms(), server, tool)
 
     def _terms(self) -> JournalTerms:
@@ -135,13 +135,13 @@ class CallJournal:
             await self._writer.add(batches, dropped, current.rules.limits, running, is_last=is_last)
 
     def _terms_of(self, ended: Iterable[str]) -> dict[str, JournalTerms]:
-        """The terms of these calls when they began, as far as they are known; of all where nothing is kept any more."""
+        """Known terms at the calls' begin; all while nothing is kept."""
         over = list(ended) if self._queue.keeps else list(self._running)
         calls = {id_: self._running.pop(id_, None) for id_ in over}
         return {id_: call.terms for id_, call in calls.items() if call is not None}
 
     async def _begun_calls(self, wall: float) -> list[tuple[Batch, bytes]]:
-        """The batch of each running call that does not have one yet."""
+        """Batches of running calls without one."""
         batches = []
         for call in [call for call in self._running.values() if not call.is_taken]:
             call.is_taken = True
@@ -166,7 +166,7 @@ class CallJournal:
 
 
 class _RunningCall(msgspec.Struct):
-    """A call that runs, with the terms when it began; `is_taken` once its batch was made."""
+    """A running call, with its terms; `is_taken` once its batch is made."""
 
     record: CallRecord
     terms: JournalTerms
@@ -193,7 +193,7 @@ class _Writer:
         return bool(self._unwritten or self.losses or self._begun or self._ended)
 
     async def register(self, rules: JournalRules) -> None:
-        """Notes that this hub has calls, so that it can be missed if it is killed. Once."""
+        """Notes once that this hub has calls: it may be killed."""
         if not self._is_registered and rules.keeping != "off":
             self._is_registered = True
             with suppress(StoreError):  # the first batch meets the same
@@ -238,7 +238,7 @@ class _Writer:
         self.failing = ""
 
     def _change(self, running: RunningChange) -> None:
-        """Running calls that cannot be written wait as long as they run, 16 MiB of them at most."""
+        """Unwritten running calls wait, at most 16 MiB."""
         for number in running.ended:
             if self._begun.pop(number, None) is None:
                 self._ended.add(number)

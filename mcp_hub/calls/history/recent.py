@@ -22,28 +22,28 @@ from mcp_hub.protocol.rest.overview import CallSummary
 from mcp_hub.types import Status, plural
 
 MOST: Final = 10_000
-"""Endings that are kept."""
+"""Endings kept."""
 _PORTION: Final = 100
-"""Endings that are packed together: 10,000 small objects would scatter those of all later calls over the memory."""
+"""Endings packed together: 10,000 small objects would fragment memory."""
 _MOST_BYTES: Final = 8 << 20
 MOST_LIVE: Final = 500
-"""Running calls that are shown."""
+"""Running calls shown."""
 _EACH: Final = 480
-"""Bytes of a summary without its texts."""
+"""Bytes of a summary without texts."""
 _TEXT: Final = 200
 """Characters of one text."""
 _TEXTS: Final = _MOST_BYTES // MOST - _EACH
-"""Characters of all texts of a summary."""
+"""Characters of a summary's texts."""
 _SHORT: Final = _TEXTS // 4
 _PRINCIPAL: Final = 80
-"""Characters of a principal that is shown as it is."""
+"""Characters of a principal shown whole."""
 _STATUS: Final[tuple[Status, ...]] = ("completed", "tool_error", "failed", "cancelled", "failed")
 """By outcome."""
 _decode_text = msgspec.json.Decoder(str).decode
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[CallSummary]).decode
 _STEADY: Final = 1.0
-"""Seconds in which the wall clock is taken to go as the other one."""
+"""Seconds for which both clocks are taken to run alike."""
 _DONE: Final = (Outcome.OK, Outcome.TOOL_ERROR)
 
 
@@ -139,7 +139,7 @@ class RecentCalls:
 
 
 class _NamedWait(msgspec.Struct, frozen=True):
-    """A wait in words, such as `slow_tool of Cursor`; `since` by the clock of the calls."""
+    """A wait in words (`slow_tool of Cursor`), `since` by the calls' clock."""
 
     reason: str
     since: float

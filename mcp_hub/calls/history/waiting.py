@@ -1,4 +1,4 @@
-"""The calls that have ended and wait to be written into the history, in portions."""
+"""Ended calls that wait to be written into the history, in portions."""
 
 from typing import Final
 
@@ -13,21 +13,21 @@ from mcp_hub.events import Ending, Failed
 from mcp_hub.types import CallId, Era, RawJson
 
 VALUE: Final = 4096
-"""Characters of a value of the arguments, and of a result, that are kept."""
+"""Characters kept of an argument's value, and of a result."""
 MOST_DECODED: Final = 1 << 20
-"""Bytes of arguments that are looked through for long values."""
+"""Bytes of arguments searched for long values."""
 _RESULT: Final = 64 << 10
-"""Bytes of a result that wait: enough to mask a long secret in its beginning as a whole."""
+"""Bytes of a waiting result: enough to mask a long secret at its beginning."""
 FULL: Final = 2048
-"""Calls of a portion, which is written at once, without waiting for the next batch."""
+"""Calls of a portion, which is then written at once."""
 MOST: Final = 8192
 """Calls that may wait."""
 PORTION_BYTES: Final = 4 << 20
-"""Bytes of the arguments and results of a portion."""
+"""Bytes of a portion's texts."""
 _UNKNOWN: Final = "The hub that ran this call is gone. The outcome of the call is unknown."
 _NOTHING: Final = msgspec.Raw()
 _WITH_RESULT: Final = int(Outcome.TOOL_ERROR)
-"""The last outcome with a result; a member of an enumeration takes five times as long to compare."""
+"""The last outcome with a result; an enum compares five times slower."""
 
 _NO_CALL: Final = Call(
     id=CallId(""), upstream="", method="", params={}, meta={}, session="", principal="", era=Era.MODERN, capabilities={}
@@ -35,17 +35,14 @@ _NO_CALL: Final = Call(
 _NO_GROUP: Final = _NO_CALL, Outcome.OK, msgspec.Raw(), 0
 
 _Row = tuple[int, str, float, float, float | None, int, int, bool]
-"""The number of a call's group, its id, when it ended, started and began, bytes of its arguments and of its result, and
-whether it is durable.
-"""
+"""Group, id, times of end, start and begin, bytes of arguments and result, whether durable."""
 
 
 class Portion:
-    """Calls that have ended and wait to be written.
+    """Ended calls that wait to be written.
 
-    `texts` are arguments and results by turns, each with a NUL behind it; those of calls in `long` are empty. `groups`
-    number calls with the same texts, `firsts` have the first call of each and its outcome. `endings` are by the places
-    of calls without a result. The `latest` group is that of such a call, outcome and name, and has that number.
+    `texts` are arguments and results by turns, NUL-terminated, empty for calls in `long`. `groups` number calls with
+    equal texts; `firsts` have each group's first call and outcome. `endings` are by index. `latest` is the last group.
     """
 
     __slots__ = ("endings", "firsts", "groups", "has_texts", "latest", "long", "rows", "size", "texts")
@@ -62,7 +59,7 @@ class Portion:
         self.size = 0
 
     def turn_to(self, call: Call, outcome: Outcome, name: msgspec.Raw) -> int:
-        """The number of the group of this call, which is now the last one; `name` is what it calls."""
+        """The number of the call's group, now the latest; `name` is the called one."""
         key = (call.client or call.session, call.upstream, call.method, call.principal, outcome, bytes(name))
         number = self.groups.get(key)
         if number is None:
@@ -72,12 +69,12 @@ class Portion:
         return number
 
     def put(self, index: int, arguments: RawJson, result: RawJson) -> None:
-        """Takes texts of which one is long; only so much of them as masking needs."""
+        """Adds long texts, cut to what masking needs."""
         texts = self.long[index] = bytes(memoryview(arguments)[:MOST_DECODED]), bytes(memoryview(result)[:_RESULT])
         self.size += len(texts[0]) + len(texts[1])
 
     def put_running(self, record: CallRecord, time: float) -> None:
-        """Takes a call that runs, as one that its hub has not ended."""
+        """Adds a running call, as one that its hub has not ended."""
         call, times = record.call, record.times
         arguments = call.params.get("arguments", _NOTHING) if self.has_texts else _NOTHING
         number = self.turn_to(call, Outcome.RPC_ERROR, _NOTHING)
@@ -92,9 +89,9 @@ class Portion:
 
 
 class CallQueue:
-    """The calls that wait to be written, in portions; `ended` is on the way of each call.
+    """Waiting calls, in portions; of too many the oldest is dropped.
 
-    `keeps` calls at all, and `keeps_texts`. A portion that is full is sealed; of too many the oldest is dropped.
+    It `keeps` calls at all, and `keeps_texts`.
     """
 
     def __init__(self) -> None:
@@ -107,7 +104,7 @@ class CallQueue:
         self.begun, self.full = anyio.Event(), anyio.Event()
 
     def use(self, keeping: str) -> None:
-        """Keeps so much from now on."""
+        """Applies `keeping` from now on."""
         has_texts = keeping in ("hash", "full")
         if has_texts is not self.keeps_texts and self._open.rows:
             self._seal()
@@ -116,7 +113,7 @@ class CallQueue:
             self._open = Portion(has_texts=has_texts)
 
     def ended(self, record: CallRecord, outcome: Outcome, now: float) -> None:
-        """Takes a call that has ended. All in one function: each further one would take a fiftieth of a quick call."""
+        """Adds an ended call. One function: each further one costs 2 % of a quick call."""
         if not self.keeps:
             return
         call, times, portion = record.call, record.times, self._open
@@ -157,7 +154,6 @@ class CallQueue:
             self._crowded()
 
     def _crowded(self) -> None:
-        """The first call of a portion, or the last one that it takes."""
         portion = self._open
         if not self.begun.is_set():
             self.begun.set()
@@ -176,7 +172,7 @@ class CallQueue:
             del self._dropped_ids[:-MOST]
 
     def take(self) -> tuple[list[Portion], int, list[str]]:
-        """The portions that wait, how many calls were dropped before them, and the ids of those with streams."""
+        """Waiting portions, the number of dropped calls, and ids of calls with streams."""
         portions, dropped, ids = [*self._sealed, self._open], self._dropped, self._dropped_ids
         self._sealed, self._open = [], Portion(has_texts=self.keeps_texts)
         self._dropped, self._next, self._dropped_ids = 0, 1, []

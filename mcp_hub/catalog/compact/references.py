@@ -1,11 +1,4 @@
-"""The subschemas of a schema, its local `$ref`s, and the keywords that must stay because a pointer passes them.
-
-Only places that some draft from 06 to 2020-12 calls a schema count: `properties.title` is a property of that name,
-while `enum`, `const`, `default` and `examples` hold data, and what an unknown keyword holds is nobody's business.
-
-A reference is proved by following it through such places. Where one cannot be proved, or where schemas are found by
-other ways than JSON pointers, nothing at all is decided (`Unproven`).
-"""
+"""The subschemas of a schema, its local `$ref`s, and the keywords that JSON pointers pass."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -38,7 +31,7 @@ _UNDERSTOOD = PLACES | DATA | {"$ref"}
 
 
 def subschemas(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
-    """The schemas right under a schema, but for `true` and `false`: keyword, name (if the keyword has any), schema."""
+    """Direct subschemas except booleans: keyword, name (or empty), schema."""
     for keyword, value in schema.items():
         if isinstance(value, dict):
             if keyword in _ONE:
@@ -52,7 +45,7 @@ def subschemas(schema: Schema) -> Iterator[tuple[str, str, Schema]]:
 
 
 def rebuilt(schema: Schema, change: Callable[[Schema], Json]) -> Schema:
-    """The schema with each of its `subschemas` changed, and everything else as it is."""
+    """The schema with each direct subschema changed."""
     return {keyword: _changed(keyword, value, change) for keyword, value in schema.items()}
 
 
@@ -71,7 +64,7 @@ def _changed(keyword: str, value: Json, change: Callable[[Schema], Json]) -> Jso
 
 
 def path_of(root: Schema, pointer: str) -> list[tuple[Schema, str, str]] | None:
-    """The schemas on the way of `#/…`, with the keyword and name or index taken; None if it leads to no schema."""
+    """The schemas along `#/…`, each with its keyword and name or index; None if it leads elsewhere."""
     if _BAD_ESCAPE.search(pointer):
         return None
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in unquote(pointer).split("/")]
@@ -102,13 +95,12 @@ def _under(keyword: str, value: Json, name: str) -> Json:
 
 
 class Unproven(Exception):
-    """The schema refers in a way that compaction cannot prove to keep."""
+    """A reference that compaction cannot prove to keep."""
 
 
 class References(msgspec.Struct):
-    """`schemas` has the schema and all in it, outer before inner; `leads` the definitions that each unit leads to.
-
-    A pinned keyword, known by the `id` of its schema, must stay, because a pointer passes it.
+    """`schemas`: outer before inner. `leads`: definitions that each unit refers to. `pinned`: keywords on the path of a
+    pointer, by `id` of their schema.
     """
 
     schemas: list[Schema] = msgspec.field(default_factory=list)
@@ -119,7 +111,6 @@ class References(msgspec.Struct):
 
     @property
     def needed(self) -> set[Unit]:
-        """The definitions that the rest of the schema leads to, by whatever way."""
         reached: set[Unit] = set()
         ahead = {ROOT}
         while ahead:
@@ -148,7 +139,7 @@ def survey(root: Schema) -> References:
 
 
 def height(value: Json) -> int:
-    """The depth to which JSON objects and arrays nest."""
+    """Nesting depth."""
     count, level = 0, [value]
     while level := [node for node in level if isinstance(node, dict | list)]:
         count += 1
@@ -166,7 +157,6 @@ def _schemas(root: Schema) -> Iterator[tuple[Unit, Schema]]:
 
 
 def _check_identity(root: Schema, schema: Schema) -> None:
-    """Raises: Unproven."""
     if not schema.keys().isdisjoint(IDENTITY) or isinstance(schema.get("id"), str):
         raise Unproven("has a name of its own")
     base = schema.get("$id", "")
@@ -177,7 +167,6 @@ def _check_identity(root: Schema, schema: Schema) -> None:
 
 
 def _note(references: References, root: Schema, unit: Unit, pointer: str) -> bool:
-    """Keeps the way of a pointer that leads to a schema. Returns whether it does."""
     if pointer == "#":
         return True
     path = path_of(root, pointer[1:]) if pointer.startswith("#/") else None
@@ -189,7 +178,6 @@ def _note(references: References, root: Schema, unit: Unit, pointer: str) -> boo
 
 
 def _mentioned(schema: Schema) -> Iterator[str]:
-    """The local pointers in keywords that no draft knows, such as the mapping of a `discriminator`."""
     pending = [value for keyword, value in schema.items() if keyword not in _UNDERSTOOD]
     while pending:
         value = pending.pop()

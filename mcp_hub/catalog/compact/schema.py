@@ -1,9 +1,5 @@
-"""Schemas said shorter with the same verdict on every instance.
-
-Dropped are keywords that assert nothing (but descriptions), definitions that nothing refers to, and `$schema` where the
-meaning does not depend on it. A schema without it must keep its meaning both in 2020-12, which MCP presumes
-(specification, basic, "JSON Schema usage"), and in draft-07, which many clients presume. A `$ref` stays: definitions in
-their places would save 0.3 % of the bytes of 611 real tools. What cannot be proved is left alone (`references`).
+"""Shorter JSON Schemas: without keywords that assert nothing, unused definitions, and `$schema` where 2020-12, the
+default of MCP, and draft-07 agree.
 """
 
 import json
@@ -71,7 +67,7 @@ class Rules(msgspec.Struct, frozen=True):
     drops_dialect: bool
 
     def without_idle(self, original: Schema, schema: Schema, *, is_root: bool = False) -> Schema:
-        """The schema, made of `original`, without what asserts nothing."""
+        """The schema, made of `original`, without keywords that assert nothing."""
         return {
             keyword: value
             for keyword, value in schema.items()
@@ -87,10 +83,7 @@ class Rules(msgspec.Struct, frozen=True):
         return is_idle is not None and is_idle(value)
 
     def nullable(self, original: Schema, schema: Schema) -> Schema:
-        """`anyOf: [{type: X, …}, {type: null}]` as `type: [X, null], …`, if that means the same; `oneOf` likewise.
-
-        Which it does when the other keywords of X say nothing about null, and nothing beside the list asserts.
-        """
+        """`anyOf` or `oneOf` of `[{type: X, …}, {type: null}]` as `type: [X, null], …`, if equivalent."""
         for keyword in ("anyOf", "oneOf"):
             if (id(original), keyword) not in self.pinned and schema.keys() <= _BESIDE_ALTERNATIVES | {keyword}:
                 members = _with_null(schema.get(keyword))
@@ -100,7 +93,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def rules_of(root: Schema, references: References) -> Rules:
-    """The rules for a schema, by its dialect and by the keywords it uses. Raises: Unproven for an unknown dialect."""
+    """Raises: Unproven for an unknown dialect."""
     schemas = references.schemas
     dialect = root.get("$schema", _DRAFT_2020_12)
     dialect = dialect.removesuffix("#") if isinstance(dialect, str) else ""
@@ -143,10 +136,7 @@ def _with_null(branches: Json) -> Schema | None:
 
 
 def compact_schema(raw: bytes) -> bytes:
-    """One encoded schema as short as it gets without a change of meaning, or the same bytes. Never raises.
-
-    Left as they are: schemas of more than `MAX_BYTES`, deeper than `MAX_DEPTH` or with a key twice, and other values.
-    """
+    """One encoded schema, shortened where that is safe; not above `MAX_BYTES` and `MAX_DEPTH`. Never raises."""
     shortest = raw
     for _ in range(_MAX_ROUNDS):
         shorter = _shorter(shortest)
@@ -157,7 +147,7 @@ def compact_schema(raw: bytes) -> bytes:
 
 
 def compact_tool(raw: bytes) -> bytes:
-    """One encoded tool definition with a compact `inputSchema` and no `outputSchema`, else the same. Never raises."""
+    """One encoded definition with a compact `inputSchema` and no `outputSchema`. Never raises."""
     try:
         fields = _OBJECT.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -169,7 +159,6 @@ def compact_tool(raw: bytes) -> bytes:
 
 
 def _shorter(raw: bytes) -> bytes:
-    """One round: the schema encoded anew, or `raw`."""
     if len(raw) > MAX_BYTES:
         return raw
     try:
@@ -182,7 +171,6 @@ def _shorter(raw: bytes) -> bytes:
 
 
 def _decoded(raw: bytes) -> Json:
-    """Raises: ValueError (also for a key twice, where decoders differ), RecursionError."""
     value: Json = json.loads(
         raw.decode(), object_pairs_hook=_unique, parse_int=msgspec.Raw, parse_float=msgspec.Raw, parse_constant=_reject
     )
@@ -215,7 +203,6 @@ def _compacted(root: Schema) -> Schema:
 
 
 def _without_unneeded(root: Schema, needed: Collection[tuple[str, str]]) -> Schema:
-    """Without definitions that nothing leads to."""
     members = dict(root)
     for keyword in DEFINITIONS & root.keys():
         if isinstance(value := root[keyword], dict):

@@ -1,12 +1,11 @@
-"""Costs: the account of the tokens of all tools, in every way to list them.
+"""Costs: the tokens of all tools in each list mode.
 
-In: the view of a profile, the rules for it, and the kind of client that asks.
+In: a view, its rules, the kind of client.
 
-Out: tokens of each tool, each server and each list mode, as `GET /v1/tokens` and `mcp-hub tokens` show them.
+Out: tokens by tool, server and list mode.
 
-Held together by: `token_costs`, the account as a pure function of a view; `accounts`, which keeps accounts until the
-lists change.
+* `accounts`: caches accounts
+* `token_costs`: computes an account
 
-Not here: the estimate of one text (`catalog.tokens`), which list mode a client gets (`catalog.views`), and how results
-are truncated (`calls.results`).
+Not here: the estimate (`catalog.tokens`).
 """

@@ -15,7 +15,7 @@ from mcp_hub.types import ClientKind
 
 
 class TokenAccounts:
-    """The token accounts of one catalog, one computed at a time."""
+    """The token accounts of one catalog, computed one at a time."""
 
     def __init__(self, catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None:
         self._catalog = catalog
@@ -26,7 +26,7 @@ class TokenAccounts:
     async def account(
         self, profile: str | None, client: str, kind: ClientKind, server: str | None, heaviest: int | None
     ) -> TokenAccount:
-        """The account of a profile's tools, as clients of this kind are listed them now; counted in a worker thread."""
+        """Counts in a worker thread."""
         catalog = self._catalog
         number, text = HEAVIEST if heaviest is None else heaviest, instructions(catalog, self._upstreams, profile)
         query = CostQuery(

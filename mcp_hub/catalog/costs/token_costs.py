@@ -1,7 +1,4 @@
-"""The tokens that tools cost a model's context: each of them, and all together in every way to list them. Pure.
-
-Estimates (`tokens.estimate`) of what a client is sent; what it makes of that for its model may cost a little more.
-"""
+"""Estimated tokens that tools cost a model, in each list mode. Pure."""
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -31,10 +28,9 @@ _REMEMBERED: Final = 1 << 16  # texts whose tokens are remembered: some 10 MB
 
 
 class CostQuery(msgspec.Struct, frozen=True):
-    """The subject of an account: the names go into it as they are. `starting` are servers that have never been listed.
+    """The subject of an account.
 
-    With `server` only its tools are counted one by one and in `total`. `heaviest` is how many to name. `instructions`
-    are those that the clients get.
+    `starting`: never-listed servers. `server`: the only one to count in `total`. `heaviest`: how many to name.
     """
 
     client: str = ""
@@ -46,18 +42,17 @@ class CostQuery(msgspec.Struct, frozen=True):
 
 
 class Measures:
-    """Token counts by digest of the text; all are forgotten past 65,536."""
+    """Token counts by digest; cleared above 65,536 entries."""
 
     def __init__(self) -> None:
         self._cache: dict[tuple[bytes, str | None], tuple[int, ...]] = {}
         self._budget = 0
 
     def start(self) -> None:
-        """Resets the byte budget for an account."""
         self._budget = _MOST_COMPACTED
 
     def tokens(self, raw: bytes) -> int:
-        """Tokens of a definition as it is."""
+        """Tokens of a definition."""
         key = (_digest(raw), None)
         counts = self._cache.get(key)
         if counts is None:
@@ -65,7 +60,7 @@ class Measures:
         return counts[0]
 
     def of(self, entry: Entry) -> Tokens:
-        """Tokens of a tool without its share of the names; past the account's byte budget nothing is compacted."""
+        """Tokens of a tool without its name; above the byte budget nothing is compacted."""
         raw = in_era(Kind.TOOL, entry.raw, _ERA)
         full = self.tokens(raw)
         key = (_digest(raw), entry.exported)
@@ -95,7 +90,7 @@ _ALL: Final = CostQuery()
 def account(
     view: CatalogView, rules: ViewRules, client: ClientKind, query: CostQuery = _ALL, measures: Measures | None = None
 ) -> TokenAccount:
-    """The account of the tools of `view`, without the hub's own, as that client may see them. Never raises."""
+    """The account of a view's tools for a client, without the hub's own. Never raises."""
     measures = Measures() if measures is None else measures
     measures.start()
     view = view.for_model
@@ -140,7 +135,6 @@ def list_tokens(listed: Iterable[Entry], measures: Measures | None = None) -> in
 
 
 def _tools(entries: Sequence[Entry], measures: Measures) -> list[ToolTokens]:
-    """In the order of the list."""
     shares: dict[str, int] = {}
     for server, names in by_server((entry.server, entry.exported) for entry in entries).items():
         ordered = sorted(names)

@@ -1,7 +1,6 @@
-"""The answers of `find_tools` as text: hits, all tools of a server, all servers.
+"""The answers of `find_tools` as text.
 
-Strangers wrote what answers show: a line that is not indented and no JSON is the hub's, or begins with the name of a
-tool or server.
+An unindented line that is not JSON is the hub's, or begins with the name of a tool or server.
 """
 
 import re
@@ -48,11 +47,10 @@ def answer(
     budget_tokens: int = 2000,
     reads: Collection[str] = (),
 ) -> str:
-    """A line a hit, the first two with notes on parameters; in full, their definitions.
+    """One line per hit, the first two with parameter notes; in full, definitions.
 
-    `raws`: definitions by hit; `reads`: names of read-only hits, which are marked; `servers`: tools of each. At most
-    `limit` hits; past `budget_tokens` full ones become lines, lines a count. Weak hits and answers are marked, and no
-    weak answer begins with a destructive tool.
+    `raws`: definitions by hit. `reads`: read-only hits. `servers`: tool counts. Above `budget_tokens` definitions
+    become lines, lines a count. No weak answer begins with a destructive tool.
     """
     hits = [hit for hit in results.hits if hit.id in raws][: max(limit, 1)]
     if results.is_weak or not hits:
@@ -68,7 +66,7 @@ def listing(
     budget_tokens: int = 2000,
     reads: Collection[str] = (),
 ) -> str:
-    """All tools of one server in its order, at most `limit` if that is not 0; by name alone if lines do not fit."""
+    """All tools of one server, at most `limit` (0: all); by name if lines do not fit."""
     hits = [Hit(name, 0.0, (), {}) for name in raws][: limit or None]
     lines, is_whole = _lines(hits, raws, detail, budget_tokens, 0, reads)
     names = HOW_TO_READ + all_names({"": [hit.id for hit in hits]})
@@ -76,7 +74,7 @@ def listing(
 
 
 def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
-    """A line for each server: its name, how many tools it has, what it is for."""
+    """One line per server: name, number of tools, purpose."""
     if not servers:
         return "There are no tools."
     for width in (120, 40, 0):
@@ -87,10 +85,7 @@ def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
 
 
 def exact(raw: bytes, *, is_read_only: bool = False) -> str:
-    """The compact definition of one tool as JSON on one line: name, description and input schema. Never raises.
-
-    That of a read-only tool is marked.
-    """
+    """A compact definition as one line of JSON. Never raises."""
     try:
         fields = raw_object(compact_tool(raw)) or {}
         definition = msgspec.json.encode({name: fields[name] for name in _OF_A_TOOL if name in fields})
@@ -107,7 +102,6 @@ def _weak(
     budget_tokens: int,
     reads: Collection[str],
 ) -> str:
-    """A weak answer: harmless hits first, destructive ones last or by name alone."""
     if not servers:
         return "No tool fits: no tools are available."
     if not hits:
@@ -129,7 +123,6 @@ class _Annotated(msgspec.Struct):
 
 
 def _destroys(raw: bytes) -> bool:
-    """Whether a tool says so by its hints, or, if it says nothing, by its name."""
     try:
         tool = msgspec.json.decode(raw, type=_Annotated)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -150,7 +143,6 @@ def _lines(
     *,
     weak: str = WEAK,
 ) -> tuple[list[str], bool]:
-    """Hits that fit into `tokens`, the first `noted` with notes, and whether these are all. `weak` marks weak hits."""
     lines: list[str] = []
     is_short, missing = False, 0
     for position, hit in enumerate(hits):
@@ -174,7 +166,6 @@ def _lines(
 def _hit_text(
     hit: Hit, raw: bytes, detail: Detail, notes: int, tokens: int, mark: str, *, is_read_only: bool
 ) -> tuple[str, bool]:
-    """One hit, and whether in the detail that was asked for."""
     also = "\nalso: " + _listed(hit.also) if hit.also else ""
     if detail == "full" and estimate(text := exact(raw, is_read_only=is_read_only) + mark + also) < tokens:
         return text, True

@@ -1,4 +1,4 @@
-"""One call of `find_tools`: what a model may write for its arguments, and which answer it gets."""
+"""One call of `find_tools`."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,9 +33,9 @@ class _Find(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ToolFinder(msgspec.Struct, frozen=True):
-    """One caller's scope of `find_tools`: the view without the hub's own tools, and `search(query, limit, server)`.
+    """One caller's scope: the view without the hub's own tools, and `search(query, limit, server)`.
 
-    `budget` in tokens bounds an answer; `servers` are those that can be used, `absent` those whose tools are not known.
+    `budget` is in tokens; `absent`: servers without lists.
     """
 
     view: CatalogView
@@ -58,7 +58,6 @@ def finding(finder: Callable[[], Awaitable[ToolFinder]]) -> CallHandler:
 
 
 def _arguments(call: Call) -> _Find:
-    """Raises `InvalidParams`."""
     try:
         request = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
@@ -70,7 +69,7 @@ def _arguments(call: Call) -> _Find:
 
 
 def _limit(limit: int | str | None) -> int:
-    """0 for none. Models write numbers as text now and then. Raises `InvalidParams`."""
+    """0: no limit. Models may write numbers as text."""
     if not limit:
         return 0
     text = str(limit)

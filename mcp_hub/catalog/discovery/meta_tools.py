@@ -1,10 +1,7 @@
-"""`run_tool` and `read_tool`: a model's way to the tools that it is not listed.
+"""`run_tool` and `read_tool`: a model's way to tools that it is not listed; unwrapped before routing.
 
-Neither is a call of its own: it is unwrapped before it is routed, so that everything about the call is as for the tool
-that it runs. Only a refusal is different: it comes with what the tool takes. `read_tool` runs read-only tools alone, so
-that a client need not ask before each of its calls. `ReadCheck` has the last look: the process that gets such a call
-has to list the tool as read-only, too, since a server may list it differently in the other era, in the process of
-another session, or after a restart.
+`read_tool` runs read-only tools alone. `ReadCheck` checks that in the process that gets the call, which may list the
+tool differently.
 """
 
 from collections.abc import Callable
@@ -49,7 +46,7 @@ _KNOWN: Final = frozenset(_Run.__struct_fields__)
 
 
 def runner_of(params: RawObject) -> str | None:
-    """The one of the two that these params are of a call of, however its name is spelled; None if of neither."""
+    """`run_tool` or `read_tool`, if these params call one, however it is escaped."""
     name = params.get("name")
     if name is None or len(name) > _MOST_SPELLED:
         return None
@@ -64,13 +61,12 @@ def runner_of(params: RawObject) -> str | None:
 
 
 def selected(name: str, arguments: RawJson) -> str:
-    """The tool that a call is of: `run_tool` and `read_tool` stand for another one. Raises `InvalidParams`."""
+    """The tool that a call runs, unwrapped. Raises `InvalidParams`."""
     is_runner = name in (RUN, RUN_READING)
     return _run({"arguments": msgspec.Raw(bytes(arguments))}, name).name if is_runner else name
 
 
 def _run(params: RawObject, runner: str) -> _Run:
-    """The arguments of a call of `runner`. Raises `InvalidParams`."""
     try:
         run = msgspec.json.decode(params.get("arguments", b"{}"), type=_Run)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
@@ -83,7 +79,7 @@ def _run(params: RawObject, runner: str) -> _Run:
 
 
 def _check_members(params: RawObject, runner: str) -> None:
-    """Raises `InvalidParams` for arguments beside the tool's name, which would be lost: models write them there."""
+    """Models write a tool's arguments beside its name, where they would be lost."""
     members: RawObject = raw_object(params["arguments"]) or {}
     if unknown := ", ".join(repr(name) for name in members if name not in _KNOWN):
         reason = f"unknown {hide_head(unknown, _REASON)}. Put the arguments of the tool into `arguments`."
@@ -91,7 +87,6 @@ def _check_members(params: RawObject, runner: str) -> None:
 
 
 def _unwrapped(params: RawObject, run: _Run, runner: str) -> RawObject:
-    """The params of the call that a call of `runner` stands for. Raises `InvalidParams`."""
     call_params: RawObject = {**params, "name": msgspec.Raw(msgspec.json.encode(run.name))}
     call_params.pop("arguments", None)
     arguments = bytes(run.arguments)
@@ -105,7 +100,6 @@ def _unwrapped(params: RawObject, run: _Run, runner: str) -> RawObject:
 
 
 def _out_of_text(arguments: bytes, runner: str) -> bytes:
-    """The object, or null, that is written in a JSON string. Raises `InvalidParams`."""
     try:
         text = msgspec.json.decode(arguments, type=str).strip().encode() or b"null"
         msgspec.json.decode(text, type=dict[str, msgspec.Raw] | None)
@@ -122,9 +116,9 @@ def resolve(
     is_settled: Callable[[], bool],
     unlisted: Unlisted = lambda name: None,
 ) -> Route:
-    """The route of a request; of one of `run_tool` or `read_tool`, that of the call that it stands for.
+    """The route of a request, unwrapped from `run_tool` and `read_tool`.
 
-    Raises as `routes.route`.
+    Raises `InvalidParams`, `UnknownEntry`, `NotApproved`.
     """
     if method != "tools/call":
         return route(view, era, method, params, unlisted)
@@ -163,7 +157,6 @@ def _unwrapped_route(
 
 
 def not_read_only(name: str) -> NotReadOnly:
-    """The refusal of `read_tool` to run a tool that callers know by this name."""
     return NotReadOnly(f"{RUN_READING} runs read-only tools, and {name} is not known to be one. Use {RUN} for it.")
 
 
@@ -183,7 +176,7 @@ def _takes(entry: Entry) -> str:
 
 
 def refusing(problem: RpcError) -> CallHandler:
-    """Answers a call of `run_tool` or `read_tool` that stands for none, in words for the model."""
+    """Answers an invalid call of `run_tool` or `read_tool`."""
 
     async def refused(call: Call, channel: CallChannel) -> Completed:
         return text_result(problem.message, is_error=True)
@@ -192,7 +185,7 @@ def refusing(problem: RpcError) -> CallHandler:
 
 
 def explaining(handler: CallHandler, entry: Entry, arguments: RawJson = b"{}") -> CallHandler:
-    """`handler`, where a refusal says what the tool takes if the arguments, as the caller gave them, are to blame."""
+    """`handler`, whose refusals of wrong arguments include the tool's definition."""
 
     async def explained(call: Call, channel: CallChannel) -> Completed:
         try:
@@ -226,7 +219,6 @@ class _Takes(msgspec.Struct):
 
 
 def _with_schema(completed: Completed, arguments: RawJson, entry: Entry) -> Completed:
-    """Appends the tool's definition to an error that the arguments probably caused."""
     try:
         outcome = msgspec.json.decode(completed.result, type=_Outcome)
         if not outcome.isError or len(arguments) > _MOST_ARGUMENTS:
@@ -243,18 +235,17 @@ def _with_schema(completed: Completed, arguments: RawJson, entry: Entry) -> Comp
 
 
 def text_result(text: str, *, is_error: bool = False) -> Completed:
-    """A result that a model reads."""
     return Completed(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error}))
 
 
 class ReadCheck(msgspec.Struct, frozen=True):
-    """`rules` are those of a server; `is_confirmed` says whether a person has approved one of its definitions."""
+    """Checks for read-only tools by a server's `rules` and a person's approval."""
 
     rules: Callable[[str], ServerRules]
     is_confirmed: Callable[[str, Definition], bool]
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
-        """Raises `NotReadOnly` for a call of a tool that this list does not show as read-only."""
+        """Raises `NotReadOnly` for a tool that this list does not show as read-only."""
         tool = msgspec.json.decode(call.params["name"], type=str)
         usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), call.upstream)
         if any(definition.key == tool and not self._is_read_only(call.upstream, definition) for definition in usable):

@@ -1,8 +1,6 @@
-"""The servers of a view in few words: how many tools each has, what it is for, and which are not there. Pure.
+"""The servers of a view in few words. Pure.
 
-The hub's own `instructions` have a line for each, at most 150 tokens with the way to reach tools: clients put them into
-the model's context on every turn. Text of the configuration comes first and is not part of the 150 tokens: it has up
-to 2,000 bytes.
+The hub's `instructions` take at most 150 tokens, besides 2,000 bytes of configured text.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,24 +33,23 @@ _ANYBODY: Final = ClientKind()
 
 
 class ServerAbout(msgspec.Struct, frozen=True):
-    """A server that clients can use: its name and purpose, each one harmless line, and its number of tools."""
+    """A usable server: harmless name and purpose, number of tools."""
 
     name: str
     tools: int
     purpose: str
 
     def line(self, width: int = MAX_PURPOSE) -> str:
-        """`git (26): Reads repositories`, with at most `width` characters of its purpose."""
+        """`git (26): Reads repositories`, with at most `width` characters of purpose."""
         head = f"{self.name} ({self.tools})" if self.tools else self.name
         purpose = first_sentence(self.purpose, width) if width else ""
         return f"{head}: {purpose}" if purpose else head
 
 
 def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream]) -> list[ServerAbout]:
-    """The servers that have something in the view and are not down, in configured order.
+    """Servers in the view that are not down, in configured order.
 
-    A purpose is what the configuration says, else the server itself, unless its instructions wait for an approval,
-    else the names of a few tools.
+    A purpose is configured, else from approved instructions, else a few tools.
     """
     tools = by_server((entry.server, entry.key) for entry in view.entries(Kind.TOOL))
     listed = {entry.server for kind in Kind for entry in view.entries(kind)}
@@ -70,7 +67,7 @@ def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream])
 
 
 def absent(rules: ViewRules, upstreams: Mapping[str, Upstream]) -> list[UpstreamStatus]:
-    """The servers that have failed, and those that have never been listed and may yet be."""
+    """Failed servers, and never-listed ones that may still start."""
     configured = [upstream for name in rules.servers if (upstream := upstreams.get(name)) is not None]
     awaited = [UpstreamState.STARTING, UpstreamState.BACKING_OFF]
     statuses = [(upstream.status(), upstream.snapshot() is None) for upstream in configured]
@@ -78,12 +75,11 @@ def absent(rules: ViewRules, upstreams: Mapping[str, Upstream]) -> list[Upstream
 
 
 def is_starting(status: UpstreamStatus) -> bool:
-    """Whether it is on its first way up: one that has failed before is not called so."""
     return status.state is UpstreamState.STARTING and not status.failures and status.reason is None
 
 
 def why_absent(statuses: Iterable[UpstreamStatus]) -> list[str]:
-    """A line for those that start, and one for those that have failed, with their codes."""
+    """One line for starting servers, one for failed ones."""
     starting, failed = [], []
     for status in statuses:
         name = one_line(status.server, _MAX_NAME)
@@ -101,7 +97,7 @@ def _some(names: list[str]) -> str:
 
 
 def instructions(catalog: Catalog, upstreams: Mapping[str, Upstream], profile: str | None) -> str | None:
-    """The instructions for clients of a profile, as of now. Raises `KeyError` for one that is not configured."""
+    """The current instructions for a profile. Raises `KeyError` for an unknown one."""
     view, rules = catalog.view(profile).for_model, catalog.rules(profile)
     is_partial = rules.expose == "auto" and bool(catalog.starting(profile))
     starting = [status.server for status in absent(rules, upstreams) if is_starting(status)]
@@ -113,10 +109,7 @@ def instructions(catalog: Catalog, upstreams: Mapping[str, Upstream], profile: s
 def compose(
     introduction: str | None, servers: Sequence[ServerAbout], starting: Sequence[str] = (), *, is_search: bool = False
 ) -> str | None:
-    """`introduction` text, then a line a server as far as they fit; with `is_search` how to find and run tools.
-
-    None if there is nothing to say.
-    """
+    """`introduction`, server lines as they fit, and with `is_search` how to find tools."""
     parts = [_cut(introduction, MOST_OWN)] if introduction else []
     if servers or starting:
         parts.append(_introduction(servers, starting, f"{OPENING} {_SEARCH}" if is_search else OPENING))
@@ -135,8 +128,6 @@ def _introduction(servers: Sequence[ServerAbout], starting: Sequence[str], openi
 
 
 def _crowded(counts: Mapping[str, int], starting: Sequence[str], opening: str) -> str:
-    """The largest servers on one line, and as many of those that are starting as there is room for."""
-
     def fits(before: str) -> Callable[[str], bool]:
         return lambda text: estimate(f"{before}{text}.") <= MOST_TOKENS
 

@@ -1,14 +1,12 @@
-"""Offers: the definitions that servers list, checked, and the rules of the settings for them.
+"""Offers: checked definitions of servers, and the settings for them. Pure.
 
-In: the raw definitions of one list of a server, and settings as plain values.
+In: the raw definitions of a list, and settings.
 
-Out: `Definition`s that can be listed, those that are held back as broken, and the same ones as an override has them.
+Out: `Definition`s, and `Quarantined` ones.
 
-Held together by `definitions`, which checks each definition. `hints` decides whose hints of a tool count, `filters`
-which definitions are let through, `rules` has the settings of a tool, a server and a caller, and applies overrides.
-`apps` are the members of `_meta` by which a tool has a user interface (MCP Apps, `io.modelcontextprotocol/ui`,
-specification of 2026-01-26).
-
-Everything here is pure. Not here: exported names and the order of lists (`catalog.views`), changes of a definition
-(`catalog.pins`).
+* `apps`: user interfaces of tools
+* `definitions`: checks each definition
+* `filters`: which definitions pass
+* `hints`: whose hints count
+* `rules`: the settings
 """

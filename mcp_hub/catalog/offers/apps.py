@@ -1,7 +1,4 @@
-"""The members of a definition's `_meta` by which a tool has an app.
-
-Source: MCP Apps, specification of 2026-01-26, "Resource Discovery".
-"""
+"""The `_meta` members that give a tool an app (MCP Apps, 2026-01-26, "Resource Discovery")."""
 
 from typing import Final
 
@@ -21,7 +18,7 @@ _LONGEST: Final = 1024
 
 
 class AppMeta(msgspec.Struct, frozen=True):
-    """The app of a tool: its `address`, the server's own, and whether the model and apps may call the tool."""
+    """A tool's app: the server's own `address`, and who may call the tool."""
 
     address: str | None = None
     for_model: bool = True
@@ -29,10 +26,7 @@ class AppMeta(msgspec.Struct, frozen=True):
 
 
 def app_meta(meta: RawObject | None) -> AppMeta | None:
-    """The app of a definition with this `_meta`; None if that says nothing of one. Members of wrong types are ignored.
-
-    Without `visibility` a tool is for the model and for apps.
-    """
+    """Members of wrong types are ignored; without `visibility` a tool is for the model and for apps."""
     if not meta or (_UI not in meta and _OLD_ADDRESS not in meta):
         return None
     ui = raw_object(meta.get(_UI, msgspec.UNSET)) or {}
@@ -51,12 +45,11 @@ def _address(raw: msgspec.Raw) -> str | None:
 
 
 def app_members(meta: RawObject) -> RawObject:
-    """The members that say something of an app, as they are sent."""
     return {name: meta[name] for name in (_UI, _OLD_ADDRESS) if name in meta}
 
 
 def with_address(definition: bytes, address: str, exported: str) -> bytes:
-    """A definition whose app has the exported address in place of its server's own; nothing else of it changes."""
+    """A definition with the exported address of its app."""
     if exported == address:
         return definition
     fields = raw_object(msgspec.Raw(definition)) or {}
@@ -73,7 +66,7 @@ def _readdressed(members: RawObject, name: str, address: str, exported: str) -> 
 
 
 def without_app(definition: bytes) -> bytes:
-    """A definition that says nothing of apps."""
+    """A definition without its app."""
     fields = raw_object(msgspec.Raw(definition)) or {}
     meta = raw_object(fields.pop("_meta", msgspec.UNSET)) or {}
     remaining = {name: value for name, value in meta.items() if name not in (_UI, _OLD_ADDRESS)}

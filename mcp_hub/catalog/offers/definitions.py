@@ -1,8 +1,6 @@
 """One listed definition: checked, then kept as encoded members, so that schemas stay byte for byte.
 
-Strict clients reject a whole list for one malformed entry. What loses nothing is changed so that they do not
-(`protocol.definitions`); else the member, or the definition, is quarantined with its reason. Line breaks between JSON
-tokens go, because a stdio frame is one line.
+Strict clients reject a whole list for one malformed entry: it is repaired if nothing is lost, else quarantined.
 """
 
 import re
@@ -44,11 +42,9 @@ _STRING = re.compile(rb'"[^"]*"')
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """A usable definition. `key` is the upstream's name, URI or template; `summary` the description's first line.
+    """A usable definition. `key`: the upstream's name, URI or template; `summary`: the description's first line.
 
-    `traits` are the hints of a tool's annotations, and tags, which the protocol does not have: those of `tags`,
-    `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`). `hints` says where the hints
-    come from, `app` what its `_meta` says of an app.
+    `traits`: hints and tags, also of `_meta` (`tags`, `fastmcp.tags`, `_fastmcp.tags`).
     """
 
     kind: Kind
@@ -62,15 +58,11 @@ class Definition(msgspec.Struct, frozen=True):
 
     @property
     def as_sent(self) -> RawObject:
-        """The members that the server wrote, before any change."""
         return self.fields if self.sent is None else self.sent
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A definition, or one `member` of it, that is not exported.
-
-    `key` is `#n`, its place in the list from 1, when it does not have one.
-    """
+    """A definition, or one `member` of it, that is not exported. A missing `key` is its position, `#n`."""
 
     server: str
     kind: Kind
@@ -80,7 +72,6 @@ class Quarantined(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The finding for people, without the server."""
         left_out = f"{self.kind.value} {self.key}{': ' if self.member else ''}{self.member}"
         return f"{left_out} is left out: {self.reason}"
 
@@ -98,13 +89,12 @@ _parsed: dict[tuple[Kind, str], tuple[Sequence[bytes], Parsed]] = {}
 
 
 class _Unfit(Exception):
-    """The definition cannot be listed; the message is the reason for people."""
+    """The definition cannot be listed."""
 
 
 def parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
-    """The usable definitions in the upstream's order, and those that are not. Never raises; safe in any thread.
-
-    A list that is as it was is not read again; what is returned is shared, and not to be changed.
+    """Usable definitions in the upstream's order, and unusable ones. Never raises; thread-safe. The result is cached:
+    do not change it.
     """
     cached = _parsed.get((kind, server))
     if cached is None or (cached[0] is not raws and cached[0] != raws):
@@ -117,7 +107,7 @@ def parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
 
 
 def prepare(snapshot: Snapshot) -> None:
-    """Reads these lists ahead, so that the first caller does not keep everybody waiting."""
+    """Fills the cache of `parse`."""
     for kind, raws in snapshot.lists.items():
         parse(kind, raws, snapshot.server)
 
@@ -148,12 +138,11 @@ def _parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
 
 
 def with_hints(definition: Definition, hints: EffectiveHints) -> Definition:
-    """The definition with these hints, which its traits follow."""
     return replace(definition, hints=hints, traits=replace(definition.traits, hints=hints.claims.hints()))
 
 
 def encode_as(definition: Definition, exported: str) -> bytes:
-    """The definition under its exported name or URI; every other member as the upstream wrote it."""
+    """The definition under its exported name or URI; other members stay byte for byte."""
     if exported == definition.key:
         return msgspec.json.encode(definition.fields)
     renamed = msgspec.Raw(msgspec.json.encode(exported))
@@ -161,9 +150,8 @@ def encode_as(definition: Definition, exported: str) -> bytes:
 
 
 def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
-    """A definition made by `encode_as` without what the era cannot carry.
-
-    The modern era has no `execution`; the handshake era has output schemas of objects only, and the hub's own tasks.
+    """An encoded definition without `execution` in the modern era; in the handshake era with output schemas of objects
+    only, and the hub's own tasks.
     """
     if kind is not Kind.TOOL or not any(name in raw for name in _ERA_BOUND):
         return raw
@@ -175,7 +163,7 @@ def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
 
 
 def without(raw: bytes, member: str) -> bytes:
-    """A definition made by `encode_as` without one of its members."""
+    """An encoded definition without one member."""
     if b'"%s"' % member.encode() not in raw:
         return raw
     fields = _OBJECT.decode(raw)
@@ -202,7 +190,6 @@ def _describes_object(schema: msgspec.Raw) -> bool:
 
 
 def _read(kind: Kind, raw: bytes) -> tuple[Definition, Dropped]:
-    """The definition, and the members that were left out of it. Raises: _Unfit."""
     if raw == NOT_JSON:
         raise _Unfit("is not JSON that can be read")
     try:
@@ -232,7 +219,6 @@ def _read(kind: Kind, raw: bytes) -> tuple[Definition, Dropped]:
 
 
 def _readable(kind: Kind, raw: bytes, sent: RawObject) -> tuple[RawObject, ListedDefinition | SkillEntry, Dropped]:
-    """The members as clients read them: the very same if they do that already. Raises: msgspec.DecodeError."""
     fields, dropped = sent, list[tuple[str, str]]()
     try:
         listed = CHECKS[kind](raw)
@@ -255,7 +241,6 @@ def _claims(hints: ToolHints) -> HintClaims:
 
 
 def _check_text(raw: bytes) -> None:
-    """Raises: _Unfit for JSON that some reader cannot take, whatever it says."""
     if NOT_JSON in raw:
         raise _Unfit("holds NaN or Infinity, which JSON does not have")
     if _has_long_number(raw):
@@ -291,7 +276,7 @@ def _check_key(kind: Kind, key: str) -> None:
 
 
 def _check_uri(uri: str) -> None:
-    """Raises: _Unfit for one that the clients of `mcp` 1.x refuse a whole list for; they read URIs in this way."""
+    """Clients of `mcp` 1.x read URIs like this, and refuse a list for a bad one."""
     if not _SCHEME.match(uri):
         raise _Unfit("uri has no scheme, so it is not a URI")
     try:
@@ -302,7 +287,6 @@ def _check_uri(uri: str) -> None:
 
 
 def _has_long_number(raw: bytes) -> bool:
-    """Whether there is one in valid JSON, outside of strings; linear, and nothing at all for most."""
     if len(raw) <= _MAX_DIGITS or _LONG_NUMBER.search(raw) is None:
         return False
     return _LONG_NUMBER.search(_STRING.sub(b'""', flat(raw))) is not None
@@ -313,7 +297,6 @@ _NOT_STRUCTURE = bytes(set(range(256)) - {*_STEPS, ord('"')})
 
 
 def _is_too_deep(raw: bytes) -> bool:
-    """Whether valid JSON nests deeper than `MAX_DEPTH`. Strings go first, all in bulk operations."""
     if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
         return False
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in raw else raw
@@ -323,7 +306,6 @@ def _is_too_deep(raw: bytes) -> bool:
 
 
 def first_line(description: str) -> str:
-    """The part of a description that is shown where there is little room."""
     return description.strip().partition("\n")[0].rstrip()
 
 

@@ -1,4 +1,4 @@
-"""Allow and deny entries over names, URIs, tags and hints; each glob takes time linear in the text it is tried on."""
+"""Allow and deny entries over names, URIs, tags and hints."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -11,7 +11,7 @@ from mcp_hub.globs import any_matches
 
 
 class Traits(msgspec.Struct, frozen=True):
-    """The traits that select a definition besides its names."""
+    """Selects a definition besides its names."""
 
     tags: frozenset[str] = frozenset()
     hints: Hints = Hints()
@@ -21,7 +21,7 @@ UNTOLD: Final = Traits()
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """An entry of a filter all of whose parts have to hold: globs on a name and on a tag, and hints as they must be."""
+    """A filter entry whose parts must all match: globs on name and tag, hint values."""
 
     name: str | None = None
     tag: str | None = None
@@ -31,7 +31,7 @@ class Selector(msgspec.Struct, frozen=True):
     open_world: bool | None = None
 
     def selects(self, names: Iterable[str], traits: Traits) -> bool:
-        """Whether it means something known by these names. Without any part it means nothing."""
+        """An empty selector matches nothing."""
         if self.name is not None and not any_matches((self.name,), names):
             return False
         if self.tag is not None and not any_matches((self.tag,), traits.tags):
@@ -44,9 +44,8 @@ _NOTHING: Final = Selector()
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Selectors and globs on names; no `allow` means all, an empty one nothing; `deny` wins.
-
-    What it lets through must pass the `allow` of `within`, too.
+    """Selectors and globs on names. Without `allow` all pass, with an empty one nothing; `deny` wins; `within` applies,
+    too.
     """
 
     allow: tuple[str | Selector, ...] | None = None
@@ -54,7 +53,7 @@ class Filter(msgspec.Struct, frozen=True):
     within: "Filter | None" = None
 
     def admits(self, *names: str, traits: Traits = UNTOLD) -> bool:
-        """Whether something known by these names (the upstream's, the exported one) may be seen and used."""
+        """Whether something with these names (upstream's, exported) may be used."""
         if self.denies(*names, traits=traits):
             return False
         if self.within is not None and not self.within.admits(*names, traits=traits):

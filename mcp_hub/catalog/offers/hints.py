@@ -1,7 +1,4 @@
-"""The behaviour of tools: the hints that a server sends, those that the settings give, and those that hold. Pure.
-
-A client may ask its user before each tool that is not read-only, so wrong hints cost either questions or data.
-"""
+"""Behaviour of tools: hints of servers, of settings, and the effective ones. Pure."""
 
 from typing import Final, Literal
 
@@ -27,7 +24,7 @@ EXPLAINED: Final = "dev.mcp-hub/hints"
 
 
 class Hints(msgspec.Struct, frozen=True):
-    """The behaviour of a tool as it counts (server/tools, `ToolAnnotations`); the defaults are the worse case."""
+    """Effective behaviour of a tool (server/tools, `ToolAnnotations`); the defaults are the worse case."""
 
     read_only: bool = False
     destructive: bool = True
@@ -36,7 +33,7 @@ class Hints(msgspec.Struct, frozen=True):
 
 
 class HintClaims(msgspec.Struct, frozen=True):
-    """The hints that somebody gives for a tool; None for one that is left out."""
+    """Hints that a server or user gives for a tool; None: not given."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -44,9 +41,8 @@ class HintClaims(msgspec.Struct, frozen=True):
     open_world: bool | None = None
 
     def hints(self) -> Hints:
-        """With the defaults of the specification, and those that only reading implies.
-
-        A tool that claims both to only read and to be destructive is destructive.
+        """Completed with the specification's defaults; reading implies idempotent and not destructive. Destructive
+        wins.
         """
         read_only = self.read_only is True and self.destructive is not True
         return Hints(
@@ -57,7 +53,7 @@ class HintClaims(msgspec.Struct, frozen=True):
         )
 
     def under(self, user: "HintClaims") -> "HintClaims":
-        """Claims with the user's on top, and without contradictions to them."""
+        """Overridden by the user's, without contradictions."""
         merged = {name: getattr(self, name) if (claim := getattr(user, name)) is None else claim for name in HINTS}
         if user.read_only is True and user.destructive is None:
             merged["destructive"] = None
@@ -66,7 +62,7 @@ class HintClaims(msgspec.Struct, frozen=True):
         return HintClaims(**merged)
 
     def worse(self, claims: "HintClaims") -> "HintClaims":
-        """The more dangerous of two sets of claims, hint by hint."""
+        """The more dangerous of two, hint by hint."""
         first, second = self.hints(), claims.hints()
         return HintClaims(
             first.read_only and second.read_only,
@@ -83,10 +79,7 @@ NO_CLAIMS: Final = HintClaims()
 
 
 class EffectiveHints(msgspec.Struct, frozen=True):
-    """The hints of one tool by which the hub goes, and the claims that led to them.
-
-    `rule` is that of its server; `is_trusted` says that the server's own claims are used.
-    """
+    """The effective hints of one tool, and the claims behind them. `is_trusted`: the server's claims count."""
 
     server: HintClaims = NO_CLAIMS
     user: HintClaims = NO_CLAIMS
@@ -95,16 +88,14 @@ class EffectiveHints(msgspec.Struct, frozen=True):
 
     @property
     def claims(self) -> HintClaims:
-        """The claims that are used."""
         return (self.server if self.is_trusted else NO_CLAIMS).under(self.user)
 
     @property
     def is_as_sent(self) -> bool:
-        """Whether the server's definition shows them."""
         return not self.user and (self.is_trusted or not self.server)
 
     def origin(self, name: str) -> HintOrigin:
-        """The origin of the hint `name`, a key of `HINTS`."""
+        """`name` is a key of `HINTS`."""
         if getattr(self.user, name) is not None:
             return "user"
         if getattr(self.server, name) is None:
@@ -114,7 +105,7 @@ class EffectiveHints(msgspec.Struct, frozen=True):
         return "ignored" if self.rule == "ignore" else "unapproved"
 
     def explained(self, definition: bytes) -> bytes:
-        """An encoded definition with each hint that counts, its value and its origin, in `_meta`."""
+        """A definition with each effective hint's value and origin in `_meta`."""
         fields, effective = raw_object(Raw(definition)) or {}, self.claims.hints()
         explanation = {
             wire: {"value": getattr(effective, name), "origin": self.origin(name)} for name, wire in HINTS.items()
@@ -124,7 +115,7 @@ class EffectiveHints(msgspec.Struct, frozen=True):
 
 
 def annotated(fields: RawObject, claims: HintClaims) -> RawObject:
-    """The members of a definition whose annotations show exactly these hints; the rest of them stays as it was."""
+    """The members with annotations that show exactly these hints; others stay."""
     sent: RawObject | UnsetType | None = raw_object(fields.get("annotations", UNSET))
     unrelated = {name: value for name, value in (sent or {}).items() if name not in HINTS.values()}
     hints = {wire: value for name, wire in HINTS.items() if (value := getattr(claims, name)) is not None}

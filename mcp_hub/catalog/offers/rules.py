@@ -1,8 +1,7 @@
-"""The settings of lists, as frozen data: of one tool, of one server, and of one kind of caller. Pure.
+"""Settings of tools, servers and kinds of callers. Pure.
 
-An override changes how a tool is listed, and gives arguments on its caller's behalf. Only these members of a definition
-are touched: `description`, the hints among `annotations`, and of `inputSchema` the `required` and, for arguments that
-are fixed, the `properties` of its top level. Values of arguments are never listed: they may be secret.
+An override changes only `description`, hints, and in `inputSchema` the top-level `required` and fixed `properties`.
+Values of arguments are never listed: they may be secret.
 """
 
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ _required = msgspec.json.Decoder(list[str]).decode
 
 
 class Supplied(msgspec.Struct, frozen=True):
-    """Arguments by name, encoded: those filled in where the caller leaves them out, and those that are always sent."""
+    """Encoded arguments by name: defaults, and `fixed` ones that are always sent."""
 
     arguments: RawObject = msgspec.field(default_factory=dict)
     fixed: RawObject = msgspec.field(default_factory=dict)
@@ -33,7 +32,7 @@ class Supplied(msgspec.Struct, frozen=True):
         return bool(self.arguments or self.fixed)
 
     def completed(self, sent: msgspec.Raw | None, tool: str) -> msgspec.Raw:
-        """The `arguments` of a call, the caller's first. Raises: InvalidParams for fixed ones, and no object."""
+        """The completed `arguments`. Raises: InvalidParams for a fixed one, and if they are not an object."""
         members = raw_object(msgspec.UNSET if sent is None or is_absent(sent) else sent)
         if members is None:
             raise InvalidParams("tools/call: params.arguments must be an object")
@@ -45,7 +44,7 @@ class Supplied(msgspec.Struct, frozen=True):
 
 
 class Override(msgspec.Struct, frozen=True):
-    """The settings of one tool, or of all that a glob matches. `pin` None leaves it to `ViewRules.pinned`."""
+    """The settings of one tool or glob. `pin` None: `ViewRules.pinned` decides."""
 
     name: str | None = None
     description: str | None = None
@@ -60,7 +59,7 @@ UNCHANGED: Final = Override()
 
 
 def find_override(overrides: Mapping[str, Override], tool: str) -> Override:
-    """The override of the exact name, else of the first glob."""
+    """By exact name, else by the first glob."""
     pattern = first_match(tool, overrides.keys()) if overrides else None
     return UNCHANGED if pattern is None else overrides[pattern]
 
@@ -68,10 +67,7 @@ def find_override(overrides: Mapping[str, Override], tool: str) -> Override:
 def overridden(
     definition: Definition, override: Override, rule: HintRule = "trust", *, is_approved: bool = False
 ) -> Definition:
-    """The definition as it is listed; the very same where nothing changes.
-
-    `rule` is that for the hints of its server; `is_approved` by a person.
-    """
+    """The definition as listed; the same object if nothing changes. `is_approved`: by a person."""
     fields, hints = definition.fields, _hints(definition.hints.server, override.hints, rule, is_approved)
     if override.description is not None:
         fields = {**fields, "description": _encoded(override.description)}
@@ -91,7 +87,6 @@ def _hints(server: HintClaims, user: HintClaims, rule: HintRule, is_approved: bo
 
 
 def _schema(schema: msgspec.Raw, supplied: Supplied) -> msgspec.Raw:
-    """The schema, an object as `definitions` has checked it, without what a caller need not or must not give."""
     members = raw_object(schema) or {}
     changed = dict(members)
     if "required" in members:
@@ -112,12 +107,11 @@ def _encoded(value: object) -> msgspec.Raw:
 
 
 class ServerRules(msgspec.Struct, frozen=True):
-    """The settings of one server's listing. No `prefix` means `never`; `always` repeats one that a name has already.
+    """The settings of one server's listing. `always` repeats a `prefix` that a name already has.
 
-    Filters see the upstream's and the exported names and URIs; `rename` and `overrides` (globs, too) the upstream's.
-    `expose` and `compact` None are those of the view. What `yields` takes no name from another server's. `description`
-    takes the place of what the server says of itself. `hints` says which hints of its tools are used. Without `apps`
-    its tools have no user interfaces.
+    Filters match upstream and exported names and URIs; `rename` and `overrides` (globs, too) upstream names. `expose`
+    and `compact` None: the view's. `yields`: takes no name from another server. `description` replaces the server's
+    own.
     """
 
     prefix: str | None = None
@@ -136,11 +130,10 @@ class ServerRules(msgspec.Struct, frozen=True):
 
 
 class ViewRules(msgspec.Struct, frozen=True):
-    """The servers in the order of their lists, and the profile's own filters.
+    """The servers in list order, and the profile's own filters.
 
-    `tools`, `prompts` and `pinned` see exported names, `resources` both URIs. `shared` claims that no profile, token or
-    session influences the answer. `budget` and `max_result_tokens` in tokens, the latter 0 for never.
-    `instructions` come before those of the hub.
+    `tools`, `prompts` and `pinned` match exported names, `resources` both URIs. `shared`: one answer for all profiles,
+    tokens and sessions. `budget` and `max_result_tokens` are in tokens; the latter 0: no limit.
     """
 
     servers: Mapping[str, ServerRules]

@@ -1,7 +1,6 @@
-"""Resource URIs in results: where they stand, and which server mentioned one that nobody lists.
+"""Resource URIs in results, and the server that mentioned an unlisted one first.
 
-A result without a link is not decoded, and one whose links all stay is returned as it came. Source: specification
-2025-11-25 and 2026-07-28, server/tools "Resource Links" and "Embedded Resources", server/prompts, server/resources.
+Source: specification 2025-11-25 and 2026-07-28, server/tools "Resource Links" and "Embedded Resources".
 """
 
 import re
@@ -29,7 +28,7 @@ _Rewrite = Callable[[msgspec.Raw, _Exported], msgspec.Raw]  # gives back the ver
 
 
 class Remembered:
-    """Owners of unlisted URIs: the first server that mentioned each; the least recently used is dropped."""
+    """The first server that mentioned each unlisted URI; the least recently used is dropped."""
 
     def __init__(self, limit: int = MAX_REMEMBERED) -> None:
         self._limit = limit
@@ -39,14 +38,14 @@ class Remembered:
         return len(self._servers)
 
     def owner(self, uri: str) -> str | None:
-        """The server that mentioned the URI first; asking counts as use."""
+        """Asking counts as use."""
         server = self._servers.get(uri)
         if server is not None:
             self._servers.move_to_end(uri)
         return server
 
     def claim(self, uri: str, server: str) -> bool:
-        """Remembers `uri` as this server's; False if it is another's or too long."""
+        """Records `uri` as this server's; False if it is another's or too long."""
         if len(uri) > _MAX_LENGTH or self._servers.setdefault(uri, server) != server:
             return False
         self._servers.move_to_end(uri)
@@ -56,11 +55,7 @@ class Remembered:
 
 
 def readdress(method: str, result: RawJson, exported: Callable[[str], str]) -> RawJson:
-    """The result of `method` with each resource URI exported; everything else is kept, unknown members included.
-
-    Links and embedded resources of `tools/call` and `prompts/get`, the contents of `resources/read`, the children of a
-    directory; as specified only.
-    """
+    """The result of `method` with each resource URI exported; everything else is kept."""
     rewrite = _PLACES.get(method)
     if rewrite is None or not mentions_uris(result):
         return result
@@ -79,8 +74,6 @@ def _uri(raw: msgspec.Raw, exported: _Exported) -> msgspec.Raw:
 
 
 def _member(name: str, rewrite: _Rewrite) -> _Rewrite:
-    """Rewrites one member of an object."""
-
     def rewritten(raw: msgspec.Raw, exported: _Exported) -> msgspec.Raw:
         members = raw_object(raw) or {}
         if name not in members:
@@ -92,8 +85,6 @@ def _member(name: str, rewrite: _Rewrite) -> _Rewrite:
 
 
 def _each(rewrite: _Rewrite) -> _Rewrite:
-    """Rewrites the items of an array."""
-
     def rewritten(raw: msgspec.Raw, exported: _Exported) -> msgspec.Raw:
         try:
             items = _array(raw)

@@ -1,11 +1,8 @@
-"""The ways in which a server may read a URI: a filter looks at text, a server at what the text means. Pure.
+"""The ways in which a server may read a URI. Pure.
 
-`uri_variants`: before they look a URI up, servers lower the case of scheme and host, resolve dot segments and decode
-what need not be encoded, as pydantic's and JavaScript's URL types do (RFC 3986 §6.2.2; WHATWG URL, "URL parsing").
-
-`readings` are all that a URI may be read as, for entries of `deny`: decoded as often as that changes it, and what it
-wraps. Each is folded: letter case, compatibility forms and invisible characters make no difference, as on many file
-systems. Globs are folded in the same way. Source: UAX #15 (NFKC); RFC 3986 §2.1; RFC 3492.
+`uri_variants`: scheme and host in lower case, unneeded escapes decoded (RFC 3986 §6.2.2; WHATWG URL, "URL parsing").
+`readings`, for `deny`: fully decoded, nested URIs too, without case, compatibility forms (UAX #15, NFKC) and invisible
+characters.
 """
 
 import re
@@ -49,16 +46,15 @@ _ESCAPED_GLOB: Final = re.compile(r"%(2a|3f|5b|5d)")
 
 
 class _UriVariants(msgspec.Struct, frozen=True):
-    """`allowed`: those that have to be let through, each; `denied`: those of which none may be turned down."""
+    """Each of `allowed` must be admitted; none of `denied` may be denied."""
 
     allowed: tuple[str, ...]
     denied: tuple[str, ...]
 
 
 def uri_variants(uri: str) -> _UriVariants | None:
-    """`uri` itself and what may be made of it; None where it means something else to its reader.
-
-    That is: dot segments, control characters, outer white space, no valid host, more than `MAX_MATCHED` characters.
+    """`uri` and its equivalents; None for dot segments, control characters, outer white space, an invalid host, or more
+    than `MAX_MATCHED` characters.
     """
     if len(uri) > MAX_MATCHED or _CONTROL.search(uri) or uri != uri.strip():
         return None
@@ -90,7 +86,6 @@ def _parts(opaque: str) -> tuple[str, str]:
 
 
 def _split(scheme: str, path: str) -> tuple[str, str, str]:
-    """The authority, the same as it is looked up, and the path. Raises: ValueError for a host that is none."""
     bare = path.lstrip("/")
     slashes = len(path) - len(bare)
     if scheme not in _PORTS:
@@ -114,7 +109,6 @@ def _split(scheme: str, path: str) -> tuple[str, str, str]:
 
 
 def _looked_up(scheme: str, authority: str) -> str:
-    """A host as it is looked up, and its port unless that is the usual one. Raises: ValueError for what is none."""
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
         raise ValueError(authority)
@@ -148,9 +142,8 @@ def is_denied(
     hidden: Collection[str] = (),
     in_doubt: bool = True,
 ) -> bool:
-    """Whether a `deny` of the filters means something that a URI may be read as, or this is `hidden`; else `in_doubt`.
-
-    Without any `deny` nothing is, and nothing is decoded.
+    """Whether a `deny` matches a reading of the URIs, or one is `hidden`; `in_doubt` if undecidable. Without any
+    `deny`: False.
     """
     denying = [_folded(filter_) for filter_ in filters if filter_.deny]
     for read in map(readings, dict.fromkeys(uris) if denying else ()):
@@ -163,7 +156,7 @@ def is_denied(
 
 
 def readings(uri: str, *, with_nested: bool = True) -> frozenset[str] | None:
-    """All of them; None if they cannot be decided: bytes that are not UTF-8, something unreadable, or too many."""
+    """None if undecidable: not UTF-8, unreadable, or too many."""
     texts: set[str] = set()
     room = _MOST
     try:
@@ -180,7 +173,6 @@ def readings(uri: str, *, with_nested: bool = True) -> frozenset[str] | None:
 
 
 def _read(uri: str) -> set[str]:
-    """One that is not decoded any further. Raises: ValueError for what cannot be decided."""
     if _OF_HUB.match(uri):  # a hub looks at what is behind, which begins elsewhere
         return {uri}
     if (wrapped := _OF_APP.match(uri)) is not None:
@@ -195,7 +187,6 @@ def _read(uri: str) -> set[str]:
 
 @lru_cache(maxsize=1024)
 def _folded(filter_: Filter) -> Filter:
-    """The `deny` of a filter for readings: its globs as they are written, and decoded."""
     entries: list[str | Selector] = []
     for entry in filter_.deny:
         if isinstance(entry, str):
@@ -214,7 +205,6 @@ def _fold(text: str) -> str:
 
 
 def _levels(uri: str) -> Iterator[str]:
-    """The folded text, decoded once more each time. Raises: ValueError for what is not text to every reader."""
     plain, prior = uri, None
     while (text := _fold(_plain_text(plain))) != prior:
         yield text
@@ -245,7 +235,7 @@ def _unicode(label: re.Match[str]) -> str:
 
 
 def _globs(glob: str) -> set[str]:
-    """The glob as it is folded, and decoded; an escaped `*`, `?`, `[` or `]` stands for itself."""
+    """The glob folded and decoded; an escaped wildcard stands for itself."""
     globs: set[str] = set()
     text = _fold(glob)
     while text not in globs:

@@ -1,8 +1,5 @@
-"""Skills under the URIs that clients know: their folders, any file in one, and their entries with their server.
-
-A root, the folder of a skill, stays as it is while no other server has one there; else the later server's becomes
-`skill://<server>/<old path>`, with everything in it: links inside of a skill are relative, and a digest forbids to
-rewrite them. The hub never fetches the files of a skill ahead of need.
+"""Skills under exported URIs. If two servers have a skill's folder, the later one's becomes `skill://<server>/<old
+path>`, with everything in it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,10 +25,8 @@ _files = msgspec.json.Decoder(list[RawObject]).decode
 
 
 class SkillRoots:
-    """The outermost folders of skills. One that an earlier server has something in gets the name of its server.
-
-    `skills` are the URIs of the main files, `resources` all listed URIs, both with their servers, which come in the
-    order of `servers`.
+    """The outermost folders of skills; `skills` are the URIs of main files, `resources` all listed URIs, in the order
+    of `servers`.
     """
 
     def __init__(
@@ -67,7 +62,7 @@ class SkillRoots:
         self._taken.update(above(name))
 
     def exported(self, server: str, uri: str) -> str | None:
-        """The client's URI of something in a skill of this server; None of anything else."""
+        """The client's URI; None outside of skills."""
         if self._exported and len(uri) <= _LONGEST:
             for folder in above(uri):
                 if (name := self._exported.get((server, folder))) is not None:
@@ -75,7 +70,7 @@ class SkillRoots:
         return None
 
     def resolve(self, uri: str) -> Origin | None:
-        """The server and its own URI behind a client's, listed or not; None if it is not in a skill."""
+        """The server and its own URI; None outside of skills."""
         if self._origins and len(uri) <= _LONGEST:
             for folder in above(uri):
                 if (origin := self._origins.get(folder)) is not None:
@@ -96,7 +91,7 @@ def _names(server: str, root: str) -> Iterator[str]:
 
 
 def exported_skill(fields: RawObject, server: str, exported: Callable[[str], str | None]) -> bytes:
-    """The entry of a skill; digests and everything else stay. Files for which `exported` is None are left out."""
+    """The exported entry; files for which `exported` is None are left out."""
     members = {**fields, "uri": _raw(exported(_text(fields["uri"])) or _text(fields["uri"]))}
     if bytes(fields["resources"]) != _DYNAMIC:
         members["resources"] = _raw(list(_exported(_files(fields["resources"]), exported)))
@@ -104,13 +99,13 @@ def exported_skill(fields: RawObject, server: str, exported: Callable[[str], str
 
 
 def files_of(raw: RawJson) -> list[str]:
-    """The URIs of the files of an entry; none of one that is generated."""
+    """URIs of the files of an entry; empty if it is generated."""
     resources = (raw_object(raw) or {}).get("resources", _DYNAMIC)
     return [] if bytes(resources) == _DYNAMIC else [_text(file["uri"]) for file in _files(resources)]
 
 
 def directory_result(uri: str, entries: Iterable[RawJson], server: str) -> bytes:
-    """The result of `resources/directory/read` by the entries of a server's skills. Raises `UnknownEntry`."""
+    """The result of `resources/directory/read` from skills. Raises `UnknownEntry`."""
     listed = children(dict.fromkeys(file for raw in entries for file in files_of(raw)), uri)
     if not listed:
         raise UnknownEntry(f"Directory not found: {hide_head(uri, 500)}", data={"uri": uri})
@@ -125,7 +120,7 @@ def _exported(files: list[RawObject], exported: Callable[[str], str | None]) -> 
 
 
 def marked(raw: RawJson, server: str) -> RawJson:
-    """An object with the name of a server in its `_meta`."""
+    """Adds the server's name to `_meta`."""
     members = raw_object(raw)
     if members is None:
         return raw
@@ -139,7 +134,7 @@ def _with_server(members: RawObject, server: str) -> dict[str, object]:
 def of_skill(
     method: str, result: RawJson, server: str, exported: Callable[[str], str], can_read: Callable[[str], bool]
 ) -> RawJson:
-    """A result about a skill, with its server, and without files that may not be read; a question stays as it is."""
+    """A result with its server, and without unreadable files."""
     members = raw_object(result) or {}
     with suppress(msgspec.DecodeError, KeyError, RecursionError):
         match method:

@@ -1,13 +1,8 @@
-"""Exported resource URIs and templates, and the way back from any URI to the server that serves it.
+"""Exported resource URIs and templates, and the way back to the server.
 
-A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
-others' become `hub://<server>/<original>`, or `hub://<server>!<n>/<encoded>` if that is not a valid URI; those in the
-folder of a skill go with it (`resources.skills`). Listed URIs are resolved by lookup, others by their prefix. A URI
-that nobody lists belongs to the first server that mentioned it.
-
-The address of an app keeps its scheme: `ui://<server>/<rest>` if it is listed or a tool names it, which counts as
-listed. Servers write their names there, too, so that this form is only looked up; others have a mark that is theirs
-alone: `ui://<server>!/<rest>`, or `ui://<server>!<n>/<encoded>`.
+On a clash the first server in configured order keeps a URI; others' become `hub://<server>/<original>`, or
+`hub://<server>!<n>/<encoded>` if that is invalid. An app's address keeps its scheme: `ui://<server>/<rest>` if listed
+or named by a tool, else `ui://<server>!/<rest>` or `ui://<server>!<n>/<encoded>`.
 """
 
 import re
@@ -43,7 +38,7 @@ _NO_SKILLS = SkillRoots()
 
 
 def assign(listed: Iterable[Origin], skills: SkillRoots = _NO_SKILLS) -> dict[Origin, str]:
-    """The exported URI of each listed resource; `listed` comes in configured order of servers."""
+    """The exported URI of each listed resource; `listed` is in configured order of servers."""
     origins = list(dict.fromkeys(listed))
     owners = {uri: server for server, uri in reversed(origins)}
     taken = set(owners)
@@ -61,7 +56,7 @@ def assign(listed: Iterable[Origin], skills: SkillRoots = _NO_SKILLS) -> dict[Or
 
 
 def assign_templates(listed: Iterable[Origin]) -> dict[Origin, str]:
-    """Exported templates, with their braces; one that seems to name its server is always wrapped."""
+    """Exported templates; one that seems to name its server is always wrapped."""
     origins = list(dict.fromkeys(listed))
     owners = {template: server for server, template in reversed(origins)}
     exported: dict[Origin, str] = {}
@@ -97,13 +92,11 @@ def _host(server: str) -> str:
 
 
 class _Matcher(msgspec.Struct, frozen=True):
-    """A template as alternating literals and expressions; the first part is a literal, maybe empty."""
-
     literals: tuple[str, ...]
     expressions: tuple[tuple[str, str], ...]
 
     def matches(self, subject: "_Subject") -> bool:
-        """Whether some values of the variables, empty ones included, give the URI; never exponential."""
+        """Never exponential."""
         uri = subject.uri
         if not uri.startswith(self.literals[0]) or not uri.endswith(self.literals[-1]):
             return False
@@ -119,8 +112,6 @@ class _Matcher(msgspec.Struct, frozen=True):
 
 
 class _Subject:
-    """A URI and, as bit masks made once, where texts occur in it and where characters are allowed."""
-
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._places: dict[str, int] = {}
@@ -138,7 +129,7 @@ class _Subject:
         return self._places[text]
 
     def run(self, stops: str) -> int:
-        """Bit i: the character at i is none of `stops`."""
+        """Bit i: the character at i is not in `stops`."""
         if stops not in self._runs:
             stopped = 0
             for char in stops:
@@ -148,7 +139,6 @@ class _Subject:
 
 
 def _matcher(template: str) -> _Matcher | None:
-    """The matcher of a template; None for an invalid one."""
     parts = _EXPRESSION.split(template)
     literals, variables = parts[::2], parts[1::2]
     if any("{" in text or "}" in text for text in literals):
@@ -159,7 +149,7 @@ def _matcher(template: str) -> _Matcher | None:
 
 
 class Templates:
-    """Upstream templates in configured order, to tell whose expansion a URI is."""
+    """Upstream templates in configured order."""
 
     def __init__(self, origins: Iterable[Origin]) -> None:
         parsed = ((server, _matcher(template)) for server, template in origins)
@@ -169,7 +159,6 @@ class Templates:
         return next(self._servers_for(uri), None)
 
     def covers(self, server: str, uri: str) -> bool:
-        """Whether `uri` is an expansion of one of this server's templates."""
         return server in self._servers_for(uri)
 
     def _servers_for(self, uri: str) -> Iterator[str]:
@@ -179,7 +168,7 @@ class Templates:
 
 
 class UriTable:
-    """The map between exported URIs and (server, upstream's URI), both ways, also for URIs that nobody lists."""
+    """The two-way map between exported URIs and (server, upstream's URI), also for unlisted ones."""
 
     def __init__(
         self,
@@ -190,7 +179,7 @@ class UriTable:
         remembered: Remembered,
         skills: SkillRoots = _NO_SKILLS,
     ) -> None:
-        """`readers` are the servers with the resources capability; `remembered` is shared and may know others."""
+        """`readers`: servers with the resources capability. `remembered` is shared."""
         self._exported = dict(exported)
         self._origins = {name: origin for origin, name in self._exported.items()}
         self._templates = templates
@@ -201,9 +190,9 @@ class UriTable:
         self._skills = skills
 
     def resolve(self, uri: str, *, may_guess: bool = True) -> Origin | None:
-        """Listed, or in a skill → its origin; `hub://<server>/…` → that server, and no other; mentioned in a result →
-        who mentioned it; an expansion → the template's server; else, if it `may_guess`, the only server that has
-        resources at all."""
+        """By the first that applies: listed or in a skill; `hub://<server>/…`; mentioned; an expansion; if it
+        `may_guess`, the only server with resources.
+        """
         origin = self._origins.get(uri) or self._skills.resolve(uri) or self._unwrapped(uri)
         if origin is not None or _is_of_hub(uri):
             return origin
@@ -213,10 +202,7 @@ class UriTable:
         return None if server is None else (server, uri)
 
     def exported(self, server: str, uri: str, *, remembers: bool = True) -> str:
-        """The URI under which a client reaches `uri` of `server`; if it is not listed, it is remembered.
-
-        Unless it `remembers`, such a URI is wrapped: then it was no server that mentioned it.
-        """
+        """The client's URI. An unlisted one is remembered, or wrapped unless it `remembers`."""
         listed = self._exported.get((server, uri))
         if listed is not None:
             return listed
@@ -227,9 +213,8 @@ class UriTable:
         return next(name for name in _wrappings(server, uri) if self.resolve(name) == (server, uri))
 
     def _keeps(self, server: str, uri: str) -> bool:
-        """Whether an unlisted URI needs no wrapping: it is nobody else's, by list, template or memory.
-
-        One of the web needs none: clients fetch it themselves (2025-11-25, server/resources "Common URI Schemes").
+        """Whether an unlisted URI needs no wrapping: no other server's, or of the web (2025-11-25, server/resources
+        "Common URI Schemes").
         """
         if uri.lower().startswith(_WEB):
             self._remembered.claim(uri, server)

@@ -1,9 +1,4 @@
-"""A tool as search sees it: which words it has, and how much each of them says about it.
-
-Nothing here depends on the other tools, so a document is made once and shared by all indexes that hold the tool.
-`Postings` is the inverted index, which documents have which words. What depends on all documents (rarity of words) is
-computed when first asked for after a change.
-"""
+"""A tool as search sees it: its words and their weights. All indexes share a document."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +24,7 @@ _MAX_SPELLINGS = 4_000  # with more words of the same first letters, nothing is 
 
 
 class Searchable(msgspec.Struct, frozen=True):
-    """The searched text of a tool: exported name, server, the server's own words; `schema` may be any JSON."""
+    """The searched text of a tool; `schema` may be any JSON."""
 
     id: str
     server: str
@@ -39,7 +34,7 @@ class Searchable(msgspec.Struct, frozen=True):
 
 
 class ToolDocument(msgspec.Struct, frozen=True, weakref=True):
-    """A tool's words; of bounded size (`_FIELDS`), however large the tool's texts are."""
+    """A tool's words, of bounded size."""
 
     id: str
     keys: tuple[str, str]
@@ -76,7 +71,7 @@ _documents: WeakValueDictionary[bytes, ToolDocument] = WeakValueDictionary()
 
 
 def prepare(tool: Searchable) -> ToolDocument:
-    """The document of a tool; the same object again while some index holds an equal one."""
+    """The document of a tool; equal ones are shared."""
     texts = _texts(tool)
     digest = blake2b(digest_size=16)
     for text in (tool.id, tool.server, *texts.values()):
@@ -89,7 +84,7 @@ def prepare(tool: Searchable) -> ToolDocument:
 
 
 def pairs(row: Sequence[str]) -> Iterator[str]:
-    """Neighbours among the words that say something."""
+    """Neighbouring telling words."""
     telling = [word for word in row if not is_bare(word)]
     return (f"{first} {second}" for first, second in zip(telling, telling[1:], strict=False))
 
@@ -115,7 +110,6 @@ def _first_end(description: str) -> int:
 
 
 def _parameters(schema: object) -> tuple[list[str], list[str], list[str]]:
-    """Names, descriptions and enum values of properties, the outer ones first, `_MAX_PROPERTIES` at most."""
     names: list[str] = []
     notes: list[str] = []
     choices: list[str] = []
@@ -151,7 +145,7 @@ def _document(tool: Searchable, texts: Mapping[str, str]) -> ToolDocument:
 
 
 def _weights(texts: Mapping[str, str], rows: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """BM25F: the fields' weighted counts together, saturated once."""
+    """BM25F."""
     sums: dict[str, float] = {}
     for field, kind in _FIELDS.items():
         each = kind.weight / (1 - kind.damping + kind.damping * len(rows[field]) / kind.usual)
@@ -168,7 +162,7 @@ def _weights(texts: Mapping[str, str], rows: Mapping[str, Sequence[str]]) -> dic
 
 
 class Postings:
-    """Documents by number, and the numbers by word and by exact name."""
+    """The inverted index: documents by number, numbers by word and by exact name."""
 
     def __init__(self) -> None:
         self.documents: dict[int, ToolDocument] = {}
@@ -201,7 +195,6 @@ class Postings:
             _discard(self.exact, name, number)
 
     def having(self, word: str) -> int:
-        """The number of documents that have a word."""
         return len(self.weights.get(word, ()))
 
     def rarity(self, word: str) -> float:
@@ -216,11 +209,10 @@ class Postings:
 
     @property
     def highest_rarity(self) -> float:
-        """That of a word that no document has."""
         return math.log(1 + (len(self.documents) + 0.5) / 0.5)
 
     def near(self, word: str, limit: int = 2) -> list[tuple[str, float]]:
-        """The words spelled most like one that no document has, with their likeness under 1."""
+        """Words spelled most like an unknown one, with likeness under 1."""
         spellings = self._spellings.get(word[:_INITIALS], {})
         if not _is_spelled(word) or len(spellings) > _MAX_SPELLINGS:
             return []

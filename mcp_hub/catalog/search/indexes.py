@@ -1,4 +1,4 @@
-"""The search indexes of the profiles: built when somebody searches, and afterwards only what has changed."""
+"""One search index per profile, built on the first search."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ _described = msgspec.json.Decoder(_Described).decode
 
 
 class Indexes:
-    """One index for each profile that is searched; a tool that a profile hides is not in its index."""
+    """One index for each searched profile, without its hidden tools."""
 
     def __init__(self, aliases: Mapping[str, Sequence[str]]) -> None:
         self._aliases = aliases
@@ -33,7 +33,7 @@ class Indexes:
     async def search(
         self, profile: str | None, view: CatalogView, query: str, limit: int, server: str | None
     ) -> SearchAnswer:
-        """The hits among the tools of `view`, which is this profile's. Indexing runs in a worker thread."""
+        """Indexes changes in a worker thread."""
         async with self._turn:
             indexed = self._indexes.setdefault(profile, _Indexed(SearchIndex(self._aliases)))
             if indexed.view is not view:
@@ -48,7 +48,6 @@ class _Indexed:
         self._tools: dict[str, list[Entry]] = {}
 
     def catch_up(self, view: CatalogView) -> None:
-        """Indexes the servers whose tools are not the ones that are indexed."""
         load()  # here, in a thread, so that no search waits for it
         tools = by_server((entry.server, entry) for entry in view.entries(Kind.TOOL))
         if list(tools)[: len(self._tools)] != list(self._tools):  # equally good tools are in the order of their servers

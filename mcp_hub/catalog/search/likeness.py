@@ -1,8 +1,6 @@
 """Words that are used alike: `fetch` and `retrieve`, `folder` and `directory`.
 
-A table of about 31,000 words, each with the words nearest to it by the vectors of a model that has read code and prose
-(`bench/likeness.py` makes it, NOTICE names its source). Nothing is computed with vectors here. It is read when tools
-are first indexed, and takes 5 MB from then on.
+A table of 31,000 words, made by `bench/likeness.py`; 5 MB in memory.
 """
 
 import zlib
@@ -22,14 +20,14 @@ LEAST = 0.4
 
 @cache
 def load() -> tuple[dict[str, int], list[str], bytes]:
-    """The table, read once: numbers by word, words by number, slots."""
+    """Numbers by word, words by number, slots."""
     words, _, slots = zlib.decompress(PLACE.read_bytes()).partition(b"\0")
     names = words.decode().split("\n")
     return {name: number for number, name in enumerate(names)}, names, slots
 
 
 def like(word: str) -> Iterator[tuple[str, float]]:
-    """The words most like one, with their likeness over 0, under 1; none of a word that is not in the table."""
+    """The words most like one, with likeness over 0 and under 1."""
     numbers, names, slots = load()
     if (number := numbers.get(word)) is not None:
         size = NEIGHBOURS * SLOT.size

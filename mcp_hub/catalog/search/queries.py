@@ -1,7 +1,6 @@
-"""A query, and what its words are worth to an index: bounded, without words that say nothing, with near spellings.
+"""A query, and the worth of its words to an index.
 
-A value says which kind of parameter is sought: a query has "2026-05-01" or "https://…" where a tool says "date" or
-"URL". Words for days ("tomorrow") are not among these, because they made results worse.
+A value shows the kind of parameter sought: "2026-05-01" a date.
 """
 
 import math
@@ -80,7 +79,7 @@ _INSTEAD: Final[set[tuple[str, ...]]] = set()
 
 
 def kinds(text: str) -> Iterator[str]:
-    """The words for the kinds of values that a text has, as `words.words` gives them."""
+    """Words for the kinds of values."""
     if _ANY_VALUE.search(text):
         for pattern, kind_words in _KINDS:
             if pattern.search(text):
@@ -88,7 +87,7 @@ def kinds(text: str) -> Iterator[str]:
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
-    """The steps of a query: step 0 is the whole of it, the others are its clauses if it has several."""
+    """The steps of a query: 0 is the whole, the others its clauses."""
 
     words: dict[str, list[tuple[int, float]]]
     """The words that some document has, with the steps that seek it, step 0 first, and what it is worth there."""
@@ -101,7 +100,7 @@ class SearchQuery(msgspec.Struct, frozen=True):
 
 
 def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
-    """Aliases in comparable words; those of no words are left out."""
+    """Aliases in comparable words."""
     read: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
     for name, meanings in aliases.items():
         of = tuple(words(name.lower(), 8))
@@ -112,7 +111,6 @@ def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
 
 
 def _read_phrases() -> Aliases:
-    """The phrases, whose words stand side by side in this order."""
     read: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
     for line in _SAID.strip().splitlines():
         targets, _, phrases = line.replace(" = ", ": ").partition(": ")
@@ -141,7 +139,7 @@ def _phrases(row: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, .
 
 
 def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
-    """The query of `text` among these documents; it has no words if none has any of it."""
+    """The query of `text`; empty if no document has any of its words."""
     text = text[:MAX_CHARACTERS]
     rows: list[_Row] = []
     room = MAX_WORDS
@@ -161,8 +159,6 @@ class _Row(NamedTuple):
 
 
 class _Reader:
-    """Weighs the words of one query."""
-
     def __init__(self, postings: Postings, aliases: Aliases) -> None:
         self._postings = postings
         self._aliases = aliases
@@ -190,7 +186,6 @@ class _Reader:
         request.sought.append(math.fsum(map(rarity, sought)))
 
     def _weights(self, row: _Row) -> dict[str, float]:
-        """By word that some document has; said twice counts more, but not double."""
         indexed = self._postings.weights
         phrases = list(_phrases(row.words))
         counts = _telling(row.words)
@@ -215,7 +210,7 @@ class _Reader:
                     yield from ((also, _ALIAS) for also in expansion)
 
     def _like(self, row: Sequence[str]) -> dict[str, float]:
-        """A common word of the query is less of a reason to take a rare word of a document for it."""
+        """A common word counts less for a rare one."""
         rarity = self._postings.rarity
         telling = dict.fromkeys(word for word in row if not is_bare(word))
         likenesses: dict[str, float] = {}

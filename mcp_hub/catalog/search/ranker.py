@@ -1,7 +1,4 @@
-"""Finding tools by what they do: a ranker over names, descriptions and parameters (docs/search.md).
-
-An index holds what one profile may see and nothing else; documents are shared between indexes.
-"""
+"""Ranks tools by names, descriptions and parameters."""
 
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -30,11 +27,10 @@ _WEIGHED = 24  # documents that are weighed in full, at least: four times as man
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A tool that fits, with the ids of near-duplicates that it stands for.
+    """A tool that fits; `also`: the ids of its near-duplicates.
 
-    `parts` add up to `score`: `words`, `name` and `pairs` (`scores`), `server` (its other tools fit, or the query names
-    it), `like` (its name has words that are used like the query's), `turn` (0 or less: better hits fit the same clause)
-    and `exact` (the query is the tool's name). `weak`: it has little of what is sought.
+    `parts` add up to `score`: `words`, `name`, `pairs`, `server` (other tools fit, or the query names it), `like`
+    (words used alike), `turn` (0 or less: better hits fit the same clause), `exact` (the tool's name).
     """
 
     id: str
@@ -45,7 +41,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
-    """The best first; `is_weak` when there is nothing, or the best is weak."""
+    """Hits, the best first; `is_weak`: no hits, or the best is weak."""
 
     hits: tuple[Hit, ...]
     is_weak: bool
@@ -60,7 +56,7 @@ class _Server(msgspec.Struct, eq=False):
 
 
 class _Found(NamedTuple):
-    """A document that may become a hit; the least is the best."""
+    """The least is the best."""
 
     inexactness: int
     less: float
@@ -72,10 +68,9 @@ class _Found(NamedTuple):
 
 
 class SearchIndex:
-    """The tools of several servers, to be searched; a change re-indexes only the server that it is of.
+    """The searchable tools of several servers; a change re-indexes one server.
 
-    Ids are the caller's to keep unique. Ties are broken by the order in which servers came (a replaced one keeps its
-    place), then by the order of tools. `aliases` are words of queries, each with words that it may also mean.
+    Ids must be unique. Ties are broken by the order of servers, then of tools. `aliases`: words with other meanings.
     """
 
     def __init__(self, aliases: Mapping[str, Sequence[str]] = {}) -> None:
@@ -87,7 +82,6 @@ class SearchIndex:
         self._next = 0
 
     def put(self, server: str, tools: Sequence[Searchable]) -> None:
-        """Replaces all tools of a server."""
         documents = [prepare(tool) for tool in tools]
         indexed = self._servers.get(server)
         if indexed is None:
@@ -100,13 +94,12 @@ class SearchIndex:
             self._postings.add(number, document)
 
     def drop(self, server: str) -> None:
-        """Removes all tools of a server, if there are any."""
         indexed = self._servers.pop(server, None)
         if indexed is not None:
             self._clear(indexed)
 
     def search(self, query: str, limit: int = 8, server: str | None = None) -> SearchAnswer:
-        """At most `limit` tools for a query, of one server if given; none for a query that says nothing."""
+        """At most `limit` tools, of one server if given."""
         parsed = request(query, self._postings, self._aliases)
         exact = self._exact(query)
         if server is None:
@@ -136,7 +129,6 @@ class SearchIndex:
         return {number: 1 + (documents[number].keys[0] == name) for number in named}
 
     def _bonuses(self, query: SearchQuery, totals: Mapping[int, float]) -> dict[_Server, float]:
-        """The bonus of a server's tools: its other tools fit too, or the query names it."""
         sums: defaultdict[_Server, float] = defaultdict(float)
         for number, total in totals.items():
             sums[self._server_of[number]] += total
@@ -152,7 +144,6 @@ class SearchIndex:
         return _NAMED * covered * (covered / sum(map(rarity, server.name))) ** 2
 
     def _best(self, scores: Mapping[int, float], bonuses: Mapping[_Server, float], few: int) -> list[int]:
-        """The documents that are worth to be weighed in full."""
         if len(scores) <= few:
             return list(scores)
         total = {number: score + bonuses[self._server_of[number]] for number, score in scores.items()}
@@ -161,7 +152,6 @@ class SearchIndex:
         return sorted(reach, key=lambda number: (-total[number], self._server_of[number].position, number))[:few]
 
     def _ranked(self, best: Mapping[int, int], query: SearchQuery, bonuses: Mapping[_Server, float]) -> list[_Found]:
-        """The documents with their exactness, weighed in full; names of like words gain in proportion to the best."""
         scores = {number: score(query, self._postings, number) for number in best}
         totals = {
             number: sum(points[:3]) + bonuses.get(self._server_of[number], 0.0) for number, points in scores.items()
@@ -187,7 +177,6 @@ class SearchIndex:
         return sorted(ranked)
 
     def _hits(self, ranked: Sequence[_Found], limit: int) -> Iterator[Hit]:
-        """The best, each with the near-duplicates among the others that it stands for."""
         documents = self._postings.documents
         alike: dict[str, list[_Found]] = {}
         for candidate in ranked:
@@ -226,7 +215,6 @@ class SearchIndex:
 
 
 def _in_turns(ranked: Sequence[_Found], covered: Container[int]) -> Iterator[tuple[_Found, float]]:
-    """Candidates not yet `covered`, each with its delay behind better ones of its clause."""
     delay = _TURN * max((-candidate.less for candidate in ranked if not candidate.inexactness), default=0.0)
     queues: defaultdict[int, deque[_Found]] = defaultdict(deque)
     for candidate in ranked:
@@ -248,8 +236,6 @@ def _in_turns(ranked: Sequence[_Found], covered: Container[int]) -> Iterator[tup
 
 
 class _Ranker:
-    """Ids in the order of hits, for grading."""
-
     def __init__(self, index: SearchIndex) -> None:
         self._index = index
 
@@ -258,7 +244,7 @@ class _Ranker:
 
 
 def build(tools: Iterable[Mapping[str, Any]]) -> _Ranker:
-    """A ranker over `id`, `server`, `name`, `description`, `inputSchema` of tools; near-duplicates count once."""
+    """A ranker over tools with `id`, `server`, `name`, `description`, `inputSchema`."""
     servers: dict[str, list[Searchable]] = {}
     for tool in tools:
         texts = (tool["id"], tool["server"], tool["name"], tool.get("description") or "")

@@ -1,7 +1,4 @@
-"""Scores of documents for a query: BM25F over the words, more for a covered name and for words side by side.
-
-First all documents that have a word of the query are weighed roughly, then the best of them in full.
-"""
+"""Scores of documents: BM25F, more for covered names and neighbouring words."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -23,10 +20,10 @@ _WEAK_SHARE, _WEAK_EVIDENCE = 0.25, 0.6
 
 
 class Score(NamedTuple):
-    """The points for a document's words, the cover of its name and its pairs of words; and its fit as a whole.
+    """Points for words, a covered name and pairs of words.
 
-    `share` is how much it has of what the clause that fits best seeks, 0 to 1; `evidence` is how much it has of the
-    whole, in words that no other tool has. `step` is the clause that fits best, 0 if there is only one.
+    `share` (0 to 1): its part of the best clause, `step` (0: the only one). `evidence`: its part of the query, in words
+    that no other tool has.
     """
 
     words: float = 0.0
@@ -38,12 +35,11 @@ class Score(NamedTuple):
 
     @property
     def is_weak(self) -> bool:
-        """Little of what is sought, and little that is telling: more likely chance than a match."""
         return self.share < _WEAK_SHARE and self.evidence < _WEAK_EVIDENCE
 
 
 def rough(query: SearchQuery, postings: Postings) -> dict[int, float]:
-    """By document that has a word of the query, what its words add to the whole of it."""
+    """Rough scores of all documents with a word of the query."""
     totals: defaultdict[int, float] = defaultdict(float)
     room = max(MAX_VISITS, len(postings.documents) // 2)
     for word in sorted(query.words, key=lambda word: (postings.having(word), word)):
@@ -57,7 +53,7 @@ def rough(query: SearchQuery, postings: Postings) -> dict[int, float]:
 
 
 def rough_among(query: SearchQuery, postings: Postings, numbers: Iterable[int]) -> dict[int, float]:
-    """Rough scores of some documents, whatever the others have."""
+    """Rough scores of these documents."""
     totals: dict[int, float] = {}
     for number in numbers:
         weights = postings.documents[number].weights
@@ -96,7 +92,7 @@ def score(query: SearchQuery, postings: Postings, number: int) -> Score:
 
 
 def likeness(query: SearchQuery, postings: Postings, number: int) -> float:
-    """The share of a document's name, 0 to 1, that words of like use cover; the query's own words are in `score`."""
+    """The share (0 to 1) of a document's name that like words cover."""
     if not query.like:
         return 0.0
     name = postings.documents[number].name
@@ -107,7 +103,6 @@ def likeness(query: SearchQuery, postings: Postings, number: int) -> float:
 def _names(
     query: SearchQuery, postings: Postings, document: ToolDocument, words: Mapping[int, float]
 ) -> dict[int, float]:
-    """By step, what the words of the name that it has add to the score of all its words."""
     covered: dict[int, float] = {}
     for word in document.name:
         for step, _ in query.words.get(word, ()):

@@ -1,7 +1,6 @@
-"""Words of names, prose and queries, in the form in which they are compared.
+"""Comparable words of names, prose and queries.
 
-Identifiers fall apart at case changes, separators and digits; English endings are cut by a light stemmer; scripts
-without spaces become pairs of characters. Accents and widths do not matter. Everything takes linear time.
+Identifiers split at case changes, separators and digits; scripts without spaces into pairs of characters.
 """
 
 import re
@@ -42,7 +41,7 @@ _VOWEL = late("[aeiouy]")
 
 
 def words(text: str, limit: int) -> list[str]:
-    """At most `limit` comparable words of `text`, in order and with repeats."""
+    """At most `limit` comparable words, in order and with repeats."""
     if text.isascii():
         return [_stem(word) for word in _ASCII.findall(text)[:limit]]
     collected: list[str] = []
@@ -59,7 +58,7 @@ def telling(name: str) -> tuple[str, ...]:
 
 
 def compounds(text: str, limit: int) -> list[str]:
-    """Words that mixed case takes apart, joined again: `GitHub` → `github`, at most `limit` of them."""
+    """Mixed-case words joined again, at most `limit`: `GitHub` → `github`."""
     joined: list[str] = []
     for run in _RUN.findall(text):
         if not (run.islower() or run.isupper()) and 2 <= len(_CASED_PIECE.findall(run)) <= 3:
@@ -70,23 +69,20 @@ def compounds(text: str, limit: int) -> list[str]:
 
 
 def is_bare(word: str) -> bool:
-    """Whether a word as `words` gives it says nothing about a tool."""
     return word in _BARE
 
 
 def clauses(text: str) -> list[str]:
-    """The parts of a request that may each be a step of its own."""
     return [part for part in _CLAUSE.split(text) if part and not part.isspace()]
 
 
 def key(name: str) -> str:
-    """A name without case and separators, to be compared with another one; of signs only: the signs."""
+    """A name without case and separators."""
     folded = _folded(name.strip()[: MAX_NAME + 1]).lower()
     return "".join(filter(str.isalnum, folded)) or folded.strip()
 
 
 def _folded(text: str) -> str:
-    """One form for full width, ligatures and accents, at most four times as long."""
     if text.isascii():
         return text
     decomposed = unicodedata.normalize("NFKD", text)[: 4 * len(text)]
@@ -104,7 +100,6 @@ def _pieces(run: str) -> list[str]:
 # a hub's catalog has some ten thousand distinct words
 @lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
-    """In lower case; plural, -ing, -ed and a last e are cut. Hardly ever two words of different sense become one."""
     word = word.lower()
     if len(word) <= 3:
         return word

@@ -1,11 +1,12 @@
-"""Texts for a model: foreign text made harmless, a tool on one line, and the definitions of the meta-tools.
+"""Texts for a model: harmless, on one line, bounded. Pure.
 
-In: texts and schemas of servers, names of tools and servers.
+In: texts and schemas of servers.
 
-Out: short text, bounded in characters or tokens.
+Out: text bounded in characters or tokens.
 
-Held together by: `plain_text`, one line, bounded, nothing invisible; `signatures`, a tool with its parameters on one
-line; `definitions`, those of `find_tools`, `read_tool`, `run_tool` and `read_result`.
+* `definitions`: the meta-tools
+* `plain_text`: one line, nothing invisible
+* `signatures`: a tool with its parameters
 
-Everything here is pure. Not here: the tools themselves (`catalog.discovery`), shorter schemas (`catalog.compact`).
+Not here: the tools themselves (`catalog.discovery`).
 """

@@ -1,8 +1,4 @@
-"""The definitions of the meta-tools: together at most 350 tokens however many tools there are, 330 of
-which a model reads: names, descriptions and schemas, not annotations.
-
-They depend on nothing but the tools, so that a client's cache of them holds.
-"""
+"""The definitions of the meta-tools: at most 350 tokens, 330 of which a model reads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -69,11 +65,10 @@ READ_RESULT: Final = _tool(
 def definitions(
     groups: Mapping[str, Sequence[str]], *, is_names: bool, description_limit: int = 2000
 ) -> tuple[bytes, ...]:
-    """`find_tools`, `read_tool` and `run_tool`, encoded, for the exported names of every server's tools, in any order.
+    """`find_tools`, `read_tool` and `run_tool`, encoded; `groups`: exported names by server.
 
-    With `is_names` all names are in the description of `find_tools`. Where that would be longer than
-    `description_limit` bytes, or the names than 1,800, servers and counts are there and the names in the schema of
-    `run_tool`; over 12,000 bytes names are nowhere.
+    `is_names` puts names into the description of `find_tools` or, above `description_limit` or 1,800 bytes, into the
+    schema of `run_tool`; above 12,000 bytes nowhere.
     """
     ordered = {server: sorted(groups[server]) for server in sorted(groups) if groups[server]}
     counts = {server: len(names) for server, names in ordered.items()}
@@ -87,10 +82,7 @@ def definitions(
 
 
 def search_tool(counts: Mapping[str, int]) -> bytes:
-    """`find_tools` for a provider that defers all other tools and shows the model those that it returns.
-
-    `counts` are the tools of each server.
-    """
+    """`find_tools` for a provider that defers all other tools; `counts`: tools of each server."""
     query = {name: _QUERY[name] for name in ("query", "server", "limit")}
     return _tool(FIND, f"{_search(counts)} Then call those that it returns.", query, _READS)
 
@@ -101,7 +93,6 @@ def _search(counts: Mapping[str, int], *, with_servers: bool = True) -> str:
 
 
 def _with_names(groups: Mapping[str, Sequence[str]], counts: Mapping[str, int], limit: int) -> tuple[str, str]:
-    """The description of `find_tools`, and that of the name in `run_tool`."""
     first = f"{_search(counts, with_servers=False)} {_THEN_RUN}"
     names = HOW_TO_READ + all_names(groups)
     size = len(names.encode())

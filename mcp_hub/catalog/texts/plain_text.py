@@ -1,8 +1,4 @@
-"""Text of strangers made fit to be shown: one harmless line, its sentences, and a cut at a word.
-
-Its author must not be able to end the line, to colour or turn it round, or to hide words in it that only a
-model reads: what breaks lines becomes a space, what cannot be seen goes.
-"""
+"""Text of servers made fit to be shown: one harmless line."""
 
 import json
 from collections.abc import Iterable
@@ -34,18 +30,18 @@ _END: Final = late(r"\r?\n(?!\s{0,16}[a-z(`])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?
 
 
 def one_line(text: str, limit: int = MAX_READ) -> str:
-    """At most `limit` characters of `text` without line breaks, control, format and other unseen characters."""
+    """At most `limit` characters without line breaks, control, format and other unseen characters."""
     text = _SEQUENCES.sub("", text[:MAX_READ])
     return cut(_BREAKING.sub(" ", _UNSEEN.sub("", text)).strip(), limit)
 
 
 def escaped(text: str) -> str:
-    """One-line JSON with unseen characters escaped; `text` has no white space between tokens."""
+    """JSON with unseen characters escaped; `text` has no white space between tokens."""
     return _UNSEEN_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of `text`, each on one line and without Markdown's marks; headings only if it has no other."""
+    """Sentences of `text`, each one line without Markdown; headings only if there is nothing else."""
     parts = _END.split(text[:MAX_READ])
     return _plain(part for part in parts if not part.lstrip().startswith("#")) or _plain(parts)
 
@@ -56,14 +52,14 @@ def _plain(parts: Iterable[str]) -> list[str]:
 
 
 def first_sentence(text: str, limit: int) -> str:
-    """The first sentence without its full stop, at most `limit` characters."""
+    """Without its full stop, at most `limit` characters."""
     for part in sentences(text[:_MAX_FIRST]):
         return cut(part.rstrip(".。:;, "), limit)
     return ""
 
 
 def cut(text: str, limit: int) -> str:
-    """`text`, or as many of its whole words as fit with an ellipsis into `limit` characters."""
+    """`text`, or as many whole words as fit with an ellipsis into `limit` characters."""
     if len(text) <= limit:
         return text
     if limit <= 1:

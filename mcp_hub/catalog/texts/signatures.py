@@ -1,7 +1,4 @@
-"""A tool in one line, and many tools by their names alone: what a model needs to choose among them for few tokens.
-
-Strangers wrote the definitions: every text is bounded and on one line, and what is not understood is left out.
-"""
+"""A tool in one line, and many tools by name alone; every text is bounded."""
 
 import json
 import re
@@ -48,8 +45,7 @@ _decode = msgspec.json.Decoder(JsonObject).decode
 def signature(exported: str, raw: bytes, width: int = WIDTH, mark: str = "") -> str:
     """`github_create_issue(owner:str, title:str, body?:str): Create a new issue` of an encoded definition.
 
-    At most `width` characters: `+2` and `+5?` count required and other parameters that did not fit. `mark` is put
-    behind the parameters.
+    At most `width` characters; `+2` and `+5?` count required and other parameters that do not fit.
     """
     tool = _object(raw)
     purpose = first_sentence(_text(tool, "description") or _text(tool, "title"), width)
@@ -60,7 +56,7 @@ def signature(exported: str, raw: bytes, width: int = WIDTH, mark: str = "") -> 
 
 
 def parameter_notes(raw: bytes, budget: int) -> list[str]:
-    """`name: first sentence` of parameters that say more than that, required first, within `budget` characters."""
+    """`name: first sentence` where that says more than the name, required first, within `budget` characters."""
     notes: list[str] = []
     for name, schema, _ in _listed(_object(raw))[:_MOST_NOTED]:
         sentence = first_sentence(_text(schema, "description"), _NOTE)
@@ -75,7 +71,7 @@ def parameter_notes(raw: bytes, budget: int) -> list[str]:
 
 
 def parameter_lines(raw: bytes) -> list[str]:
-    """`steps?:int: into how many steps` of each parameter, required ones first, for people."""
+    """`steps?:int: into how many steps` of each parameter, required first, for people."""
     tool = _object(raw)
     lines: list[str] = []
     for name, schema, is_required in _listed(tool):
@@ -87,16 +83,14 @@ def parameter_lines(raw: bytes) -> list[str]:
 
 
 def all_names(groups: Mapping[str, Sequence[str]]) -> str:
-    """The names of every server's tools, a line a server, such as `github_{create_issue list_issues}`.
-
-    Those without the beginning that most of a server's share (a shortened name) stand behind it. After `git: ` where
-    the line does not begin with the server's name; spaces, since they are no tokens of their own.
+    """A line per server: `github_{create_issue list_issues}`; `git: ` precedes names that do not begin with the
+    server's.
     """
     return "\n".join(_braced(server, names) for server, names in groups.items() if names)
 
 
 def counted(servers: Mapping[str, int], limit: int) -> str:
-    """`github (26), notion (24)`: as many servers as fit into `limit` bytes, and how many tools each has."""
+    """`github (26), notion (24)`: as many servers as fit into `limit` bytes."""
     return greatest(servers, lambda text: len(text.encode()) <= limit, "{} ({})") or "…"
 
 
@@ -120,7 +114,7 @@ def _braced(server: str, names: Sequence[str]) -> str:
 
 
 def _shared(names: Sequence[str]) -> str:
-    """The beginning of all names, else the one that saves most among those of more than half; whole words only."""
+    """The beginning of all names, or the most saving one of more than half; whole words only."""
     ends = _WORD_END.finditer
     if shared := [end.end() for end in ends(commonprefix(list(names)))]:
         return names[0][: shared[-1]]
@@ -150,7 +144,6 @@ def _words(text: str) -> set[str]:
 
 
 def _parameters(tool: JsonObject, room: int) -> list[str]:
-    """The parts that fit into `room` characters, and the number of those that did not."""
     listed = _listed(tool)
     texts: list[str] = []
     for name, schema, is_required in listed:
@@ -182,14 +175,13 @@ def _parameter(name: str, schema: Any, is_required: bool, root: JsonObject) -> s
 
 
 def _parameter_name(name: str) -> str:
-    """A parameter's name as it must be written; one that is not a plain word as JSON in ASCII, which hides nothing."""
+    """A name that is not a plain word becomes JSON in ASCII."""
     if not _PLAIN.fullmatch(name):
         name = json.dumps(name[:_MAX_NAME])
     return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
 
 
 def _kinds(schema: Any, root: JsonObject) -> Iterator[str]:
-    """The types that a schema allows in as few words as possible; of one that leads back to itself, the first."""
     waiting: list[tuple[Any, bool]] = [(schema, False)]
     for _ in range(_MAX_STEPS):
         if not waiting:

@@ -1,8 +1,4 @@
-"""Findings for texts of servers that differ from what was approved, with records on disk.
-
-`Approvals` compares what servers list with their records (`pins`) at once, in memory. What is new is written by its
-`run`, in a worker thread; approvals by other processes are seen within a second while there is anything to approve.
-"""
+"""Findings for texts that differ from the approved ones, with records on disk."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -55,7 +51,7 @@ _NOT_READ: Final = object()  # the stamp of a record that was never read
 
 
 class _PinStore(Protocol):
-    """Small files by key, which several processes may change (`stores.keyed_files`). All raise `OSError`."""
+    """Small files by key, shared by processes. All raise `OSError`."""
 
     def stamp(self, key: str) -> object: ...
 
@@ -65,16 +61,14 @@ class _PinStore(Protocol):
 
 
 def record_key(config: str, server: str) -> str:
-    """Names the record of a server: by its configuration and its name there, since its program may change."""
     return sha256(f"{config}\0{server}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class Approvals:
-    """The findings of one hub. `policies` are those of the servers to look at; `config` is the configuration's place.
+    """The findings of one hub. `policies` are by server; `config` is the configuration's path.
 
-    `relist` is called with a server whose processes say something else of a tool than the one whose list was compared.
-    Of the servers in `confirms` it matters which tools a person has approved. `judged` is for the catalog;
-    it blocks only to read a record, once and when another process has changed it.
+    `relist` gets a server whose processes list a tool differently; `confirms` are servers where a person's approval
+    matters. `judged` blocks only to read a changed record; `run` sees approvals of other processes within a second.
     """
 
     def __init__(
@@ -98,7 +92,7 @@ class Approvals:
         self._wake = anyio.Event()
 
     def follow(self, policies: Mapping[str, Policy], confirms: Collection[str] = ()) -> None:
-        """From now on these are the policies. Servers without one are left alone; what is kept of them stays."""
+        """Replaces the policies. Servers without one are ignored; their records stay."""
         self._policies, self._confirms = dict(policies), confirms
         for name, server in list(self._servers.items()):
             policy = self._policies.get(name, "off")
@@ -110,7 +104,7 @@ class Approvals:
         self._changes.bump()
 
     def judged(self, snapshots: Iterable[Snapshot]) -> Verdict:
-        """The verdict on what these servers list; the lists of one caller are compared, and not recorded."""
+        """The verdict on these lists; those of one caller are not recorded."""
         withheld: dict[Origin, UnapprovedTool] = {}
         confirmed: set[Origin] = set()
         for snapshot in snapshots:
@@ -136,7 +130,7 @@ class Approvals:
         return Verdict(withheld, frozenset(confirmed))
 
     def is_confirmed(self, server: str, definition: Definition) -> bool:
-        """Whether a person has approved this tool of a server as a process of it lists it."""
+        """Whether a person approved this definition of a tool."""
         state = self._server(server) if server in self._confirms else None
         return state is not None and state.confirms(definition)
 
@@ -147,7 +141,7 @@ class Approvals:
         return self._servers.get(name)
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
-        """A `Gate`: the list by which a call was let in is not always that of its process. Raises `NotApproved`."""
+        """A `Gate`: checks a call against the list of its own process. Raises `NotApproved`."""
         kind = _CHECKED.get(call.method)
         if kind is None:
             return
@@ -170,7 +164,7 @@ class Approvals:
             raise not_approved(label, finding, kind.value.capitalize())
 
     def _check_skill(self, call: Call, server: "_Server | None", snapshot: Snapshot) -> None:
-        """A skill that is not listed cannot be approved. Raises `NotApproved`."""
+        """An unlisted skill cannot be approved."""
         if server is None:
             return
         uri = msgspec.json.decode(call.params["uri"], type=str)
@@ -183,7 +177,7 @@ class Approvals:
             raise not_approved(call.exported_uri or uri, finding, "Skill")
 
     def findings(self) -> list[UnapprovedTool]:
-        """All that is not approved, held or not, by servers as they were first listed, then by tools."""
+        """By server in order of first listing, then by tool; held or not."""
         return [finding for server in self._servers.values() for finding in server.findings.values()]
 
     def _judge(self, server: "_Server") -> None:
@@ -194,7 +188,6 @@ class Approvals:
         return bool(server.findings) or server.name in self._confirms
 
     def _load(self, server: "_Server") -> None:
-        """Reads the record if it has changed since it was read or written."""
         try:
             stamp = self._store.stamp(server.key)
             if stamp != server.stamp:
@@ -204,7 +197,7 @@ class Approvals:
             server.is_unreadable = True
 
     async def run(self) -> None:
-        """Keeps the records up to date until it is cancelled."""
+        """Writes records in a worker thread until cancelled."""
         while True:
             self._wake = anyio.Event()
             for server in self._unsaved():
@@ -215,13 +208,12 @@ class Approvals:
             self.look()
 
     def look(self) -> None:
-        """Takes in approvals that were written elsewhere, in this process or another one."""
+        """Applies approvals that were written elsewhere."""
         for server in list(self._servers.values()):
             if self._is_followed(server) and self._is_stale(server):
                 self._judge_again(server)
 
     def close(self) -> None:
-        """Writes what `run` has not written yet."""
         for server in self._unsaved():
             self._save(server)
 
@@ -234,7 +226,6 @@ class Approvals:
         return [server for server in self._servers.values() if server.unsaved]
 
     def _save(self, server: "_Server") -> None:
-        """Puts what was seen of the server into its record, beside what others have put there."""
         base, snapshot = server.record, server.snapshot
         offered = {} if snapshot is None else _offered(snapshot, base)
 
@@ -253,7 +244,6 @@ class Approvals:
             server.unsaved = False
 
     def _judge_again(self, server: "_Server") -> None:
-        """Reads the record on disk again; the catalog learns of it if it has changed."""
         before, was_unsaved = (server.findings, server.confirmed), server.unsaved
         self._judge(server)
         if server.unsaved and not was_unsaved:  # a record that cannot be written waits for the next try
@@ -269,7 +259,7 @@ class Approvals:
 
 
 def gate(approvals: Approvals, reads: Callable[[Call, Snapshot], None]) -> Gate:
-    """The gate of servers: the list that was compared has to be approved, and `reads` lets through what only reads."""
+    """The gate of servers: the compared list must be approved; `reads` checks calls that must only read."""
 
     def checked(call: Call, compared: Snapshot, listed: Snapshot) -> None:
         approvals.check(call, compared)
@@ -280,8 +270,6 @@ def gate(approvals: Approvals, reads: Callable[[Call, Snapshot], None]) -> Gate:
 
 
 class _Server:
-    """The state of one server's texts: the last lists, the relevant part of the record, and the findings."""
-
     def __init__(self, name: str, key: str, policy: Policy) -> None:
         self.name = name
         self.key = key
@@ -294,11 +282,9 @@ class _Server:
         self.record = Record()
 
     def load(self, record: Record, stamp: object) -> None:
-        """The record on disk."""
         self.record, self.stamp, self.is_unreadable = without_texts(record), stamp, False
 
     def judge(self, at: float) -> None:
-        """Compares the list with the record; says so if there is something new to say."""
         before, offered = self.findings, {} if self.snapshot is None else _offered(self.snapshot, self.record)
         if self.is_unreadable:
             names = {} if self.snapshot is None else pinned_texts(self.snapshot)
@@ -318,23 +304,19 @@ class _Server:
             self.log.report(news)
 
     def lists_as(self, snapshot: Snapshot, kind: Kind) -> bool:
-        """Whether these are the tools or prompts that were judged."""
         mine = self.snapshot
         return mine is not None and (mine is snapshot or mine.lists.get(kind) == snapshot.lists.get(kind))
 
     @property
     def confirmed(self) -> frozenset[str]:
-        """The tools that a person has approved as they are listed."""
         tools = {} if self.is_unreadable else self.record.tools
         return frozenset(name for name, pin in tools.items() if pin.by_user and pin.offered is None)
 
     def confirms(self, definition: Definition) -> bool:
-        """Whether a person has approved the tool as it is defined there."""
         pin = None if self.is_unreadable else self.record.tools.get(pin_name(Kind.TOOL, definition.key))
         return pin is not None and pin.confirms(fingerprint(pinned(Kind.TOOL, definition.as_sent), pin))
 
     def judged_apart(self, snapshot: Snapshot, at: float) -> dict[str, UnapprovedTool]:
-        """The findings for all that another process lists."""
         if self.is_unreadable:
             return {name: self._unreadable(name) for name in pinned_texts(snapshot)}
         offered = _offered(snapshot, self.record)
@@ -344,7 +326,6 @@ class _Server:
         return UnapprovedTool(self.name, name, "unreadable", is_held=self.policy == "block")
 
     def judged(self, name: str, snapshot: Snapshot, at: float) -> UnapprovedTool | None:
-        """The finding for a tool or a prompt as another process lists it."""
         if self.is_unreadable:
             return self._unreadable(name)
         listed = {key: fields for key, fields in pinned_texts(snapshot).items() if key == name}
@@ -353,7 +334,7 @@ class _Server:
 
 
 class _Log:
-    """The log about one server: at most `_MOST_LINES` about its tools, and each failure once."""
+    """At most `_MOST_LINES` about a server's tools, and each failure once."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -375,7 +356,6 @@ class _Log:
         )
 
     def has_failed(self, event: str, reason: str) -> None:
-        """The record cannot be read or written."""
         if reason != self._failure:
             log.warning(event, upstream=self._server, reason=decoded(reason))
         self._failure = reason
@@ -387,7 +367,7 @@ def _logged(name: str) -> str:
 
 
 def _offered(snapshot: Snapshot, record: Record) -> dict[str, Fingerprint]:
-    """Usable texts that a server offers now; that it has no instructions is noted once, so that later ones differ."""
+    """Absent instructions count as empty ones, so that later ones differ."""
     pins = pinned_texts(snapshot)
     if pins and INSTRUCTIONS not in record.tools:
         pins.setdefault(INSTRUCTIONS, pinned_instructions(""))

@@ -1,4 +1,4 @@
-"""The difference of two definitions of a tool as lines for people, with hidden characters spelled out. Pure."""
+"""The difference of two definitions as lines for people, hidden characters spelled out. Pure."""
 
 from collections.abc import Iterator
 from difflib import unified_diff
@@ -26,7 +26,7 @@ _SHORT: Final = (
 
 
 def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
-    """Lines and their styles: each member that differs, before and now."""
+    """Lines and their styles: each member that differs."""
     approved, offered = pin.approved, pin.offered
     if offered is None:
         return
@@ -48,7 +48,7 @@ def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
 
 
 def flag_lines(pin: Pin) -> list[str]:
-    """The suspicious parts of the definition that the server offers now, of a long one those of the whole text."""
+    """Flags of the current definition, of a long one those of the whole."""
     if pin.offered is None:
         return []
     flags = (*pin.offered.flags, *flag_texts(_fields(pin.offered) or {}))

@@ -1,9 +1,7 @@
-"""Texts of servers looked through for what `flags` knows, and for names that belong to other servers' tools. Pure.
+"""Searches texts for flags, and for names of other servers' tools. Pure.
 
-They are the definitions of tools, prompts, resources and templates, and instructions.
-
-A definition may name its own server's tools as it likes. Names of others count where they cannot be words of a
-sentence (`send_mail`, `createIssue`), or where the text says when to use them ("before calling fetch").
+Names count if they cannot be words (`send_mail`, `createIssue`), or the text says when to use them ("before calling
+fetch").
 """
 
 import re
@@ -37,7 +35,7 @@ _PROSE: Final = ("description", "title")
 
 
 class Flagged(msgspec.Struct, frozen=True):
-    """A flag of one text, `exported` being the name that clients know; `tool` is a `pin_name`."""
+    """A flag of one text; `exported` is its name for clients, `tool` a `pin_name`."""
 
     server: str
     tool: str
@@ -46,24 +44,21 @@ class Flagged(msgspec.Struct, frozen=True):
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """Names of tools, and the servers that have them: distinct ones, all of them, and what they look like."""
-
     distinct: Mapping[str, Set[str]]
     every: Mapping[str, Set[str]]
     lookalikes: Mapping[str, Set[tuple[str, str]]]
 
 
 class Inspector(msgspec.Struct):
-    """Looks through lists, and again only through what is new in them."""
+    """Searches lists, and again only what is new."""
 
     _inspected: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = msgspec.field(default_factory=dict)
 
     def inspect(
         self, entries: Sequence[Entry], instructions: Mapping[str, str] = MappingProxyType({})
     ) -> list[Flagged]:
-        """The flags of all these definitions, in their order, at most `MOST_FLAGS` of each, then of the instructions.
-
-        Takes 0.3 ms or so a tool. `instructions` are by server.
+        """The flags of these definitions, at most `MOST_FLAGS` each, then of the instructions by server. 0.3 ms per
+        tool.
         """
         tools = _names(entry for entry in entries if entry.kind is Kind.TOOL)
         prompts = _names(entry for entry in entries if entry.kind is Kind.PROMPT)
@@ -84,7 +79,7 @@ class Inspector(msgspec.Struct):
 
 
 def inspected(view: CatalogView, upstreams: Mapping[str, Upstream]) -> tuple[list[Entry], dict[str, str]]:
-    """The texts for an `Inspector`: the definitions of a view, and the instructions that are not held back."""
+    """Definitions of a view, and instructions that are not held back."""
     entries = [entry for kind in _INSPECTED for entry in view.entries(kind)]
     snapshots = {name: upstream.snapshot() for name, upstream in upstreams.items() if (None, name) not in view.withheld}
     texts = {
@@ -126,7 +121,6 @@ def _names(tools: Iterable[Entry]) -> _Names:
 
 
 def _foreign_names(server: str, prose: Iterable[tuple[str, str]], names: _Names) -> Iterator[Flag]:
-    """Tools of other servers that a text of this one names; each once."""
     flagged: set[str] = set()
     for where, text in prose:
         foreign = {word for word in _WORD.findall(text) if _is_foreign(names.distinct.get(word), server)}
@@ -146,7 +140,6 @@ def _is_foreign(servers: Set[str] | None, server: str) -> bool:
 
 
 def _lookalikes(entry: Entry, names: _Names) -> Iterator[Flag]:
-    """Other servers' tools, or prompts, that this one may be taken for."""
     alike = names.lookalikes[folded(entry.exported)]
     rivals_by_look = sorted(
         name for server, name in alike if server != entry.server and name not in ("", entry.exported)

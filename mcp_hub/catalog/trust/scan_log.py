@@ -1,4 +1,4 @@
-"""Says in the log, once each, what in the servers' texts is hidden or speaks of other servers' tools (`scan`)."""
+"""Logs each flag of the servers' texts once."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +20,7 @@ _MOST_LOGGED: Final = 1000  # flags that one hub logs; `mcp-hub doctor` shows th
 
 
 async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None:
-    """Looks at all texts whenever they have changed, in a thread, until cancelled or `_MOST_LOGGED` are logged."""
+    """Searches all texts after each change, in a thread, until cancelled or `_MOST_LOGGED` are logged."""
     inspector = Inspector()
     logged: set[Flagged] = set()
     await catalog.settled()

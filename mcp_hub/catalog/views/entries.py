@@ -1,4 +1,4 @@
-"""The parts of a view: definitions as they are offered, under the names that clients know them by."""
+"""Offered definitions under their exported names."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,10 +23,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One listed thing. `key` is the upstream's own name, URI or template; `raw` the definition under `exported`.
+    """One listed thing. `key`: the upstream's name, URI or template; `raw`: the definition under `exported`.
 
-    `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives. `hints`
-    has the hints of a tool and where they come from, `app` the description of its app.
+    `is_pinned`: listed in every mode. `supplied`: the hub's arguments.
     """
 
     kind: Kind
@@ -44,30 +43,26 @@ class Entry:
 
     @property
     def has_app(self) -> bool:
-        """Whether a client shows an app with the results of this tool."""
         return self.app is not None and self.app.address is not None
 
     @property
     def is_app_only(self) -> bool:
-        """Whether this tool is for apps alone: no model may see or call it."""
+        """Whether no model may see or call this tool."""
         return self.app is not None and not self.app.for_model
 
     def definition(self, era: Era, *, explains_hints: bool = False) -> bytes:
-        """The definition as this era has it; it may say where a tool's hints come from."""
+        """The definition for this era; `explains_hints` adds where hints come from."""
         raw = in_era(self.kind, self.raw, era)
         return self.hints.explained(raw) if explains_hints else raw
 
     @property
     def has_header_params(self) -> bool:
-        """Whether arguments of this tool may have to travel as HTTP headers (2026-07-28, `x-mcp-header`)."""
+        """Whether arguments may travel as HTTP headers (2026-07-28, `x-mcp-header`)."""
         return b"x-mcp-header" in self.raw
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A definition as its server offers it, before filters; only of tools can there be an `override`.
-
-    `address` is the exported address of its app.
-    """
+    """A definition before filters; only tools have an `override`. `address`: its app's exported one."""
 
     server: str
     definition: Definition
@@ -81,7 +76,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """All that servers offer, what of it is unfit, the exported `addresses` of resources and apps, where skills are."""
+    """All offers, unfit definitions, exported `addresses` of resources and apps."""
 
     by_kind: dict[Kind, list[Offer]]
     quarantined: tuple[Quarantined, ...]
@@ -90,7 +85,7 @@ class Offers(msgspec.Struct, frozen=True):
 
 
 def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
-    """Snapshots of servers that the rules know, in the order of the rules."""
+    """Snapshots of servers in `rules`, in their order."""
     by_server = {snapshot.server: snapshot for snapshot in snapshots}
     return [by_server[server] for server in rules.servers if server in by_server]
 
@@ -101,9 +96,8 @@ def offered(
     new: Collection[Origin] = (),
     approved: Collection[Origin] = (),
 ) -> Offers:
-    """All that these servers, which the rules know, offer, and what is unfit.
-
-    What is `new`, by `pin_name`, takes no other's name; tools that a person has `approved` may be believed their hints.
+    """All that these servers offer. A `new` text, by `pin_name`, takes no other's name; hints of `approved` tools may
+    count.
     """
     definitions: dict[Kind, list[tuple[str, Definition]]] = {kind: [] for kind in Kind}
     quarantined: list[Quarantined] = []
@@ -127,10 +121,7 @@ def _addresses(
     rules: ViewRules,
     roots: SkillRoots,
 ) -> dict[Origin, str]:
-    """The exported address of each listed resource and each app of a tool, which servers need not list.
-
-    Of one address the first server in configured order keeps it, whether it lists it or only names it.
-    """
+    """The first server in configured order keeps an address."""
     listed = _origins(definitions[Kind.RESOURCE])
     apps = [
         (server, tool.app.address)
@@ -200,7 +191,7 @@ def _name_request(
 
 
 def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
-    """Whether callers of this kind may see and use it."""
+    """Whether callers may use it."""
     server_rules, definition = rules.servers[offer.server], offer.definition
     both, traits = (definition.key, offer.exported), definition.traits
     match kind:
@@ -221,7 +212,7 @@ def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
 
 
 def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
-    """The entry that lists an offer, pinned if its override or the rules say so."""
+    """The entry of an offer."""
     definition, override = offer.definition, offer.override
     raw, app = encode_as(definition, offer.exported), definition.app
     if app is not None and not rules.servers[offer.server].apps:
@@ -252,7 +243,7 @@ def _is_app_only(definition: Definition) -> bool:
 
 
 def by_server(pairs: Iterable[tuple[str, _T]]) -> dict[str, list[_T]]:
-    """Groups of what comes with the name of its server."""
+    """Groups items by server."""
     groups: dict[str, list[_T]] = {}
     for server, item in pairs:
         groups.setdefault(server, []).append(item)

@@ -1,7 +1,4 @@
-"""The tools that a client is listed, and the hub's own that stand for the others. Pure.
-
-Every tool of the view can be called, listed or not. The same servers give the same bytes, in whatever order they start.
-"""
+"""The tools that a client is listed, and the hub's own that stand for the others. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -33,7 +30,7 @@ _COMPACTED: Final = 4096  # definitions whose compacted form is remembered
 
 
 def decided(view: CatalogView, rules: ViewRules, client: ClientKind) -> Mode:
-    """The mode for the tools that are known now; `auto` is decided here."""
+    """The mode for the current tools; decides `auto`."""
     setting = client.expose or rules.expose
     if setting != "auto":
         return setting
@@ -48,9 +45,9 @@ def decided(view: CatalogView, rules: ViewRules, client: ClientKind) -> Mode:
 def exposed(
     view: CatalogView, rules: ViewRules, client: ClientKind, mode: Mode, *, is_partial: bool = False
 ) -> CatalogView:
-    """The view as this kind of client sees it, with the hub's own tools, which go first: clients cut the end.
+    """The view for this kind of client; every tool can be called. The hub's own come first: clients cut the end.
 
-    `is_partial` while servers have never been listed: their tools can be found later, and nobody is to keep the lists.
+    `is_partial`: servers are missing, so lists must not be cached.
     """
     view = view if client.shows_apps else view.for_model
     tools = view.entries(Kind.TOOL)
@@ -80,10 +77,7 @@ def exposed(
 
 
 def _with_apps(listed: Sequence[Entry], tools: Sequence[Entry]) -> list[Entry]:
-    """`listed`, and the tools by which a client shows apps: it goes by definitions, and sees no others.
-
-    Those for apps alone are all among them: a client checks the calls of apps against its list.
-    """
+    """Adds up to `MOST_APPS` tools with apps, and all for apps alone: clients check an app's calls by their list."""
     names = {entry.exported for entry in listed}
     more = [entry for entry in tools if entry.has_app and not entry.is_app_only and entry.exported not in names]
     names |= {entry.exported for entry in more[:MOST_APPS]}
@@ -106,7 +100,7 @@ def _resource(entry: Entry, client: ClientKind) -> Entry:
 
 
 def results_of(rules: ViewRules, client: ClientKind) -> int:
-    """Tokens above which results are cut for this kind of client; 0 for never."""
+    """Tokens above which results are cut; 0: never."""
     return rules.max_result_tokens if client.max_result_tokens is None else client.max_result_tokens
 
 
@@ -134,7 +128,6 @@ _compacted = lru_cache(_COMPACTED)(compact_tool)
 
 
 def _hinted(raw: bytes, entry: Entry, results: int) -> bytes:
-    """With what a client that defers tools searches by, and how long a result can be; what is there already stays."""
     fields = raw_object(msgspec.Raw(raw)) or {}
     meta = raw_object(fields.get("_meta", msgspec.UNSET)) or {}
     added: RawObject = {_HINT: _raw(f"{entry.server}: {entry.summary}"[:_MOST_HINT])}
@@ -156,7 +149,6 @@ def _fits(tools: Iterable[Entry], budget: int) -> bool:
 
 
 def _hub_entries(definitions: Iterable[bytes], client: ClientKind) -> list[Entry]:
-    """The hub's own tools, with a mark for clients that defer tools: these must not be deferred."""
     parsed, _ = parse(Kind.TOOL, list(definitions), OWN)
     more = {"_meta": _raw({_ALWAYS: True})} if client.defers_tools else {}
     return [

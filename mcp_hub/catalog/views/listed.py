@@ -1,7 +1,4 @@
-"""The resources that callers can read: listed ones, files of skills, and others that the filters let through.
-
-Nobody may read the files of a skill that waits for its approval, in whatever way a URI is written.
-"""
+"""The resources that callers can read: listed ones, files of skills, and others that filters admit."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -17,7 +14,7 @@ from mcp_hub.types import Kind, Origin
 
 
 class HeldSkills:
-    """The folders of those skills, by their servers, each with the finding."""
+    """Folders of skills that await approval, with their findings."""
 
     def __init__(self, findings: Mapping[Origin, UnapprovedTool]) -> None:
         self._unapproved: dict[str, list[tuple[Filter, UnapprovedTool]]] = {}
@@ -26,13 +23,13 @@ class HeldSkills:
             self._unapproved.setdefault(server, []).append((Filter(deny=(root, f"{root}/*")), finding))
 
     def finding(self, server: str, uri: str) -> UnapprovedTool | None:
-        """The finding to be approved before this URI of a server can be read."""
+        """The finding that blocks this URI, however it is written."""
         folders = self._unapproved.get(server, ())
         return next((finding for folder, finding in folders if is_denied((folder,), (uri,))), None)
 
 
 class ListedResources:
-    """The resources that callers can read: listed ones, and others that the filters let through."""
+    """The resources that callers can read."""
 
     def __init__(
         self,
@@ -45,9 +42,8 @@ class ListedResources:
         unapproved: HeldSkills,
         directories: Collection[str],
     ) -> None:
-        """`templates` are the listed ones; `filters` has those of each server and of the view.
-
-        Those in `directories` can say what is in a directory.
+        """`templates`: the listed ones. `filters`: each server's and the view's. `directories`: servers that can list
+        directories.
         """
         self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
         self._unlisted = hidden[Kind.RESOURCE]
@@ -61,23 +57,22 @@ class ListedResources:
         self.exported = table.exported
 
     def resolve(self, uri: str, *, may_guess: bool = True) -> Origin | None:
-        """See `CatalogView.resolve_uri`."""
+        """None if unknown, held back or filtered."""
         origin = self._table.resolve(uri, may_guess=may_guess)
         if origin is None or self._unapproved.finding(*origin) is not None:
             return None
         return origin if origin in self._listed or self._lets_through(*origin, uri) else None
 
     def is_of_skill(self, server: str, upstream_uri: str) -> bool:
-        """Whether it is a file of a skill, or seems to be: servers need not list all their skills."""
+        """Whether it is, or seems to be, a file of a skill: servers need not list all."""
         return upstream_uri.startswith("skill://") or self._roots.exported(server, upstream_uri) is not None
 
     def unapproved(self, uri: str) -> UnapprovedTool | None:
-        """Why a file of a skill cannot be read that waits for its approval."""
         origin = self._table.resolve(uri)
         return None if origin is None else self._unapproved.finding(*origin)
 
     def skill(self, offer: Offer) -> bytes | None:
-        """The entry of a skill as callers get it; None if they may not read its main file."""
+        """The entry of a skill; None if its main file may not be read."""
         server = offer.server
 
         def exported(upstream_uri: str) -> str | None:
@@ -89,7 +84,6 @@ class ListedResources:
         return exported_skill(offer.definition.fields, server, exported)
 
     def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
-        """Whether the filters do: the URI and whatever its server may make of it."""
         filters = [filter_ for filter_ in self._filters[server] if filter_ != EVERYTHING]
         if not filters:
             return True
@@ -112,9 +106,8 @@ class ListedResources:
         )
 
     def directory(self, uri: str, skills: Iterable[Entry]) -> bytes | None:
-        """The encoded result of `resources/directory/read`, if the server cannot be asked: it only lists skills.
-
-        Raises `UnknownEntry`.
+        """The result of `resources/directory/read` from listed skills; None if the server can be asked. Raises
+        `UnknownEntry`.
         """
         origin = self.resolve(uri)
         if origin is None or origin[0] in self.directories:

@@ -1,9 +1,4 @@
-"""Exported names of tools and prompts: legal, unique, short, and independent of the order of servers.
-
-Names are resolved by lookup in what `assign` returned and never split: `git` + `hub_x` and `git_hub` + `x` join
-alike. A name depends only on its own origin and on those that want the same name, so servers may come and go.
-`ExportedNames` follows the names of a profile over time: renamed ones are logged, removed ones remembered.
-"""
+"""Exported names of tools and prompts: legal, unique, short, independent of the order of servers."""
 
 import re
 import unicodedata
@@ -62,7 +57,7 @@ _MOST_REMOVED: Final = 4096  # names: those of the largest servers, some times o
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """One tool or prompt that needs a name; see `rules.ServerRules`."""
+    """One tool or prompt that needs a name."""
 
     server: str
     name: str
@@ -77,8 +72,8 @@ def assign(
 ) -> dict[Origin, str]:
     """A name for each origin, matching `^[A-Za-z_][A-Za-z0-9_-]*$`; one that cannot be spelled is a numbered `noun`.
 
-    All that want the same name get a suffix, so nobody's name can be taken over; only a legal rename beats a generated
-    name, and what is called so anyway beats others of its own server. Raises: ValueError below `MIN_LENGTH`.
+    All that want one name get a suffix; only a legal rename beats generated names, and a literal name others of its
+    server. Raises: ValueError below `MIN_LENGTH`.
     """
     if max_length < MIN_LENGTH:
         raise ValueError(f"names of at most {max_length} characters: {MIN_LENGTH} is the least")
@@ -106,10 +101,7 @@ def _is_fit(rename: str | None, max_length: int, reserved: frozenset[str]) -> bo
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    """A name in the making, of legal characters: the server's part, which may be empty, and the tool's.
-
-    `short` is the server's part without the scope or folder in front of it.
-    """
+    """The parts of server (maybe empty) and tool; `short` is the server's without scope or folder."""
 
     tool: str
     server: str = ""
@@ -121,7 +113,6 @@ class _Parts(msgspec.Struct, frozen=True):
 
 
 def _plain(request: Wanted, reserved: frozenset[str], noun: str) -> _Parts:
-    """The name that `request` gets if nobody else wants it and it fits."""
     if request.rename:
         parts = _Parts(_spelled(request.rename, noun))
     elif not request.prefix or (not request.always and begins_with(request.name, request.prefix)):
@@ -136,13 +127,13 @@ def _prefixed(server: str, tool: str) -> _Parts:
 
 
 def begins_with(name: str, prefix: str) -> bool:
-    """Whether a name has the prefix already, or is it."""
+    """Whether a name has the prefix, or is it."""
     name, prefix = _headed(_spelled(name, "")).lower(), _headed(_spelled(prefix, _SERVER)).lower()
     return name == prefix or name.startswith((f"{prefix}_", f"{prefix}-"))
 
 
 def prefix_in(name: str, prefix: str, max_length: int) -> int:
-    """The length of this prefix, whole or shortened, in an exported name; 0 if it is not there."""
+    """The length of this prefix, whole or shortened, in an exported name; else 0."""
     if begins_with(name, prefix):
         return len(_spelled(prefix, _SERVER))
     parts = _prefixed(prefix, "")
@@ -154,7 +145,6 @@ def prefix_in(name: str, prefix: str, max_length: int) -> int:
 
 
 def _is_shortened(name: str, parts: "_Parts", max_length: int) -> bool:
-    """Whether a tool of this server can have the name; of one with a hash, if its tool's name is cut as it is there."""
     if _fitting(parts, max_length) == name:
         return True
     hashed = _HASH_LENGTH + 1
@@ -167,11 +157,7 @@ def _headed(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _spelled(text: str, noun: str) -> str:
-    """The text in legal characters, one for one where it is ASCII.
-
-    Latin, Greek, Cyrillic, Kana and Hangul are transliterated. Where other letters or signs are left, a number that
-    depends on the text alone follows, behind the `noun` if nothing else is left.
-    """
+    """Legal characters, one for one in ASCII; other scripts are transliterated, remaining letters become a number."""
     if text.isascii():
         return _ILLEGAL.sub("_", text)
     pieces = [_romanized(letter) for letter in unicodedata.normalize("NFKC", text[:_LONGEST_SPELLED])]
@@ -183,7 +169,7 @@ def _spelled(text: str, noun: str) -> str:
 
 
 def _romanized(letter: str) -> str | None:
-    """A letter in legal characters: `_` for a border of words, nothing for a mark; None if it cannot be said so."""
+    """`_` for a border of words, empty for a mark, None for an unknown letter."""
     if letter.isascii():
         return _ILLEGAL.sub("_", letter)
     if letter in _SILENT:
@@ -204,10 +190,9 @@ def _romanized(letter: str) -> str | None:
 
 
 def _settle(plain: dict[Origin, _Parts], taken: set[str], max_length: int) -> dict[Origin, str]:
-    """Everyone proposes at once; all that meet, or meet a taken name, go on to their next proposal.
+    """Everyone proposes at once; those that collide make their next proposal.
 
-    A name that was fought over stays taken: a later proposal must not win what its owners gave up. Only where all of
-    them are of one server it goes to the one that the server itself calls so.
+    A contested name stays taken, unless all contenders are of one server that calls one of them so.
     """
     attempts = dict.fromkeys(plain, 0)
     names: dict[Origin, str] = {}
@@ -242,7 +227,6 @@ def _proposal(plain: _Parts, origin: Origin, attempt: int, max_length: int) -> s
 
 
 def _fitting(plain: _Parts, room: int) -> str | None:
-    """The name with the whole tool's name in it, in this many characters; the server's part gives way."""
     if len(whole := plain.whole) <= room:
         return whole
     part = _shortened(plain, room - len(plain.tool) - 1)
@@ -250,7 +234,6 @@ def _fitting(plain: _Parts, room: int) -> str | None:
 
 
 def _cut(plain: _Parts, room: int) -> str:
-    """The name in this many characters: as `_fitting`, or with as much of the tool's name as there is room for."""
     if len(whole := plain.whole) <= room:
         return whole
     part = _shortened(plain, max(room - len(plain.tool) - 1, room // _STEM_SHARE))
@@ -258,7 +241,6 @@ def _cut(plain: _Parts, room: int) -> str:
 
 
 def _shortened(plain: _Parts, room: int) -> str:
-    """The server's part in this many characters: without what says least, word by word, at last within a word."""
     if len(plain.server) <= room:
         return plain.server
     words = _WORD.split(plain.short)
@@ -269,7 +251,7 @@ def _shortened(plain: _Parts, room: int) -> str:
 
 
 class ExportedNames:
-    """The names that tools have now, and those that were removed; the oldest of more than 4,096 are forgotten."""
+    """Current and removed names; the oldest above 4,096 are forgotten."""
 
     def __init__(self) -> None:
         self._current: Mapping[Origin, str] = {}
@@ -277,11 +259,10 @@ class ExportedNames:
 
     @property
     def removed(self) -> Collection[str]:
-        """Stays up to date."""
         return self._removed.keys()
 
     def note(self, names: Mapping[Origin, str], profile: str | None) -> None:
-        """Takes the names as they are from now on."""
+        """Replaces the current names, and logs renamed ones."""
         before, self._current = self._current, names
         changed = [f"{before[origin]} -> {name}" for origin, name in names.items() if before.get(origin, name) != name]
         if changed:

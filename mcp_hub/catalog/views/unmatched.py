@@ -1,7 +1,4 @@
-"""Globs of the settings that mean nothing which any server offers: slips, most likely. Pure.
-
-Not judged are hints (no tool may be destructive now), and URIs: a URI that no server lists can still be read.
-"""
+"""Globs of the settings that match nothing any server offers; hints and URIs are not judged. Pure."""
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +18,7 @@ _LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}  # keys of filters,
 
 
 class Unmatched(msgspec.Struct, frozen=True):
-    """A pattern, an offered name like it, and its place in the configuration: keys and list indexes from the root."""
+    """A pattern, an offered name like it, and its path in the configuration."""
 
     path: tuple[str | int, ...]
     pattern: str
@@ -35,7 +32,7 @@ class Unmatched(msgspec.Struct, frozen=True):
 
 
 def untested(rules: Mapping[str | None, ViewRules], server: str) -> str:
-    """The patterns that cannot be compared without the lists of this server, in words; empty if there are none."""
+    """The patterns that need this server's lists, in words; or empty."""
     views = [view for view in rules.values() if server in view.servers]
     server_rules = [view.servers[server] for view in views]
     if any(rules_of.rename or rules_of.overrides or _has_patterns(rules_of) for rules_of in server_rules):
@@ -52,7 +49,6 @@ def _has_patterns(rules: ServerRules | ViewRules) -> bool:
 
 
 def has_patterns(rules: Mapping[str | None, ViewRules]) -> bool:
-    """Whether there is anything to look for."""
     return any(view.pinned for view in rules.values()) or any(untested(rules, server) for server in rules[None].servers)
 
 
@@ -61,7 +57,7 @@ def unmatched(
 ) -> list[Unmatched]:
     """Unmatched patterns in the order of the configuration, the first 100; can take a second.
 
-    A server's section counts once it is listed; the hub's and a profile's once all their servers are, or are `absent`.
+    A server's section counts once it is listed; others once all their servers are, or are `absent`.
     """
     return [*islice(_every(snapshots, rules, absent), _MOST)]
 
@@ -139,7 +135,6 @@ def _unmatched(path: tuple[str | int, ...], pattern: str, names: Collection[str]
 
 
 def _patterns(filter_: Filter) -> list[tuple[str, int, str | Selector]]:
-    """The entries of a filter that have a glob: under which key, at which place."""
     return [
         (key, index, entry)
         for key, entries in (("allow", filter_.allow or ()), ("deny", filter_.deny))

@@ -1,6 +1,6 @@
-"""The catalog as one kind of caller sees it: snapshots and rules become an immutable, deterministic `CatalogView`.
+"""The catalog as one kind of caller sees it.
 
-Names are assigned before filters apply (`entries`), so a tool has the same name in every profile.
+Names are assigned before filters apply: a tool has the same name in every profile.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -43,7 +43,7 @@ _NEAR = 0.85  # of the likeness of the best name; one that is less like it is no
 
 
 class CatalogView:
-    """Immutable; made by `build`. Caches only what follows from its contents, but shares a memory of unlisted URIs."""
+    """Immutable; made by `build`. It shares a memory of unlisted URIs."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CatalogView:
         removed: Collection[str] = (),
         announced: int = 0,
     ) -> None:
-        """`tools` are those that can be used, by exported name: by default the listed ones."""
+        """`tools`: usable ones by exported name; by default the listed ones."""
         self._entries = entries
         self._places = {
             kind: {entry.exported: position for position, entry in enumerate(listed)}
@@ -83,19 +83,18 @@ class CatalogView:
         return f"<CatalogView {counts}, {len(self.quarantined)} quarantined>"
 
     def entries(self, kind: Kind) -> tuple[Entry, ...]:
-        """The listed entries, in configured order of servers, then in the server's order."""
+        """In configured order of servers, then in the server's order."""
         return self._entries[kind]
 
     def digest(self, kind: Kind) -> int:
-        """Tells lists apart by their content and by the changes that were announced."""
+        """A hash of content and announced changes."""
         return hash((self._announced, *(entry.raw for entry in self._entries[kind])))
 
     def tool_names(self) -> dict[Origin, str]:
-        """The exported names of the listed tools."""
         return {(entry.server, entry.key): entry.exported for entry in self._entries[_TOOL]}
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
-        """The entry that callers know, or can find, by this name; only that can be used."""
+        """The usable entry with this exported name, listed or not."""
         if kind is _TOOL:
             return self._tools.get(exported)
         position = self._places[kind].get(exported)
@@ -103,35 +102,31 @@ class CatalogView:
 
     @property
     def usable_tools(self) -> Collection[Entry]:
-        """The tools that callers can use, listed or not."""
         return self._tools.values()
 
     @cached_property
     def for_model(self) -> "CatalogView":
-        """The view without tools that are for apps alone."""
+        """Without tools for apps alone."""
         if not any(entry.is_app_only for entry in self._tools.values()):
             return self
         listed = (entry for entry in self._entries[_TOOL] if not entry.is_app_only)
         return self.exposed((entry for entry in self._tools.values() if not entry.is_app_only), listed)
 
     def shows_output(self, exported: str) -> bool:
-        """Whether this is a tool that is listed with an output schema."""
+        """Whether a tool is listed with an output schema."""
         position = self._places[_TOOL].get(exported)
         return position is not None and b'"outputSchema"' in self._entries[_TOOL][position].raw
 
     def resolve_uri(self, uri: str) -> Origin | None:
-        """The server and its own URI behind `uri`, listed or not; None if nobody's, ambiguous or hidden."""
+        """The server and its own URI, listed or not; None if unknown, ambiguous or hidden."""
         return self.resources.resolve(uri)
 
     def exported_uri(self, server: str, upstream_uri: str, *, remembers: bool = True) -> str:
-        """The URI under which clients know it, or can reach it from now on if it is not listed.
-
-        What is not listed is remembered as this server's unless a client has asked for it.
-        """
+        """The client's URI; an unlisted one is remembered if it `remembers`."""
         return self.resources.exported(server, upstream_uri, remembers=remembers)
 
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
-        """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
+        """Up to `n` exported names like `name`, best first. Bounded effort."""
         target = name[:_MAX_COMPARED_LENGTH].lower()
         grams = [target[at : at + 3] for at in range(0, max(1, len(target) - 2), 3)]
         exported_names: Iterable[str] = self._tools if kind is _TOOL else self._places[kind]
@@ -169,9 +164,9 @@ class CatalogView:
         *,
         is_partial: bool = False,
     ) -> "CatalogView":
-        """The view with other tools: all of `tools` can be used, the first of a name; `listed` are in lists.
+        """All of `tools` can be used, the first of a name; `listed` and `replaced` (other kinds) are in lists.
 
-        `replaced` are lists of other kinds. No cache may share these lists, or keep any of a view that `is_partial`.
+        The lists are private; those of a view that `is_partial` are not cached.
         """
         by_name: dict[str, Entry] = {}
         for entry in tools:
@@ -226,11 +221,10 @@ def build(
     removed: Collection[str] = (),
     approved: Collection[Origin] = (),
 ) -> CatalogView:
-    """The view of these servers, one snapshot each in any order; servers without rules are left out.
+    """The view of these servers, one snapshot each in any order, without servers that lack rules.
 
-    Nobody is listed, finds or can use what is `unapproved`, by `pin_name`; it keeps its name, but what is new takes no
-    name from others. A person has `approved` some tools. `remembered` (unlisted URIs that servers mentioned) and
-    `removed` (names of tools that are gone) outlive the view.
+    `unapproved` texts, by `pin_name`, cannot be used, but keep their names; new ones take no name from others.
+    `approved`: by a person. `remembered` and `removed` outlive the view.
     """
     servers = present(snapshots, rules)
     new = {origin for origin, finding in unapproved.items() if finding.kind == "new"}
@@ -261,7 +255,7 @@ def build(
 
 
 def _directories(servers: Iterable[Snapshot]) -> frozenset[str]:
-    """The servers that say that they can read directories (SEP-2640, "Capability Declaration")."""
+    """SEP-2640, "Capability Declaration"."""
     settings = ((snapshot.server, snapshot.capabilities.get("extensions", {}).get(SKILLS)) for snapshot in servers)
     return frozenset(
         server for server, setting in settings if isinstance(setting, dict) and setting.get("directoryRead") is True
@@ -271,7 +265,6 @@ def _directories(servers: Iterable[Snapshot]) -> frozenset[str]:
 def _withhold(
     offers: dict[Kind, list[Offer]], rules: ViewRules, unapproved: Mapping[Origin, UnapprovedTool]
 ) -> Withheld:
-    """Takes what is held out of the offers; those that callers would have."""
     if not unapproved:
         return {}
     withheld: dict[tuple[Kind | None, str], UnapprovedTool] = {
@@ -305,7 +298,7 @@ def _lists(snapshot: Snapshot, kind: Kind) -> bool:
 def _hints(
     servers: Sequence[Snapshot], rules: ViewRules, skills: Sequence[Offer], entries: Sequence[Entry]
 ) -> dict[Kind, CacheHint]:
-    """Cache hints by list; a list of skills that passed a filter is private."""
+    """A filtered list of skills is private."""
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
     filters = {rules.resources, *(rules.servers[snapshot.server].resources for snapshot in servers)}
     if len(entries) < len(skills) or filters != {EVERYTHING}:

@@ -1,8 +1,4 @@
-"""The current view of every profile, built on demand after a change.
-
-A list waits for servers on their first way up, at most `first_list_wait` seconds after its client came or, for the
-hub's own client, after the start. Lists of skills are read again on demand: servers do not announce every change.
-"""
+"""The current view of every profile, built on demand after a change."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -59,23 +55,20 @@ _Key = TypeVar("_Key")
 
 
 class _FirstList(msgspec.Struct, frozen=True):
-    """The end of a list's waiting: `wait` seconds, or the client's own, after `started` or its coming if later."""
-
     clock: Clock
     started: float
     wait: float
 
     def remaining(self, client: ClientKind | None, came: float) -> float:
-        """Seconds that a list may still wait."""
         client_wait = None if client is None else client.first_list_wait
         return max(self.started, came) + (self.wait if client_wait is None else client_wait) - self.clock.now()
 
 
 class Catalog:
-    """Views by profile and kind of client over what the upstreams offer now, without what is held back of it.
+    """Views by profile and kind of client over what the upstreams offer now.
 
-    `first_list_wait` is for clients whose kind does not have its own; it counts from `started`, by default from now.
-    `judged` says which tools are held back, and which a person has approved.
+    `first_list_wait` in seconds is how long a list waits for starting servers. `judged` gives the texts that are held
+    back.
     """
 
     def __init__(
@@ -120,14 +113,13 @@ class Catalog:
 
     @property
     def version(self) -> int:
-        """Goes up whenever something changed; see `wait_changed`."""
         return self._changes.version
 
     def view(self, profile: str | None, lists: CallerLists = ()) -> CatalogView:
         """All that a profile (None: everything) lets through, without the hub's own tools.
 
-        `lists` of the caller's own connections replace the common ones. Raises `KeyError` for an unknown profile, as
-        all methods that take one.
+        `lists` of the caller's own connections replace the common ones. Like all methods, raises `KeyError` for an
+        unknown profile.
         """
         self._look()
         built = self._views.get((profile, _ids(lists)))
@@ -145,7 +137,6 @@ class Catalog:
         return built[0]
 
     def _note_left_out(self, profile: str | None, view: CatalogView) -> None:
-        """Logs, once each, definitions that nobody is listed because they would break a client."""
         logged = set().union(*self._left_out.values())
         self._left_out[profile] = set(view.quarantined)
         news: dict[str, list[str]] = {}
@@ -160,7 +151,7 @@ class Catalog:
     def exposed(
         self, profile: str | None, client: ClientKind, mode: Mode | None, lists: CallerLists = ()
     ) -> CatalogView:
-        """The view that clients of this kind are listed; `mode` None is what `auto` comes to now."""
+        """The view that clients of this kind are listed; `mode` None: decided now."""
         self._look()
         key = profile, client, mode, _ids(lists)
         built = self._exposed.get(key)
@@ -171,7 +162,7 @@ class Catalog:
         return built[0]
 
     def mode(self, profile: str | None, client: ClientKind) -> Mode:
-        """The mode of exposure for a client that asks now for the first time."""
+        """The list mode for a new client."""
         self._look()
         mode = self._modes.get((profile, client))
         if mode is None:
@@ -179,14 +170,14 @@ class Catalog:
         return mode
 
     def starting(self, profile: str | None) -> list[str]:
-        """The profile's servers that are on their way up and have never been listed."""
+        """Starting servers that were never listed."""
         self._look()
         return [name for name in self._starting if name in self._rules[profile].servers]
 
     def unlisted(self, profile: str | None, name: str, *, shows_paths: bool = True) -> UpstreamStatus | None:
-        """The profile's server that a name must be of, going by its prefix, if that one has never been listed.
+        """The never-listed server that a name's prefix belongs to.
 
-        `shows_paths`: its reason may name files of the hub's machine.
+        `shows_paths`: its reason may name local files.
         """
         prefixes = {
             server: server_rules.prefix
@@ -207,7 +198,6 @@ class Catalog:
     async def search(
         self, profile: str | None, query: str, limit: int, server: str | None = None, lists: CallerLists = ()
     ) -> SearchAnswer:
-        """The tools of the profile that fit the query."""
         return await self._indexes.search(profile, self.view(profile, lists).for_model, query, limit, server)
 
     def rules(self, profile: str | None) -> ViewRules:
@@ -229,10 +219,7 @@ class Catalog:
             self._modes.clear()
 
     def exported_in_result(self, profile: str | None, call: Call, result: RawJson) -> RawJson:
-        """The result of `call` with each resource URI as callers of this profile can read it.
-
-        An unlisted URI is remembered with its server; a hidden one is passed on, and reading it refused.
-        """
+        """The result of `call` with exported resource URIs; unlisted ones are remembered."""
         view = self.view(profile, caller_lists(self._upstreams, call))
         requested = text(call.params, "uri", call.method) if "uri" in call.params else None
         read_uri = requested if call.method == "resources/read" else None
@@ -250,10 +237,7 @@ class Catalog:
         )
 
     def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> bool:
-        """Whether a list may be answered now; one of some `kind` must not be outdated.
-
-        `came`: the client's coming by the catalog's clock.
-        """
+        """Whether a list, of a `kind` a fresh one, may be answered now. `came`: the client's arrival by the clock."""
         is_late = self._first_list.remaining(client, came) <= 0
         if not is_late and any(map(_on_first_way_up, self._upstreams.values())):
             return False
@@ -267,10 +251,9 @@ class Catalog:
         servers: Collection[str] | None = None,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Waits until `is_settled`, and reads outdated lists of a `kind` again.
+        """Waits until `is_settled`, and refreshes outdated lists of `kind`.
 
-        With `servers`: until each is listed or its first start has failed, or the lists are enough (`is_enough`), at
-        most `CALL_WAIT` seconds.
+        With `servers`: until each is listed or has failed, or `is_enough`; at most `CALL_WAIT` seconds.
         """
         if servers is not None:
             with anyio.move_on_after(CALL_WAIT):
@@ -287,12 +270,11 @@ class Catalog:
             await refreshed(self._upstreams.values(), kind)
 
     async def wait_changed(self, after: int) -> int:
-        """The version of what the upstreams offer, as soon as it is above `after`."""
         return await self._changes.wait(after)
 
 
 async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
-    """Waits, at most `CALL_WAIT` seconds, while starting servers may have this resource."""
+    """Waits for starting servers that may have this resource, at most `CALL_WAIT` seconds."""
     await catalog.settled(
         servers=catalog.starting(profile),
         is_enough=lambda: catalog.view(profile).resources.resolve(uri, may_guess=False) is not None,
@@ -300,7 +282,7 @@ async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
 
 
 def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
-    """The caller's own connections' lists, where they differ from the common ones."""
+    """Lists of the caller's own connections that differ from the common ones."""
     places = (upstream.apart(call) for upstream in upstreams.values())
     return tuple(connection.lists for connection in places if connection is not None and connection.lists is not None)
 
@@ -310,7 +292,7 @@ def _ids(lists: CallerLists) -> _Ids:
 
 
 def _put(views: dict[_Key, _View], key: _Key, view: CatalogView, lists: CallerLists) -> _View:
-    """Keeps a view with the lists that it is of, so that no others get their ids; the oldest make room."""
+    """Keeps the lists, too, so that nothing else gets their ids."""
     if lists and len(views) >= _MOST_VIEWS:
         views.pop(next((oldest for oldest, (_, of) in views.items() if of), key), None)
     views[key] = view, lists
@@ -330,12 +312,11 @@ def _on_first_way_up(upstream: Upstream) -> bool:
 
 
 def outdated(upstreams: Iterable[Upstream], kind: Kind) -> bool:
-    """Whether some list of this kind is older than its server lets it be kept."""
     return any(upstream.refresh(kind) is not None for upstream in upstreams)
 
 
 async def refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
-    """Has all those read, side by side; each of them is bounded in time."""
+    """Refreshes outdated lists concurrently."""
     async with anyio.create_task_group() as tasks:
         for upstream in upstreams:
             if (job := upstream.refresh(kind)) is not None:
@@ -343,7 +324,7 @@ async def refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
 
 
 def renew(upstreams: Mapping[str, Upstream], servers: Iterable[str], kind: Kind, *, is_new: bool = False) -> None:
-    """Reads old lists of this kind again in the background; skills are left out, for they are waited for."""
+    """Refreshes lists in the background, except skills."""
     if kind is not Kind.SKILL:  # those are waited for
         for server in servers:
             if server in upstreams:

@@ -1,8 +1,7 @@
-"""Text in a tool's definition that is hidden from people, or speaks to a model about other servers' tools. Pure.
+"""Text in definitions that is hidden from people, or instructs a model. Pure.
 
-Nothing is altered: a flag says what there is and where, decoded, and a person judges. What writing systems need gets
-no flag: joiners inside Indic and Persian words and emoji, direction marks beside right-to-left letters, one variation
-selector behind a symbol, blanks between Braille. Source: Unicode 16, `Default_Ignorable_Code_Point`.
+No flag: joiners in Indic and Persian words and emoji, direction marks beside right-to-left text, one variation selector
+after a symbol, blanks between Braille (Unicode 16, `Default_Ignorable_Code_Point`).
 """
 
 import re
@@ -64,7 +63,7 @@ _PADDING: Final = late(rf"[\s{_INVISIBLE}]{{40,}}")
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """One thing to look at. `where` is the path in the definition, `text` what is there, decoded, `why` says it."""
+    """One finding: `where` is its path, `text` a decoded excerpt."""
 
     kind: FlagKind
     where: str
@@ -73,16 +72,13 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 def decoded(text: str, limit: int = _MOST_SHOWN) -> str:
-    """At most `limit` characters of the masked text, with all that nobody would see spelled out (`<U+200B>`).
-
-    Line breaks and tabs are spelled out, too.
-    """
+    """At most `limit` characters, masked; invisible ones and line breaks are spelled out (`<U+200B>`)."""
     visible = _SHOWN.sub(lambda match: f"<U+{ord(match[0]):04X}>", hide_head(text, limit, "…"))
     return visible.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 def texts_of(fields: RawObject) -> Iterator[tuple[str, str]]:
-    """Every text of a definition with its path, names of members included; nothing of what cannot be read."""
+    """Every text with its path, also member names; an undecodable member is one text."""
     for name, raw in fields.items():
         yield name, name
         try:
@@ -105,7 +101,7 @@ def _texts(value: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def hidden_in(where: str, text: str) -> Iterator[Flag]:
-    """The invisible parts of a text, each run once. The time is linear in the text."""
+    """Invisible parts of a text, one flag per run. Linear time."""
     if text.isascii() and text.isprintable():
         return
     plain = _FLAG_EMOJI.sub(lambda flag: "\U0001f3f4" * len(flag[0]), text) if "\U0001f3f4" in text else text
@@ -140,7 +136,6 @@ def _flag(kind: str | None, where: str, text: str, start: int, end: int) -> Flag
 
 
 def _is_needed(text: str, at: int, run: str) -> bool:
-    """Whether a writing system or an emoji needs this run of invisible characters where it stands."""
     before, after = text[at - 1 : at], text[at + len(run) : at + len(run) + 1]
     if not before:
         return False
@@ -172,7 +167,7 @@ def _is_braille(char: str) -> bool:
 
 
 def orders_in(where: str, text: str) -> Iterator[Flag]:
-    """Phrases with which definitions give models orders that no user asked for, and places that no tool talks about."""
+    """Orders to a model, places of secrets, downloads into a shell."""
     patterns: tuple[tuple[FlagKind, re.Pattern[str], str], ...] = (
         ("order", _ORDERS, "an order to the model"),
         ("place", _PLACES, "a place of secrets or a download into a shell"),
@@ -199,16 +194,13 @@ _LOOKALIKES: Final = str.maketrans(
 
 
 def folded(name: str) -> str:
-    """The look of a name: two names that a person may take for one another come to the same text."""
+    """The look of a name: equal for names that look alike."""
     wide = unicodedata.normalize("NFKC", name).casefold().translate(_LOOKALIKES)
     return re.sub(r"[\W_]+", "", wide).replace("rn", "m")
 
 
 def flags_of(fields: RawObject) -> list[Flag]:
-    """The findings in one definition by itself, without the names of others; at most `MOST_FLAGS`.
-
-    Half of them is left to orders and places, so that many hidden characters do not keep these out.
-    """
+    """At most `MOST_FLAGS` of one definition; half are reserved for orders and places."""
     hidden: dict[Flag, None] = {}
     orders: dict[Flag, None] = {}
     for where, text in texts_of(fields):
@@ -220,12 +212,11 @@ def flags_of(fields: RawObject) -> list[Flag]:
 
 
 def flag_texts(fields: RawObject) -> list[str]:
-    """The findings in one definition as lines for people."""
     return [f"{decoded(flag.where, 200)}: {flag.why}: {flag.text}" for flag in flags_of(fields)]
 
 
 def squeezed(text: str) -> str:
-    """`text` with each run of 40 blanks or more, also invisible ones, as its count: padding hides nothing then."""
+    """`text` with each run of 40 or more blanks replaced by its count."""
     return _PADDING.sub(_counted, text)
 
 
@@ -236,7 +227,7 @@ def _counted(run: re.Match[str]) -> str:
 
 
 def ends_of(text: str, limit: int) -> str:
-    """`text`; of one with more than `limit` characters the first and the last, masked, and how many are between."""
+    """`text`; above `limit` characters its masked ends and the count between."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -244,12 +235,12 @@ def ends_of(text: str, limit: int) -> str:
 
 
 def ends_of_members(members: Mapping[str, bytes], limit: int) -> RawObject:
-    """Each member of a definition as one text of about `limit` characters: blanks counted, its middle left out."""
+    """Each member as one text of about `limit` characters."""
     return {name: as_json(ends_of(squeezed(_text_of(value)), limit)) for name, value in members.items()}
 
 
 def as_json(text: str) -> msgspec.Raw:
-    """The text encoded; half a character is spelled out."""
+    """Lone surrogates are spelled out."""
     return msgspec.Raw(msgspec.json.encode(text.encode("utf-8", "backslashreplace").decode()))
 
 

@@ -1,11 +1,8 @@
-"""A server's tools and its other texts for models as they were approved, and the changes since.
+"""A server's texts for models as they were approved, and the changes since. Pure.
 
-A pin is the hash of a definition's `name`, `description`, `inputSchema`, `outputSchema`, `annotations` and `app` (the
-members of `_meta` about one), with its objects in order, so that a server may write them in any. Skills have pins, too,
-by their URI: of `uri`, `frontmatter` and `resources`, which has the digest of each file. So have prompts, resource
-templates and the server's instructions, by names of `pin_name`. Pure: records and definitions in, records and findings
-out. The first list of a server is approved as it is; what differs later stays a finding until a person approves it. A
-tool that a person has approved is marked as such.
+A pin hashes a tool's `name`, `description`, `inputSchema`, `outputSchema`, `annotations` and `app`, with sorted keys; a
+skill's `uri`, `frontmatter` and `resources`; prompts, resource templates and instructions. The first list is trusted;
+later differences need a person's approval.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -64,17 +61,14 @@ _LABELS: Final[Mapping[Subject, str]] = {"template": "resource template ", "inst
 
 
 def pin_name(kind: Kind, key: str) -> str:
-    """Names a pin: a tool by its own name, a skill by its URI, others with their kind (`prompt:greet`).
-
-    Every name is of one thing alone: a tool whose name looks like that of another kind gets `tool:` in front.
-    """
+    """The unique name of a pin: a tool's own, a skill's URI, others with their kind (`prompt:greet`)."""
     if kind in _PREFIXED:
         return _PREFIXED[kind] + key
     return _TOOL + key if key.startswith(_RESERVED) else key
 
 
 def subject_of(name: str) -> tuple[Subject, str]:
-    """The sort of thing that a pin of this name is of, and the server's own name of it: reverses `pin_name`."""
+    """Reverses `pin_name`: the subject, and the server's own name."""
     if name == INSTRUCTIONS:
         return "instructions", ""
     subjects: tuple[Subject, ...] = ("prompt", "template", "resource", "tool")
@@ -85,16 +79,13 @@ def subject_of(name: str) -> tuple[Subject, str]:
 
 
 def label_of(name: str) -> str:
-    """Calls it by name for people: `tool pay`, `prompt greet`, `instruction text`."""
+    """For people: `tool pay`, `prompt greet`, `instruction text`."""
     subject, key = subject_of(name)
     return _LABELS.get(subject, f"{subject} ") + key
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The pins of what nobody may be listed or use now, and of the tools that a person has approved where it matters.
-
-    Each by its server and `pin_name`.
-    """
+    """Texts that nobody may use now, and tools that a person has approved; by server and `pin_name`."""
 
     unapproved: Mapping[Origin, "UnapprovedTool"] = {}
     confirmed: frozenset[Origin] = frozenset()
@@ -103,8 +94,8 @@ class Verdict(msgspec.Struct, frozen=True):
 class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
     """A definition at one moment: its hash, those of its members, and its text.
 
-    `written` is the hash of the members as they were written, which is quick to compare; `since` in Unix seconds. Of a
-    long one the text has the ends of its members alone: then `length` is its bytes, and `flags` are those of the whole.
+    `written`: the hash as written. `since`: Unix seconds. A long text keeps its ends only; then `length` is its bytes,
+    and `flags` are the whole's.
     """
 
     digest: str
@@ -121,25 +112,18 @@ class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One tool. `approved` None: it is new. `offered` is what the server says now, where that is something else.
-
-    `by_user`: a person has approved it. Without that it was trusted on first use.
-    """
+    """One text. `approved` None: new. `offered`: the current one if it differs. `by_user`: not trusted on first use."""
 
     approved: Fingerprint | None = None
     offered: Fingerprint | None = None
     by_user: bool = False
 
     def confirms(self, offered: Fingerprint) -> bool:
-        """Whether a person has approved this very definition."""
         return self.by_user and self.approved is not None and self.approved.digest == offered.digest
 
 
 class Record(msgspec.Struct, frozen=True):
-    """All that is kept of one server, by `pin_name`. One without pins was never listed.
-
-    `kinds` are those of which a list was compared, so that what they lacked then is new, not trusted on first use.
-    """
+    """The pins of one server, by `pin_name`; empty if never listed. `kinds`: those whose lists were compared."""
 
     tools: dict[str, Pin] = {}
     server: str = ""
@@ -149,10 +133,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class UnapprovedTool(msgspec.Struct, frozen=True):
-    """A tool or another text that is not what was approved: the members that differ; its hash, and when it was seen.
-
-    `tool` is a `pin_name`.
-    """
+    """An unapproved text: the members that differ, its hash, when it was seen. `tool` is a `pin_name`."""
 
     server: str
     tool: str
@@ -164,7 +145,6 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The problem, for people."""
         match self.kind:
             case "changed":
                 return f"has changed since it was approved ({', '.join(self.members)})"
@@ -177,7 +157,7 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
 
 
 def pinned(kind: Kind, fields: RawObject) -> RawObject:
-    """The members of a definition that its pin is of. A server may list the files of a skill in any order."""
+    """The members that a pin covers; a skill's files are sorted."""
     members = {name: fields[name] for name in _MEMBERS_OF[kind] if name in fields and name != _APP}
     if kind is Kind.TOOL and (app := app_members(raw_object(fields.get("_meta", UNSET)) or {})):
         members[_APP] = Raw(object_bytes(app))
@@ -189,11 +169,7 @@ def pinned(kind: Kind, fields: RawObject) -> RawObject:
 
 
 def pinned_instructions(text: str) -> RawObject:
-    """The instructions of a server as a pin is of them; half a character in them is spelled out.
-
-    Those of another hub count up to its opening: the servers that it names after that come and go, and of them nothing
-    reaches a model.
-    """
+    """The instructions that a pin covers; another hub's without its servers, which change."""
     before, opening, _ = text.partition(OPENING)
     if opening and first_sentence(before + opening, MAX_PURPOSE) == first_sentence(text, MAX_PURPOSE):
         text = before + opening
@@ -201,7 +177,7 @@ def pinned_instructions(text: str) -> RawObject:
 
 
 def pinned_texts(snapshot: Snapshot) -> dict[str, RawObject]:
-    """The members that count of each text of a server, by `pin_name`; a tool and a skill of one name share theirs."""
+    """The pinned members by `pin_name`; a tool and a skill of one name share an entry."""
     texts: dict[str, RawObject] = {}
     for kind in _MEMBERS_OF:
         usable, _ = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
@@ -214,15 +190,15 @@ def pinned_texts(snapshot: Snapshot) -> dict[str, RawObject]:
 
 
 def compared_kinds(snapshot: Snapshot) -> list[str]:
-    """The kinds whose lists are complete, empty ones too: what such a list lacks is new later."""
+    """The kinds whose lists are complete."""
     kinds = (Kind.PROMPT, Kind.TEMPLATE)
     return [kind.value for kind in kinds if kind in snapshot.lists or not KINDS[kind].is_offered(snapshot.capabilities)]
 
 
 def fingerprint(fields: RawObject, pin: Pin | None = None, *, is_ordered: bool = True) -> Fingerprint:
-    """The fingerprint of what is `pinned`; of one that is written as in `pin`, what that has. Null counts as absent.
+    """The fingerprint of `pinned` members, reused from `pin` if written alike. Null counts as absent.
 
-    Without `is_ordered` any order of members is another one, which takes a tenth of the time (50 µs).
+    Without `is_ordered` the order of members matters; ten times as fast (50 µs).
     """
     raw = {name: fields[name] for name in ALL_MEMBERS if name in fields}
     written = sha256(msgspec.json.encode(raw)).hexdigest()[:_WRITTEN_HASH]
@@ -248,7 +224,7 @@ def _shortened(whole: Fingerprint, limit: int) -> Fingerprint:
 
 
 def _canonical(value: bytes) -> bytes:
-    """The value with the members of its objects in order; as it was written if one is there twice."""
+    """Sorted keys; unchanged if a key occurs twice."""
     try:
         ordered = msgspec.json.encode(msgspec.json.decode(value), order="sorted")
     except (msgspec.DecodeError, UnicodeError, RecursionError, OverflowError):
@@ -264,11 +240,9 @@ def _members_in(encoded: bytes) -> int:
 def seen(
     record: Record, offered: Mapping[str, Fingerprint], policy: Policy, at: float, kinds: Collection[str] = ()
 ) -> Record:
-    """The record once its server has offered these texts; the very same if that says nothing new.
+    """The record after its server offered these texts; the same object if nothing is new.
 
-    A tool that was never seen is approved at once, unless new ones are to be blocked and there were others before. So
-    is a skill: a server that speaks both eras lists them later than its tools. So are prompts and templates, unless
-    lists of their `kinds` were compared before: the record notes those of now.
+    An unknown text is approved at once, unless policy is `block` and its kind was recorded before.
     """
     before = record.tools.items() if policy == "block" else ()
     trusted = {_group(name, text) for name, pin in before if (text := pin.approved or pin.offered) is not None}
@@ -302,7 +276,7 @@ def _pin_after(pin: Pin | None, offered: Fingerprint, trusts: bool, at: float) -
 
 
 def approved(record: Record, digests: Mapping[str, str], at: float) -> tuple[Record, list[str]]:
-    """The record with these tools (name: the hash a person saw) approved, and the names that have changed since."""
+    """The record with these names approved, where the hashes are still the same, and the other names."""
     tools, missed = dict(record.tools), []
     for name, digest in digests.items():
         pin = tools.get(name, Pin())
@@ -315,7 +289,7 @@ def approved(record: Record, digests: Mapping[str, str], at: float) -> tuple[Rec
 
 
 def unconfirmed_of(server: str, record: Record, names: Iterable[str]) -> dict[str, UnapprovedTool]:
-    """The listed tools that send annotations and were trusted on first use, by name."""
+    """Listed tools with annotations that were trusted on first use."""
     findings: dict[str, UnapprovedTool] = {}
     for name in names:
         pin = record.tools.get(name, Pin())
@@ -328,7 +302,7 @@ def unconfirmed_of(server: str, record: Record, names: Iterable[str]) -> dict[st
 
 
 def findings_of(server: str, record: Record, names: Iterable[str], policy: Policy) -> dict[str, UnapprovedTool]:
-    """The findings for all that is listed and not approved, by `pin_name`."""
+    """Findings for listed texts that are not approved, by `pin_name`."""
     findings: dict[str, UnapprovedTool] = {}
     is_held = policy == "block"
     for name in names:
@@ -347,7 +321,6 @@ def findings_of(server: str, record: Record, names: Iterable[str], policy: Polic
 
 
 def without_texts(record: Record) -> Record:
-    """The record without texts of definitions, which are for people only."""
     return replace(record, tools={name: _bare(pin) for name, pin in record.tools.items()})
 
 
@@ -362,7 +335,7 @@ _decode = msgspec.json.Decoder(Record).decode
 
 
 def read(text: bytes | None) -> Record:
-    """The record in a file; an empty one if there is none. Raises: ValueError if it is not a record of this version."""
+    """Raises: ValueError if it is not a record of this version."""
     if text is None:
         return Record()
     try:
@@ -375,10 +348,7 @@ def read(text: bytes | None) -> Record:
 
 
 def encoded(record: Record) -> bytes:
-    """The record as `read` reads it. While there is room texts are whole, then ends of them, then left out.
-
-    Those of which something waits for approval come first.
-    """
+    """Keeps texts whole, by their ends, or not at all, as space allows; pending ones first."""
     whole, ends, tools = _MOST_TEXT, _MOST_TEXT // 2, dict(record.tools)
     for name in sorted(tools, key=lambda name: record.tools[name].offered is None):
         if (size := _size(tools[name])) <= whole:

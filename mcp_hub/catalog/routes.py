@@ -1,9 +1,4 @@
-"""Which upstream a request is for, and the request in that upstream's own names; by lookup, never by splitting.
-
-Pure: a view and a request in, a `Route` or an error out. An app, too, sends its requests over the session of the
-client that shows it, but by the names of its own server (`AppRequests`). The exported name decides, since the model
-calls by it. Any other name can be an app's, which knows its own server only.
-"""
+"""The server of a request, and the request in that server's names; by lookup, never by splitting. Pure."""
 
 from collections.abc import Callable, Collection
 from shlex import quote
@@ -36,12 +31,11 @@ _LONGEST: Final = 200
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
-    """The server, and the params that it is to get; `exported_uri` is the client's where it differs.
+    """The server, and its params; `exported_uri` is the client's where it differs.
 
-    A result that `is_whole` is never cut: it is a file of a skill, whose digest the client knows. The rest is for a
-    request of `run_tool` or `read_tool`: `requested` are the params, in the caller's names, of the call that it stands
-    for, `entry` the tool of that call, `refusal` why there is none. A call that `must_read` must not reach a tool that
-    is not read-only.
+    A result that `is_whole` is never cut: a digest covers it. For `run_tool` and `read_tool`, `requested` are the
+    unwrapped params in the caller's names, `entry` is the tool, `refusal` the error. `must_read`: only read-only tools
+    may get it.
     """
 
     server: str
@@ -55,10 +49,9 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 
 
 def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted = lambda name: None) -> Route:
-    """The route of `method` for a caller who sees `view`; `unlisted` explains names that it lacks.
+    """The route of `method`, with configured arguments; `unlisted` explains missing names.
 
-    Arguments that the settings give are added. Raises `InvalidParams` for members that are missing, of a wrong type or
-    not the caller's to give, `UnknownEntry` for what the view lacks, `NotApproved` for what it would have.
+    Raises `InvalidParams` for members that are missing, mistyped or not the caller's; `UnknownEntry`; `NotApproved`.
     """
     match method:
         case "tools/call":
@@ -77,7 +70,7 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted:
 
 
 def text(params: RawObject, key: str, method: str) -> str:
-    """A member that must be a string. Raises `InvalidParams`."""
+    """A string member. Raises `InvalidParams`."""
     raw = params.get(key)
     try:
         return _string(raw if raw is not None else b"")
@@ -90,7 +83,7 @@ def _encoded(value: object) -> msgspec.Raw:
 
 
 def named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlisted: Unlisted) -> Route:
-    """The route of a request that names a tool or a prompt. Raises as `route`."""
+    """The route of a request for a tool or prompt. Raises like `route`."""
     arguments = params.get("arguments")
     if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
         if not is_absent(arguments):
@@ -125,7 +118,7 @@ def _unknown(view: CatalogView, kind: Kind, name: str, server: UpstreamStatus | 
 
 
 def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
-    """The server is what is missing; a name of another one would lead astray."""
+    """Suggests no similar names: the server is missing."""
     reason = hide(server.reason or "") or None
     message = f'Its server "{server.server}" {condition(server.state, reason, server.failures)}' + (
         f": {reason}" if reason else ""
@@ -139,7 +132,7 @@ def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
 
 
 def not_approved(name: str, finding: UnapprovedTool, noun: str = "Tool") -> NotApproved:
-    """Why a tool or a prompt that callers know by this name cannot be used, or a file of a skill not be read."""
+    """The error for a tool, prompt or skill that awaits approval."""
     server, tool = decoded(finding.server), decoded(finding.tool)
     message = (
         f"{noun} {hide_head(name, 500)} {finding.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
@@ -164,7 +157,6 @@ def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
 
 
 def _completion(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted) -> Route:
-    """`completion/complete` refers to a prompt by name or to a resource by URI template."""
     try:
         ref = msgspec.json.decode(params.get("ref", b""), type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
@@ -183,10 +175,9 @@ def _completion(view: CatalogView, era: Era, method: str, params: RawObject, unl
 
 
 class AppRequests:
-    """The requests of one session, to which `view` is exposed.
+    """The requests of one session, where an app uses its own server's names; an exported name wins.
 
-    `shown` are the servers whose apps this session has read, in a dict for its order; None if it ends with its request,
-    so that nobody knows. `is_settled` says that all servers have been listed that will be soon.
+    `app_servers`: servers whose apps the session has read; None for a session of one request.
     """
 
     def __init__(self, view: CatalogView, app_servers: dict[str, None] | None, is_settled: Callable[[], bool]) -> None:
@@ -195,10 +186,7 @@ class AppRequests:
         self._is_settled = is_settled
 
     def exported(self, method: str, params: RawObject, meta: RawObject) -> RawObject:
-        """The params in exported names, if they are an app's in those of its server; the very same otherwise.
-
-        Raises `UnknownEntry` for a name that could be of several servers, and for one that the named server lacks.
-        """
+        """An app's params in exported names; others unchanged. Raises `UnknownEntry`, also for ambiguous names."""
         if method == "tools/call" and (name := read_as(params.get("name", b""), str)) is not None:
             return self._tool(name, params, _server(meta))
         if method == "resources/read" and (uri := read_as(params.get("uri", b""), str)) is not None:

@@ -1,21 +1,15 @@
-"""Tool calls for models that have them only as text: a prompt that describes tools, and a parser of what they write.
+"""Tool calls as text, for models without them: a section of the prompt, and a parser of the answer.
 
-In: definitions of tools and results as MCP has them, and the text of a model, whole or in pieces of any size.
-
-Out: a section for the prompt, the events of `formats.events`, and the text of a result for the next turn.
-
-Held together by `table`: each format is an entry with its tags, the parser of its calls, and how it writes them.
-
-Parsers are generators that read characters once (`characters`), so that the events of a text do not depend on how it
-was split, and hostile text costs no more than other text. They hold back only what may still become a tag or a call.
-
-Only the text of the model is parsed. What comes from others goes into prompts through `escapes`, without tags.
-
-`parser` is fed the text; `json_calls`, `parameter_calls` and `pythonic_calls` read one form of calls each, `members`
-their arguments, `fences` code that holds no calls; `output` makes events of them. `section` describes tools, by
-`schemas` and `signatures`; `results` writes results.
-
-Not here: requests to models, running the calls, routes.
+* `characters`: the text, read once
+* `escapes`: text without tags
+* `fences`: code blocks
+* `json_calls`, `parameter_calls`, `pythonic_calls`: forms of calls
+* `members`: arguments one by one
+* `output`: the events
+* `parser`: takes text, returns events
+* `results`: results as text
+* `section`, `signatures`: describe tools
+* `table`: the formats
 """
 
 from mcp_hub.formats.prompted.parser import PromptedParser

@@ -1,8 +1,4 @@
-"""A model's text as parsers read it: pulled character by character or run by run, wherever it was split.
-
-Parsers are generators that stop only where no character is at hand. Nothing that they decide depends on how much text
-has arrived beyond the character that they look at, so every split of a text gives the same events.
-"""
+"""A model's text for parsers, which wait only for the next character: every split gives the same events."""
 
 import re
 from collections.abc import Generator
@@ -19,22 +15,21 @@ _ANY: Final = re.compile(r"(?s:.)")
 
 
 class MalformedCall(Exception):
-    """A call breaks the rules of its format; the message says how. While characters are held, they are text."""
+    """A call breaks its format; held characters are text."""
 
 
 class NotACall(MalformedCall):
-    """The characters that are held are text."""
+    """The held characters are text."""
 
 
 class TruncatedCall(Exception):
-    """The text ended inside a call."""
+    """The text ends inside a call."""
 
 
 class Characters:
-    """The text, of which each character is consumed once.
+    """The text; each character is consumed once.
 
-    Between `hold` and `release` what is consumed is kept, so that it can still become text. That is bounded: where
-    the bound is reached, `NotACall` is raised.
+    Between `hold` and `release` consumed text is kept. Above a bound `NotACall` is raised.
     """
 
     def __init__(self, text: str = "", *, is_whole: bool = False) -> None:
@@ -45,31 +40,29 @@ class Characters:
         self._room = 0
 
     def feed(self, text: str) -> None:
-        """More text, when all before it is consumed."""
+        """Adds text, when all before it is consumed."""
         self._text = text
         self._position = 0
 
     def end(self) -> None:
-        """No more text follows."""
         self._is_whole = True
 
     def hold(self, consumed: str) -> None:
-        """Keep what is consumed from now on, after `consumed`."""
+        """Keeps `consumed`, and what follows."""
         self._buffer = [consumed]
         self._room = _MAX_HEAD
 
     def release(self) -> str:
-        """Stop keeping, and return what was kept."""
+        """Returns the kept text."""
         buffered, self._buffer = self._buffer or [], None
         return "".join(buffered)
 
     @property
     def is_holding(self) -> bool:
-        """Whether it is still open if a call has begun."""
         return self._buffer is not None
 
     def run(self, pattern: re.Pattern[str]) -> str:
-        """Consume the characters at hand that match, which may be none. The pattern matches each prefix of a match."""
+        """Consumes matching characters at hand. `pattern` must match each prefix of a match."""
         end = len(self._text) if self._buffer is None else min(len(self._text), self._position + self._room)
         matched = pattern.match(self._text, self._position, end)
         if matched is None:
@@ -83,27 +76,23 @@ class Characters:
         return matched[0]
 
     def step(self) -> str:
-        """Consume the character that was looked at."""
         return self.run(_ANY)
 
     def peek(self) -> Steps[str]:
-        """The next character, empty at the end of the text."""
+        """The next character; empty at the end."""
         while self._position == len(self._text) and not self._is_whole:
             yield
         return self._text[self._position : self._position + 1]
 
     def need(self) -> Steps[str]:
-        """The next character, where the text must not end.
-
-        Raises: TruncatedCall.
-        """
+        """The next character. Raises: TruncatedCall at the end."""
         char = yield from self.peek()
         if not char:
             raise TruncatedCall
         return char
 
     def skip(self) -> Steps[str]:
-        """Consume white space. Returns the character after it, empty at the end."""
+        """Consumes white space; returns the next character."""
         while True:
             char = yield from self.peek()
             if not char or char not in BLANKS:
@@ -111,7 +100,7 @@ class Characters:
             self.run(_BLANKS)
 
     def skip_to(self, chars: str = "") -> Steps[str]:
-        """Consume white space. Returns the character after it, which must be one of `chars` if they are given.
+        """Consumes white space; returns the next character, one of `chars` if given.
 
         Raises: MalformedCall, TruncatedCall.
         """
@@ -122,9 +111,9 @@ class Characters:
         return char
 
     def match(self, tags: tuple[str, ...]) -> Steps[tuple[str, bool]]:
-        """Consume as many characters as begin one of `tags`: they, and whether they are all of it.
+        """Consumes the longest beginning of a tag; returns it, and whether it is whole.
 
-        No tag may begin with another one, nor repeat its first character: then what has failed contains no other tag.
+        No tag may begin with another, or repeat its first character.
         """
         begun = ""
         while begun not in tags:
@@ -136,10 +125,7 @@ class Characters:
 
 
 def expect(source: Characters, tag: str) -> Steps[None]:
-    """Consume `tag`.
-
-    Raises: MalformedCall, TruncatedCall.
-    """
+    """Consumes `tag`. Raises: MalformedCall, TruncatedCall."""
     if tag:
         _, is_whole = yield from source.match((tag,))
         if not is_whole:
@@ -148,10 +134,7 @@ def expect(source: Characters, tag: str) -> Steps[None]:
 
 
 def all_of(source: Characters, pattern: re.Pattern[str], limit: int) -> Steps[str]:
-    """Consume characters that match until one does not.
-
-    Raises: MalformedCall, if there are more than `limit`.
-    """
+    """Consumes matching characters. Raises: MalformedCall above `limit`."""
     pieces: list[str] = []
     count = 0
     while (yield from source.peek()) and (piece := source.run(pattern)):

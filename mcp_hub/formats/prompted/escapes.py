@@ -1,8 +1,4 @@
-"""Text of strangers (results, names, descriptions) made unable to end its place in a prompt, or to look like a call.
-
-Only what a format or a chat template could take for a tag changes, and there only the first character. In JSON the
-change is an escape, which loses nothing; in plain text it is a character reference.
-"""
+"""Text of servers that cannot end its place in a prompt, or look like a call: tags are escaped."""
 
 import re
 from typing import Final
@@ -21,10 +17,8 @@ _REFERENCES: Final = {"<": "&lt;", "[": "&#91;", "#": "&#35;"}
 
 
 def escaped_json(text: str) -> str:
-    """The same JSON without tags; tags occur in its strings only."""
     return _TAGS.sub(lambda tag: f"\\u{ord(tag[0][0]):04x}{tag[0][1:]}", text)
 
 
 def escaped_text(text: str) -> str:
-    """Plain text without tags."""
     return _TAGS.sub(lambda tag: _REFERENCES[tag[0][0]] + tag[0][1:], text)

@@ -1,8 +1,4 @@
-"""Fenced code blocks of Markdown, in which nothing is a call.
-
-A fence is three or more backticks or tildes at the start of a line, after any indentation, since models indent those in
-lists. It ends at a line of at least as many, and never if there is none (CommonMark §4.5).
-"""
+"""Fenced code blocks of Markdown, in which nothing is a call (CommonMark §4.5, at any indentation)."""
 
 import re
 from enum import Enum, auto
@@ -21,7 +17,7 @@ class _Line(Enum):
 
 
 class Fences:
-    """Follows text as it passes; `is_code` and `is_line_start` say where it stands."""
+    """Follows text as it passes."""
 
     def __init__(self) -> None:
         self._open = ("", 0)
@@ -31,21 +27,19 @@ class Fences:
 
     @property
     def is_code(self) -> bool:
-        """Whether the next character is in a code block, or in a line that seems to begin one."""
+        """Whether the next character is in a code block."""
         begins = self._line is _Line.INFO or (self._line is _Line.MARKS and self._count >= _LEAST)
         return bool(self._open[0]) or begins
 
     @property
     def is_line_start(self) -> bool:
-        """Whether only white space precedes in the line."""
         return self._line is _Line.INDENT and not self._open[0]
 
     def restart(self) -> None:
-        """The next character stands as at the start of a line."""
         self._line, self._mark, self._count = _Line.INDENT, "", 0
 
     def passes(self, text: str) -> None:
-        """The next piece of text."""
+        """Takes the next text."""
         position = 0
         while position < len(text):
             if self._line is _Line.REST:
@@ -67,7 +61,6 @@ class Fences:
             self._line = self._after(part[0])
 
     def _after(self, char: str) -> _Line:
-        """Where the line stands after a part that is not of its marks."""
         is_blank = char in " \t"
         if self._line is _Line.INDENT and is_blank:
             return _Line.INDENT

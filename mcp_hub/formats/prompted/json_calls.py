@@ -1,4 +1,4 @@
-"""Calls whose arguments are JSON, which passes through as it arrives."""
+"""Calls with JSON arguments, passed through."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def tagged_object(source: Characters, output: ParsedOutput) -> Steps[None]:
 
 
 def bare_object(source: Characters, output: ParsedOutput) -> Steps[None]:
-    """The same without a tag: it is a call as soon as a name and then arguments are there."""
+    """That object without a tag: a call once it has a name and arguments."""
     yield from _call_object(source, output.call())
 
 
@@ -90,7 +90,6 @@ def _name(source: Characters) -> Steps[str]:
 
 
 def _named(source: Characters, output: ParsedOutput, name: str) -> Steps[None]:
-    """The arguments of a call whose name is known."""
     if (yield from source.skip_to()) != "{":
         raise NotACall
     source.release()
@@ -151,7 +150,6 @@ def _member(source: Characters, call: ParsedCall, key: str) -> Steps[None]:
 
 
 def _arguments(source: Characters, call: ParsedCall) -> Steps[None]:
-    """An object, or its text as a string; null stands for none."""
     if call.has_arguments:
         raise MalformedCall("the arguments occur twice")
     char = yield from source.need()
@@ -174,7 +172,7 @@ def _arguments(source: Characters, call: ParsedCall) -> Steps[None]:
 def pass_value(
     source: Characters, pass_on: PassOn, too_deep: Callable[[], None], max_depth: int = MAX_DEPTH
 ) -> Steps[None]:
-    """Pass on one value. Whether it is valid is seen at its end; line breaks in strings are escaped."""
+    """Passes on one value, checked at its end; escapes line breaks in strings."""
     closing: list[str] = []
     while True:
         char = yield from source.need()
@@ -198,7 +196,6 @@ def pass_value(
 
 
 def _scalar(source: Characters, pass_on: PassOn) -> Steps[None]:
-    """A number or a word outside of objects and arrays."""
     piece = source.run(_SCALAR)
     if not piece:
         raise MalformedCall("expected a value")
@@ -224,7 +221,6 @@ def _pass_string(source: Characters, pass_on: PassOn) -> Steps[None]:
 
 
 def _string(source: Characters, limit: int) -> Steps[str]:
-    """The value of a string whose text has at most `limit` characters."""
     pieces: list[str] = []
     room = limit
 
@@ -244,8 +240,8 @@ def _string(source: Characters, limit: int) -> Steps[str]:
 
 
 def _ignore(_: str) -> None:
-    """Values of other members do not matter."""
+    """Drops a value."""
 
 
 def _nothing() -> None:
-    """Their depth does not either."""
+    """Accepts any depth."""

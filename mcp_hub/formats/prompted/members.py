@@ -1,4 +1,4 @@
-"""Arguments that come one by one, written as the members of one JSON object."""
+"""Arguments one by one, as members of a JSON object."""
 
 import json
 from typing import Final
@@ -15,44 +15,37 @@ _PYTHON: Final = {"True": "true", "False": "false", "None": "null"}
 
 
 class Members:
-    """The object that grows: for each member `begin`, then its value by `text` or whole; `end` after the last one."""
+    """The object: for each member `begin`, then `text` or `value`; then `end`."""
 
     def __init__(self, call: ParsedCall) -> None:
         self._call = call
         self._names: set[str] = set()
 
     def begin(self, name: str) -> None:
-        """A member whose value follows.
-
-        Raises: MalformedCall, if it is there already.
-        """
+        """Begins a member. Raises: MalformedCall for a duplicate."""
         if name in self._names:
             raise MalformedCall(f'"{name}" occurs twice')
         self._call.arguments(f"{', ' if self._names else '{'}{json.dumps(name, ensure_ascii=False)}: ")
         self._names.add(name)
 
     def text(self, piece: str) -> None:
-        """More characters of a value that is a string, between the quotes."""
         self._call.arguments(json.dumps(piece, ensure_ascii=False)[1:-1])
 
     def quote(self) -> None:
-        """The begin or the end of a string."""
         self._call.arguments('"')
 
     def value(self, value: str) -> None:
-        """A whole value as JSON."""
         source = Characters(value, is_whole=True)
         for _ in pass_value(source, self._call.arguments, self._call.too_deep, MAX_DEPTH - 1):
             pass
 
     def end(self) -> None:
-        """The call is complete."""
         self._call.arguments("}" if self._names else "{}")
         self._call.finish()
 
 
 def typed(text: str, allowed: set[str]) -> str:
-    """A value that was written without quotes, as JSON: a string only where nothing else fits the schema."""
+    """An unquoted value as JSON: a string only if nothing else fits."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""The events of one output as a parser finds them: ids, limits, and adjacent pieces of one feed put together."""
+"""The events of one output: ids, limits, joined pieces."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ Tools = Mapping[str, Mapping[str, Any]]
 
 
 class ParsedOutput:
-    """Collects the events of one output until they are taken."""
+    """Collects the events of one output."""
 
     def __init__(self, tools: Tools, id: str) -> None:
         self._tools = tools
@@ -43,16 +43,13 @@ class ParsedOutput:
 
     @property
     def has_calls(self) -> bool:
-        """Whether a call has ended as a call."""
         return self._has_ended_calls
 
     @property
     def is_call_known(self) -> bool:
-        """Whether the latest call is open, and its name that of a tool."""
         return self._call is not None and not self._call.is_over and self._call.is_known
 
     def take(self) -> list[ModelEvent]:
-        """The events since the last time."""
         self._flush()
         events, self._events = self._events, []
         return events
@@ -64,24 +61,23 @@ class ParsedOutput:
         self.extend(ThinkingDelta, delta)
 
     def call(self) -> "ParsedCall":
-        """A new call, whose name is not known yet."""
         self._call = ParsedCall(self, self._tools)
         return self._call
 
     def fail(self, code: str, message: str) -> None:
-        """The call that is open ends by an error; where none is, the error belongs to no call."""
+        """Ends the open call with an error, or adds one of no call."""
         if self._call is not None and not self._call.is_over:
             self._call.fail(code, message)
         else:
             self.add(OutputError(code, message))
 
     def new_id(self) -> str:
-        """The id of the next call."""
+        """The next call's id."""
         self._calls += 1
         return f"{self._id}_{self._calls}"
 
     def extend(self, make: Callable[[str], ModelEvent], delta: str) -> None:
-        """One more piece of what `make` makes an event of."""
+        """Adds a piece of an event."""
         if delta:
             if make != self._make:
                 self._flush()
@@ -100,9 +96,9 @@ class ParsedOutput:
 
 
 class ParsedCall:
-    """A call: its start, its arguments as they come, and exactly one ending, which may be an error.
+    """A call: its start, its arguments, and exactly one ending, maybe an error.
 
-    Arguments that come before the name wait for it. After an error the rest of the call is ignored.
+    Arguments before the name wait for it.
     """
 
     def __init__(self, output: ParsedOutput, tools: Tools) -> None:
@@ -116,26 +112,21 @@ class ParsedCall:
 
     @property
     def has_arguments(self) -> bool:
-        """Whether there were arguments, even none that are kept."""
         return self._size > 0
 
     def set_name(self, name: str) -> None:
-        """The name of the tool as the model wrote it."""
         self.name = name
 
     @property
     def is_known(self) -> bool:
-        """Whether the name is that of a tool."""
         return self._resolved() is not None
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The input schema of the tool, empty if it is unknown."""
         name = self._resolved()
         return {} if name is None else self._tools[name]
 
     def begin(self) -> None:
-        """The name is complete."""
         if self._id or self.is_over:
             return
         name = self._resolved()
@@ -146,7 +137,7 @@ class ParsedCall:
             self._output.extend(self._chunk, "".join(self._pieces))
 
     def arguments(self, delta: str) -> None:
-        """More characters of the arguments."""
+        """Adds text of the arguments."""
         if self.is_over:
             return
         room = MAX_ARGUMENTS - self._size
@@ -160,18 +151,17 @@ class ParsedCall:
             self.too_large()
 
     def too_large(self, subject: str = "") -> None:
-        """The call ends because its arguments, or `subject` of them, are over the limit."""
+        """Fails: the arguments, or `subject` of them, are over the limit."""
         limit = subject or f"{MAX_ARGUMENTS >> 20} MiB"
         self.fail("arguments_too_large", f"The arguments of {self._title} are larger than {limit}. Send less.")
 
     def too_deep(self) -> None:
-        """The call ends because its arguments nest too deep."""
         self.fail(
             "arguments_too_deep", f"The arguments of {self._title} nest deeper than {MAX_DEPTH} levels. Flatten them."
         )
 
     def fail(self, code: str, message: str) -> None:
-        """The call ends by an error. Does nothing if it has ended."""
+        """Ends the call with an error, once."""
         if not self.is_over:
             self.is_over = True
             if not self._id and self.name is not None:
@@ -179,10 +169,7 @@ class ParsedCall:
             self._output.add(OutputError(code, message, self._id or None))
 
     def finish(self) -> None:
-        """The call is complete; one without arguments has an empty object.
-
-        Raises: nothing; a call without a name and arguments that are not an object become errors.
-        """
+        """Ends the call. A missing name and invalid arguments become errors; nothing is raised."""
         if self.name is None:
             self.fail("malformed_call", 'The call does not have a "name". Write it again with the name of a tool.')
         self.begin()
@@ -211,7 +198,7 @@ class ParsedCall:
         return ToolCallChunk(self._id, arguments)
 
     def _resolved(self) -> str | None:
-        """The tool that is meant; some models write `functions.NAME:0`."""
+        """Some models write `functions.NAME:0`."""
         name = self.name or ""
         if name not in self._tools:
             name = _NUMBERED.sub("", name.strip().removeprefix("functions."))

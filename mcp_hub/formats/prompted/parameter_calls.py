@@ -1,4 +1,4 @@
-"""Calls with a tag for each parameter: Qwen3-Coder and GLM. Strings stream; other values are read when complete."""
+"""Calls with a tag for each parameter: Qwen3-Coder and GLM."""
 
 import re
 from collections.abc import Callable
@@ -17,10 +17,9 @@ _VALUE: Final = re.compile(r"[^<]+")
 
 @dataclass(frozen=True)
 class ParameterTags:
-    """The tags of a call; one that is empty does not occur.
+    """The tags of a call; an empty one does not occur.
 
-    `begin` comes before the name and `named` after it. Where `has_lines` is set, a value stands on lines of its own:
-    the first and the last line break belong to the tags.
+    `begin` precedes the name, `named` follows it. `has_lines`: values stand on lines of their own.
     """
 
     begin: str
@@ -64,7 +63,7 @@ def qwen_call(source: Characters, output: ParsedOutput) -> Steps[None]:
 
 
 def qwen_function(source: Characters, output: ParsedOutput) -> Steps[None]:
-    """After `<function=`: the model often forgets the tag around it."""
+    """After `<function=`, often written without the outer tag."""
     yield from _call(source, output, QWEN_TAGS)
 
 
@@ -97,7 +96,6 @@ def _call(source: Characters, output: ParsedOutput, tags: ParameterTags) -> Step
 
 
 def _begins(source: Characters, tags: ParameterTags) -> Steps[None]:
-    """A name is followed by a tag: prose that mentions one is not a call."""
     if (yield from source.skip_to()) != "<":
         raise NotACall
 
@@ -135,7 +133,6 @@ def _value(source: Characters, call: ParsedCall, members: Members, key: str, tag
 
 
 def _text_until(source: Characters, tag: str, pass_on: Callable[[str], None]) -> Steps[None]:
-    """Pass on what comes before `tag`, and consume both."""
     while True:
         pass_on(source.run(_VALUE))
         if (yield from source.need()) == tag[0]:
@@ -146,7 +143,6 @@ def _text_until(source: Characters, tag: str, pass_on: Callable[[str], None]) ->
 
 
 def _trimmed(pass_on: Callable[[str], None], has_lines: bool) -> Callable[[str], None]:
-    """A sink that leaves out the first and the last line break."""
     if not has_lines:
         return pass_on
     is_first, line_break = True, ""

@@ -1,4 +1,4 @@
-"""The parser of a model's text: `feed` it as it arrives, `close` it at its end."""
+"""The parser of a model's text."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,11 +20,10 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 class PromptedParser:
-    """Turns the text of one output into events: the same ones for every split of the text.
+    """Turns the text of one output into events: `feed` it as it arrives, then `close`.
 
-    `tools` are definitions of MCP; `id` becomes that of the output, and its calls are numbered behind it. Where the
-    prompt has opened the thinking already, `is_thinking` says so. Whatever the text is, nothing is raised: mistakes of
-    the model are events, and each call that begins ends by one.
+    `tools` are MCP definitions; calls are numbered behind `id`. `is_thinking`: the prompt has opened the thinking.
+    Never raises: mistakes of the model are events.
     """
 
     def __init__(
@@ -45,17 +44,13 @@ class PromptedParser:
         next(self._steps)
 
     def feed(self, text: str) -> list[ModelEvent]:
-        """The events of the next piece of text."""
         if text:
             self._source.feed(_SURROGATES.sub("\ufffd", text))
             next(self._steps, None)
         return self._output.take()
 
     def close(self, finish_reason: FinishReason = "stop") -> list[ModelEvent]:
-        """The events of the end of the text. `finish_reason` is the one of the model's provider.
-
-        Where that is `stop`, it becomes `tool_calls` if there were any, and `interrupted` if a call is cut off.
-        """
+        """The last events. `finish_reason` `stop` becomes `tool_calls` after calls, `interrupted` if one is cut off."""
         self._source.end()
         is_cut = self._finish()
         if finish_reason == "stop" and (is_cut or self._output.has_calls):
@@ -64,7 +59,6 @@ class PromptedParser:
         return self._output.take()
 
     def _finish(self) -> bool:
-        """Parse to the end. Returns whether a call is cut off."""
         try:
             next(self._steps)
         except StopIteration as end:
@@ -89,7 +83,7 @@ class PromptedParser:
         return False
 
     def _text(self) -> Steps[Grammar | None]:
-        """Pass on text until a call may begin: its parser, None at the end. The tag that begins it is held."""
+        """Passes on text until a call may begin; returns its parser."""
         source = self._source
         while char := (yield from source.peek()):
             if self._is_after_block and char in self._format.between:
@@ -111,7 +105,7 @@ class PromptedParser:
         return None
 
     def _is_consumed(self, tag: str) -> Steps[bool]:
-        """Whether the tag is none of the text. The thinking follows at the start only."""
+        """Thinking can only begin the output."""
         if tag == self._format.thinking[0] and self._is_at_start:
             yield from self._think()
             return True
@@ -141,7 +135,6 @@ class PromptedParser:
         self._is_at_start = self._is_at_start and text.isspace()
 
     def _drop_call(self) -> Steps[None]:
-        """Drop the rest of a call that cannot be read, to its end tag or line."""
         end = self._format.ends[-1] if self._format.ends else "\n"
         skipped = re.compile(f"[^{re.escape(end[0])}]+")
         while char := (yield from self._source.peek()):
@@ -151,7 +144,6 @@ class PromptedParser:
                 return
 
     def _truncated(self) -> bool:
-        """Whether the text that ended was in a call."""
         if self._source.is_holding and self._format.bare and not self._output.is_call_known:
             self._pass(self._source.release())
             return False

@@ -1,8 +1,4 @@
-"""Calls as a list of Python calls, `[f(a=1), g()]`. `ast` parses each argument as a literal; nothing is evaluated.
-
-Before `ast` sees an argument, its characters outside strings must be those of literals, so that neither deep
-expressions nor formatted strings reach the parser.
-"""
+"""Calls as a list of Python calls, `[f(a=1), g()]`. `ast` parses each argument as a literal; nothing is evaluated."""
 
 import ast
 import json
@@ -29,8 +25,6 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 class _Argument:
-    """The source of one argument, and its code: the same with empty strings."""
-
     def __init__(self, call: ParsedCall, begun: str) -> None:
         self._call = call
         self._source: list[str] = []
@@ -58,10 +52,7 @@ class _Argument:
         self._code.append('""')
 
     def read(self) -> tuple[str | None, str] | None:
-        """Name and JSON text; the name is None if the argument goes by its position, all is if there is nothing.
-
-        Raises: MalformedCall, if it is not a literal.
-        """
+        """Name (None if positional) and JSON text. Code outside strings is checked before `ast` sees it."""
         source, code = "".join(self._source), "".join(self._code)
         if not code.strip():
             return None
@@ -101,7 +92,7 @@ def pythonic_calls(source: Characters, output: ParsedOutput) -> Steps[None]:
 
 
 def _keyword(source: Characters) -> Steps[str]:
-    """The begin of `name=` or nothing before `)`: the shape of a call of a tool that is not known."""
+    """The name before `=`, or empty before `)`."""
     begun = ""
     if (yield from source.skip_to()) != ")":
         begun = yield from all_of(source, _WORD, MAX_NAME)
@@ -133,7 +124,6 @@ def _next(positions: list[str]) -> str:
 
 
 def _argument(source: Characters, call: ParsedCall, begun: str) -> Steps[_Argument]:
-    """All before the comma or parenthesis that ends it."""
     argument = _Argument(call, begun)
     closing: list[str] = []
     while True:
@@ -154,7 +144,7 @@ def _argument(source: Characters, call: ParsedCall, begun: str) -> Steps[_Argume
 
 
 def _quoted(source: Characters, argument: _Argument) -> Steps[None]:
-    """A string in one or three quotes. Escapes that Python does not have keep their backslash, as in Python."""
+    """Unknown escapes keep their backslash, as in Python."""
     quote = yield from _opening(source)
     argument.string(quote)
     closing = 0
@@ -179,7 +169,6 @@ def _quoted(source: Characters, argument: _Argument) -> Steps[None]:
 
 
 def _opening(source: Characters) -> Steps[str]:
-    """One quote, three, or two: the empty string."""
     quote = source.step()
     if (yield from source.need()) == quote:
         quote += source.step()
@@ -198,7 +187,6 @@ def _parts(node: ast.expr) -> tuple[str | None, ast.expr]:
 
 
 def _value(node: ast.expr) -> Any:
-    """A literal as JSON has it. Raises: ValueError."""
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
             return value

@@ -1,4 +1,4 @@
-"""The result of a call as text for the next turn of a model."""
+"""Results of calls as text for a model's next turn."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,20 +9,19 @@ from mcp_hub.formats.prompted.table import PromptFormat
 
 
 def result_text(format: PromptFormat, name: str, result: Mapping[str, Any], index: int = 0) -> str:
-    """A result of MCP in the format, without anything that could be taken for a call or for the end of the result.
+    """An MCP result in the format; it cannot look like a call or a result's end.
 
-    `index` is the position of the call among those of its turn. Images and audio are named, not shown.
+    `index`: the call's position in its turn. Images and audio are only named.
     """
     return format.result(escaped_text(" ".join(name.split())), content_text(result), bool(result.get("isError")), index)
 
 
 def error_text(format: PromptFormat, name: str, message: str, index: int = 0) -> str:
-    """An error of a call that was not executed, as an `OutputError` describes it."""
     return result_text(format, name, {"content": [{"type": "text", "text": message}], "isError": True}, index)
 
 
 def content_text(result: Mapping[str, Any]) -> str:
-    """The text of a result; where it does not have content, the structured one as JSON."""
+    """The text of a result, else its structured content as JSON."""
     text = "\n".join(_texts(result.get("content") or ()))
     structured = result.get("structuredContent")
     return text if text or structured is None else json.dumps(structured, ensure_ascii=False)

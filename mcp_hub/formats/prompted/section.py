@@ -1,4 +1,4 @@
-"""The section of a prompt that describes tools, and how to call them in a format."""
+"""The section of a prompt that describes tools."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +26,7 @@ def tool_section(
     *,
     style: Literal["schemas", "signatures"] = "schemas",
 ) -> str:
-    """The section for definitions of MCP; empty if there are none.
-
-    Its example calls a tool that does not exist: text that was copied from it never runs anything.
-    """
+    """The section for MCP definitions; empty without any. The tool of its example does not exist."""
     if not tools:
         return ""
     listed = "\n".join(signature(tool) if style == "signatures" else _schema(tool) for tool in tools)

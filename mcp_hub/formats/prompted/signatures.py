@@ -1,4 +1,4 @@
-"""A tool as a signature with its descriptions: fewer tokens than its schema, and what most models need."""
+"""A tool as a signature, in fewer tokens than its schema."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _UNIONS: Final = ("anyOf", "oneOf")
 
 
 def signature(tool: Mapping[str, Any]) -> str:
-    """`- name(a: string, b?: integer): description`, and a line for each parameter with a description."""
+    """`- name(a: string, b?: integer): description`, and a line for each described parameter."""
     schema = input_schema(tool)
     lines = [f"- {tool['name']}({', '.join(_Types(schema).members(schema, _MAX_DEPTH))})"]
     if description := tool.get("description"):
@@ -26,8 +26,6 @@ def signature(tool: Mapping[str, Any]) -> str:
 
 
 class _Types:
-    """Types of one input schema in words."""
-
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._budget = _MAX_SCHEMAS

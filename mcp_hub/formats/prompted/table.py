@@ -1,7 +1,4 @@
-"""The formats: for each the tags around calls, the parser of what is inside, and how calls and results are written.
-
-A format for another family of models is one more entry.
-"""
+"""The formats: tags, parsers, and texts of calls and results."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -30,8 +27,8 @@ Arguments: TypeAlias = Mapping[str, Any]
 class PromptFormat:
     """One way in which models write calls as text.
 
-    `begins` are the tags that begin a call; where there is `bare`, a line that begins with its first character may be
-    a call without a tag. `ends` are consumed after a call, with the characters of `between`; `ignored` tags anywhere.
+    `begins`: tags of calls. `bare`: a character at a line start that may begin a call, and its parser. `ends`, with
+    `between`, are consumed after a call; `ignored` tags anywhere.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The normaliser: a JSON Schema of any dialect as one of 2020-12, with every reference into `$defs`."""
+"""Any JSON Schema as one of 2020-12."""
 
 import re
 from collections.abc import Callable
@@ -39,16 +39,14 @@ _NUMBERS: Final = frozenset(
 
 
 def canonical(schema: object, losses: list[Loss]) -> Node:
-    """The schema as one of 2020-12: `definitions` and pointers lead into `$defs`, `const` is `enum`, tuples are
-    `prefixItems`, boolean schemas are objects. It never takes less than the original; what it no longer says is
-    appended to `losses`. At most 50 levels are kept: deeper ones take anything.
+    """The schema in 2020-12: references into `$defs`, `const` as `enum`, tuples as `prefixItems`, booleans as objects.
+
+    Never narrower. Below 50 levels anything is valid.
     """
     return _Normaliser(schema if isinstance(schema, dict) else {}, losses).document()
 
 
 class _Normaliser:
-    """One run over one schema."""
-
     def __init__(self, root: Node, losses: list[Loss]) -> None:
         dialect = root.get("$schema")
         self._root = root
@@ -63,7 +61,6 @@ class _Normaliser:
         self._definitions: dict[str, Node] = {}
 
     def document(self) -> Node:
-        """The whole schema; its `$defs` are those that something refers to."""
         document = self._node(self._root, "", 0)
         while self._pending:
             name, target = self._pending.pop()
@@ -115,9 +112,7 @@ class _Normaliser:
         return self._node(value, f"{path}/{keyword}", depth + 1)
 
     def _understood(self, schema: Node) -> Node:
-        """The keywords that the schema's draft knows. Drafts 4 to 7 ignore what stands beside a reference;
-        annotations do no harm.
-        """
+        """Drafts 4 to 7 ignore what stands beside a reference."""
         if self._is_legacy and "$ref" in schema:
             return {key: value for key, value in schema.items() if key in ANNOTATIONS or key == "$ref"}
         if self._ignored.isdisjoint(schema):
@@ -177,14 +172,13 @@ class _Normaliser:
                 node.update({key: value for key, value in ((plain, limit), (exclusive, is_open)) if _is_number(value)})
 
     def _items(self, node: Node, source: Node, path: str, depth: int) -> None:
-        """A tuple of the drafts before 2020-12."""
         if source["items"]:
             node["prefixItems"] = [self._node(part, f"{path}/items", depth + 1) for part in source["items"]]
         if "additionalItems" in source:
             node["items"] = self._node(source["additionalItems"], f"{path}/additionalItems", depth + 1)
 
     def _dependencies(self, node: Node, source: Node, path: str, depth: int) -> None:
-        """Split into two keywords since 2019-09; later drafts ignore it, and validators often do not."""
+        """Later drafts ignore it; validators often do not."""
         if not self._is_legacy or not isinstance(source["dependencies"], dict):
             self._losses.append(Loss(path, "widened", "dependencies"))
             return
@@ -220,7 +214,6 @@ def _is_number(value: object) -> bool:
 
 
 def _is_sound(keyword: str, value: object) -> bool:
-    """Whether the value has the type that the keyword wants."""
     if keyword in _STRINGS:
         return isinstance(value, str)
     return _is_number(value) if keyword in _NUMBERS else True

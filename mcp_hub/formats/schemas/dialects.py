@@ -1,4 +1,4 @@
-"""The subsets of JSON Schema that providers document. Each record cites its page and the day it was read."""
+"""The subsets of JSON Schema that providers document; each cites its page and date."""
 
 import re
 from typing import Final
@@ -12,12 +12,11 @@ _FORMATS: Final = frozenset(("date-time", "time", "date", "duration", "email", "
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """The part of JSON Schema that a provider takes.
+    """A provider's part of JSON Schema. None: no restriction.
 
-    `keywords` None is all of 2020-12 below the root. `formats` None is any. `enums` are the types of values that an
-    enum may hold. `parameters` is the pattern of names of parameters, None for any. A strict dialect has objects that
-    are closed; where `all_required`, an optional property is one that may be null. `levels`, `properties`, `strings`
-    and `values` bound a whole strict schema, 0 for no bound.
+    `keywords` apply below the root. `enums`: types of enum values. `parameters`: a pattern of names. `all_required`:
+    optional properties may be null. `levels`, `properties`, `strings` and `values` bound a whole strict schema; 0: no
+    bound.
     """
 
     keywords: frozenset[str] | None

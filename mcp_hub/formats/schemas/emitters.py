@@ -1,4 +1,4 @@
-"""The schema of a tool as one provider takes it: plain, or strict where its subset can say it."""
+"""A tool's schema for one provider: plain, or strict if possible."""
 
 from typing import Final, NamedTuple
 
@@ -22,8 +22,7 @@ OVER: Final = (
 
 
 class Strictness(NamedTuple):
-    """A strict schema with the figures that providers add up over a request: optional properties, and those with
-    alternatives."""
+    """A strict schema, with figures that providers sum over a request."""
 
     schema: Node
     optional: int
@@ -31,7 +30,7 @@ class Strictness(NamedTuple):
 
 
 def plain(schema: Node, dialect: Dialect, losses: list[Loss]) -> Node:
-    """The canonical schema for a provider that does not enforce it: it takes as much or more."""
+    """A schema that is not enforced; never narrower."""
     root = _named(rooted(schema, losses), dialect, losses)
     if dialect.keywords is not None:
         return Subset(root, dialect, losses).document()
@@ -39,9 +38,7 @@ def plain(schema: Node, dialect: Dialect, losses: list[Loss]) -> Node:
 
 
 def strict(schema: Node, dialect: Dialect, losses: list[Loss], most_optional: int | None = None) -> Strictness:
-    """The canonical schema in a strict subset. Raises: NotStrict, with the reason, where the subset cannot say it, or
-    where the top alone has more than `most_optional` properties that are optional.
-    """
+    """A schema to enforce. Raises: NotStrict, also above `most_optional` optional properties at the top."""
     root = _named(rooted(schema, losses), dialect, losses)
     if most_optional is not None and len(root["properties"]) - len(root.get("required", ())) > most_optional:
         raise NotStrict(OVER)
@@ -66,7 +63,7 @@ def _named(root: Node, dialect: Dialect, losses: list[Loss]) -> Node:
 
 
 def _with_items(node: Node) -> Node:
-    """The schema with `items` in every array: OpenAI and others refuse one without."""
+    """OpenAI refuses an array without `items`."""
     lacking = [part for part in _all(node) if "array" in named_types(part) and "items" not in part]
     for part in lacking:
         part["items"] = {}
@@ -83,7 +80,6 @@ def _all(root: Node) -> list[Node]:
 
 
 def _is_small(root: Node, deepest: int, dialect: Dialect) -> bool:
-    """Whether text and depth alone show that the schema is within the bounds of the provider: those of most do."""
     if deepest >= dialect.levels or "$defs" in root:
         return False
     text = msgspec.json.encode(root)
@@ -91,7 +87,6 @@ def _is_small(root: Node, deepest: int, dialect: Dialect) -> bool:
 
 
 def _measure(root: Node, dialect: Dialect) -> None:
-    """Raises: NotStrict if the whole schema is over a bound of the provider."""
     nodes = _all(root)
     names: list[str] = []
     values: list[object] = []
@@ -118,7 +113,7 @@ def _is_long(values: list[object]) -> bool:
 
 
 def _levels(root: Node, node: Node, around: frozenset[str], level: int, limit: int) -> int:
-    """Levels of objects and lists inside each other, up to one more than `limit`; a circle counts once."""
+    """A cycle counts once."""
     if level > limit:
         return level
     if "$ref" in node:

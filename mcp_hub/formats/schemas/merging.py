@@ -19,7 +19,7 @@ _UNMERGED: Final = frozenset(("unevaluatedProperties", "unevaluatedItems"))
 
 
 def merged(first: Node, second: Node) -> Node | None:
-    """A schema that takes exactly what both take, None if one schema cannot say that."""
+    """A schema for exactly what both take, if one can say that."""
     if not _UNMERGED.isdisjoint(first) or not _UNMERGED.isdisjoint(second):
         return None
     combined = {**second, **first}
@@ -59,7 +59,6 @@ def _types(first: Node, second: Node) -> list[str]:
 
 
 def _objects(first: Node, second: Node) -> Node | None:
-    """The members of both that speak of properties, merged; None if that is not exact."""
     if "patternProperties" in first or "patternProperties" in second:
         first_members, second_members = ({name: part.get(name) for name in _GROUPS[3]} for part in (first, second))
         has_both = any(value is not None for value in first_members.values()) and any(

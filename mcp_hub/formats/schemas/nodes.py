@@ -1,4 +1,4 @@
-"""Small facts about JSON Schema nodes: where subschemas are, the types that keywords speak of, the way to a target."""
+"""Facts about schema nodes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -30,7 +30,6 @@ OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def inferred_type(node: Node) -> str | None:
-    """The type that the node's keywords speak of, if it names none."""
     return next((name for name, keywords in OF_TYPE.items() if not node.keys().isdisjoint(keywords)), None)
 
 
@@ -49,7 +48,7 @@ def children(node: Node) -> list[Node]:
 
 
 def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The node with each subschema changed, those of `$defs` included."""
+    """The node with each subschema changed, also in `$defs`."""
     copy: Node = {}
     for keyword, value in node.items():
         if keyword in ONE:
@@ -67,7 +66,7 @@ _COUNTING: Final = frozenset(("not", "if", "then", "else", "oneOf", "maxContains
 
 
 def loosened(node: Node) -> Node:
-    """The schema without keywords that take less when a subschema takes more; `oneOf` becomes `anyOf`."""
+    """Without keywords that narrow when a subschema widens; `oneOf` becomes `anyOf`."""
     if not _COUNTING.isdisjoint(node):
         offered = node.get("oneOf")
         node = {key: value for key, value in node.items() if key not in _COUNTING}
@@ -81,13 +80,13 @@ def loosened(node: Node) -> Node:
 
 
 def definition(root: Node, node: Node) -> Node:
-    """The target of the reference of a canonical node."""
+    """The target of a canonical reference."""
     target: Node = root["$defs"][node["$ref"].removeprefix("#/$defs/")]
     return target
 
 
 def expanded(root: Node, nodes: list[Node]) -> list[Node]:
-    """The nodes with all that they refer to and offer at the same place; each once."""
+    """The nodes, and all that they refer to or combine."""
     alternatives: dict[int, Node] = {}
     pending = list(nodes)
     while pending:
@@ -103,7 +102,7 @@ def expanded(root: Node, nodes: list[Node]) -> list[Node]:
 
 
 def cyclic(root: Node) -> frozenset[str]:
-    """The references whose targets reach themselves, or a definition that does."""
+    """References that lead into a cycle."""
     targets = {f"#/$defs/{name}": _references(node) for name, node in root.get("$defs", {}).items()}
     while ended := [name for name, named in targets.items() if named.isdisjoint(targets)]:
         for name in ended:
@@ -122,7 +121,7 @@ def _references(node: Node) -> set[str]:
 
 
 def accepts_null(root: Node, node: Node, depth: int = 0) -> bool:
-    """Whether null is valid; True if that is not known."""
+    """Whether null is valid; True if unknown."""
     if depth > MAX_DEPTH:
         return True
     if "type" in node and node["type"] != "null" and "null" not in node["type"]:
@@ -139,7 +138,6 @@ def accepts_null(root: Node, node: Node, depth: int = 0) -> bool:
 
 
 def text_of(value: object) -> str:
-    """The value as compact JSON."""
     return msgspec.json.encode(value).decode()
 
 

@@ -1,4 +1,4 @@
-"""Names of parameters that a provider does not take, and their way back."""
+"""Parameter names that a provider does not take."""
 
 import re
 from collections.abc import Mapping
@@ -11,10 +11,7 @@ _NAMING = ("properties", "required")
 
 
 def renames(schema: Node, pattern: re.Pattern[str] | None) -> dict[str, str]:
-    """New names by old ones, for all properties anywhere in a canonical schema that the pattern does not match.
-
-    New names are unique in the schema, and the same for the same schema.
-    """
+    """New names by old ones, for properties that do not match `pattern`; unique and deterministic."""
     if pattern is None:
         return {}
     names = _property_names(schema)
@@ -32,12 +29,10 @@ def renames(schema: Node, pattern: re.Pattern[str] | None) -> dict[str, str]:
 
 
 def _is_plain(name: str) -> bool:
-    """A name that every provider takes: most are."""
     return name.isidentifier() and name.isascii() and len(name) <= _LENGTH
 
 
 def _property_names(schema: Node) -> dict[str, None]:
-    """In order of their first use."""
     names: dict[str, None] = {}
     pending = [schema, *schema.get("$defs", {}).values()]
     while pending:
@@ -50,8 +45,7 @@ def _property_names(schema: Node) -> dict[str, None]:
 
 
 def renamed(schema: Node, names: Mapping[str, str]) -> Node:
-    """The canonical schema with the new names. Patterns on names go where there are new ones, and values that are
-    objects: they may not fit any more."""
+    """The schema with new names, without patterns on names and object values, which may not fit."""
     pending, has_objects = [schema], False
     while pending and not has_objects:
         node = pending.pop()

@@ -1,4 +1,4 @@
-"""The top of a schema: providers want an object there, without alternatives."""
+"""The top of a schema: an object without alternatives."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ _COMPOSED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dep
 
 
 def rooted(schema: Node, losses: list[Loss]) -> Node:
-    """The canonical schema as an object with properties: a reference is followed, `allOf` merged where that is exact,
-    and alternatives become text. Their properties are listed, with a type where all alternatives agree that a value
-    of this name has it.
+    """The canonical schema as an object with properties.
+
+    References are followed, `allOf` is merged where exact, alternatives become text.
     """
     root = _flat(schema, schema)
     merged_root = {key: value for key, value in root.items() if key not in _COMPOSED}
@@ -28,7 +28,6 @@ def rooted(schema: Node, losses: list[Loss]) -> Node:
 
 
 def _flat(schema: Node, node: Node) -> Node:
-    """The node with its reference and the parts of `allOf` in it, as far as that is exact."""
     for _ in range(MAX_DEPTH):
         parts = [definition(schema, node)] if "$ref" in node else node.get("allOf", [])
         if not parts:
@@ -48,7 +47,6 @@ def _flat(schema: Node, node: Node) -> Node:
 
 
 def _bare(schema: Node, node: Node) -> Node:
-    """The node, or the target of a reference that stands alone."""
     for _ in range(MAX_DEPTH):
         if node.keys() != {"$ref"}:
             break
@@ -57,7 +55,6 @@ def _bare(schema: Node, node: Node) -> Node:
 
 
 def _hoisted(schema: Node, composed: Node) -> Node:
-    """The properties of alternatives by name."""
     offered = [_bare(schema, part) for key in ("anyOf", "oneOf") for part in composed.get(key, ())]
     branches = [_bare(schema, part) for key in ("then", "else") if isinstance(part := composed.get(key), dict)]
     branches += [

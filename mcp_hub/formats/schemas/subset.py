@@ -1,4 +1,4 @@
-"""A canonical schema in the subset of one provider: it takes as much or more, and what it cannot say becomes text."""
+"""A canonical schema in a provider's subset, never narrower."""
 
 import re
 from functools import cache
@@ -38,17 +38,16 @@ _KEEP: Final = frozenset(("$ref", "anyOf", "properties", "items", "prefixItems",
 
 @cache
 def _keywords(dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
-    """Those without subschemas that the provider takes: with any value, and with some values."""
     keywords = (dialect.keywords or frozenset()) - _KEEP
     return _ALWAYS | (keywords - _CHECKED), keywords & _CHECKED
 
 
 class NotStrict(HubError):
-    """The schema cannot be enforced by the provider; the message is the reason."""
+    """The provider cannot enforce the schema."""
 
 
 class Subset:
-    """One run over one rooted schema. `renames` have been made before. Raises: NotStrict, in a strict dialect."""
+    """One run over one rooted, renamed schema. Raises: NotStrict, in a strict dialect."""
 
     def __init__(self, root: Node, dialect: Dialect, losses: list[Loss]) -> None:
         self._root = root
@@ -62,7 +61,7 @@ class Subset:
         self._taken, self._checked = _keywords(dialect)
 
     def document(self) -> Node:
-        """The whole schema, with the definitions that it uses."""
+        """The whole schema, with the definitions in use."""
         document = self._node({key: value for key, value in self._root.items() if key != "$defs"}, "", 0)
         pending = True
         while pending:
@@ -119,7 +118,7 @@ class Subset:
         return node
 
     def _flat(self, node: Node, path: str) -> tuple[Node, Node]:
-        """The node without `allOf`, and a reference only if it stands alone; with it, what has to be said as text."""
+        """Without `allOf`; a reference stands alone."""
         notes: Node = {}
         for _ in range(MAX_DEPTH):
             if "$ref" in node and len(node) > 1:
@@ -157,7 +156,6 @@ class Subset:
         return None
 
     def _one_of(self, node: Node, notes: Node) -> Node:
-        """`oneOf` as `anyOf`: a value that fits one alternative fits any."""
         siblings = {key: value for key, value in node.items() if key != "oneOf"}
         if "anyOf" in node:
             notes["oneOf"] = node["oneOf"]
@@ -165,7 +163,6 @@ class Subset:
         return {**siblings, "anyOf": node["oneOf"]}
 
     def _any_of(self, node: Node, notes: Node) -> Node:
-        """Alternatives with what stands beside them in each; as text if they are no schemas of their own."""
         siblings = {key: value for key, value in node.items() if key != "anyOf" and key not in ANNOTATIONS}
         if not siblings:
             return node
@@ -180,7 +177,6 @@ class Subset:
         return {**annotations, **siblings}
 
     def _split(self, node: Node, notes: Node) -> Node:
-        """One alternative for each type, each with its own keywords and values."""
         values = node.get("enum")
         named = named_types(node) or (list(dict.fromkeys(map(type_name, values))) if values is not None else [])
         if values is not None:
@@ -226,8 +222,6 @@ class Subset:
         return reduced
 
     def _carried(self, node: Node, notes: Node, path: str) -> Node:
-        """Keywords without subschemas that the provider takes with their values. Constraints among the others become
-        notes; unknown keywords go."""
         reduced: Node = {}
         for key, value in node.items():
             if key in self._taken or (key in self._checked and self._takes(key, value)):
@@ -289,7 +283,6 @@ class Subset:
             reduced["additionalProperties"] = additional
 
     def _closed(self, reduced: Node, node: Node, named: dict[str, Node], path: str) -> None:
-        """An object of a strict schema: closed, which one that takes any property must not be."""
         additional = node.get("additionalProperties", node.get("unevaluatedProperties"))
         if additional not in (None, False) or "patternProperties" in node:
             raise NotStrict(f"{path or 'the top'}: it takes properties of any name")
@@ -308,7 +301,6 @@ class Subset:
 
 
 def _nullable(node: Node) -> Node:
-    """An optional property where all are required."""
     remaining = node.copy()
     nullable: Node = {key: remaining.pop(key) for key in ("title", "description") if key in remaining}
     offered = remaining["anyOf"] if remaining.keys() == {"anyOf"} else [remaining]
@@ -317,7 +309,6 @@ def _nullable(node: Node) -> Node:
 
 
 def _is_leaf(node: Node) -> bool:
-    """Whether it is of one scalar type, and its values, if it names some, are texts."""
     if "enum" in node:
         values = node["enum"]
         return node.get("type") == "string" and values != [] and all(isinstance(value, str) for value in values)
@@ -325,7 +316,6 @@ def _is_leaf(node: Node) -> bool:
 
 
 def _distinct(named: list[str]) -> list[str]:
-    """The types without those that another one includes."""
     names: list[str] = [name for name in TYPES if name in named]
     return [name for name in names if name != "integer"] if "number" in names else names
 

@@ -1,16 +1,11 @@
-"""Streamed output of models: each provider's chunks as the normalised events of `formats.events`.
+"""Streamed output of models: each provider's chunks as the events of `formats.events`.
 
-In: the chunks of a stream as decoded JSON, or as objects of the provider's SDK, in their order.
+In: decoded chunks, or SDK objects.
 
-Out: events, chunk by chunk, and at the end the calls, with what must go back to the provider untouched.
+Out: events, and the calls; nothing raises.
 
-Held together by `reader.OutputReader`: it keeps open calls, the limits of their arguments, and the one ending. Each
-provider has a subclass that reads its chunks; `choice.output_reader` makes the one for a format.
-
-A reader never raises for what a provider sends: a broken call is an error event, and a fault of its call.
-
-The readers: `anthropic`, `gemini` (with `partial_args`), `openai_chat`, `openai_responses`.
-
-Not here: HTTP and event streams as bytes (`protocol.sse` reads those), and models without tool calling
-(`formats.prompted`).
+* `reader`: open calls, limits, the one ending
+* `anthropic`, `gemini`, `openai_chat`, `openai_responses`
+* `partial_args`: Gemini's arguments
+* `choice`: the reader for a format
 """

@@ -22,7 +22,7 @@ _REASONS: Final[dict[str, FinishReason]] = {
 class AnthropicReader(OutputReader):
     """Reads `message_start`, `content_block_*`, `message_delta`, `message_stop` and `error`.
 
-    Eager arguments may end as broken JSON: such a call has the fault `invalid_arguments`.
+    Broken JSON of eager arguments is the fault `invalid_arguments`.
     """
 
     def __init__(self) -> None:

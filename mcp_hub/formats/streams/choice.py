@@ -17,7 +17,7 @@ _READERS: dict[Format, type[OutputReader]] = {
 
 
 def output_reader(out_of: Format) -> OutputReader:
-    """A reader for one streamed output. Raises: FormatRefused (`unknown_format`): MCP has no output of models."""
+    """A reader for one output. Raises: FormatRefused (`unknown_format`), also for MCP."""
     if out_of not in _READERS:
         raise FormatRefused("unknown_format", f'the format "{out_of}" has no streams. Use that of a provider.')
     return _READERS[out_of]()

@@ -15,9 +15,7 @@ _BAD_CALLS: Final = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MAN
 
 
 class GeminiReader(OutputReader):
-    """Reads `candidates`, of which the first counts. Calls come whole, or by `partialArgs`: then the chunk of their
-    arguments comes when they are complete.
-    """
+    """Reads the first of `candidates`. Arguments of `partialArgs` are one chunk when complete."""
 
     def __init__(self) -> None:
         super().__init__()

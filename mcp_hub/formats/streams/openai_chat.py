@@ -1,4 +1,4 @@
-"""The events of a streamed chat completion of OpenAI, and of the many servers that send the same."""
+"""The events of a streamed chat completion."""
 
 from typing import Final
 
@@ -16,9 +16,7 @@ _REASONS: Final[dict[str, FinishReason]] = {
 
 
 class OpenAiChatReader(OutputReader):
-    """Reads chunks with `choices`, of which the first counts. A call begins when its name is known; one that comes
-    without an index, or under an index in use with another id, is a call of its own.
-    """
+    """Reads the first of `choices`. A call without an index, or with a used index and another id, is a new one."""
 
     def __init__(self) -> None:
         super().__init__()

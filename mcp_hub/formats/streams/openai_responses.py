@@ -6,7 +6,7 @@ from mcp_hub.types import JsonObject
 
 
 class OpenAiResponsesReader(OutputReader):
-    """Reads `response.*` events; a call ends with its item, which has all that goes back with it."""
+    """Reads `response.*` events."""
 
     def _read(self, chunk: JsonObject) -> None:
         key = chunk.get("output_index")

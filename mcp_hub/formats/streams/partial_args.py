@@ -1,4 +1,4 @@
-"""Arguments that come value by value under a JSON path, as Gemini streams them."""
+"""Gemini's arguments, value by value under a JSON path."""
 
 import re
 from typing import Any, Final
@@ -12,14 +12,13 @@ _MOST_ITEMS: Final = 10_000
 
 
 class PartialArguments:
-    """Arguments as far as they have come."""
+    """Arguments so far."""
 
     def __init__(self) -> None:
         self.value: JsonObject = {}
 
     def add(self, partial: JsonObject) -> None:
-        """One partial argument: text is appended to text that is there. One with a path that leads nowhere is left
-        out."""
+        """Appends text to text. A path that leads nowhere is ignored."""
         steps = _steps(partial.get("jsonPath"))
         if not steps:
             return
@@ -49,7 +48,6 @@ def _steps(path: object) -> list[str | int]:
 
 
 def _entered(container: Any, step: str | int, new: Any) -> Any:
-    """The value under a step; `new` is put there if there is none."""
     if isinstance(container, dict) and isinstance(step, str):
         return container.setdefault(step, new)
     if isinstance(container, list) and isinstance(step, int) and step < _MOST_ITEMS:

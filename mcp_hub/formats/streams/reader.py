@@ -1,4 +1,4 @@
-"""The reader of streamed output: open calls, their arguments as they come, and the one ending."""
+"""The reader of streamed output."""
 
 from typing import Any
 
@@ -18,8 +18,6 @@ from mcp_hub.types import JsonObject
 
 
 class _Open:
-    """A call whose arguments still come."""
-
     __slots__ = ("extra", "id", "name", "size", "texts")
 
     def __init__(self, call_id: str, name: str, extra: JsonObject) -> None:
@@ -31,7 +29,7 @@ class _Open:
 
 
 class OutputReader:
-    """Reads one output of one model. Subclasses read the chunks of a provider in `_read`."""
+    """Reads one output of a model, with `_read` for a provider's chunks."""
 
     def __init__(self) -> None:
         self._events: list[ModelEvent] = []
@@ -41,7 +39,7 @@ class OutputReader:
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
-        """The calls that have ended, with the provider's names of parameters; see `calls.restored`."""
+        """The ended calls, with the provider's parameter names."""
         return tuple(self._calls)
 
     def feed(self, chunk: object) -> list[ModelEvent]:
@@ -52,7 +50,7 @@ class OutputReader:
         return self._taken()
 
     def close(self) -> list[ModelEvent]:
-        """The events of the end of the stream: calls that are still open are broken."""
+        """The last events; open calls are broken."""
         if not self._has_ended:
             self._end("interrupted")
         return self._taken()
@@ -77,7 +75,6 @@ class OutputReader:
             self._emit(kind(text))
 
     def _begin_call(self, key: int, call_id: object, name: object, extra: JsonObject) -> None:
-        """A call begins; without an id it gets one by its position."""
         if key in self._open:
             self._end_call(key)
         number = len(self._calls) + len(self._open)
@@ -86,7 +83,7 @@ class OutputReader:
         self._emit(ToolCallStart(call.id, call.name))
 
     def _add_arguments(self, key: int, text: object) -> None:
-        """More arguments. Those over the limit are not kept, and the call is broken."""
+        """Above the limit the call is broken."""
         call = self._open.get(key)
         if call is None or not isinstance(text, str) or not text:
             return
@@ -134,7 +131,7 @@ class OutputReader:
 
 
 def part(value: object, member: str) -> JsonObject:
-    """A member that is an object; an empty one if it is not."""
+    """A member that is an object, else an empty one."""
     entry = value.get(member) if isinstance(value, dict) else None
     return entry if isinstance(entry, dict) else {}
 

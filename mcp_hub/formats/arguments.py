@@ -1,4 +1,4 @@
-"""The arguments of a call: read from the model's text within limits, and given back the names of the tool."""
+"""The arguments of a call: read within limits, in the tool's own names."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,7 +19,7 @@ _TOO_LARGE: Final = CallFault("arguments_too_large", f"The arguments have more t
 
 
 def read_arguments(text: str) -> JsonObject | CallFault:
-    """The object that the text is, an empty one for no text. A fault says what is wrong with it."""
+    """The object in `text`, empty for blank text; or the fault."""
     if not text.strip():
         return {}
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
@@ -60,7 +60,7 @@ def _is_deeper(value: object, levels: int) -> bool:
 
 
 class ArgumentNames:
-    """The way between the names of parameters that a tool has and those that a provider was given for it."""
+    """Maps a tool's parameter names to a provider's."""
 
     def __init__(self, input_schema: object, dialect: Dialect) -> None:
         self._schema: Node = canonical(input_schema, [])
@@ -69,15 +69,14 @@ class ArgumentNames:
         self._drops_null = dialect.all_required
 
     def restored(self, arguments: JsonObject) -> JsonObject:
-        """Arguments of a model with the tool's own names, without the null that stands for an optional parameter left
-        out."""
+        """A model's arguments in the tool's names, without null for omitted parameters."""
         if not self._old and not self._drops_null:
             return arguments
         renamed: JsonObject = self._walked(arguments, [self._schema], self._old, self._drops_null)
         return renamed
 
     def given(self, arguments: JsonObject) -> JsonObject:
-        """Arguments of the tool with the names that the provider was given."""
+        """A tool's arguments in the provider's names."""
         if not self._new:
             return arguments
         renamed: JsonObject = self._walked(arguments, [self._schema], self._new, False)

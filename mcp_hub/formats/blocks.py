@@ -1,4 +1,4 @@
-"""Content of results as text, images and files: the parts that every provider knows, from the blocks of MCP."""
+"""Content of MCP results as text, images and files."""
 
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -15,7 +15,7 @@ class TextPart(NamedTuple):
 
 
 class MediaPart(NamedTuple):
-    """Bytes in base64 of a media type; `name` is the file's, or made from the type."""
+    """Base64 data; `name` is the file's, or derived from the type."""
 
     kind: Literal["image", "audio", "file"]
     media_type: str
@@ -27,7 +27,7 @@ ResultPart: TypeAlias = TextPart | MediaPart
 
 
 def parts_of(result: McpResult) -> list[ResultPart]:
-    """The content of a result, in order. A structured result that the text does not repeat is its last part."""
+    """The content of a result in order; a structured result that the text lacks is last."""
     content = result.get("content")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     parts = [part for block in blocks if (part := _part(block)) is not None]
@@ -74,18 +74,17 @@ def _resource(resource: JsonObject) -> ResultPart:
 
 
 def unsupported(part: MediaPart) -> str:
-    """Text in place of a part that the format cannot carry."""
+    """Text in place of a part."""
     size = len(part.data) * 3 // 4
     return f"[{part.name}: {part.media_type}, about {size} bytes, which this format cannot carry]"
 
 
 def text_of(parts: list[ResultPart]) -> str:
-    """All parts as text, one a line."""
     return "\n".join(part.text if isinstance(part, TextPart) else unsupported(part) for part in parts)
 
 
 def block_of(media_type: str, data: str, uri: str | None = None) -> JsonObject:
-    """A block of MCP for bytes in base64."""
+    """An MCP block for base64 data."""
     kind = media_type.partition("/")[0]
     if kind in ("image", "audio"):
         return {"type": kind, "mimeType": media_type, "data": data}

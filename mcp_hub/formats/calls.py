@@ -1,4 +1,4 @@
-"""Calls: those of a model's answer as calls of tools, and back, whichever provider's answer it is."""
+"""Calls in a model's answer as calls of tools, and back."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -18,11 +18,10 @@ NO_ID: Final = "mcp_hub_no_id"
 
 
 def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None = None) -> tuple[ModelCall, ...]:
-    """The calls in what a model answered: the whole response, its message, a list of its items, or one of them.
+    """The calls in a model's response, message, list of items, or item; SDK objects are accepted.
 
-    Objects of a provider's SDK are taken too. With `tools`, the definitions that the model was given, parameters get
-    their own names back, and a call for another tool has the fault `unknown_tool`. A call whose arguments cannot be
-    used has a fault; the others are as good as they were. Calls that the provider executes itself are left out.
+    With `tools`, parameters get their own names, and another tool is the fault `unknown_tool`. Calls that the provider
+    executes are left out.
 
     Raises: FormatRefused: `invalid_calls`, `too_many_calls`, `duplicate_call_id`.
     """
@@ -40,7 +39,7 @@ def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None 
 
 
 def write_calls(calls: Sequence[ModelCall], into: Format, tools: Iterable[JsonObject] = ()) -> list[JsonObject]:
-    """The items of a model's message that make these calls; with `tools`, parameters have the names of the format."""
+    """The message items that make these calls; `tools` give parameters the format's names."""
     schemas = {tool["name"]: tool.get("inputSchema") for tool in tools}
     items = []
     for call in calls:
@@ -53,14 +52,14 @@ def write_calls(calls: Sequence[ModelCall], into: Format, tools: Iterable[JsonOb
 
 
 def restored(call: ModelCall, out_of: Format, input_schema: object) -> ModelCall:
-    """The call with the tool's own names of parameters."""
+    """The call with the tool's own parameter names."""
     if call.fault is not None or out_of not in FACTS:
         return call
     return msgspec.structs.replace(call, arguments=argument_names(out_of, input_schema).restored(call.arguments))
 
 
 def argument_names(out_of: Format, input_schema: object) -> ArgumentNames:
-    """The names of a tool's parameters in the calls of a format of a provider."""
+    """A tool's parameter names in a format."""
     facts = FACTS[out_of]
     return ArgumentNames(input_schema, facts.strict or facts.plain)
 
@@ -101,7 +100,6 @@ def _call_items(body: Any, out_of: Format) -> list[JsonObject]:
 
 
 def _inner(item: object, member: str) -> list[Any]:
-    """Of an item that is further out, those inside; else the item."""
     if not isinstance(item, dict) or member not in item:
         return [item]
     inside = item[member]

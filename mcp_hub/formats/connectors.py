@@ -1,4 +1,4 @@
-"""Connectors: the entries of a request by which a provider itself connects to an MCP server, with a pinned listing."""
+"""Connectors: request entries by which a provider connects to an MCP server."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -21,17 +21,14 @@ _PRIVATE: Final = (".local", ".localhost", ".internal", ".lan", ".intranet", ".h
 
 
 class Connector(StrEnum):
-    """A kind of entry; its name is the value of `format`."""
+    """A value of `format`."""
 
     ANTHROPIC = "anthropic-mcp"
     OPENAI = "openai-mcp"
 
 
 def endpoint(base: str | None, profile: str | None) -> str:
-    """The MCP endpoint of a hub with this public address, or whose endpoint it is.
-
-    Raises: FormatRefused: `public_url_required`.
-    """
+    """The MCP endpoint for a public address. Raises: FormatRefused: `public_url_required`."""
     if base is None:
         raise _refused("the hub's public address is not known")
     reason = _why_not_public(base)
@@ -76,9 +73,9 @@ def connect(
     selected: Collection[str] | None = None,
     is_deferred: bool = False,
 ) -> JsonObject:
-    """The members of a request that connect the provider to the endpoint `url`, whose tools are `listing`.
+    """The request members that connect the provider to `url`, whose tools are `listing`.
 
-    Tools that are not `selected` (None: all) are switched off. With `is_deferred` the provider's own search finds them.
+    Tools that are not `selected` (None: all) are off. `is_deferred`: the provider's search finds them.
     """
     label = _LABEL.sub("-", label)
     names = [tool["name"] for tool in listing if selected is None or tool["name"] in selected]

@@ -4,7 +4,7 @@ from mcp_hub.errors import HubError
 
 
 class FormatRefused(HubError):
-    """A request that no format can carry: nothing of it was converted. `code` is one of `mcp_hub.codes`."""
+    """A request that a format cannot carry. `code` is one of `mcp_hub.codes`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

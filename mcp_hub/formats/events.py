@@ -1,9 +1,7 @@
-"""The normalised events of model output, whichever provider's stream or text they are read from.
+"""The normalised events of a model's output.
 
-A stream is `OutputStart`, then text, thinking and tool calls as they come, then one `OutputEnd`. A tool call is
-`ToolCallStart`, any number of `ToolCallChunk`, `ToolCallEnd`; the calls of one output may interleave, and `id` says
-which one an event belongs to. The chunks of a call, joined, are the arguments as the model wrote them; those of
-`ToolCallEnd` are whole. `OutputError` may stand anywhere and ends nothing by itself.
+`OutputStart`, then text, thinking and tool calls, then one `OutputEnd`. A call is `ToolCallStart`, raw `ToolCallChunk`s
+and `ToolCallEnd`, which may interleave by `id`. `OutputError` may occur anywhere.
 """
 
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "interrupted"]
 
 @dataclass(frozen=True, slots=True)
 class OutputStart:
-    """Output begins; `id` is the provider's id of it, or one that the reader was given."""
+    """Output begins; `id` is the provider's, or the reader's."""
 
     type: ClassVar[str] = "start"
     id: str
@@ -23,7 +21,7 @@ class OutputStart:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More text of the answer."""
+    """More of the answer."""
 
     type: ClassVar[str] = "text"
     delta: str
@@ -31,7 +29,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """More text of the model's thinking."""
+    """More of the model's thinking."""
 
     type: ClassVar[str] = "thinking"
     delta: str
@@ -39,7 +37,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStart:
-    """A call begins; `name` is the tool as the model wrote it."""
+    """A call begins; `name` is as the model wrote it."""
 
     type: ClassVar[str] = "tool_call_start"
     id: str
@@ -48,7 +46,7 @@ class ToolCallStart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallChunk:
-    """More characters of the arguments, as the model wrote them."""
+    """More raw arguments."""
 
     type: ClassVar[str] = "tool_call_chunk"
     id: str
@@ -57,7 +55,7 @@ class ToolCallChunk:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallEnd:
-    """A call is complete; `arguments` is the text of a JSON object."""
+    """A call is complete; `arguments` is a JSON object as text."""
 
     type: ClassVar[str] = "tool_call_end"
     id: str
@@ -74,9 +72,9 @@ class OutputEnd:
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
-    """A mistake in the output: a stable code of `mcp_hub.codes`, and a sentence that a model can act on.
+    """A mistake in the output: a code of `mcp_hub.codes`, and a sentence for the model.
 
-    `id` is that of the call that it ends in place of `ToolCallEnd`, None if it belongs to no call.
+    `id`: the call that it ends, if any.
     """
 
     type: ClassVar[str] = "error"
@@ -92,6 +90,6 @@ ModelEvent: TypeAlias = (
 
 
 def as_json(event: ModelEvent) -> dict[str, str]:
-    """The event as a JSON object: its `type` and its fields; a field that is None is left out."""
+    """The event with its `type`, without None."""
     fields = ((name, getattr(event, name)) for name in event.__slots__)
     return {"type": event.type, **{name: value for name, value in fields if value is not None}}

@@ -1,4 +1,4 @@
-"""Groups of tools: those that a model is shown together, as the namespaces of the Responses API."""
+"""Groups of tools: namespaces of the Responses API."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,14 @@ _LONGEST: Final = 64
 
 
 class ToolGroup(NamedTuple):
-    """A group by its name, with what it says about its tools."""
+    """A group's name and description."""
 
     name: str
     description: str
 
 
 def server_groups(servers: Mapping[str, str | None]) -> dict[str, ToolGroup]:
-    """The group of each server, from descriptions by name. The same servers have the same groups.
-
-    A group has its server's name in letters, digits, `_` and `-`, with a number where two would have the same.
-    """
+    """A deterministic group for each server, from descriptions by name."""
     names: dict[str, str] = {}
     for server in servers:
         base = _ODD.sub("_", server)[:_LONGEST]
@@ -50,7 +47,7 @@ def check_groups(groups: Mapping[str, ToolGroup], into: Format) -> None:
 
 
 def grouped(tools: Sequence[JsonObject], groups: Mapping[str, ToolGroup]) -> list[JsonObject]:
-    """Functions of the Responses API, those of a group in a namespace where its first tool stands."""
+    """Each group becomes a namespace where its first tool was."""
     entries: list[JsonObject] = []
     inside: dict[ToolGroup, list[JsonObject]] = {}
     for tool in tools:

@@ -1,4 +1,4 @@
-"""The formats: their names, and the facts about them that tools, calls and results share."""
+"""The formats, and facts that tools, calls and results share."""
 
 import re
 from enum import StrEnum
@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 
 class FormatFacts(msgspec.Struct, frozen=True):
-    """Limits on tools: legal names, how many, schemas plain and strict; whether it can defer and group them."""
+    """Limits on tools: names, count, schemas, deferral, groups."""
 
     names: re.Pattern[str]
     plain: Dialect
@@ -50,7 +50,7 @@ FACTS: Final = {
 
 
 def format_named(name: str) -> Format:
-    """The format of this name. Raises: FormatRefused (`unknown_format`)."""
+    """Raises: FormatRefused (`unknown_format`)."""
     try:
         return Format(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The records of this package: what an export lost, an export, a call of a model."""
+"""Records: losses, exports, calls of a model."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypeVar, cast
@@ -15,7 +15,7 @@ takes more than the original. `renamed`: a parameter has another name. `not_stri
 
 
 class Loss(NamedTuple):
-    """One thing that a format does not carry: where in the schema (a path of names), the kind, and what it was."""
+    """Something that a format does not carry; `path` leads to it in the schema."""
 
     path: str
     kind: LossKind
@@ -23,26 +23,24 @@ class Loss(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """Tools in a format: the members that go into a request, and by tool what they lost. Tools without a loss are
-    not in `losses`."""
+    """Members of a request, and losses by tool."""
 
     body: JsonObject
     losses: dict[str, tuple[Loss, ...]]
 
 
 class CallFault(NamedTuple):
-    """A mistake in a call: a stable code of `mcp_hub.codes`, and a sentence that a model can act on."""
+    """A mistake in a call: a code of `mcp_hub.codes`, and a sentence for the model."""
 
     code: str
     message: str
 
 
 class ModelCall(msgspec.Struct, frozen=True):
-    """A call that a model made.
+    """A call that a model made; its `id` is unique within a request.
 
-    `id` is unique within a request; `arguments` are those for the tool, with its own names of parameters. `extra` are
-    all other members of the call in its format (`caller`, `namespace`, `thoughtSignature`, …), which go back
-    untouched. A call with a `fault` is not made: the fault is its result.
+    `arguments` have the tool's own names. `extra`: other members (`caller`, `namespace`, `thoughtSignature`, …),
+    returned untouched. A call with a `fault` is not made.
     """
 
     id: str
@@ -57,7 +55,7 @@ McpResult = dict[str, Any]
 
 
 def json_value(value: Any) -> Any:
-    """The value as JSON; objects of a provider's SDK (pydantic models) become what they stand for."""
+    """The value as JSON; pydantic models of an SDK are dumped."""
     if isinstance(value, list | tuple):
         return [json_value(item) for item in value]
     if isinstance(value, dict):
@@ -69,9 +67,7 @@ def json_value(value: Any) -> Any:
 def as_objects(values: Iterable[JsonObject], kind: type[T]) -> list[T]:
     """The values as objects of a provider's SDK: `as_objects(messages, types.Content)`.
 
-    Types of google-genai make objects of them. Those of anthropic and openai for requests are dictionaries with known
-    members, which the values are already: `kind` is for type checkers then. Raises what the type raises for values
-    that do not fit.
+    Dictionaries of anthropic and openai stay. Raises what the type raises.
     """
     make = getattr(kind, "model_validate", None)
     # a dictionary with known members is one for type checkers only

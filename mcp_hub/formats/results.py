@@ -1,4 +1,4 @@
-"""Results: those of MCP as the messages that answer a model's calls, and back."""
+"""MCP results as the messages that answer a model's calls, and back."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -18,16 +18,14 @@ _OPENAI_AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": 
 
 
 def error_result(message: str) -> McpResult:
-    """The result of a call that failed: the model reads the message."""
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
 def write_results(calls: Sequence[ModelCall], results: Mapping[str, McpResult], into: Format) -> list[JsonObject]:
-    """The messages (items, for the Responses API) that answer the calls, in the order of the calls.
+    """The messages (Responses API: items) that answer the calls, in order.
 
-    `results` is by the id of a call. A call with a fault is answered by its fault. `caller`, `namespace` and
-    `toolset_name` of a call are on its result where the provider wants them there. Media that a format cannot carry
-    in a result become text; OpenAI Chat gets images, audio and files in one more message, by the user.
+    `results` by call id; a fault answers its call. Media that a format cannot carry becomes text; OpenAI Chat gets
+    images, audio and files in a user message.
 
     Raises: FormatRefused: `unknown_call`, `missing_result`.
     """
@@ -102,7 +100,7 @@ def _data_url(part: MediaPart) -> str:
 
 
 def _with_mark(result: McpResult, text: str) -> str:
-    """OpenAI has no member for errors: the text says so."""
+    """OpenAI has no member for errors."""
     return f"Error: {text}" if result.get("isError") and not text.lower().startswith("error") else text
 
 
@@ -167,9 +165,9 @@ _WRITE: Final[Mapping[Format, Callable[[_Answered], list[JsonObject]]]] = {
 
 
 def read_results(messages: Sequence[object], out_of: Format) -> list[tuple[str, McpResult]]:
-    """The results in messages or items of a format, with the ids of their calls; Gemini's name where it has no id.
+    """The results in messages or items, with call ids (Gemini: or names); SDK objects are accepted.
 
-    Objects of a provider's SDK are taken too. Raises: FormatRefused: `invalid_results`.
+    Raises: FormatRefused: `invalid_results`.
     """
     try:
         return [(str(call_id), result) for call_id, result in _READ[out_of](json_value(messages))]

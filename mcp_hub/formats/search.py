@@ -1,8 +1,4 @@
-"""The search for tools: a model's call of the search tool, and the found tools as the answer that its provider takes.
-
-Providers that defer tools show the model those that a search returns: Anthropic by references, the Responses API by
-definitions. Elsewhere the found tools go into the next request beside the tools that are there.
-"""
+"""Tool search: a model's call of the search tool, and the answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -30,10 +26,7 @@ class SearchArguments(msgspec.Struct):
 
 
 def read_search(call: object, out_of: Format) -> ModelCall:
-    """A model's call of the search tool; arguments that cannot be used are its fault, which the model can act on.
-
-    An object of a provider's SDK is taken too. Raises: FormatRefused: `invalid_calls`.
-    """
+    """A model's call of the search tool; SDK objects are accepted. Raises: FormatRefused: `invalid_calls`."""
     item = json_value(call)
     if out_of is Format.OPENAI_RESPONSES and isinstance(item, dict) and item.get("type") == "tool_search_call":
         item = {**item, "type": "function_call", "name": "tool_search"}
@@ -61,11 +54,9 @@ def write_found(
     is_strict: bool = False,
     groups: Mapping[str, ToolGroup] | None = None,
 ) -> JsonObject:
-    """The found tools, the best first, as the answer to a search; `call` is the model's, if it was one.
+    """The answer to a search with these tools, the best first; `call` is the model's, if any. Raises: FormatRefused.
 
-    `groups` are those of the tools in the request, as in `export`.
-
-    Raises: FormatRefused as `export` does.
+    Anthropic takes references, the Responses API definitions; elsewhere tools go into the next request.
     """
     if groups is not None:
         check_groups(groups, into)
@@ -98,7 +89,6 @@ def _anthropic(tools: Sequence[JsonObject], call: ModelCall | None) -> JsonObjec
 
 
 def _answered(call: ModelCall, tools: Sequence[JsonObject], into: Format) -> list[JsonObject]:
-    """The messages that answer the call with the names of the tools."""
     text = f"You can call these tools now: {', '.join(tool['name'] for tool in tools)}" if tools else _NOTHING
     result = {call.id: {"content": [{"type": "text", "text": text}]}} if call.fault is None else {}
     return write_results([call], result, into)

@@ -1,4 +1,4 @@
-"""Tools: definitions of MCP as the tools of a provider's request, and back."""
+"""MCP definitions as a provider's tools, and back."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Protocol
@@ -23,7 +23,7 @@ _END: Final = {"cache_control": {"type": "ephemeral"}}
 
 
 class Definitions(Protocol):
-    """Definitions of tools that are counted and read in their order; a list is one."""
+    """Definitions of tools, counted and read in order."""
 
     def __len__(self) -> int: ...
 
@@ -41,15 +41,14 @@ def export(
     groups: Mapping[str, ToolGroup] | None = None,
     sealed: Callable[[JsonObject], Any] | None = None,
 ) -> Exported:
-    """The tools in a format, in their order. Each is read once, so they may be made when they are asked for.
+    """The tools in a format, in their order; each is read once.
 
-    `is_strict` has the provider enforce each schema that its subset can say; the others say why not in their losses.
-    With `search`, the definition of a tool that finds tools, all others are deferred: the provider shows them to the
-    model when the search has returned them. Tools named in `programmatic` may be called by code that the model writes.
-    `has_breakpoint` ends the cached part of a request to Anthropic at the last tool that is not deferred. `groups` are
-    those of tools by name: each becomes a namespace where its first tool stands. Names stay unique without them.
-    `sealed` is called with each tool that is complete, and what it returns takes its place: encoded one by one, many
-    tools take less time and memory. Tools with groups are not sealed.
+    * `is_strict`: the provider enforces schemas where its subset allows; losses explain the others.
+    * `search`: the definition of a search tool; all others are deferred.
+    * `programmatic`: tools that a model's code may call.
+    * `has_breakpoint`: Anthropic's cached part ends at the last tool that is not deferred.
+    * `groups`: by tool name; each becomes a namespace.
+    * `sealed`: replaces each complete tool outside groups, to save memory.
 
     Raises: FormatRefused: `too_many_tools`, `unsupported_tool`, `duplicate_name`, `deferral_unsupported`,
     `grouping_unsupported`.
@@ -85,8 +84,6 @@ def _check_count(count: int, into: Format, *, is_deferred: bool) -> None:
 
 
 class _Emitter:
-    """Makes the tools of one request."""
-
     def __init__(
         self, into: Format, is_strict: bool, programmatic: frozenset[str], *, is_deferred: bool, has_end: bool
     ) -> None:
@@ -102,7 +99,6 @@ class _Emitter:
         self._budget = [STRICT_TOOLS, STRICT_OPTIONAL, STRICT_UNIONS] if into is Format.ANTHROPIC else None
 
     def search(self, definition: JsonObject) -> JsonObject:
-        """The tool that finds deferred tools, in the hub's hands."""
         if self._into is Format.OPENAI_RESPONSES:
             self._has_name(definition)
             schema, _ = self._schema(definition, [], may_be_strict=False)
@@ -111,7 +107,6 @@ class _Emitter:
         return self._tool(definition) | (_END if self._has_end else {})
 
     def tool(self, definition: JsonObject, *, is_last: bool) -> JsonObject:
-        """One tool; its losses are kept."""
         tool = self._tool(definition)
         if self._is_deferred:
             tool["defer_loading"] = True
@@ -120,8 +115,7 @@ class _Emitter:
         return tool
 
     def check_names(self) -> None:
-        """Raises: FormatRefused: `unsupported_tool`, `duplicate_name`, if the names so far cannot be those of one
-        request."""
+        """Raises: FormatRefused: `unsupported_tool`, `duplicate_name`."""
         if self._odd:
             raise FormatRefused(
                 "unsupported_tool",
@@ -167,7 +161,7 @@ class _Emitter:
         return plain(schema, self._facts.plain, losses), False
 
     def _spend(self, enforced: Strictness) -> None:
-        """Raises: NotStrict where the request would be over what Anthropic enforces in all."""
+        """Raises: NotStrict above Anthropic's limits for a request."""
         if self._budget is None:
             return
         budget = [have - cost for have, cost in zip(self._budget, (1, enforced.optional, enforced.unions), strict=True)]
@@ -210,10 +204,7 @@ _SHAPES: Final = {
 
 
 def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
-    """The definitions of MCP for the functions of a request; tools that the provider runs itself are left out.
-
-    Objects of a provider's SDK are taken too.
-    """
+    """MCP definitions for a request's functions; SDK objects are accepted."""
     tools = json_value(body.get("tools", []))
     match out_of:
         case Format.MCP:

@@ -1,4 +1,4 @@
-"""The transport over the network, by httpx2, and the client of a hub at a URL."""
+"""The transport over the network (httpx2), and its client."""
 
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -28,16 +28,13 @@ _SHOWN: Final = 500
 def connect(
     url: str, token: str | None = None, *, patience: float = 30.0, socket: str | None = None, program: str = "1"
 ) -> HubClient:
-    """A client of the hub at `url`; nothing is sent yet. `socket` is the Unix socket on which that is served, if any.
-
-    Raises `ConfigError` for a URL or token that cannot be one.
-    """
+    """A client of the hub at `url`, or at its Unix `socket`; sends nothing yet. Raises `ConfigError`."""
     target = endpoint(url)
     return HubClient(target, HttpTransport(target, token, socket), patience=patience, program=program)
 
 
 def endpoint(url: str) -> str:
-    """The MCP endpoint that `url` names; one without a path means `/mcp`. Raises `ConfigError`."""
+    """The MCP endpoint of `url`; without a path, `/mcp`. Raises `ConfigError`."""
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -53,7 +50,7 @@ def endpoint(url: str) -> str:
 
 
 class HttpTransport:
-    """HTTP to the host of `url`, with a bearer token if one is given. Raises `ConfigError` as `connect` does."""
+    """HTTP to the host of `url`, with a bearer token if given. Raises `ConfigError`."""
 
     def __init__(self, url: str, token: str | None, socket: str | None = None) -> None:
         # a compressed stream could be flushed late, and could grow without bound
@@ -90,7 +87,6 @@ class HttpTransport:
             await self._http.aclose()
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Raises `ConnectionLost`, `NotConnected` where nothing answers."""
         request = self._http.build_request(method, url, content=body, headers=dict(headers))
         try:
             return _HttpAnswer(await self._http.send(request, stream=True))

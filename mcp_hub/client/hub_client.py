@@ -1,4 +1,4 @@
-"""The client of a hub: its tools, servers and durable calls, over whatever transport."""
+"""The client of a hub."""
 
 import random
 import secrets
@@ -20,11 +20,10 @@ from mcp_hub.types import Kind, RawJson
 
 
 class HubClient:
-    """A hub whose MCP endpoint is `url`. An `async with` block; nothing is sent before it is asked.
+    """A hub with MCP endpoint `url`; an `async with` block.
 
-    A stream whose connection is lost is tried again for `patience` seconds, unless there was no hub to begin with.
-    `program` is the name of a command, for the hub's history.
-    Methods raise `RpcError`, and `ConfigError` when the URL does not belong to a hub or the hub refuses this client.
+    A lost stream is retried for `patience` seconds. `program`: a command's name, for the hub's history. Methods raise
+    `RpcError`, and `ConfigError` if `url` is not a hub's or the hub refuses this client.
     """
 
     def __init__(self, url: str, transport: HubTransport, *, patience: float = 30.0, program: str = "1") -> None:
@@ -42,20 +41,19 @@ class HubClient:
         await self._transport.__aexit__(*error)
 
     async def tools(self, *, explains_hints: bool = False) -> list[Raw]:
-        """The definitions of all tools, as sent; `_meta` may say which hints count and where they come from."""
+        """All definitions, as sent; `explains_hints` adds effective hints to `_meta`."""
         params = {"hints": "1"} if explains_hints else {}
         return (await self._api.get(ToolList, "tools", **params)).tools
 
     async def servers(self) -> list[ServerInfo]:
-        """The servers that this client may use and their state, in the order of the hub's file."""
         return (await self.lists.servers()).servers
 
     async def reload(self) -> ReloadAnswer:
-        """Makes the hub read its configuration again. Raises `InvalidParams` for an invalid configuration."""
+        """Raises `InvalidParams` for an invalid configuration."""
         return await self._api.send(ReloadAnswer, "POST", self._api.url("reload"))
 
     async def restart(self, server: str) -> None:
-        """Restarts a server. Raises `InvalidParams` for an unknown or disabled one."""
+        """Raises `InvalidParams` for an unknown or disabled server."""
         await self._api.send(RestartAnswer, "POST", self._api.url("servers", server, "restart"))
 
     # -- durable calls
@@ -70,10 +68,10 @@ class HubClient:
         on_pause: OnPause = ignore,
         past: str = "",
     ) -> HubStream:
-        """Calls a tool as a durable stream, gets a prompt, or reads a resource, whose name is its URI.
+        """Calls a tool as a durable stream, gets a prompt, or reads a resource (`name`: its URI).
 
-        A call with the same `key` is the same call; without one it gets a key of its own. A `past` call is made again
-        with its own arguments; iterating raises `InvalidParams` where that is refused.
+        `key`: the idempotency key, by default a new one. `past`: a past call to repeat; iterating may raise
+        `InvalidParams`.
         """
         start = self._start(name, arguments, key, kind)
         if past:
@@ -81,36 +79,32 @@ class HubClient:
         return HubStream(self._api, self._patient(), start, on_pause=on_pause)
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> HubStream:
-        """The events of a stream behind number `after`.
-
-        Iterating raises `UnknownStream`, and `EventsGone` (which has the `earliest`) where they are no longer kept.
-        """
+        """Iterating raises `UnknownStream`, or `EventsGone` (with `earliest`)."""
         return HubStream(
             api=self._api, patience=self._patient(), start=None, stream=stream, after=after, on_pause=on_pause
         )
 
     async def start(self, name: str, arguments: RawJson = b"{}", *, key: str | None = None) -> str:
-        """Starts a detached call; the id of its stream. Raises `StreamInterrupted`."""
+        """Starts a detached call; returns its stream's id. Raises `StreamInterrupted`."""
         return await started(self._api, self._start(name, arguments, key), self._patient())
 
     async def status(self, stream: str) -> StreamStatus:
-        """The state of a stream, with its open questions and its outcome. Raises `UnknownStream`."""
+        """State, open questions, outcome. Raises `UnknownStream`."""
         return await self._api.get(StreamStatus, "streams", stream)
 
     async def streams(self, limit: int = 100) -> list[StreamStatus]:
-        """This client's streams, the newest first."""
         return (await self.stream_list(limit)).streams
 
     async def stream_list(self, limit: int = 100) -> StreamList:
-        """The same with the number of calls that run and have no stream yet."""
+        """With the number of running calls without a stream."""
         return await self._api.get(StreamList, "streams", limit=str(limit))
 
     async def cancel(self, stream: str) -> StreamStatus:
-        """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""
+        """Asks for the end of a call; returns its state. Raises `UnknownStream`."""
         return await self._api.send(StreamStatus, "DELETE", self._api.url("streams", stream))
 
     async def answer(self, stream: str, body: InputBody) -> None:
-        """Answers an open question. Raises `UnknownStream`, `InvalidParams` if it is not open."""
+        """Raises `UnknownStream`, `InvalidParams` if the question is not open."""
         url = self._api.url("streams", stream, "input")
         await self._api.send(StreamStatus, "POST", url, msgspec.json.encode(body))
 

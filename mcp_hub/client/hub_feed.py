@@ -1,4 +1,4 @@
-"""The state of a hub as its dashboard has it: a snapshot, and the feed that continues behind it."""
+"""The state of a hub as its dashboard shows it."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -22,10 +22,9 @@ _LONGEST_PAUSE: Final = 5.0
 
 
 class HubFeed:
-    """Follows the hub whose page is at `page` (`http://127.0.0.1:8765/`), over as many connections as it takes.
+    """Follows the hub whose page is `page` (`http://127.0.0.1:8765/`), and reconnects.
 
-    `state` is the last snapshot; `servers`, `calls` (the newest first) and `live` are those of now. `problem` is empty
-    while the feed is connected.
+    `problem` is empty while connected.
     """
 
     def __init__(self, page: str, transport: HubTransport) -> None:
@@ -39,7 +38,7 @@ class HubFeed:
         self._cursor: str | None = None
 
     async def run(self, changed: Callable[[], object]) -> None:
-        """Calls `changed` after each change, until it is cancelled. Raises `ConfigError` if the hub lets nobody in."""
+        """Calls `changed` after each change. Raises `ConfigError` if the hub denies access."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -66,7 +65,6 @@ class HubFeed:
         self.servers, self.calls, self.live = state.servers.servers, state.calls[:MOST_CALLS], state.live
 
     async def _follow(self, changed: Callable[[], object]) -> None:
-        """Until the hub ends the feed."""
         answer = await self._rest.open("GET", f"{self._api}feed?after={self._cursor}", media="text/event-stream")
         parser = EventParser(LIMIT)
         try:

@@ -1,4 +1,4 @@
-"""The transport to a hub in this process: an ASGI application whose answers are handed on chunk by chunk."""
+"""The transport to a hub in this process."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, Self
@@ -18,7 +18,7 @@ _WAITING: Final = 16
 
 
 class AsgiTransport:
-    """Calls an application for each request, in a task of its own that ends with the block at the latest."""
+    """Calls the application in a task for each request."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -33,7 +33,6 @@ class AsgiTransport:
         await self._tasks.__aexit__(None, None, None)
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Raises `ConnectionLost` if the application ends without an answer."""
         exchange = _Exchange(body or b"")
         self._tasks.start_soon(exchange.run, self._application, _scope(method, url, headers))
         try:
@@ -60,8 +59,6 @@ def _scope(method: str, url: str, headers: Mapping[str, str]) -> _Message:
 
 
 class _Exchange:
-    """One request and its answer."""
-
     def __init__(self, body: bytes) -> None:
         self.status = 0
         self.headers: Mapping[str, str] = {}
@@ -78,7 +75,6 @@ class _Exchange:
             self._head.set()
 
     async def begun(self) -> None:
-        """Returns when the head of the answer is there. Raises `ConnectionLost`."""
         await self._head.wait()
         if not self.status:
             raise ConnectionLost("The hub ended without an answer.")

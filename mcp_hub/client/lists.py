@@ -1,4 +1,4 @@
-"""The lists of a hub: its servers, its tools found and counted, its past calls, as its REST front answers."""
+"""Lists of a hub."""
 
 import math
 
@@ -15,17 +15,17 @@ from mcp_hub.protocol.rest.tokens import TokenAccount
 
 
 class HubLists:
-    """Methods raise what those of `HubClient` do."""
+    """Servers, tools and past calls. Methods raise `RpcError` and `ConfigError`."""
 
     def __init__(self, api: RestClient) -> None:
         self._api = api
 
     async def servers(self) -> ServerList:
-        """The servers in the order of the hub's file, and patterns of its configuration that match nothing."""
+        """Servers in configured order, and configured patterns that match nothing."""
         return await self._api.get(ServerList, "servers")
 
     async def clients(self) -> list[ClientSummary]:
-        """The clients that came to a hub with a dashboard, those that came last first; [] where we may not see them."""
+        """Clients of a hub with a dashboard, latest first; empty without access."""
         try:
             url = f"{self._api.endpoint.partition('?')[0].removesuffix('mcp')}api/clients"
             return (await self._api.send(ClientList, "GET", url)).clients
@@ -33,46 +33,43 @@ class HubLists:
             return []
 
     async def account(self, client: str, server: str | None = None, heaviest: int | None = None) -> TokenAccount:
-        """The tokens that the tools cost a client of this kind. Raises `InvalidParams` for an unknown kind."""
+        """Tokens that tools cost. Raises `InvalidParams` for an unknown kind of client."""
         given = {"server": server, "top": None if heaviest is None else str(heaviest)}
         params = {name: value for name, value in given.items() if value is not None}
         return await self._api.get(TokenAccount, "tokens", client=client, **params)
 
     async def search(self, query: str, limit: int, server: str | None = None) -> FoundTools:
-        """The tools that fit the query, the best first."""
         only = {} if server is None else {"server": server}
         return await self._api.get(FoundTools, "search", q=query, limit=str(limit), **only)
 
     async def exported(self, **params: str) -> Raw:
-        """The tools in a format, as sent. Raises `InvalidParams` for parameters that cannot be."""
+        """The tools in a format, as sent. Raises `InvalidParams`."""
         return await self._api.get(Raw, "tools", **params)
 
     async def found(self, **params: str) -> Raw:
-        """The tools that fit a query, in a format, as sent. Raises as `exported` does."""
+        """The tools that fit, in a format, as sent. Raises `InvalidParams`."""
         return await self._api.get(Raw, "search", **params)
 
     async def prompts(self) -> PromptList:
-        """The prompts."""
         return await self._api.get(PromptList, "prompts")
 
     async def owners(self) -> dict[str, str]:
-        """The name of each tool with the name of its server."""
         return {tool.name: tool.server for tool in (await self._api.get(TokenAccount, "tokens")).tools}
 
     # -- past calls
 
     async def history(self, query: HistoryQuery) -> HistoryPage:
-        """The past calls that fit, the newest first. Raises `InvalidParams` for a cursor that is none."""
+        """Past calls, newest first. Raises `InvalidParams` for a bad cursor."""
         given = msgspec.structs.asdict(query)
         params = {name: _parameter(value) for name, value in given.items() if value and value != math.inf}
         return await self._api.get(HistoryPage, "history", **params)
 
     async def past_call(self, id_: str) -> HistoryCall:
-        """A past call with its texts. Raises `InvalidParams` (`not_in_history`)."""
+        """Raises `InvalidParams` (`not_in_history`)."""
         return await self._api.get(HistoryCall, "history", id_)
 
     async def clear_history(self) -> int:
-        """Removes all past calls; how many."""
+        """Returns the number of removed calls."""
         return (await self._api.send(HistoryCleared, "DELETE", self._api.url("history"))).removed
 
 

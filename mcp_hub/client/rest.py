@@ -1,4 +1,4 @@
-"""Requests to the REST front of a hub and their answers, whole or as they come."""
+"""Requests to the REST front of a hub."""
 
 from collections.abc import Mapping
 from typing import Final, TypeVar
@@ -19,10 +19,9 @@ _T = TypeVar("_T")
 
 
 class RequestRefused(Exception):
-    """The hub refused a request. `error` is what it means; `is_passing` if another attempt may succeed soon.
+    """The hub refused a request, with this `error`; `is_passing`: a retry may succeed.
 
-    `problem` is set if the hub itself has refused, and nothing on the way to it. `wait` is how many seconds it asks
-    for before the next attempt.
+    `problem` is set if the hub itself refused. `wait`: seconds before a retry.
     """
 
     def __init__(self, error: HubError, *, is_passing: bool, problem: RestProblem | None, wait: float) -> None:
@@ -34,7 +33,7 @@ class RequestRefused(Exception):
 
 
 class RestClient:
-    """The REST front of the hub whose MCP endpoint is `endpoint`, asked by `program` (`X-MCP-Hub`)."""
+    """The REST front beside the MCP endpoint `endpoint`, asked by `program` (`X-MCP-Hub`)."""
 
     def __init__(self, transport: HubTransport, endpoint: str, program: str = "1") -> None:
         self.endpoint = endpoint
@@ -45,11 +44,11 @@ class RestClient:
         return rest_url(self.endpoint, *segments, **params)
 
     async def get(self, shape: type[_T], *segments: str, **params: str) -> _T:
-        """The answer to a GET. Raises the `HubError` that another answer means, `UpstreamLost` if it is unreadable."""
+        """Raises the `HubError` of a refusal, `UpstreamLost` for an unreadable response."""
         return await self.send(shape, "GET", self.url(*segments, **params))
 
     async def send(self, shape: type[_T], method: str, url: str, body: bytes | None = None) -> _T:
-        """The answer to one request. Raises as `get` does."""
+        """Raises like `get`."""
         try:
             text = await self.ask(method, url, body=body)
         except RequestRefused as refused:
@@ -63,7 +62,7 @@ class RestClient:
     async def ask(
         self, method: str, url: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """The body of a JSON answer. Raises `RequestRefused`, `ConnectionLost`."""
+        """The body of a response. Raises `RequestRefused`, `ConnectionLost`."""
         answer = await self.open(method, url, body=body, headers=headers)
         try:
             return await _body(url, answer)
@@ -79,7 +78,7 @@ class RestClient:
         headers: Mapping[str, str] | None = None,
         media: str = "application/json",
     ) -> Answer:
-        """An answer of this media type, to be read and closed. Raises `RequestRefused`, `ConnectionLost`."""
+        """A response of type `media`. Raises `RequestRefused`, `ConnectionLost`."""
         sent = {"accept": media, "x-mcp-hub": self._program, **(headers or {})}  # which no web page could send
         if body is not None:
             sent["content-type"] = "application/json"
@@ -95,7 +94,7 @@ class RestClient:
 
 
 def decoded(url: str, text: bytes, shape: type[_T]) -> _T:
-    """The answer as its shape. Raises `UpstreamLost`."""
+    """Raises `UpstreamLost`."""
     try:
         return msgspec.json.decode(text, type=shape)
     except (msgspec.DecodeError, RecursionError) as exc:
@@ -123,5 +122,4 @@ def _refused(url: str, answer: Answer, kind: str, body: bytes) -> RequestRefused
 
 
 def unreachable(endpoint: str, exc: NotConnected) -> UpstreamUnavailable:
-    """The error for a URL where nothing listens."""
     return UpstreamUnavailable(f"No hub answers at {endpoint} ({exc}). Start one with: mcp-hub serve --http")

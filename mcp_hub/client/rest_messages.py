@@ -1,4 +1,4 @@
-"""The addresses of a hub's REST front, and the errors that its answers (RFC 9457) stand for. No I/O."""
+"""URLs and errors (RFC 9457) of a hub's REST front. No I/O."""
 
 import re
 from typing import Final
@@ -32,7 +32,7 @@ _CODE: Final = re.compile("[a-z][a-z_]{0,63}")
 
 
 def rest_url(endpoint: str, *segments: str, **params: str) -> str:
-    """An address under `/v1`, which lies beside the MCP endpoint. A segment may hold any text."""
+    """A URL under `/v1`, beside the MCP endpoint; escapes segments."""
     parts = urlsplit(endpoint)
     folder = parts.path.rpartition("/")[0]
     path = "/".join([folder, "v1", *(quote(segment, safe="") for segment in segments)])
@@ -41,7 +41,6 @@ def rest_url(endpoint: str, *segments: str, **params: str) -> str:
 
 
 def problem_of(body: bytes) -> RestProblem | None:
-    """The problem in a body; None if there is not one."""
     try:
         return msgspec.json.decode(body, type=RestProblem)
     except (msgspec.DecodeError, RecursionError):
@@ -49,7 +48,7 @@ def problem_of(body: bytes) -> RestProblem | None:
 
 
 def error_for(url: str, status: int, content_type: str, body: bytes) -> HubError:
-    """The error that a refusal stands for: a `ConfigError`, or the `RpcError` that the hub reports."""
+    """The meaning of a refusal: a `ConfigError`, or the hub's `RpcError`."""
     problem = problem_of(body)
     if status in _REFUSED:
         return _refusal(url, status, _rpc_message(body) if problem is None else problem.detail[:_REASON])
@@ -91,7 +90,6 @@ def _error_named(problem: RestProblem, status: int) -> HubError:
 
 
 def _rpc_message(body: bytes) -> str:
-    """The message of a JSON-RPC error, as `HttpAuth` answers; empty without one."""
     message = envelope.decode(body)
     if not isinstance(message, Envelope) or message.kind != "error":
         return ""

@@ -1,4 +1,4 @@
-"""The pauses of a client that lost its hub: when it tries again, and when it gives up. No I/O, no clock."""
+"""Pauses of a client that lost its hub. No I/O, no clock."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,10 +9,7 @@ _LONGEST: Final = 3.0
 
 
 class Patience:
-    """The pauses between attempts that fail one after the other, for at most `seconds` from the first failure on.
-
-    Each is random (`random` gives 0 to 1), so that many clients of one hub do not come back at the same moment.
-    """
+    """Random pauses between failures, for at most `seconds` from the first. `random` gives 0 to 1."""
 
     def __init__(self, seconds: float, random: Callable[[], float]) -> None:
         self.seconds = seconds
@@ -21,11 +18,10 @@ class Patience:
         self._failures = 0
 
     def worked(self) -> None:
-        """An attempt succeeded: the next failure is a first one."""
         self._since, self._failures = None, 0
 
     def pause(self, now: float, retry_after: float = 0.0) -> float | None:
-        """Seconds to wait after a failed attempt, at least `retry_after` if there is time; None to give up."""
+        """Seconds to wait, at least `retry_after` if time remains; None: give up."""
         if self._since is None:
             self._since = now
         remaining = self._since + self.seconds - now

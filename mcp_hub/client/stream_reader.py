@@ -1,4 +1,4 @@
-"""Reads the events of a stream out of an answer of the REST front. No I/O."""
+"""Reads the events of a stream. No I/O."""
 
 import msgspec
 
@@ -10,14 +10,12 @@ from mcp_hub.protocol.sse import EventParser
 
 
 class _StreamHead(msgspec.Struct):
-    """The number of an event, and the id of its stream."""
-
     seq: int
     stream: str
 
 
 def read_event(line: bytes) -> tuple[_StreamHead, CallEvent | None]:
-    """An event of a stream; None for one that this version does not know. Raises `msgspec.DecodeError`."""
+    """None for an event of an unknown type. Raises `msgspec.DecodeError`."""
     head = msgspec.json.decode(line, type=_StreamHead)
     try:
         return head, decoded(line)[1]
@@ -26,11 +24,10 @@ def read_event(line: bytes) -> tuple[_StreamHead, CallEvent | None]:
 
 
 class EventDecoder:
-    """Reads one answer with events, in whatever portions it comes: those behind `after`, each once, without a gap.
+    """Reads the events after `after` from one response: each once, without a gap.
 
-    `stream` is known from the first event on. The answer `is_over` when the hub says so (`is_closed`: nothing follows;
-    `problem`: the reason why it stopped), when it sends something else than an event (`broken` describes it), or when
-    events are missing (`is_torn`): later ones are not given out.
+    `is_over` when the hub ends it (`is_closed`, or `problem`), sends anything but an event (`broken`), or skips events
+    (`is_torn`).
     """
 
     def __init__(self, url: str, after: int, limit: int = LIMIT) -> None:
@@ -49,7 +46,7 @@ class EventDecoder:
         return self.is_closed or self.is_torn or self.problem is not None or self.broken is not None
 
     def feed(self, chunk: bytes) -> list[tuple[int, CallEvent | None]]:
-        """Numbers and events; None for one that this version does not know."""
+        """Numbers and events; None for an unknown type."""
         events: list[tuple[int, CallEvent | None]] = []
         for event in self._parser.events(chunk):
             if self.is_over:

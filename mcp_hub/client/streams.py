@@ -1,8 +1,4 @@
-"""The events of one durable call, over as many connections as it takes.
-
-A call has an idempotency key: if its answer is lost, the client asks again and the call is not made twice. From its
-first event on, each new connection begins behind the last event that was given out: no gap, no repeat, one ending.
-"""
+"""The events of one durable call, over as many connections as it takes: no gap, no repeat, one ending."""
 
 from collections import deque
 from collections.abc import Callable
@@ -34,7 +30,7 @@ def ignore(reason: str) -> None:
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A call to be made: where, with which body, and the idempotency key that stands for it."""
+    """A call to be made: URL, body, and idempotency key."""
 
     url: str
     body: bytes
@@ -42,15 +38,13 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class _Started(msgspec.Struct):
-    """The member that the answers to a call have in common, whether it has ended or not."""
-
     stream: str
 
 
 class StreamInterrupted(UpstreamLost):
-    """The hub could not be reached for too long. `HubClient.resume(stream, cursor)` continues where this stopped.
+    """The hub could not be reached for too long; `HubClient.resume(stream, cursor)` continues.
 
-    Without a `stream` it is unknown whether the call was made; the same call with `key` is not made twice.
+    Without a `stream` the call may have been made; `key` makes a repeat safe.
     """
 
     def __init__(self, reason: str, stream: str | None, cursor: int, key: str | None) -> None:
@@ -65,14 +59,12 @@ class StreamInterrupted(UpstreamLost):
 
 
 class HubStream:
-    """The events of a call, to be iterated once, inside the block; `Completed`, `Failed` or `Cancelled` is the last.
+    """The events of a call, iterated once, inside the block; the last is `Completed`, `Failed` or `Cancelled`.
 
-    A stream that had already ended at the cursor has no events. Leaving the block only disconnects; `cancel` ends the
-    call. `stream` is the id once it is known, `cursor` the number of the last event that was given out. Events that
-    this version does not know are skipped. `on_pause` is called with the reason for each pause.
+    A stream that ended at the cursor has no events. Leaving the block only disconnects. Unknown events are skipped.
+    `on_pause` gets the reason of each pause.
 
-    Iterating raises `RpcError` for a refused call or an unknown stream, `ConfigError` when the URL does not belong to a
-    hub or the hub refuses this client, and `StreamInterrupted`.
+    Iterating raises `RpcError`, `StreamInterrupted`, and `ConfigError` if this is not a hub or it refuses the client.
     """
 
     def __init__(
@@ -117,7 +109,7 @@ class HubStream:
                 return event
 
     async def cancel(self) -> None:
-        """Asks the hub to end the call, if it was made; finds out its id first. Raises what iterating does."""
+        """Ends the call, if it was made. Raises what iterating does."""
         if not self._connector.attempts or self._has_ended:
             return
         while self.stream is None:
@@ -128,7 +120,6 @@ class HubStream:
     # -- connections
 
     async def _read(self) -> None:
-        """Reads the next portion, connecting first if necessary."""
         try:
             if self._connection is None:
                 self._connection = await self._connector.connect(self.stream, self.cursor)
@@ -152,7 +143,6 @@ class HubStream:
                     self._events.extend(events)
 
     async def _over(self, reader: EventDecoder) -> None:
-        """All events of the answer are given out, and no ending was among them."""
         endpoint = self._connector.rest.endpoint
         if reader.broken is not None:
             raise UpstreamLost(reader.broken)
@@ -177,7 +167,6 @@ class HubStream:
         await self._pause(str(refused), refused.wait)
 
     async def _reconnect(self, exc: ConnectionLost) -> None:
-        """Tries again, unless there was no hub to begin with."""
         connector = self._connector
         if connector.attempts == 1 and self._connection is None:
             if isinstance(exc, NotConnected):
@@ -188,7 +177,7 @@ class HubStream:
         await self._pause(str(exc))
 
     async def _pause(self, reason: str, retry_after: float = 0.0) -> None:
-        """Waits before the next attempt. Raises `StreamInterrupted` after the last one."""
+        """Raises `StreamInterrupted` after the last attempt."""
         now = anyio.current_time()
         if self._connection is not None and now - self._connection.opened_at >= _HELD:
             self._patience.worked()
@@ -207,15 +196,12 @@ class HubStream:
 
 
 class _Connector:
-    """Opens the connections of one stream. Without a `start` the stream is known; with it the first makes the call."""
-
     def __init__(self, rest: RestClient, start: Start | None) -> None:
         self.rest = rest
         self.start = start
         self.attempts = 0
 
     async def connect(self, stream: str | None, cursor: int) -> "_Connection":
-        """The events behind `cursor`. Raises `RequestRefused`, `ConnectionLost`."""
         api, start = self.rest, self.start
         self.attempts += 1
         if stream is None:
@@ -228,8 +214,6 @@ class _Connector:
 
 
 class _Connection:
-    """One answer with events."""
-
     def __init__(self, answer: Answer, reader: EventDecoder) -> None:
         self.reader = reader
         self.chunks = answer.chunks()
@@ -243,7 +227,7 @@ class _Connection:
 
 
 async def started(api: RestClient, start: Start, patience: Patience) -> str:
-    """Starts a detached call; the id of its stream. Raises what `HubStream` raises."""
+    """The id of a started call's stream. Raises what `HubStream` raises."""
     is_first = True
     headers = {"idempotency-key": start.key, "prefer": "wait=0"}
     while True:

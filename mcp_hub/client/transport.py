@@ -1,19 +1,19 @@
-"""`HubTransport`: the way of a request to a hub and of its answer back."""
+"""Requests to a hub, and responses."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol, Self
 
 
 class ConnectionLost(Exception):
-    """The connection broke before the answer was complete. The text says why."""
+    """The connection broke before the response was complete."""
 
 
 class NotConnected(ConnectionLost):
-    """Nothing accepts connections there, so the request was not made."""
+    """Nothing accepts connections; the request was not made."""
 
 
 class Answer(Protocol):
-    """One answer. Header names are in lower case. `chunks` raises `ConnectionLost`; its owner calls `aclose`."""
+    """One response; header names are in lower case. Its owner calls `aclose`."""
 
     @property
     def status(self) -> int: ...
@@ -22,18 +22,18 @@ class Answer(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body in portions, each as soon as it arrives. To be iterated once."""
+        """The body as it arrives, iterated once. Raises `ConnectionLost`."""
 
     async def aclose(self) -> None:
-        """Lets go of the answer, read to its end or not, within a bound. Idempotent."""
+        """Releases the response within a bound. Idempotent."""
 
 
 class HubTransport(Protocol):
-    """An `async with` block in which requests can be sent, also several at once."""
+    """An `async with` block for concurrent requests."""
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *error: object) -> None: ...
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Sends a request and returns as soon as the head of its answer is there. Raises `ConnectionLost`."""
+        """Returns at the response head. Raises `ConnectionLost`, `NotConnected`."""

@@ -1,4 +1,4 @@
-"""The public `Hub`: the servers of one configuration, inside the program that opens it."""
+"""The public `Hub`: the servers of one configuration."""
 
 import json
 import os
@@ -36,7 +36,7 @@ _MAPPING: Final = "settings"
 
 
 class CallOptions(TypedDict, total=False):
-    """Options of `Hub.call_tool`, described there."""
+    """Options of `Hub.call_tool`."""
 
     on_event: OnEvent | None
     on_question: OnQuestion | None
@@ -44,11 +44,10 @@ class CallOptions(TypedDict, total=False):
 
 
 class Hub:
-    """One MCP hub in this program. Its servers run as long as the block: `async with Hub.from_config(…) as hub`.
+    """One MCP hub in this program: `async with Hub.from_config(…) as hub`.
 
-    The block begins and ends in one task. Any task of the same event loop may use the hub meanwhile; elsewhere
-    methods raise `HubMisuse`. Several hubs may be open at once. `warnings` are findings of the configuration that are
-    not errors.
+    One task enters and leaves the block; any task of its event loop may use the hub, elsewhere methods raise
+    `HubMisuse`. `warnings`: findings of the configuration.
     """
 
     def __init__(self, loaded: Loaded, *, env: Mapping[str, str], profile: str | None, wait: float) -> None:
@@ -72,11 +71,10 @@ class Hub:
         wait: float = _WAIT,
         env: Mapping[str, str] | None = None,
     ) -> Self:
-        """A hub that is not open yet. Reads the configuration and starts nothing.
+        """A hub that is not open yet.
 
-        `config` is the path of a file, or its content as a mapping; None searches the usual places, as the command
-        line does. `profile` restricts the servers and tools. Servers may take `wait` seconds to start. `env` stands for
-        `os.environ`. Raises `ConfigError` with every finding, a line each.
+        `config`: a path or a mapping; None searches the usual places. `profile` restricts servers and tools. Servers
+        may take `wait` seconds to start. `env` replaces `os.environ`. Raises `ConfigError`.
         """
         env = os.environ if env is None else env
         if isinstance(config, Mapping):
@@ -95,9 +93,8 @@ class Hub:
         return f"<Hub: {', '.join(self._loaded.settings.servers)} ({'closed' if self._inner is None else 'open'})>"
 
     async def __aenter__(self) -> Self:
-        """Starts the servers and waits for none of them.
-
-        Raises `HubMisuse` if the hub is open, `ConfigError` if others may write its folders.
+        """Starts the servers without waiting. Raises `HubMisuse` if open, `ConfigError` if others may write its
+        folders.
         """
         if self._exit is not None:
             raise HubMisuse("hub_open_already", "This hub is already open. Use it, or make another one.")
@@ -116,7 +113,7 @@ class Hub:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Gives calls their ending and stops the servers. Raises `HubMisuse` in a task that did not enter."""
+        """Ends calls and stops the servers. Raises `HubMisuse` in another task, or if not open."""
         if self._exit is None:
             raise HubMisuse("hub_not_open", "This hub is not open, so it cannot be closed.")
         if anyio.get_current_task().id != self._task:
@@ -128,7 +125,6 @@ class Hub:
             self._forget()
 
     def servers(self) -> list[UpstreamStatus]:
-        """The state of each configured server, with the reason if it is not ready."""
         return self._running().statuses()
 
     @overload
@@ -138,7 +134,7 @@ class Hub:
     async def list_tools(self, *, raw: Literal[True]) -> list[bytes]: ...
 
     async def list_tools(self, *, raw: bool = False) -> list[Tool] | list[bytes]:
-        """Every tool, once each server is ready or has failed. `raw`: each definition as JSON text."""
+        """Every tool, once the servers are ready or have failed. `raw`: as JSON."""
         raws = await self._running().tools()
         return raws if raw else tool_models(raws)
 
@@ -149,7 +145,7 @@ class Hub:
     async def search(self, query: str, *, limit: int = 5, raw: Literal[True]) -> list[bytes]: ...
 
     async def search(self, query: str, *, limit: int = 5, raw: bool = False) -> list[Tool] | list[bytes]:
-        """The tools that fit a query in plain words, the best first. `raw`: each definition as JSON text."""
+        """Tools that fit a query in plain words, best first. `raw`: as JSON."""
         raws = await self._running().search(query, limit)
         return raws if raw else tool_models(raws)
 
@@ -173,12 +169,11 @@ class Hub:
         meta: Members = None,
         raw: bool = False,
     ) -> CallToolResult | bytes:
-        """Calls a tool and waits for its result; `is_error` means that the tool itself failed.
+        """Calls a tool and waits for its result; `is_error`: the tool itself failed.
 
-        `on_event` is called with progress, partial output and log messages. `on_question` answers what the server asks
-        meanwhile; without it questions are declined. `meta` becomes `_meta` of the request. `raw`: the result as JSON
-        text. Cancelling the task that waits cancels the call at its server.
-        Raises `RpcError` for an error answer, `CallCancelled`, `ModelMismatch`.
+        `on_event` gets progress, partial output and log messages. `on_question` answers the server; without it
+        questions are declined. `meta` becomes `_meta`. `raw`: as JSON. Cancelling the task cancels the call. Raises
+        `RpcError`, `CallCancelled`, `ModelMismatch`.
         """
         encoded, added = encoded_arguments(arguments), encoded_meta(meta)
         with self._secrets.owning():
@@ -192,9 +187,8 @@ class Hub:
     def stream_tool(
         self, name: str, arguments: Members = None, *, asks: bool = False, meta: Members = None
     ) -> ToolStream:
-        """Calls a tool as a durable stream of events, which `resume` follows again from any place.
-
-        With `asks` questions of the server are events, and wait for `ToolStream.answer`; else they are declined.
+        """Calls a tool as a durable stream of events. `asks`: questions are events, and wait for `ToolStream.answer`;
+        else they are declined.
         """
         encoded, added = encoded_arguments(arguments), encoded_meta(meta)
 
@@ -205,9 +199,7 @@ class Hub:
         return ToolStream(begin, name)
 
     def resume(self, id: str, *, after: int = 0) -> ToolStream:
-        """Follows a stream again, behind event number `after`: also after its end, and in another process while the
-        store keeps it.
-        """
+        """Follows a stream after event number `after`, also in another process."""
 
         async def begin() -> CallFollower:
             with self._secrets.owning():
@@ -216,17 +208,15 @@ class Hub:
         return ToolStream(begin, id)
 
     def asgi(self) -> AsgiApplication:
-        """The HTTP front as an ASGI application: `/mcp`, `/sse`, `/v1`, health and metrics, below any mount.
-
-        It may be mounted before the hub is open, and answers 503 while it is not.
+        """The HTTP front as an ASGI application for any mount: `/mcp`, `/sse`, `/v1`, health, metrics. 503 while not
+        open.
         """
         return MountedHub(self._running, self._secrets.owning)
 
     def connect(self, **options: Any) -> "Client":
-        """A client of the official SDK on this hub, in process: `async with hub.connect() as client`.
+        """A client of the official SDK, in process: `async with hub.connect() as client`.
 
-        `options` are those of `mcp.Client`, hence `Any`. The hub is to be open when the client's block is entered, and
-        for as long as that.
+        `options` are those of `mcp.Client`. The hub must stay open.
         """
         from mcp_hub.library.sdk_client import client_on  # the SDK's client costs a second that other programs save
 

@@ -1,7 +1,4 @@
-"""The hub behind the library: the only module of it that touches the port, the fronts and the composition root.
-
-Every call gets a session object of its own under one session id, as a reload replaces what a session has looked up.
-"""
+"""The hub behind the library."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -46,10 +43,7 @@ _CANCELLED: Final = "cancelled by its caller"
 
 @asynccontextmanager
 async def opened(loaded: Loaded, env: Mapping[str, str], profile: str | None, wait: float) -> AsyncIterator["InnerHub"]:
-    """Starts the servers and yields at once; on the way out calls get their ending and servers are stopped.
-
-    Raises `ConfigError` if others may write the hub's folders.
-    """
+    """Starts the servers without waiting; on exit calls end. Raises `ConfigError` if others may write its folders."""
     check_state(own_folders(loaded.settings, env), env)
     async with anyio.create_task_group() as tasks:
         async with open_app(loaded, env, has_executors=True, owns_process=False) as app:
@@ -63,7 +57,7 @@ async def opened(loaded: Loaded, env: Mapping[str, str], profile: str | None, wa
 
 
 class InnerHub:
-    """One running hub. Servers may take `wait` seconds to start; callers see the `profile`."""
+    """One running hub. Servers may take `wait` seconds to start."""
 
     def __init__(self, app: App, tasks: TaskGroup, profile: str | None, wait: float) -> None:
         self._app = app
@@ -76,16 +70,13 @@ class InnerHub:
         self._clients: list[InProcessFront] = []
 
     def statuses(self) -> list[UpstreamStatus]:
-        """Of the configured servers, in configured order."""
         return [status for status in self._hub.statuses() if status.server in self._app.settings.servers]
 
     async def tools(self) -> list[bytes]:
-        """The definition of every tool of the profile."""
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
         return _definitions(self._hub.view(self._session()).entries(Kind.TOOL))
 
     async def search(self, query: str, limit: int) -> list[bytes]:
-        """Definitions of the tools that fit the query, the best first."""
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
         results = await self._hub.catalog.search(self._caller.profile, query, limit)
         view = self._hub.view(self._session())
@@ -94,19 +85,16 @@ class InnerHub:
     # -- calls
 
     async def begin(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
-        """Starts a call that ends with its follower; `asks` if questions can be answered. Raises `RpcError`."""
+        """Starts a call that ends with its follower. `asks`: questions can be answered. Raises `RpcError`."""
         return _LiveCall(self, await self._started(name, arguments, meta, asks=asks))
 
     async def begin_stream(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
-        """Starts a call that continues without its follower, which can come back. Raises `HubError`."""
+        """Starts a call that outlives its follower. Raises `HubError`."""
         call = await self._started(name, arguments, meta, asks=asks)
         return _StreamFollower(self, await self._hub.begin_stream(call), 0)
 
     async def follow(self, id_: str, after: int) -> "CallFollower":
-        """Follows a stream behind `after`.
-
-        Raises `UnknownStream`, `EventsGone`, `InvalidParams` for a place beyond its end, `Busy`, `StoreError`.
-        """
+        """Raises `UnknownStream`, `EventsGone`, `InvalidParams` beyond its end, `Busy`, `StoreError`."""
         return _StreamFollower(self, await self._hub.stream(self._caller.principal, id_, self._caller.profile), after)
 
     async def _started(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> CallHandle:
@@ -125,10 +113,6 @@ class InnerHub:
         return self._hub.call(session, "tools/call", params, request_meta)
 
     async def _find(self, name: str) -> None:
-        """Returns as soon as a server has the tool, all servers have settled, or the time is over.
-
-        Raises `UpstreamUnavailable` for a tool of a server that is not ready.
-        """
         hub = self._hub
 
         def is_there() -> bool:
@@ -150,7 +134,7 @@ class InnerHub:
         )
 
     def result(self, id_: CallId, server: str, done: Completed) -> bytes:
-        """The result as the server sent it, but for URIs of resources, which are those that the hub's clients read."""
+        """The result with exported resource URIs."""
         call = Call(
             id=id_,
             upstream=server,
@@ -167,7 +151,7 @@ class InnerHub:
     # -- fronts
 
     async def serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one HTTP request, as the hub's own HTTP front does."""
+        """Answers one HTTP request."""
         if self._http is None:
             self._http = HttpFront(
                 self._app,
@@ -179,12 +163,11 @@ class InnerHub:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the settings want a token of everybody, or say that something else guards the HTTP front."""
+        """Whether clients need tokens, or `allow_public` is set."""
         return is_authenticated(self._app.settings) or self._app.settings.hub.http.allow_public
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[InProcessFront]:
-        """A front for one client in this process."""
         front = InProcessFront(self._hub, self._app.binding, self._caller)
         self._clients.append(front)
         try:
@@ -194,13 +177,13 @@ class InnerHub:
             self._clients.remove(front)
 
     def stop(self) -> None:
-        """The hub is about to stop: event streams that would not end by themselves end."""
+        """Ends event streams, before `close`."""
         if self._http is not None:
             self._http.close()
         self._hub.end(self._session())
 
     def close(self) -> None:
-        """The hub has stopped: ends the connections of clients in this process."""
+        """Ends in-process connections."""
         for client in self._clients:
             client.close("the hub has stopped")
 
@@ -210,10 +193,7 @@ def _definitions(entries: Iterable[Entry | None]) -> list[bytes]:
 
 
 class CallFollower(ABC):
-    """Follows one call. `id` is that of its stream; `cursor` the number of the last event that was given out.
-
-    Errors are as their caller may see them. Its owner calls `close`.
-    """
+    """Follows one call. `id` is its stream's; `cursor`: the last event's number. Its owner calls `close`."""
 
     def __init__(self, inner: InnerHub, id_: CallId, server: str, reader: Reader, bell: Bell) -> None:
         self.id = id_
@@ -225,7 +205,7 @@ class CallFollower(ABC):
         self._taken: list[CallEvent] = []
 
     async def next(self) -> CallEvent | None:
-        """The next event; None behind the ending. Raises the `HubError` for which there will be no more."""
+        """The next event; None after the ending. Raises a final `HubError`."""
         while True:
             while not self._taken:
                 reader = self._reader
@@ -246,28 +226,26 @@ class CallFollower(ABC):
                 return event
 
     def result(self, done: Completed) -> bytes:
-        """The result object as JSON text."""
         return self._inner.result(self.id, self._server, done)
 
     @abstractmethod
     async def answer(self, key: str, answer: RawJson | RpcError) -> None:
-        """Answers an open question; a key that is not open is ignored."""
+        """Answers an open question; others are ignored."""
 
     @abstractmethod
     async def cancel(self) -> None:
-        """Ends the call, also at its server. Idempotent."""
+        """Cancels the call, also at its server. Idempotent."""
 
     @abstractmethod
     async def questions(self) -> list[InputRequired]:
-        """The questions that are open, oldest first."""
+        """Open ones, oldest first."""
 
     def close(self) -> None:
-        """Stops following. Idempotent."""
         self._reader.close()
 
 
 class _LiveCall(CallFollower):
-    """A call whose caller waits for it: closing this before the end cancels the call."""
+    """`close` cancels the call."""
 
     def __init__(self, inner: InnerHub, call: CallHandle) -> None:
         bell = Bell()
@@ -294,7 +272,7 @@ class _LiveCall(CallFollower):
 
 
 class _StreamFollower(CallFollower):
-    """A durable call: its events are those that the store has, so that a cursor never points past what survives."""
+    """Gives only stored events, so that cursors stay valid."""
 
     def __init__(self, inner: InnerHub, stream: StreamHandle, after: int) -> None:
         bell = Bell()

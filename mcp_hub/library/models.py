@@ -1,7 +1,4 @@
-"""Models of raw JSON, and raw JSON of what a host program gives.
-
-Models know the members of the protocol alone: a server's other members are in the raw JSON text only.
-"""
+"""Models of raw JSON, with the protocol's members alone, and raw JSON of Python values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -26,7 +23,7 @@ _REJECTED: Final = -1
 
 
 def tool_models(raws: Sequence[bytes]) -> list[Tool]:
-    """A definition that is not one of the protocol is left out, with a line in the log."""
+    """Invalid definitions are logged and left out."""
     tools = []
     for raw in raws:
         try:
@@ -53,12 +50,12 @@ def encoded_arguments(arguments: Mapping[str, object] | None) -> bytes:
 
 
 def encoded_meta(meta: Mapping[str, object] | None) -> dict[str, Raw]:
-    """Raises `TypeError` for a value that JSON cannot carry."""
+    """Raises `TypeError`, too."""
     return {name: Raw(msgspec.json.encode(value, enc_hook=_plain)) for name, value in (meta or {}).items()}
 
 
 def encoded_answer(method: str, answer: Answer) -> Raw | RpcError:
-    """The result object that answers a question, or the error in its place. Raises `TypeError`."""
+    """The result that answers a question, or an error. Raises `TypeError`."""
     if answer is not None:
         return Raw(msgspec.json.encode(answer if isinstance(answer, BaseModel) else dict(answer), enc_hook=_plain))
     if method == "elicitation/create":

@@ -1,7 +1,6 @@
-"""The hub's HTTP front below the routes of another application: an ASGI application that can be mounted anywhere.
+"""The hub's HTTP front as an ASGI application below any mount (`root_path`).
 
-Paths are relative to the mount (`root_path`), and a Location of the hub gets its prefix. The hub still checks every
-request: Host, Origin, tokens. A hub without tokens answers only this machine, whatever address the host listens on.
+It checks Host, Origin and tokens; without tokens it answers only this machine.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from mcp_hub.library.inner import InnerHub
 
 
 class MountedHub:
-    """The ASGI application. `running` returns the hub for each request; `owning` is the owner of secrets in it."""
+    """`running` returns the hub; `owning` makes it the owner of a request's secrets."""
 
     def __init__(self, running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> None:
         self._running = running
@@ -50,7 +49,6 @@ class MountedHub:
 
 
 def _is_local(scope: Scope) -> bool:
-    """Whether the request certainly comes from this machine."""
     client = scope.get("client")
     return client is not None and is_loopback(client[0])
 
@@ -60,7 +58,6 @@ async def _refuse(send: Send, status: int, code: str, detail: str) -> None:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """The lifespan protocol, for a server that runs the application itself; the hub lives by its own block."""
     while (await receive())["type"] != "lifespan.shutdown":
         await send({"type": "lifespan.startup.complete"})
     await send({"type": "lifespan.shutdown.complete"})

@@ -1,4 +1,4 @@
-"""Follows a call to its end and answers the questions of its server meanwhile."""
+"""Follows a call to its end, and answers questions."""
 
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
@@ -18,7 +18,7 @@ OnQuestion = Callable[[InputRequired], Awaitable[Answer] | Answer]
 
 
 async def to_end(call: CallFollower, on_event: OnEvent | None, on_question: OnQuestion | None) -> Ending:
-    """Follows the call to its ending. Raises whatever `on_event` or `on_question` raises."""
+    """Follows the call to its ending. Raises what `on_event` or `on_question` raises."""
     if on_question is None:
         return await _followed(call, on_event, lambda event: None)
     ending: Ending | None = None
@@ -38,7 +38,7 @@ async def to_end(call: CallFollower, on_event: OnEvent | None, on_question: OnQu
 
 
 def completed(ending: Ending) -> Completed:
-    """The result. Raises the `RpcError` that the call ended with, `CallCancelled` if it was cancelled."""
+    """The result. Raises `RpcError`, `CallCancelled`."""
     match ending:
         case Completed():
             return ending
@@ -61,8 +61,6 @@ async def _followed(call: CallFollower, on_event: OnEvent | None, note: Callable
 
 
 class _Answers:
-    """The questions of one call that are being answered, each in a task of its own. `error` ends the call."""
-
     def __init__(self, call: CallFollower, on_question: OnQuestion, tasks: TaskGroup) -> None:
         self.error: Exception | None = None
         self._call = call
@@ -71,7 +69,6 @@ class _Answers:
         self._open: dict[str, anyio.CancelScope] = {}
 
     def take(self, event: CallEvent) -> None:
-        """Begins to answer a question, or stops if it is no longer open."""
         if isinstance(event, InputRequired):
             scope = self._open[event.key] = anyio.CancelScope()
             self._tasks.start_soon(self._answer, event, scope)

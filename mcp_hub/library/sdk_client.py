@@ -1,4 +1,4 @@
-"""A client of the official SDK on the hub, in process over memory streams."""
+"""A client of the official SDK, over memory streams."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
@@ -19,7 +19,7 @@ _Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryOb
 def client_on(
     running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]], options: dict[str, Any]
 ) -> Client:
-    """A client that connects when its block is entered; `options` are the SDK's own, checked there."""
+    """A client that connects when its block is entered."""
     return Client(_connected(running, owning), **options)
 
 
@@ -27,7 +27,6 @@ def client_on(
 async def _connected(
     running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]
 ) -> AsyncIterator[_Streams]:
-    """An SDK `Transport`: a pair of memory streams with the hub at their other end."""
     inner = running()
     to_client, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
     write, from_client = anyio.create_memory_object_stream[SessionMessage]()
@@ -51,7 +50,6 @@ async def _taken(front: InProcessFront, messages: MemoryObjectReceiveStream[Sess
 
 
 async def _read_into(front: InProcessFront, messages: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    """Hands messages to the client until the connection is closed; the end of the stream says so."""
     async with messages:
         while frames := await front.next():
             for frame in frames:

@@ -1,4 +1,4 @@
-"""`ToolStream`: the events of a call that continues without its follower."""
+"""`ToolStream`: the events of a call that outlives its follower."""
 
 from collections.abc import Awaitable, Callable
 from typing import Literal, Self, overload
@@ -13,13 +13,11 @@ from mcp_hub.library.questions import completed
 
 
 class ToolStream:
-    """The events of one call, to be iterated once; the last one is `Completed`, `Failed` or `Cancelled`.
+    """The events of one call, iterated once; the last is `Completed`, `Failed` or `Cancelled`.
 
-    Leaving the block only stops following: the call continues, and `Hub.resume(stream.id, after=stream.cursor)` follows
-    it again. `cancel` ends the call. Without a block, iterate to the ending or call `close`.
-
-    The call starts when the block is entered, or with the first event. That raises `RpcError` for an unknown tool,
-    `UnknownStream`, `EventsGone`, `Busy`.
+    Leaving the block only stops following: `Hub.resume(stream.id, after=stream.cursor)` continues. Without a block,
+    iterate to the ending or call `close`. The first event raises `RpcError` for an unknown tool, `UnknownStream`,
+    `EventsGone`, `Busy`.
     """
 
     def __init__(self, begin: Callable[[], Awaitable[CallFollower]], name: str) -> None:
@@ -31,12 +29,11 @@ class ToolStream:
 
     @property
     def id(self) -> str | None:
-        """The id of the stream; None before the call starts."""
         return None if self._call is None else self._call.id
 
     @property
     def cursor(self) -> int:
-        """The number of the last event that was given out; 0 before the first."""
+        """The number of the last event; 0 before the first."""
         return 0 if self._call is None else self._call.cursor
 
     async def __aenter__(self) -> Self:
@@ -68,10 +65,7 @@ class ToolStream:
     async def result(self, *, raw: Literal[True]) -> bytes: ...
 
     async def result(self, *, raw: bool = False) -> CallToolResult | bytes:
-        """The result, once the call has ended; events that were not iterated are skipped. `raw`: as JSON text.
-
-        Raises the `RpcError` that the call ended with, `CallCancelled`, `ModelMismatch`.
-        """
+        """The result at the end. `raw`: as JSON. Raises `RpcError`, `CallCancelled`, `ModelMismatch`."""
         call = await self._started()
         async for _ in self:
             pass
@@ -81,15 +75,14 @@ class ToolStream:
         return text if raw else result_model(self._name, text)
 
     async def questions(self) -> list[InputRequired]:
-        """The questions of the server that are open, oldest first."""
         return await (await self._started()).questions()
 
     async def answer(self, question: InputRequired, answer: Answer) -> None:
-        """Answers a question with the result object of its method; None declines. Too late an answer is ignored."""
+        """None declines. A late answer is ignored."""
         await (await self._started()).answer(question.key, encoded_answer(question.method, answer))
 
     async def cancel(self) -> None:
-        """Ends the call, also at its server. Its ending is still to be read. Idempotent."""
+        """Cancels the call; its ending follows. Idempotent."""
         await (await self._started()).cancel()
 
     def close(self) -> None:

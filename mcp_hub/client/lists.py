@@ -34,8 +34,8 @@ class HubLists:
 
     async def account(self, client: str, server: str | None = None, heaviest: int | None = None) -> TokenAccount:
         """Tokens that tools cost. Raises `InvalidParams` for an unknown kind of client."""
-        given = {"server": server, "top": None if heaviest is None else str(heaviest)}
-        params = {name: value for name, value in given.items() if value is not None}
+        options = {"server": server, "top": None if heaviest is None else str(heaviest)}
+        params = {name: value for name, value in options.items() if value is not None}
         return await self._api.get(TokenAccount, "tokens", client=client, **params)
 
     async def search(self, query: str, limit: int, server: str | None = None) -> FoundTools:
@@ -46,7 +46,7 @@ class HubLists:
         """The tools in a format, as sent. Raises `InvalidParams`."""
         return await self._api.get(Raw, "tools", **params)
 
-    async def found(self, **params: str) -> Raw:
+    async def exported_search(self, **params: str) -> Raw:
         """The tools that fit, in a format, as sent. Raises `InvalidParams`."""
         return await self._api.get(Raw, "search", **params)
 
@@ -60,8 +60,8 @@ class HubLists:
 
     async def history(self, query: HistoryQuery) -> HistoryPage:
         """Past calls, newest first. Raises `InvalidParams` for a bad cursor."""
-        given = msgspec.structs.asdict(query)
-        params = {name: _parameter(value) for name, value in given.items() if value and value != math.inf}
+        fields = msgspec.structs.asdict(query)
+        params = {name: _parameter(value) for name, value in fields.items() if value and value != math.inf}
         return await self._api.get(HistoryPage, "history", **params)
 
     async def past_call(self, id_: str) -> HistoryCall:

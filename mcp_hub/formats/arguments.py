@@ -75,7 +75,7 @@ class ArgumentNames:
         renamed: JsonObject = self._walked(arguments, [self._schema], self._old, self._drops_null)
         return renamed
 
-    def given(self, arguments: JsonObject) -> JsonObject:
+    def for_provider(self, arguments: JsonObject) -> JsonObject:
         """A tool's arguments in the provider's names."""
         if not self._new:
             return arguments

@@ -45,7 +45,7 @@ def write_calls(calls: Sequence[ModelCall], into: Format, tools: Iterable[JsonOb
     for call in calls:
         arguments = call.arguments
         if call.name in schemas and into in FACTS:
-            arguments = ArgumentNames(schemas[call.name], FACTS[into].plain).given(arguments)
+            arguments = ArgumentNames(schemas[call.name], FACTS[into].plain).for_provider(arguments)
         extra = {key: value for key, value in call.extra.items() if key != NO_ID}
         items.append(_WRITE[into](call, arguments, extra))
     return items

@@ -19,7 +19,7 @@ class Loss(NamedTuple):
 
     path: str
     kind: LossKind
-    what: str
+    detail: str
 
 
 class Exported(NamedTuple):

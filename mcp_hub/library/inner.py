@@ -133,7 +133,7 @@ class InnerHub:
             offer=ClientOffer(PROGRAM, "full"),
         )
 
-    def result(self, id_: CallId, server: str, done: Completed) -> bytes:
+    def result(self, id_: CallId, server: str, completed: Completed) -> bytes:
         """The result with exported resource URIs."""
         call = Call(
             id=id_,
@@ -143,10 +143,10 @@ class InnerHub:
             meta={},
             session=self._session_id,
             principal=self._caller.principal,
-            era=done.era,
+            era=completed.era,
             capabilities={},
         )
-        return bytes(self._hub.exported(self._session(), call, done.result))
+        return bytes(self._hub.exported(self._session(), call, completed.result))
 
     # -- fronts
 
@@ -225,8 +225,8 @@ class CallFollower(ABC):
                     return Failed(for_caller(event.error, Era.HANDSHAKE, self._server))
                 return event
 
-    def result(self, done: Completed) -> bytes:
-        return self._inner.result(self.id, self._server, done)
+    def result(self, completed: Completed) -> bytes:
+        return self._inner.result(self.id, self._server, completed)
 
     @abstractmethod
     async def answer(self, key: str, answer: RawJson | RpcError) -> None:

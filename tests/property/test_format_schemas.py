@@ -34,7 +34,7 @@ def counted(schema: dict[str, Any], into: Format, rng: random.Random) -> int:
     for instance in Instances(schema, rng).draw(PER_TOOL):
         if isinstance(instance, dict) and before.is_valid(instance):
             accepted += 1
-            given = names.given(instance)
+            given = names.for_provider(instance)
             assert after.is_valid(given), (schema, exported, given, losses)
             assert names.restored(given) == instance
     return accepted
@@ -77,7 +77,7 @@ def test_what_a_model_may_send_under_a_strict_schema_the_tool_takes(into: Format
             found = strict(canonical(schema, losses), facts.strict or facts.plain, losses).schema
         except NotStrict:
             continue
-        if any(loss.kind == "described" and loss.what not in ("default", "examples") for loss in losses):
+        if any(loss.kind == "described" and loss.detail not in ("default", "examples") for loss in losses):
             continue
         enforced += 1
         given, takes = (

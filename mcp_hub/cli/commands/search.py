@@ -120,7 +120,7 @@ def _given(query: Sequence[str], server: str | None, limit: int, detail: str | N
 async def _print_answer(hub: ReachedHub, form: str, arguments: JsonObject) -> None:
     """The answer to a provider's own search."""
     only = {name: str(arguments[name]) for name in ("limit", "server") if name in arguments}
-    put_json(bytes(await hub.client.lists.found(q=arguments["query"][:_SEARCHED], format=form, **only)))
+    put_json(bytes(await hub.client.lists.exported_search(q=arguments["query"][:_SEARCHED], format=form, **only)))
 
 
 async def _found(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> SearchReport:

@@ -44,11 +44,11 @@ _LONGEST_REASON: Final = 300  # characters of the reason why one was left out
 _LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
 _MOST_VIEWS: Final = 256  # views that are kept, beyond which those of single callers make room
 CALL_WAIT: Final = 30.0
-"""Seconds that a call by name waits for a server on its first way up: clients wait longer for calls than for lists."""
+"""Seconds that a call waits for a starting server; clients wait longer for calls than for lists."""
 _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
 
 CallerLists = tuple[Snapshot, ...]
-"""Lists of the caller's own connections, each in place of that of its server."""
+"""Lists of the caller's own connections, which replace those of their servers."""
 _Ids = tuple[int, ...]
 _View = tuple[CatalogView, CallerLists]
 _Key = TypeVar("_Key")

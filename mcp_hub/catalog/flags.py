@@ -53,13 +53,13 @@ _PLACES = late(
     r"|\bauthorized_keys\b|/etc/(passwd|shadow|sudoers)\b|\b(curl|wget)\b[^\n|]{0,200}\|\s*(sudo\s+)?(ba|z|da)?sh\b",
     re.IGNORECASE,
 )
-"""Files of keys, of accounts and of a shell, and downloads into a shell: none of 611 public tools names one."""
+"""Files of keys, accounts and shells, and downloads into a shell; none of 611 public tools names one."""
 _SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10))) | frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _SYMBOLS = frozenset({"So", "Sm", "Sc", "Sk", "Po", "Pd", "Nd", "Lo"})
 _JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk", "Sm", "Po"})
 _FIRST_JOINING_SCRIPT: Final = "\u0590"  # Latin, Greek and Cyrillic, below it, join nothing
 _PADDING: Final = late(rf"[\s{_INVISIBLE}]{{40,}}")
-"""Blanks that only push what follows out of sight: indented code has fewer."""
+"""Blanks that push text out of sight: more than indented code has."""
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -190,7 +190,7 @@ _LOOKALIKES: Final = str.maketrans(
         **dict(zip("01", "ol", strict=True)),
     }
 )
-"""Small letters of Cyrillic, Greek and Armenian that look like Latin ones in most fonts (from Unicode TR 39)."""
+"""Small Cyrillic, Greek and Armenian letters that look like Latin ones (Unicode TR 39)."""
 
 
 def folded(name: str) -> str:

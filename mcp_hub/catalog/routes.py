@@ -18,13 +18,13 @@ from mcp_hub.protocol.meta import is_absent
 from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
 Unlisted = Callable[[str], UpstreamStatus | None]
-"""The server that a name must be of, going by its prefix, if nobody knows its list."""
+"""Returns the never-listed server that a name's prefix belongs to."""
 _RESOURCE_NOT_FOUND = -32002  # up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there
 _string = msgspec.json.Decoder(str).decode
 _TOOL: Final = Kind.TOOL
 _NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 SERVER: Final = "dev.mcp-hub/server"
-"""The member of a request's `_meta` by which a client says which server's app asks."""
+"""The member of a request's `_meta` that names the server whose app asks."""
 _MOST_NAMED: Final = 5
 _LONGEST: Final = 200
 """Characters of a name that an error repeats."""

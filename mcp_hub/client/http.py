@@ -18,7 +18,7 @@ from mcp_hub.extras import with_extra
 
 _CONNECT: Final = 5.0
 _TIMEOUT: Final = httpx2.Timeout(60.0, connect=_CONNECT, write=30.0)
-"""A hub that has nothing to say sends a comment every 15 s: a minute of silence is a connection that is gone."""
+"""Seconds of silence after which a connection is lost; an idle hub sends a comment every 15 s."""
 _CLOSING: Final = 2.0
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _SHOWN: Final = 500

@@ -14,7 +14,7 @@ Application = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_
 """An ASGI application; `Any` as in ASGI itself."""
 
 _WAITING: Final = 16
-"""Chunks of an answer that may wait to be read. With more, the application waits."""
+"""Chunks of a response that may wait; with more the application waits."""
 
 
 class AsgiTransport:

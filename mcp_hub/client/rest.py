@@ -11,7 +11,7 @@ from mcp_hub.errors import ConfigError, HubError, UpstreamLost, UpstreamUnavaila
 from mcp_hub.protocol.rest.problems import RestProblem
 
 LIMIT: Final = 128 << 20
-"""Bytes of one message: four times what a hub takes from a server by default."""
+"""The most bytes of a message: four times a hub's default limit for servers."""
 _OVERLOADED: Final = (429, 502, 503, 504)
 _MOST_WAIT: Final = 30.0
 

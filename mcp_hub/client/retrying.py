@@ -5,7 +5,7 @@ from typing import Final
 
 _FIRST: Final = 0.2
 _LONGEST: Final = 3.0
-"""Seconds that the first pause may take, doubled each time up to the longest."""
+"""Seconds of the first pause, doubled each time up to the longest."""
 
 
 class Patience:

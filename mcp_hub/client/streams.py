@@ -19,7 +19,7 @@ from mcp_hub.types import JsonObject
 _EVENTS: Final = "text/event-stream"
 _CLOSING: Final = 2.0
 _HELD: Final = 5.0
-"""Seconds after which a silent connection counts as working: the call is silent, not the hub."""
+"""Seconds after which a silent connection counts as working."""
 
 OnPause = Callable[[str], object]
 """Called with the reason for a pause, for people."""

@@ -14,7 +14,7 @@ from mcp_hub.formats.schemas.root import rooted
 from mcp_hub.types import JsonObject
 
 MAX_BYTES: Final = 1 << 20
-"""Of the arguments of one call."""
+"""The most bytes of a call's arguments."""
 _TOO_LARGE: Final = CallFault("arguments_too_large", f"The arguments have more than {MAX_BYTES} bytes. Send less.")
 
 

@@ -12,9 +12,9 @@ from mcp_hub.formats.records import CallFault, ModelCall, json_value
 from mcp_hub.types import JsonObject
 
 MAX_CALLS: Final = 64
-"""Of one request."""
+"""The most calls in one request."""
 NO_ID: Final = "mcp_hub_no_id"
-"""The member of `extra` that says that the id of the call is the hub's own: Gemini may send none."""
+"""The member of `extra` for an id that the hub made: Gemini may send none."""
 
 
 def read_calls(body: object, out_of: Format, tools: Iterable[JsonObject] | None = None) -> tuple[ModelCall, ...]:

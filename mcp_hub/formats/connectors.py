@@ -11,7 +11,7 @@ from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.types import JsonObject
 
 TOKEN: Final = "${HUB_TOKEN}"
-"""Stands for the token with which the provider connects to the hub. Put the token there before you send the request."""
+"""A placeholder; replace it with the token with which the provider connects to the hub."""
 _BETA: Final = "mcp-client-2026-09-15"
 _LABEL: Final = re.compile(r"[^A-Za-z0-9_-]")
 _URL: Final = re.compile(r"[!#-;=?-\[\]_a-z~]{1,2000}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "interrupted"]
-"""The reason why output ended; `interrupted` where the provider did not let it end or the stream broke off."""
+"""The reason why output ended; `interrupted` if the stream broke off."""
 
 
 @dataclass(frozen=True, slots=True)

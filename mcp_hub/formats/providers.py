@@ -46,7 +46,7 @@ FACTS: Final = {
     Format.OPENAI_RESPONSES: FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128, defers=True, groups=True),
     Format.GEMINI: FormatFacts(re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), GEMINI),
 }
-"""Of every format of a provider (names: as of 2026-11-24)."""
+"""Facts about each format of a provider; names as of 2026-11-24."""
 
 
 def format_named(name: str) -> Format:

@@ -10,8 +10,9 @@ from mcp_hub.types import JsonObject
 T = TypeVar("T")
 
 LossKind = Literal["described", "dropped", "widened", "renamed", "not_strict"]
-"""`described`: a constraint became text of the description. `dropped`: an annotation is gone. `widened`: the schema
-takes more than the original. `renamed`: a parameter has another name. `not_strict`: the tool is not enforced."""
+"""`described`: a constraint became text. `dropped`: an annotation. `widened`: more is valid. `renamed`: a parameter.
+`not_strict`: the tool is not enforced.
+"""
 
 
 class Loss(NamedTuple):

@@ -35,7 +35,7 @@ from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, CallId, Era, Kind, RawJson, UpstreamStatus
 
 _TOKEN: Final = b'"library"'
-"""Progress is wanted; each server is given a token of the hub's own."""
+"""Progress is wanted; each server gets the hub's own token."""
 _BATCH: Final = 256
 """Events that are taken at once."""
 _CANCELLED: Final = "cancelled by its caller"

@@ -12,9 +12,9 @@ from mcp_hub.library.inner import CallFollower
 from mcp_hub.library.models import Answer, encoded_answer
 
 OnEvent = Callable[[CallEvent], Awaitable[None] | None]
-"""Called with each event before the ending, in order; the next event waits until it has returned."""
+"""Called with each event before the ending, in order, one at a time."""
 OnQuestion = Callable[[InputRequired], Awaitable[Answer] | Answer]
-"""Answers one question. It is cancelled if the server withdraws the question."""
+"""Answers one question; cancelled if the server withdraws it."""
 
 
 async def to_end(call: CallFollower, on_event: OnEvent | None, on_question: OnQuestion | None) -> Ending:

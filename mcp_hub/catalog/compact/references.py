@@ -10,7 +10,7 @@ import msgspec
 from mcp_hub.schema import LISTS, NAMED, ONE
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | msgspec.Raw | None"
-"""A decoded JSON value in which numbers stay the text that they were."""
+"""A decoded JSON value whose numbers are still text."""
 Schema: TypeAlias = dict[str, "Json"]
 
 _ONE = frozenset(ONE)
@@ -18,14 +18,14 @@ _LIST = frozenset({*LISTS, "items"})
 DEFINITIONS = frozenset({"$defs", "definitions"})
 _NAMED = DEFINITIONS | {*NAMED, "dependencies"}
 PLACES = _ONE | _LIST | _NAMED
-"""The keywords that hold subschemas in some draft; in the others what they hold is never looked at."""
+"""Keywords that hold subschemas in some draft."""
 DATA = frozenset({"enum", "const", "default", "examples"})
 IDENTITY = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"})
-"""Keywords by which a schema is found, or looks for another, in other ways than by a JSON pointer."""
+"""Keywords that identify or refer to a schema without a JSON pointer."""
 _BAD_ESCAPE = re.compile("~(?![01])")
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 Unit = tuple[str, str]
-"""The keyword and the name of a definition right under the schema, or `ROOT`, the rest of it."""
+"""Keyword and name of a definition at the top, or `ROOT` for everything else."""
 ROOT: Unit = ("", "")
 _UNDERSTOOD = PLACES | DATA | {"$ref"}
 

@@ -42,7 +42,7 @@ _DIFFERING = frozenset(
     """$id $vocabulary additionalItems contentEncoding contentMediaType contentSchema dependencies dependentRequired
     dependentSchemas format maxContains minContains prefixItems unevaluatedItems unevaluatedProperties""".split()
 )
-"""Keywords that assert in one of draft-07 and 2020-12 and not in the other; `items` with a list is one more."""
+"""Keywords that assert in only one of draft-07 and 2020-12; so does `items` with a list."""
 
 # well-formed values only: dropping others could make an invalid schema valid
 _IDLE: Mapping[str, Callable[[Json], bool]] = {

@@ -27,14 +27,14 @@ _NOTES: Final = 220  # characters of notes on one hit's parameters
 _MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
 WEAK: Final = " [weak match]"
 _READS: Final = "*"
-"""Behind the parameters, or the definition, of a tool that `read_tool` runs. `find_tools` explains it."""
+"""The mark of a tool that `read_tool` runs."""
 _OF_A_TOOL: Final = ("name", "description", "inputSchema")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _DESTROYS: Final = frozenset(
     "clear delete destroy drop erase expunge kill overwrite prune purge remove reset revoke shutdown terminate trash "
     "truncate uninstall unlink wipe".split()
 )
-"""Words in the names of tools that do not say by hints whether they destroy something."""
+"""Words in names of destructive tools."""
 
 
 def answer(

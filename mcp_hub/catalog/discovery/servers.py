@@ -22,7 +22,7 @@ _MAX_NAME: Final = 64
 _MOST_NAMED: Final = 4  # tools that are named for a server that says nothing of itself
 _DOWN: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 FAILED: Final = "Failed: "
-"""The beginning of the line of servers that have failed."""
+"""The beginning of the line of failed servers."""
 MOST_OWN: Final = 2000
 """Bytes of UTF-8 of the configuration's text."""
 MOST_TOKENS: Final = 142

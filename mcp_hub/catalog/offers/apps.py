@@ -14,7 +14,7 @@ _OLD_ADDRESS: Final = "ui/resourceUri"
 SCHEME: Final = "ui://"
 """Scheme of every app's address."""
 _LONGEST: Final = 1024
-"""Characters of an address; a longer one is passed on as it is, and belongs to nobody."""
+"""The most characters of an address; a longer one is not rewritten."""
 
 
 class AppMeta(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawObject
 
 HintRule = Literal["trust", "approved", "ignore"]
-"""Which hints of a server are used: all, those of tools that a person has approved, or none."""
+"""The hints of a server that are used: all, those of tools that a person approved, or none."""
 HintOrigin = Literal["server", "user", "default", "unapproved", "ignored"]
-"""The origin of one hint. Of the last two the server says something, which is not used."""
+"""The origin of a hint; the last two are hints of the server that are not used."""
 HINTS: Final = {
     "read_only": "readOnlyHint",
     "destructive": "destructiveHint",

@@ -19,7 +19,7 @@ _MAX_LENGTH: Final = 2048  # characters of a URI that is remembered; a longer on
 # `uri` as a member's name or a whole value: inside of a text its quotes would be escaped. 5 MB take 1.3 ms;
 # `bytes.find` needs a copy and twice the time.
 mentions_uris: Callable[[RawJson], object] = re.compile(rb'"uri"').search
-"""Whether there can be anything to readdress: far quicker than looking for it."""
+"""Whether a result may contain URIs; a quick test."""
 _string = msgspec.json.Decoder(str).decode
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 

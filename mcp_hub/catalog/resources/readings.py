@@ -29,16 +29,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LONGEST_HOST: Final = 255  # characters (RFC 1035): the time that Punycode takes grows with the square of them
 _PORTS: Final = {"file": "", "ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
-"""The schemes whose URIs are all read in the same way, and what port need not be said."""
+"""Schemes whose URIs are read alike, with their default ports."""
 _MOST: Final = 1 << 17
-"""Characters of all readings of one URI; one with more is not decided."""
+"""The most characters of all readings of one URI."""
 _MARKS: Final = "1" * 31
-"""More than 30 combining characters in a row are not text (UAX #15, Stream-Safe Text Format), and slow to normalize."""
+"""More than 30 combining characters in a row (UAX #15, Stream-Safe Text Format), which are slow to normalize."""
 _OF_HUB: Final = re.compile("hub://[^/]*/")
 _OF_APP: Final = re.compile("ui://(?:[^/!]*![0-9]*/)+")
-"""The names of servers in the address of an app, whose scheme stays in front; a hub takes off the first."""
+"""Names of servers in an app's address, after its scheme; a hub removes the first."""
 _WRAPPER: Final = re.compile(rf"{_OF_HUB.pattern}|(?<=[^a-z0-9+.-])(?=[a-z][a-z0-9+.-]*:)")
-"""The start of a URI in another one: behind the name of a server of a hub, or with a scheme of its own."""
+"""The start of a nested URI: after a server's name, or with its own scheme."""
 _PUNYCODE: Final = re.compile(r"(?<=[/.@])xn--[a-z0-9-]{1,59}")
 _PARAMETERS: Final = re.compile(r";[^/?#]*")
 _LOOSE: Final = re.compile(r"(?<=[^:/. ])[. ]*/+")  # dots and spaces at the end of a segment; empty segments

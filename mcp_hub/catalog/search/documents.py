@@ -51,7 +51,7 @@ class _Field(NamedTuple):
     weight: float
     limit: int
     usual: int
-    """Words in a field of usual length; fixed, so that a document does not depend on the others."""
+    """Words in a field of usual length; fixed, so that documents are independent."""
     damping: float
     """The degree to which length counts against a word: 0 not at all, 1 in proportion."""
 

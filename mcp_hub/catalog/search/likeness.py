@@ -10,12 +10,12 @@ from pathlib import Path
 from struct import Struct
 
 PLACE = Path(__file__).with_name("likeness.z")
-"""Words, one a line, in the form of `words.words`; a zero; and for each word `NEIGHBOURS` times a `SLOT`."""
+"""Words by line, in the form of `words.words`; a zero; for each word `NEIGHBOURS` times a `SLOT`."""
 SLOT = Struct("<HB")
 """The number of another word, and 255 times how much it is alike; 0 for none."""
 NEIGHBOURS = 16
 LEAST = 0.4
-"""The cosine from which words are alike at all; more is alike in proportion, up to 1."""
+"""The cosine above which words are alike, in proportion, up to 1."""
 
 
 @cache

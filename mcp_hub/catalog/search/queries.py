@@ -46,7 +46,7 @@ _KINDS = [
     }.items()
 ]
 Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
-"""By first word of what an alias is for: all its words, and the words that it may also mean."""
+"""By the first word of an alias: all its words, and the words that it may also mean."""
 _SAID = """
 current: time is it, day is it, date is it, year is it, month is it, week is it, hour is it, late is it
 current: what s the time, what s the date, what s the day, what is the time, what is the date, what is the day
@@ -64,9 +64,9 @@ disable = turn off, switch off, shut off
 stop = shut down, call off
 send = drop a line
 """
-"""Words in the names of tools, and phrases of people for them: beside the words of the phrase, or, with `=`, instead.
+"""Words in names of tools, and phrases of people for them; with `=` they replace the words of the phrase.
 
-Measured (docs/search.md): words for "get", "search", "update" and "count" made hits worse.
+Words for "get", "search", "update" and "count" make hits worse.
 """
 # a long task description has 500 words; what comes later is no longer what it is about
 MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
@@ -90,13 +90,13 @@ class SearchQuery(msgspec.Struct, frozen=True):
     """The steps of a query: 0 is the whole, the others its clauses."""
 
     words: dict[str, list[tuple[int, float]]]
-    """The words that some document has, with the steps that seek it, step 0 first, and what it is worth there."""
+    """Indexed words, with the steps that seek them, step 0 first, and their worth there."""
     pairs: dict[str, list[tuple[int, float]]]
     """Pairs of words that stand side by side, with the same figures."""
     sought: list[float]
-    """By step, the rarity of all its words, also of those that no document has: how much there is to match."""
+    """By step, the rarity of all its words, also of unknown ones."""
     like: dict[str, float]
-    """Other words that some document has, with how much one of the query is like them: over 0, under 1."""
+    """Other indexed words, with their likeness to one of the query: over 0, under 1."""
 
 
 def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:

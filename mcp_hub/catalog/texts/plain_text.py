@@ -9,12 +9,12 @@ from mcp_hub.globs import late
 OPENING: Final = "One MCP server in front of several; a tool's name begins with its server."
 """The first sentence of the hub's own instructions."""
 MAX_PURPOSE: Final = 120
-"""Characters that the hub's own instructions quote of a server's: their first sentence."""
+"""Characters of a server's first sentence in the hub's own instructions."""
 MAX_READ: Final = 8192  # characters of a text that are looked at: the longest of 611 descriptions has 7,000
 _MAX_FIRST: Final = 2048  # characters in which the first sentence is looked for
 
 _SEQUENCES: Final = late("\x1b\\[[0-?]{0,64}[ -/]{0,16}[@-~]|\x1b\\][^\x07\x1b]{0,256}(?:\x07|\x1b\\\\)")
-"""Terminal control sequences (ECMA-48 §5.4) and operating system commands, which would leave letters behind."""
+"""Terminal control sequences (ECMA-48 §5.4) and operating system commands."""
 _BREAKING: Final = late("[\\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 # format characters (bidirectional controls, joiners, tags), fillers, variation selectors, surrogates, private use
 _FORMAT: Final = (

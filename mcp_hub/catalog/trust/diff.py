@@ -14,10 +14,9 @@ from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawObject, plural
 
 _LONGEST: Final = 2000
-"""Characters of a line that are shown: of a longer one the first and the last half."""
+"""Characters of a line that are shown, half of them from its end."""
 _MOST_LINES: Final = 200
-"""Lines of one member that are shown, and that are compared on either side: time grows with their product. Of more the
-first and the last half."""
+"""Lines of one member that are compared and shown, half of them from its end; the time is quadratic."""
 
 _SHORT: Final = (
     "{} bytes: too long to be kept. The beginning and the end of each member follow; flags are of the whole text. To "

@@ -27,9 +27,9 @@ _NUMBERS: Final = 10**6
 _MIN_STEM: Final = 3
 """Letters of a server's name that still say something."""
 _STEM_SHARE: Final = 5
-"""A server's part takes at most one in so many characters of a name whose tool does not fit."""
+"""A server's part takes at most one in this many characters of a name whose tool does not fit."""
 _LONGEST_SPELLED: Final = 1024
-"""Characters of a name outside of ASCII that are transliterated: more than `definitions` lets through."""
+"""Characters outside of ASCII that are transliterated."""
 _WORD = re.compile(r"(?=[_-])|(?<=[a-z0-9])(?=[A-Z])")
 _FILLERS: Final = frozenset({"mcp", "server"})
 """Words of a server's name that say nothing about it, and go first."""
@@ -50,7 +50,7 @@ _GREEK: Final = dict(
 )
 _LETTERS: Final = {letter: text.strip("-") for table in (_LATIN, _CYRILLIC, _GREEK) for letter, text in table.items()}
 _SYLLABLE = re.compile(r"(?:HIRAGANA LETTER|KATAKANA LETTER|HANGUL SYLLABLE)(?: SMALL)? ([A-Z]+)")
-"""The Unicode names of letters that end in their sound. They never change (Unicode, "Name Stability")."""
+"""Unicode names of letters that end in their sound; they never change (Unicode, "Name Stability")."""
 _SILENT: Final = frozenset("ーゝゞ")  # they prolong or repeat the sound before them
 _MOST_LOGGED: Final = 20  # tools that are named in one line of the log
 _MOST_REMOVED: Final = 4096  # names: those of the largest servers, some times over

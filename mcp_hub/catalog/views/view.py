@@ -69,10 +69,7 @@ class CatalogView:
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
         self.quarantined = quarantined
         self.withheld = withheld
-        """Findings for all that callers could use if it were approved, by kind and exported name.
-
-        Without a kind: instructions, by server.
-        """
+        """Findings for unapproved texts, by kind and exported name; for instructions by None and server."""
         self.removed = removed
         """Exported names of tools that an earlier view listed."""
         self._announced = announced

@@ -13,7 +13,7 @@ _GROUPS: Final = (
     frozenset(("prefixItems", "items", "unevaluatedItems")),
     frozenset(("properties", "additionalProperties", "patternProperties", "unevaluatedProperties")),
 )
-"""Keywords that mean something together: two schemas that both have some can be merged only by a rule."""
+"""Keywords with a common meaning; two schemas that both have some are merged by a rule only."""
 
 _UNMERGED: Final = frozenset(("unevaluatedProperties", "unevaluatedItems"))
 

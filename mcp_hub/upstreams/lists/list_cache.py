@@ -1,8 +1,4 @@
-"""The last lists of servers on disk: the next hub shows them at once, before the server has started.
-
-One file a server, replaced whole, in a folder that several hubs may share. A file that cannot be read, or was not
-written here, is ignored.
-"""
+"""The last lists of servers on disk: one file per server, replaced atomically, in a folder that hubs may share."""
 
 import hashlib
 import json
@@ -36,7 +32,7 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 
 
 class CachedList(msgspec.Struct, frozen=True):
-    """The lists of a server, its version and `serverInfo`, and when they were read (Unix seconds)."""
+    """A server's lists and identity. `at` is when they were read, in Unix seconds."""
 
     snapshot: Snapshot
     version: str
@@ -49,7 +45,7 @@ class CachedList(msgspec.Struct, frozen=True):
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    """A file; `kept` lacks the lists, which stay raw JSON. A copied or renamed file is recognised by `key`."""
+    """`kept` comes without the lists, which stay raw JSON."""
 
     format: int
     key: str
@@ -58,12 +54,12 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def list_key(*identity: str | None | Sequence[str]) -> str:
-    """Names an entry of the configuration by what it runs or connects to. A digest: arguments may hold secrets."""
+    """Identifies a configuration entry by a digest, without its secrets."""
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
 
 class ListFile(msgspec.Struct, frozen=True):
-    """The file of one server. `key` is a `list_key`; `most_bytes` bounds the file, `most_files` its folder."""
+    """The file of one server. `most_bytes` bounds the file, `most_files` its folder."""
 
     folder: Path
     server: str
@@ -76,7 +72,7 @@ class ListFile(msgspec.Struct, frozen=True):
         return self.folder / f"{self.key}.json"
 
     def read(self) -> CachedList | None:
-        """The last list that was written; None without a usable one."""
+        """The last lists written; None without a usable file."""
         try:
             data = self._bytes()
         except FileNotFoundError:
@@ -96,7 +92,6 @@ class ListFile(msgspec.Struct, frozen=True):
             return None
 
     def _bytes(self) -> bytes:
-        """The content of a plain file that is not too long; marks it as used."""
         opened = open_plain(self.path, os.O_RDONLY | NO_LINK)
         with open(opened, "rb") as file:
             known = os.fstat(opened)
@@ -109,7 +104,7 @@ class ListFile(msgspec.Struct, frozen=True):
             return file.read(self.most_bytes)
 
     def write(self, last: CachedList) -> None:
-        """Replaces the file. Blocks as long as the disk does; a list that cannot be written is not remembered."""
+        """Replaces the file. Blocks; failures are logged only."""
         try:
             data = self._encoded(last)
             if len(data) > self.most_bytes:
@@ -140,7 +135,7 @@ class ListFile(msgspec.Struct, frozen=True):
             raise
 
     def _make_room(self) -> None:
-        """Removes the oldest lists of a folder that holds too many, and files of aborted writes."""
+        """Removes the files unused longest, aborted writes included."""
         found: list[tuple[float, str]] = []
         with os.scandir(self.folder) as entries:
             for entry in entries:

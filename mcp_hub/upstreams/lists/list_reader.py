@@ -1,4 +1,4 @@
-"""Reads an upstream's lists to the end: all kinds at once, page after page, within bounds, definitions unparsed."""
+"""Reads a server's lists, page after page, within bounds. Definitions stay unparsed."""
 
 import math
 from collections.abc import Callable
@@ -27,10 +27,10 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class ListLimits(msgspec.Struct, frozen=True):
-    """At most `pages` pages and `entries` entries of one kind; the rest is left out with a warning.
+    """Bounds per kind: `pages` and `entries`; the rest is left out with a warning.
 
-    `prepare` gets lists of `long` entries or more in a worker thread before anybody sees them. A list that is older
-    than `max_age` seconds is read again when a client is listed it; 0: never.
+    `prepare` receives lists of at least `long` entries in a worker thread. Lists older than `max_age` seconds are read
+    again when a client lists them; 0: never.
     """
 
     pages: int = 100
@@ -41,7 +41,7 @@ class ListLimits(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct):
-    """One kind's list as far as it was read."""
+    """The entries of one kind that were read."""
 
     raws: list[bytes] = msgspec.field(default_factory=list)
     hint: CacheHint = CacheHint()
@@ -55,8 +55,6 @@ class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Late(msgspec.Struct):
-    """Until when a page is waited for, see `list_kinds`."""
-
     silence: float
     _others: float | None = None
 
@@ -69,18 +67,16 @@ class _Late(msgspec.Struct):
 
 
 async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
-    """Makes ready what long lists need."""
     if limits.prepare is not None and sum(map(len, snapshot.lists.values())) >= limits.long:
         await anyio.to_thread.run_sync(limits.prepare, snapshot, abandon_on_cancel=True)
 
 
 async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: float | None) -> dict[Kind, Listed]:
-    """The lists of those `kinds` that the server announces; first pages are asked for together.
+    """Reads the lists that the server announces.
 
-    Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
-    `silence` is for the start of a server: pages that were read are kept, with a warning, if the next one fails. The
-    first page of tools is waited for; each further page of tools may take `silence` seconds, and so may all other kinds
-    together after that. A list that has not come by then `is_late`.
+    Raises `StartFailed` if announced tools cannot be listed; other kinds stay empty with a warning. `silence` (seconds)
+    limits each further page of tools, and all other kinds together; a list that misses it `is_late`. With `silence`,
+    pages read before an error are kept.
     """
     capabilities = peer.info.capabilities
     asked = [kind for kind in Kind if kind in kinds and KINDS[kind].is_offered(capabilities)]
@@ -103,7 +99,7 @@ async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: 
 
 
 async def _unannounced(peer: Peer, limits: ListLimits, silence: float | None) -> dict[Kind, Listed]:
-    """The tools of a server that announces no list at all: it is asked for them once, and need not answer."""
+    """The tools of a server that announces no lists, if it answers in time."""
     listed, late = Listed(), _Late(math.inf if silence is None else silence)
     try:
         with anyio.move_on_after(_UNANNOUNCED if silence is None else min(silence, _UNANNOUNCED)):
@@ -120,7 +116,6 @@ async def _unannounced(peer: Peer, limits: ListLimits, silence: float | None) ->
 
 
 def _complete(peer: Peer, kind: Kind, listed: Listed, limits: ListLimits) -> None:
-    """Applies what holds for the whole list, and logs its warnings."""
     if len(listed.raws) > limits.entries:
         del listed.raws[limits.entries :]
         listed.warnings.append(f"more than {plural(limits.entries, 'entry')}; the rest is left out")
@@ -164,7 +159,6 @@ async def _follow(peer: Peer, kind: Kind, pending: Pending, listed: Listed, limi
 
 
 async def _page(peer: Peer, kind: Kind, pending: Pending, listed: Listed, late: _Late) -> RawJson | None:
-    """A page; None if it is not waited for any longer."""
     with anyio.CancelScope(deadline=late.deadline(kind, listed)):
         return await peer.answer(pending)
     listed.is_late = True
@@ -173,10 +167,9 @@ async def _page(peer: Peer, kind: Kind, pending: Pending, listed: Listed, late: 
 
 
 def _take_page(raw: RawJson, key: str, listed: Listed) -> msgspec.Raw | None:
-    """Adds a page's entries; the cursor of the next one, as the server wrote it, None at the end.
+    """Returns the next cursor, None at the end.
 
-    An empty string is a cursor, and so is a number, which some servers send. A list that is null, absent or an empty
-    object (Lua) is empty.
+    An empty string and a number are cursors. A list that is null, missing or `{}` (Lua) is empty.
     """
     try:
         page = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -203,6 +196,6 @@ def _take_page(raw: RawJson, key: str, listed: Listed) -> msgspec.Raw | None:
 
 
 def _ttl(raw: msgspec.Raw | None) -> int:
-    """Milliseconds; anything but a natural number counts as 0."""
+    """Milliseconds; 0 for anything but a natural number."""
     text = bytes(raw) if raw is not None else b"0"
     return min(int(text), 1 << 53) if text.isdigit() and len(text) < 19 else 0

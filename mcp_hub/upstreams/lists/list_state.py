@@ -1,4 +1,4 @@
-"""The lists of one server as they were read last, by this hub or an earlier one; read again when they change."""
+"""The current lists of one server, read again when they change."""
 
 import hashlib
 import math
@@ -37,11 +37,10 @@ _REFRESH: Final = 5.0
 
 
 class _Reads(msgspec.Struct):
-    """When each kind was read last, in seconds of the loop's clock, and the turns of those who read.
+    """When each kind was read last (seconds of the loop's clock), and locks for readers.
 
-    `is_heard`: the next reading is for a change at another replica, which hears nothing of what comes of it. So servers
-    whose lists are never twice the same do not keep replicas reading. `aged` are kinds that are to be read because they
-    are old, or because the server did not know a tool (`doubtful`).
+    `is_heard`: the next reading answers another replica's change and is not announced to replicas. `aged` kinds are
+    old, or `doubtful`: the server did not know an entry.
     """
 
     at: dict[Kind, float] = msgspec.field(default_factory=dict)
@@ -54,10 +53,9 @@ class _Reads(msgspec.Struct):
 
 
 class ListState:
-    """The lists of one server, read with its present `limits`.
+    """The lists of one server. Those in `file` are offered until the server is read.
 
-    They outlive the hub in `file`, whose content is offered from the beginning.
-    A definition that says the same as the last one of its name keeps its bytes, in whatever era it is read.
+    A definition with unchanged content keeps its bytes, in any order of its members.
     """
 
     def __init__(
@@ -75,25 +73,24 @@ class ListState:
         self.inherit(file.read() if file is not None else None)
 
     def inherit(self, last: CachedList | None) -> None:
-        """These lists stand until others are read."""
+        """Takes these lists until others are read."""
         if last is not None:
             self.last, self.snapshot = last, last.snapshot
 
     @property
     def fresh(self) -> Snapshot | None:
-        """The lists as this hub has read them, None if only an earlier one did."""
+        """The lists that this hub has read itself; None before."""
         return self.snapshot if self.is_fresh else None
 
     @property
     def unsteady(self) -> tuple[str, ...]:
-        """A sentence about each list that is another one at each reading."""
         return tuple(
             f"{kind.value}s: the list is another one at each reading; it is taken over once an hour"
             for kind in self._reads.ages.unsteady
         )
 
     def show(self, peer: Peer, kind: Kind, *, is_new: bool) -> None:
-        """A client is listed this kind, maybe for the first time: the list is read again behind that if it is old."""
+        """Notes that a client lists this kind; an old list is read again."""
         hint = self.snapshot.hints.get(kind) if self.snapshot is not None else None
         ttl = hint.ttl_ms / 1000 if hint is not None else 0.0
         now, reads = anyio.current_time(), self._reads
@@ -102,7 +99,7 @@ class ListState:
             peer.list_changes.announce(())
 
     def doubt(self, peer: Peer, kind: Kind) -> None:
-        """The server does not know an entry of this list: it is read again, ever later if that shows nothing new."""
+        """Reads the list again, with growing pauses: the server did not know an entry."""
         self._doubt("entry", {kind})
         peer.list_changes.announce(())
 
@@ -114,9 +111,9 @@ class ListState:
     async def read(
         self, peer: Peer, kinds: set[Kind], silence: float | None = None, aged: Set[Kind] = frozenset()
     ) -> None:
-        """Reads the lists of these kinds; a late one stays as it was and is soon read again. Raises as `list_kinds`.
+        """Reads these kinds; a late list keeps its old content. Raises `StartFailed`.
 
-        Those that are `aged` stay as they are if nothing of them is new.
+        `aged` lists are replaced only if their content has changed.
         """
         began = anyio.current_time()
         found = await list_kinds(peer, kinds, self._limits(), silence)
@@ -133,7 +130,7 @@ class ListState:
             self._reads.ages.taken(kind, began)
 
     def refresh(self, peer: Peer, kind: Kind) -> Callable[[], Awaitable[None]] | None:
-        """Reads a list that is older than the server lets it be kept; None if it is not, or there is none."""
+        """A function that reads the list again; None if its TTL holds."""
         now, hint = anyio.current_time(), self.snapshot.hints.get(kind, CacheHint()) if self.snapshot else CacheHint()
         age = now - self._reads.at.get(kind, -math.inf)
         if age < hint.ttl_ms / 1000 or not KINDS[kind].is_offered(peer.info.capabilities):
@@ -141,14 +138,12 @@ class ListState:
         return partial(self._refresh, peer, kind, now)
 
     async def _refresh(self, peer: Peer, kind: Kind, asked: float) -> None:
-        """One reading serves all that asked before it began."""
         async with self._reads.refreshing:
             if self._reads.at.get(kind, -math.inf) < asked:
                 with suppress(StartFailed):
                     await self.read(peer, {kind}, _REFRESH)
 
     async def _merge(self, peer: Peer, kinds: set[Kind], found: dict[Kind, Listed]) -> None:
-        """Puts the lists that were read in the place of those that were known."""
         if late := {kind for kind, listed in found.items() if listed.is_late}:
             peer.list_changes.announce(late)
         lists = await self._settled({kind: tuple(listed.raws) for kind, listed in found.items()})
@@ -183,7 +178,7 @@ class ListState:
                 self._changes.lists.changed(self.name, _digest(fresh))
 
     async def _without_news(self, found: Mapping[Kind, Listed], aged: Set[Kind]) -> set[Kind]:
-        """The kinds of lists that stay as they are: their order and `_meta` do not count, and some are held back."""
+        """The unchanged kinds. Order and `_meta` do not count."""
         now, same = anyio.current_time(), set[Kind]()
         for kind in aged:
             listed, is_urgent = self.snapshot.lists.get(kind, ()) if self.snapshot else (), kind in self._reads.doubtful
@@ -198,7 +193,7 @@ class ListState:
         return same
 
     async def _settled(self, lists: dict[Kind, tuple[bytes, ...]]) -> dict[Kind, tuple[bytes, ...]]:
-        """The lists with the bytes that are known of what they say."""
+        """The lists, with the old bytes of unchanged definitions."""
         before = {} if self.snapshot is None else self.snapshot.lists
         if all(before.get(kind, raws) == raws for kind, raws in lists.items()):
             return lists
@@ -210,9 +205,8 @@ class ListState:
         return await anyio.to_thread.run_sync(settle, abandon_on_cancel=True) if is_long else settle()
 
     async def follow(self, peer: Peer, patience: float) -> None:
-        """Reads the lists that the server announces as changed, each time within `patience` seconds, until the end.
-
-        And when they have changed at another replica of the hub, which has a server of its own.
+        """Reads lists that the server or a replica announces, each within `patience` seconds, until the connection
+        ends.
         """
         with self._changes.lists.following(self.name, partial(self._compare, peer)):
             await self._follow(peer, patience)
@@ -245,7 +239,7 @@ class ListState:
                 log.warning("upstream_list_failed", upstream=self.name, reason="no answer")
 
     async def keep(self) -> None:
-        """Writes the lists to the file after each change, in a thread, until cancelled; then once more if necessary."""
+        """Writes changed lists to the file until cancelled."""
         if self._file is None:
             return
         try:
@@ -270,7 +264,7 @@ def _contents(raws: Sequence[bytes], listed: Sequence[bytes]) -> tuple[str, str]
 
 
 def _content(raws: Sequence[bytes]) -> str:
-    """The same for the same definitions in any order of them and of their members, whatever their `_meta` is."""
+    """A digest without `_meta` and any order."""
     digests = sorted(hashlib.blake2b(_plain(raw), digest_size=16).digest() for raw in raws)
     return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
 
@@ -286,7 +280,7 @@ def _plain(raw: bytes) -> bytes:
 
 
 def _digest(lists: Snapshot) -> str:
-    """The same for the same definitions in the same order."""
+    """A digest of the bytes in order."""
     content = hashlib.blake2b(digest_size=16)
     for kind in Kind:
         for raw in (kind.value.encode(), *lists.lists.get(kind, ())):

@@ -1,7 +1,4 @@
-"""The lists of a server as one caller sees them, whose connection is not the listed one: the union by name.
-
-The caller's own connection wins: its definitions, and what it no longer lists, are right for its calls. Pure.
-"""
+"""Joins a server's lists with those of a caller's own connection, by name. Pure."""
 
 import msgspec
 from msgspec.structs import replace
@@ -13,14 +10,14 @@ from mcp_hub.types import Kind, Snapshot
 
 
 class ListUnion:
-    """The union for one connection. It knows all that this connection has ever listed: what is gone there is gone."""
+    """The union for one connection, whose definitions win. An entry that it no longer lists stays out."""
 
     def __init__(self) -> None:
         self._ever: dict[Kind, frozenset[bytes]] = {}
         self._last: tuple[Snapshot, Snapshot, Snapshot | None] | None = None
 
     def of(self, listed: Snapshot | None, caller: Snapshot | None) -> Snapshot | None:
-        """None where the caller sees what everybody sees. The same object as long as neither list changes."""
+        """The union, the same object while neither list changes; None if either list is None."""
         if listed is None or caller is None:
             return None
         if self._last is None or self._last[0] is not listed or self._last[1] is not caller:
@@ -36,7 +33,6 @@ class ListUnion:
         return replace(listed, lists=present, capabilities=capabilities, is_apart=True)
 
     def _joined(self, kind: Kind, listed: tuple[bytes, ...], caller: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """In the order of the listed ones; what only the caller's connection has comes last."""
         ever, mine = self._ever.get(kind, frozenset()), by_name(kind, caller)
         self._ever[kind] = ever | mine.keys()
         if listed == caller:
@@ -47,13 +43,12 @@ class ListUnion:
 
 
 class SkillUnion:
-    """Lists of one connection of a server, with the skills of another one."""
+    """Lists of one connection with the skills of another."""
 
     def __init__(self) -> None:
         self._last: tuple[Snapshot, Snapshot, Snapshot] | None = None
 
     def of(self, listed: Snapshot, other: Snapshot) -> Snapshot:
-        """The union; the same object as long as neither changes."""
         if self._last is None or self._last[0] is not listed or self._last[1] is not other:
             extensions = {**listed.capabilities.get("extensions", {}), SKILLS: other.capabilities["extensions"][SKILLS]}
             united = replace(
@@ -67,7 +62,7 @@ class SkillUnion:
 
 
 def by_name(kind: Kind, raws: tuple[bytes, ...]) -> dict[bytes, bytes]:
-    """Definitions by the member that identifies them; one without it by itself."""
+    """Definitions by their identifying member; one without it by its bytes."""
     names: dict[bytes, bytes] = {}
     for raw in raws:
         names.setdefault(_name(kind, raw), raw)
@@ -80,10 +75,7 @@ def _name(kind: Kind, raw: bytes) -> bytes:
 
 
 def settled(kind: Kind, before: tuple[bytes, ...], after: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The list `after`, in which each definition that says the same as `before` has the same bytes.
-
-    Servers write one definition in another order of its members in their other era.
-    """
+    """The list `after`, with the old bytes of definitions whose content is unchanged."""
     if before == after or not before:
         return after
     old = by_name(kind, before)

@@ -1,8 +1,4 @@
-"""The times at which a server's lists are read again. Sans-I/O; times are a clock's seconds.
-
-A server that announces changes all the time is read ever less often, one that does it now and then at once. A list that
-is old is read again when somebody is listed it, ever less often while nothing changes.
-"""
+"""Decides when a server's lists are read again. Sans-I/O; times are seconds of one clock."""
 
 from typing import Final, Literal
 
@@ -35,14 +31,14 @@ Verdict = Literal["same", "news", "held"]
 
 
 class Pacer:
-    """The pauses of one server."""
+    """The pauses after one server's announcements."""
 
     def __init__(self) -> None:
         self._last = -_QUIET
         self._streak = 0
 
     def pause(self, now: float) -> float:
-        """Seconds to wait after a change was announced at `now`, before the lists are read."""
+        """Seconds between an announcement at `now` and the reading."""
         self._streak = self._streak + 1 if now - self._last < _QUIET else 0
         pause = min(_SETTLE * 2.0 ** max(0, self._streak - _FREE), _LONGEST)
         self._last = now + pause
@@ -50,8 +46,6 @@ class Pacer:
 
 
 class _Age(msgspec.Struct):
-    """One list: when it was read or tried last, and when it was taken over. `content` is that of the last reading."""
-
     tried: float
     taken: float
     factor: int = 1
@@ -60,7 +54,7 @@ class _Age(msgspec.Struct):
 
 
 class ListAges:
-    """The ages of the lists of one server, and what readings for age are worth."""
+    """The ages of one server's lists."""
 
     def __init__(self) -> None:
         self._ages: dict[Kind, _Age] = {}
@@ -68,19 +62,18 @@ class ListAges:
 
     @property
     def unsteady(self) -> list[Kind]:
-        """The kinds whose lists are another one at each reading."""
         return [kind for kind, age in self._ages.items() if age.streak > _UNSTEADY]
 
     def taken(self, kind: Kind, now: float) -> None:
-        """The list of this kind was read, and stands."""
+        """Notes a reading that was taken over."""
         known = self._ages.get(kind)
         streak = 0 if known is None else known.streak
         self._ages[kind] = _Age(now, now, streak=streak)
 
     def take_due(self, kind: Kind, now: float, max_age: float, ttl: float, *, is_new: bool) -> bool:
-        """Whether the list is to be read now that a client is listed it; if so, that counts as tried.
+        """Whether to read the list when a client lists it; notes the attempt.
 
-        `max_age` 0: never. `ttl` is what the server says, 0 for nothing. `is_new`: the client lists for the first time.
+        `max_age` 0: never. `ttl` 0: the server gives none. `is_new`: the client's first listing.
         """
         age = self._ages.get(kind)
         if age is None or not max_age:
@@ -94,7 +87,7 @@ class ListAges:
         return True
 
     def take_doubt(self, why: Doubt, now: float) -> bool:
-        """Whether lists are to be read for this reason now."""
+        """Whether to read the lists now for this reason, with growing pauses."""
         at, pause = self._doubts.get(why, (now, 0.0))
         if now - at < pause:
             return False
@@ -102,9 +95,9 @@ class ListAges:
         return True
 
     def judge(self, kind: Kind, content: str, listed: str, now: float, *, is_urgent: bool) -> Verdict:
-        """The worth of a reading: `content` distinguishes it, `listed` the list that stands.
+        """Compares digests of a reading and of the current list.
 
-        One of a list that is another one each time is held back for an hour, unless it `is_urgent`.
+        A list that differs every time is "held" for an hour, unless it `is_urgent`.
         """
         age = self._ages.setdefault(kind, _Age(now, now))
         before, age.content = age.content, content

@@ -1,4 +1,4 @@
-"""One connection to a remote server: Streamable HTTP of either era, or the deprecated HTTP+SSE transport."""
+"""One connection to a remote server: Streamable HTTP of either era, or HTTP+SSE."""
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -58,12 +58,10 @@ _OLD_SERVER: Final = (400, 404, 405)
 
 @dataclass(frozen=True, slots=True)
 class HttpSpec:
-    """Where the server is and how to talk to it. `transport` None: find out; `era` is the configured one.
+    """Where the server is and how to reach it. `transport` None: detect.
 
-    `apps`: the server hears that its client shows apps. `begun`: a session with it that is open already.
-    `ca` is a file of certificates to trust besides the usual ones. `renew` reads the headers again, whose secrets may
-    have changed: those are put into `headers`, so that later connections have them, too. `look_up` reads those of
-    the first connection, if there are none.
+    `apps`: announce that clients show apps. `ca`: a file with additional certificates. `renew` reads `headers` and
+    their secrets again; `look_up` reads the first ones. `begun`: an open session to continue.
     """
 
     url: str = field(repr=False)
@@ -79,7 +77,7 @@ class HttpSpec:
 
 
 class HttpConnection:
-    """A `Connection` to a server that somebody else runs. `access` is the hub's login there, if it may have one."""
+    """A `Connection` to a remote server. `access` is the hub's login there."""
 
     pid = None
 
@@ -104,23 +102,21 @@ class HttpConnection:
 
     @property
     def stderr(self) -> Iterable[str]:
-        """None: nobody sees what the server writes."""
         return ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Where the server redirects requests to, if it does."""
         target = self._http.moved_to if self._http is not None else None
         said = f"it redirects requests to {target!r}: put that into the url, which saves one request for each"
         return () if target is None else (hide(said),)
 
     @property
     def lost_session(self) -> bool:
-        """The server is there and has forgotten the session: another can begin at once."""
+        """The server does not know the session: another can begin at once."""
         return isinstance(self._wire, HttpWire) and self._wire.is_forgotten
 
     def successor(self) -> "HttpConnection | None":
-        """The connection of the session that was begun when this one turned out to be lost."""
+        """A connection with the session that replaces a lost one."""
         begun = self._check.successor if self._check is not None else None
         if begun is None:
             return None
@@ -154,7 +150,6 @@ class HttpConnection:
         return await self._over_http(http, tasks)
 
     def _authorized(self, http: RemoteClient) -> HttpStreams:
-        """The client, with the login of the hub where there is one, or credentials that may change."""
         if self._access is not None and self._access.is_granted:
             return AuthorizedClient(http, self._access)
         return http if self._spec.renew is None else RenewedClient(http, self._spec.headers, self._spec.renew)
@@ -191,7 +186,6 @@ class HttpConnection:
         return peer
 
     async def _with_name(self, cause: Cause) -> Cause:
-        """The cause, and what is wrong with the name in a certificate, where the issuer is unknown."""
         problem = await wrong_name(self._spec.url) if cause.code == "tls_unknown_issuer" else None
         return cause if problem is None else Cause(cause.code, f"{cause.reason}; besides: {problem.rstrip('.')}")
 
@@ -202,14 +196,12 @@ class HttpConnection:
     def _http_peer(
         self, http: HttpStreams, tasks: anyio.abc.TaskGroup, *, is_spare: bool = False
     ) -> tuple[Peer, HttpWire]:
-        """A fresh peer, and its wire; the session of one that `is_spare` is never checked itself."""
         info = not_settled(apps=self._spec.apps)
         peer = Peer(self.name, lambda peer: self._http_wire(peer, http, tasks, is_spare), info, is_remote=True)
         assert isinstance(peer.wire, HttpWire)
         return peer, peer.wire
 
     async def _begin_beside(self, accept: Callable[[Peer], Awaitable[bool]]) -> NewSession | None:
-        """One more session with the server, with cookies of its own, if the function accepts it; as `Begin`."""
         begun: NewSession | None = None
         client = _client(self._spec)
         try:
@@ -248,7 +240,7 @@ class HttpConnection:
         )
 
     async def _over_sse(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, first: StartFailed | None = None) -> Peer:
-        """`first` is the failure of the attempt before this one: its code counts."""
+        """`first` is the earlier attempt's failure; its code counts."""
         so_far = "" if first is None else f"{first}; as a server of the HTTP+SSE transport: "
         url, limit = self._spec.url, self._spec.line_limit
 
@@ -273,7 +265,6 @@ class HttpConnection:
         return peer
 
     def _refused(self, status: int | None, cause: Cause) -> StartFailed:
-        """The failure, with the setting to add where the server wants credentials. Trying again seldom helps then."""
         if status not in DENIED:
             return StartFailed(*cause)
         if self._denied is not None:  # then the denial says whether it does
@@ -286,7 +277,7 @@ class HttpConnection:
         return StartFailed(code, f'{origin(self._spec.url)} {said} "bearer" or "headers" (HTTP {status})')
 
     async def _explain(self, response: httpx2.Response) -> str | None:
-        """The reason of a 401 or 403, if the login knows it; ends the connection if every request would be refused."""
+        """The login's reason for a 401 or 403."""
         if self._access is None:
             return None
         denial = await self._access.denied(response.status_code, response.headers.get("www-authenticate", ""))
@@ -325,7 +316,7 @@ async def _closed(http: httpx2.AsyncClient) -> None:
 
 
 def _client(spec: HttpSpec, begun: NewSession | None = None) -> RemoteClient:
-    """A client that verifies certificates, and waits for an answer as long as it takes. Raises `BadAuthority`."""
+    """Without a timeout for responses. Raises `BadAuthority`."""
     cookies = begun.cookies if begun is not None else None
     # a compressed stream could be flushed late
     headers = httpx2.Headers({"user-agent": USER_AGENT, "accept-encoding": "identity"})

@@ -1,8 +1,7 @@
-"""Whether a remote server has lost a session: servers refuse an unknown one in many ways, few by the specified 404.
+"""Checks whether a remote server has lost a session; few answer with the specified 404.
 
-A ping in the session shows that it lives. If the ping is refused, too, another session is begun beside it: if that
-works, the first one was the reason. The other way round, a ping that the new session refuses alike proves nothing.
-Source: specification 2025-11-25, basic/transports "Session Management" and basic/utilities/ping.
+If a ping in the session is refused, a second session begins. The first is lost unless the second refuses alike. Source:
+specification 2025-11-25, basic/transports "Session Management" and basic/utilities/ping.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,7 +33,7 @@ _SILENCE: Final[Refusal] = ()
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """A session that was begun beside another one: its id, the settled protocol, and the cookies that lead to it."""
+    """A begun session: its id, the negotiated protocol and its cookies."""
 
     id: str | None
     info: PeerInfo
@@ -46,10 +45,9 @@ Begin = Callable[[Callable[[Peer], Awaitable[bool]]], Awaitable[NewSession | Non
 
 
 class SessionCheck:
-    """The checks of one session, one at a time: requests that were refused before a check began share its result.
+    """The checks of one session, one at a time; requests refused before a check began share its result.
 
-    The session that takes the place of a lost one is the `successor`. Without `begin` nothing is checked, nor in a
-    session in which no request was answered yet.
+    Checks nothing without `begin`, or before the session's first response. `successor` replaces a lost session.
     """
 
     def __init__(self, peer: Peer, begin: Begin | None) -> None:
@@ -65,11 +63,11 @@ class SessionCheck:
         self._first: int | None = None  # the answers that came before the session was settled
 
     def settled(self) -> None:
-        """The handshake is done."""
+        """Notes the end of the handshake."""
         self._first = self._peer.signs.answers
 
     async def is_lost(self, is_explicit: bool) -> bool | None:
-        """Whether the session is lost, None if that is not clear. `is_explicit`: the server says so itself."""
+        """Whether the session is lost; None if unclear. `is_explicit`: the server says so itself."""
         if self._begin is None or self._first in (None, self._peer.signs.answers):
             return None
         asked = anyio.current_time()
@@ -83,7 +81,6 @@ class SessionCheck:
             return self._result
 
     def _space(self, *, is_clear: bool) -> None:
-        """A check without a result cost the server a ping and a session: the next one comes later."""
         self._unclear = 0 if is_clear else self._unclear + 1
         if not is_clear:
             self._until = anyio.current_time() + min(_PAUSE * 2.0 ** min(self._unclear - 1, _DOUBLINGS), _LONGEST)
@@ -105,7 +102,7 @@ class SessionCheck:
         return True
 
     def _is_denied(self, is_explicit: bool) -> bool:
-        """Whether a server that answers pings anyway has denied the session twice, and taken nothing meanwhile."""
+        """Whether the server denied the session twice, and answered only pings in between."""
         answers = self._peer.signs.answers
         if answers > self._answers + 1:  # one is that to the ping
             self._denials = 0
@@ -115,7 +112,7 @@ class SessionCheck:
 
 
 async def ping(peer: Peer) -> Refusal | None:
-    """None if the server answers a ping, else the refusal. A method that it does not have is an answer as well."""
+    """The refusal of a ping; None if it is answered, also with "method not found"."""
     with anyio.move_on_after(_PATIENCE):
         try:
             await peer.answer(peer.send("ping"), may_cancel=False)

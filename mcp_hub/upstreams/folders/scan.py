@@ -1,4 +1,4 @@
-"""Skills of the files in a folder: entries with digests, and resources for clients that do not know skills."""
+"""The skills in a folder, also listed as resources."""
 
 import re
 from hashlib import sha256
@@ -25,8 +25,6 @@ _UNKNOWN: Final = f"sha256:{'0' * 64}"
 
 
 class _Digest(msgspec.Struct, frozen=True):
-    """The digest of a file as long as it has this fingerprint; `head` is the YAML of a main file."""
-
     stamp: FileStamp
     digest: str
     size: int
@@ -34,7 +32,7 @@ class _Digest(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """One look at a folder: `files` and their digests by path, `paths` by URI, and what servers list."""
+    """One look at a folder: `files` by path, `paths` by URI, and the lists."""
 
     files: dict[str, _Digest] = {}
     paths: dict[str, str] = {}
@@ -44,7 +42,7 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 def scan(root: Path, before: Scan) -> Scan:
-    """The skills below a real path; files that are as they were `before` are not read. Blocks. Raises `OSError`."""
+    """Scans a real path; reads only files that changed since `before`. Blocks. Raises `OSError`."""
     warnings: list[str] = []
     files: dict[str, _Digest] = {}
     for path, stamp in files_in(root).items():
@@ -93,7 +91,6 @@ def digest_of(content: bytes) -> str:
 
 
 def _entry(main: str, files: dict[str, _Digest]) -> bytes:
-    """The entry of a skill. Raises `ValueError` for one that hosts would refuse."""
     folder = main.removesuffix(MAIN)
     head = files[main].head
     if head is None or len(head) > _LONGEST_HEAD:
@@ -108,7 +105,6 @@ def _entry(main: str, files: dict[str, _Digest]) -> bytes:
 
 
 def _frontmatter(head: bytes) -> msgspec.Raw:
-    """The head as JSON. Raises `ValueError`."""
     try:
         return msgspec.Raw(msgspec.json.encode(yaml.load(head, _Yaml)))
     except Exception as problem:  # the boundary to the YAML library: a tag may make it raise anything
@@ -127,7 +123,6 @@ def _resource(path: str, files: dict[str, _Digest], skills: dict[str, bytes]) ->
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """The types of plain values, by their first character."""
     found: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for tag, firsts, pattern in (
         ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
@@ -141,7 +136,7 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 
 
 class _Yaml(yaml.SafeLoader):
-    """YAML by the core schema of 1.2, which hosts compare with: a date is text, and so is `yes`. Without aliases."""
+    """The YAML 1.2 core schema, without aliases: dates and `yes` are text."""
 
     yaml_implicit_resolvers = _resolvers()
 

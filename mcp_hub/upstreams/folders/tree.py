@@ -1,4 +1,4 @@
-"""The regular files of a folder: found without following links, and opened only where they were found."""
+"""Regular files of a folder, found and opened without following links."""
 
 import os
 import stat
@@ -18,13 +18,12 @@ _FLAGS: Final = os.O_RDONLY | NO_LINK | NO_WAIT
 
 
 class _TooManyFiles(OSError):
-    """The folder has too many files, or folders more than `_DEEPEST` deep."""
+    """Also raised for folders more than `_DEEPEST` deep."""
 
 
 def files_in(root: Path, most: int = MOST_FILES) -> dict[str, FileStamp]:
-    """Every regular file below a real path, by its path from there, with `/` between folders, in order.
-
-    Without dot files, links and devices, and all that is in dot folders. Raises `OSError`.
+    """Regular files below a real path, by relative path with `/`, sorted; none behind a dot or a link. Raises
+    `OSError`.
     """
     found: dict[str, FileStamp] = {}
     for path, stamp in _walk(str(root), "", _DEEPEST):
@@ -59,9 +58,9 @@ def stamp_of(found: os.stat_result) -> FileStamp:
 
 
 def read_file(root: Path, path: str, most: int) -> tuple[bytes, FileStamp]:
-    """The content of a regular file below a real path, and its fingerprint before it was read.
+    """The content and fingerprint of a regular file below a real path.
 
-    Raises `OSError` for anything else: a link, also as a folder on the way, a device, a file of more than `most` bytes.
+    Raises `OSError` for links, devices and files of more than `most` bytes.
     """
     full = os.path.join(str(root), *path.split("/"))
     if not stat.S_ISREG(os.lstat(full).st_mode):

@@ -1,4 +1,4 @@
-"""A folder of skills as an upstream: its lists are those of the last look, its files those of now."""
+"""A folder of skills as an upstream."""
 
 import base64
 import math
@@ -34,10 +34,7 @@ _LOOKS: Final = 3
 
 
 class FolderUpstream(LocalSource):
-    """The skills of one folder; an `Upstream`. `run` looks at it for the first time.
-
-    The `gate` is asked before a file is read that has changed since it was listed.
-    """
+    """The skills of one folder. The `gate` checks files changed since they were listed."""
 
     def __init__(self, name: str, folder: str, changes: Notices, gate: Gate | None = None) -> None:
         super().__init__(name, self.run)
@@ -52,7 +49,7 @@ class FolderUpstream(LocalSource):
         self._turn = anyio.Lock()
 
     async def run(self) -> None:
-        """Looks at the folder once; afterwards somebody has to ask."""
+        """Scans the folder once."""
         await self._look(-math.inf)
 
     def status(self) -> UpstreamStatus:
@@ -66,14 +63,13 @@ class FolderUpstream(LocalSource):
         return self._snapshot
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """Looks at the folder again, if that is some seconds ago."""
         if kind not in (Kind.SKILL, Kind.RESOURCE) or anyio.current_time() < self._looked + _TTL:
             return None
         asked = anyio.current_time()
         return lambda: self._look(asked)
 
     async def _look(self, asked: float) -> None:
-        """One look serves all that asked before it began."""
+        """One scan serves all who asked before it began."""
         async with self._turn:
             if self._looked >= asked > -math.inf:
                 return
@@ -102,7 +98,7 @@ class FolderUpstream(LocalSource):
             self._changes.bump()
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Reads a file or a folder. Raises `UnknownEntry` for a URI that is not served, and as the gate."""
+        """Reads a file or folder. Raises `UnknownEntry`, and whatever the gate raises."""
         if self._problem is not None:
             code, reason = self._problem
             about = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
@@ -118,7 +114,6 @@ class FolderUpstream(LocalSource):
         return Completed(object_bytes({"resultType": "complete", "resources": found}), MODERN)
 
     async def _contents(self, call: Call, uri: str) -> RawJson:
-        """The file as it is listed now; one that has changed is listed anew first. Raises `RpcError`."""
         for _ in range(_LOOKS):
             if (path := self._scan.paths.get(uri)) is None:
                 raise UnknownEntry(f"Resource not found: {hide_head(uri, 500)}", data={"uri": uri})
@@ -133,7 +128,6 @@ class FolderUpstream(LocalSource):
         raise RpcError(f"{hide_head(uri, 500)} changes while it is read. Try again.")
 
     def _ask_gate(self, call: Call, uri: str) -> None:
-        """Whether the skills that this is a file of may be used as they are now. Raises `RpcError`."""
         snapshot = self._snapshot
         if self._gate is None or snapshot is None:
             return

@@ -1,4 +1,4 @@
-"""The content that a generator has yielded: it is the result of a tool that yields no other."""
+"""The content that a generator yields: the tool's result if it yields no `Result`."""
 
 import tempfile
 from contextlib import suppress
@@ -15,7 +15,7 @@ _IN_MEMORY: Final = 1 << 20
 
 
 class OutputText:
-    """The content blocks so far, and the deltas for them. Text grows the text that was yielded before."""
+    """The content blocks so far. Consecutive texts join into one block."""
 
     def __init__(self) -> None:
         self._blocks: list[object] = []
@@ -23,7 +23,7 @@ class OutputText:
         """The last block, while it is text that may still grow."""
 
     def add(self, item: object) -> events.Delta:
-        """The delta for an item: a piece of text, or a block, which stands alone."""
+        """Adds text or a block, and returns its delta."""
         block = content_block(item)
         if not isinstance(item, str):
             self._text = None
@@ -36,18 +36,17 @@ class OutputText:
         return events.Delta(msgspec.json.encode([block]), index=len(self._blocks) - 1)
 
     def blocks(self) -> list[object]:
-        """The content blocks so far."""
         return [content_block(one.text()) if isinstance(one, _GrowingText) else one for one in self._blocks]
 
     def close(self) -> None:
-        """Lets go of what is kept outside of memory. Idempotent."""
+        """Closes temporary files. Idempotent."""
         for one in self._blocks:
             if isinstance(one, _GrowingText):
                 one.close()
 
 
 class _GrowingText:
-    """A text that comes in pieces; all but its end is in a temporary file, as long as that can be written."""
+    """Text in pieces; all but its end goes to a temporary file if possible."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -73,7 +72,6 @@ class _GrowingText:
         self._pieces.clear()
 
     def text(self) -> str:
-        """All of it."""
         if self._file is None:
             return "".join(self._pieces)
         self._file.seek(0)
@@ -89,10 +87,7 @@ class _Block(msgspec.Struct):
 
 
 def checked_step(step: events.ToolCall | events.ToolResult) -> events.ToolCall | events.ToolResult:
-    """A call of another tool or its result, as readers of the call are shown it.
-
-    Raises: `TypeError` if it does not hold the JSON that it has to.
-    """
+    """The step, with its JSON on one line. Raises `TypeError` for wrong types or invalid JSON."""
     try:
         match step:
             case events.ToolCall(str(), str(), bytes() | msgspec.Raw() as raw):
@@ -108,7 +103,7 @@ def checked_step(step: events.ToolCall | events.ToolResult) -> events.ToolCall |
 
 
 def content_block(item: object) -> object:
-    """A content block of text, or of what already is one."""
+    """A content block from text or a block-like value. Raises `TypeError`."""
     if isinstance(item, str):
         return {"type": "text", "text": item}
     block = plain(item)

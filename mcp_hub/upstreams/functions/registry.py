@@ -1,4 +1,4 @@
-"""Tools written in Python: a `Registry`, its `tool` decorator, and the reports of a running tool.
+"""Tools written in Python.
 
     from mcp_hub import Progress, Registry, Result
 
@@ -15,9 +15,8 @@
         yield "compiled\\n"
         yield Result({"target": target, "ok": True})
 
-`servers.yaml` names the registry (`local: my_tools:registry`). It may also name a module alone (`local: my_tools`), for
-the functions in it that plain `mcp_hub.tool` decorates. Functions run in the hub's own process: async ones on its event
-loop, which they must not block, others each in a worker thread. Running them is `upstream`.
+`local: my_tools:registry` in `servers.yaml` names it; `local: my_tools` serves the module's functions decorated with
+plain `mcp_hub.tool`. Async functions must not block the event loop; others run in worker threads.
 """
 
 import inspect
@@ -49,14 +48,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The progress of a tool: `progress` grows with every report up to `total`, if that is known."""
+    """The progress of a tool. `progress` grows with every report, up to `total` if known."""
 
     progress: float
     total: float | None = None
     message: str | None = None
 
     def event(self) -> events.Progressed:
-        """As the hub passes it on. Raises: `TypeError` when a value is not a number or the message no text."""
+        """The event for the call. Raises `TypeError` for wrong types."""
         for value in (self.progress, self.total):
             if value is not None and not isinstance(value, int | float):
                 raise TypeError(f"progress has to be a number, not {value!r}")
@@ -68,10 +67,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The final result of a tool, for those that say more than a plain return value can.
+    """A result with more than a return value.
 
-    `Result(value)` is the same as returning the value. `content` (text, or a list of texts and content blocks) and
-    `structured` set those parts themselves; `is_error` tells the model that the tool failed; `meta` becomes `_meta`.
+    `content` is text, or a list of texts and content blocks. It and `structured` replace what is made from `value`;
+    `is_error` tells the model of a failure; `meta` becomes `_meta`.
     """
 
     value: object = None
@@ -82,10 +81,9 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Context:
-    """The running call, for a tool that has a parameter annotated `Context` (callers do not see that parameter).
+    """The running call, for a parameter annotated `Context`, which callers do not see.
 
-    Reports may come from the loop, or from the worker thread that the tool runs in and which waits while readers are
-    behind.
+    Report from the event loop or the tool's worker thread. A thread waits while readers are behind.
     """
 
     __slots__ = ("_drained", "_is_over", "_loop_thread", "_send")
@@ -98,18 +96,17 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once nobody waits for the result any more.
+        """Whether nobody waits for the result any more.
 
-        A function in a worker thread cannot be interrupted, and the hub cannot exit before it ends: a long one asks.
+        A long function in a thread should check it: it cannot be interrupted, and delays the hub's exit.
         """
         return self._is_over
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report how far the tool is."""
         self._emit(Progress(progress, total, message).event())
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
-        """Send a log message; `data` is any JSON value. Raises: `ValueError` for a level that MCP does not know."""
+        """Send a log message of any JSON value. Raises `ValueError` for an unknown level."""
         if level not in LOG_LEVELS:
             raise ValueError(f"unknown log level {level!r} (known: {', '.join(LOG_LEVELS)})")
         params: JsonObject = {"level": level, "data": plain(data)}
@@ -118,7 +115,7 @@ class Context:
         self._emit(events.Log(level, msgspec.json.encode(params)))
 
     def end(self) -> None:
-        """For the hub: the call is over, later reports are dropped."""
+        """For the hub: later reports are dropped."""
         self._is_over = True
 
     def _emit(self, event: events.CallEvent) -> None:
@@ -135,7 +132,7 @@ class Context:
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A function with all that the hub needs to list and run it."""
+    """A registered function with its definition."""
 
     name: str
     function: ToolFunction
@@ -150,8 +147,6 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class _ToolOptions(TypedDict, total=False):
-    """The options of the `tool` decorators."""
-
     name: str | None
     title: str | None
     description: str | None
@@ -160,7 +155,7 @@ class _ToolOptions(TypedDict, total=False):
 
 
 class Registry:
-    """The tools of one local server, in the order of their definition."""
+    """The tools of one local server, in order of definition."""
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
@@ -170,7 +165,7 @@ class Registry:
 
     @classmethod
     def joined(cls, registries: Iterable["Registry"]) -> "Registry":
-        """A new one with the tools that these have now. Raises: `ValueError` if two tools have the same name."""
+        """A new registry with the tools of all. Raises `ValueError` for a duplicate name."""
         joined = cls()
         for registry in registries:
             for name, tool in registry.tools.items():
@@ -190,10 +185,10 @@ class Registry:
     def tool(self, /, **options: Unpack[_ToolOptions]) -> Callable[[F], F]: ...
 
     def tool(self, function: F | None = None, /, **options: Unpack[_ToolOptions]) -> F | Callable[[F], F]:
-        """Make a tool of a function, which stays as it is. Name and description come from the function unless given.
+        """Register a function as a tool, unchanged. Name and description default to the function's.
 
         `annotations` are MCP's hints (`{"readOnlyHint": True}`); `output_schema` is a JSON Schema or a Python type.
-        Raises: `TypeError` for a function that cannot be a tool, `ValueError` for a bad or taken name.
+        Raises `TypeError` for an unsuitable function, `ValueError` for a bad or taken name.
         """
 
         def register(function: F) -> F:
@@ -226,10 +221,7 @@ def tool(**options: Unpack[_ToolOptions]) -> Callable[[F], F]: ...
 
 
 def tool(function: F | None = None, /, **options: Unpack[_ToolOptions]) -> F | Callable[[F], F]:
-    """Make a tool of a function, as `Registry.tool` does, for the server that names the function's module.
-
-    A package also serves the tools of the modules in it that it has imported. Raises: as `Registry.tool`.
-    """
+    """Register a function, as `Registry.tool` does, for servers that name its module or a package around it."""
 
     def register(function: F) -> F:
         registry = _by_module.setdefault(function.__module__, Registry())
@@ -239,7 +231,7 @@ def tool(function: F | None = None, /, **options: Unpack[_ToolOptions]) -> F | C
 
 
 def default_registry(module: str) -> Registry:
-    """The tools of a module and of the modules in it. Raises: `ValueError` if two of them have the same name."""
+    """The tools of a module and its submodules. Raises `ValueError` for a duplicate name."""
     found = [own for name, own in _by_module.items() if f"{name}.".startswith(f"{module}.")]
     return found[0] if len(found) == 1 else Registry.joined(found)
 

@@ -1,7 +1,6 @@
-"""Between Python and JSON: what a signature and its docstring say about a tool, and what values look like encoded.
+"""Schemas and conversion between JSON and Python.
 
-Fields of the argument model are named `p0`, `p1`, … with the parameter's name as alias: a parameter may then be called
-`json`, `copy` or `_x`, which pydantic does not allow for fields.
+Argument models name their fields `p0`, `p1`, …: pydantic forbids names such as `json` and `_x`.
 """
 
 import inspect
@@ -38,18 +37,18 @@ _ENTRY: Final = re.compile(rf"^{_HEAD}(.*(?:\n(?!{_HEAD}).*)*)", re.MULTILINE)
 
 
 class ArgumentsRefused(HubError):
-    """Arguments that do not fit the signature; the message names each wrong one, for the model to read."""
+    """Arguments that do not fit the signature; the message names each for the model."""
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """The arguments of one function: their JSON Schema, and the way from JSON text to Python values."""
+    """The parameters of one function, and their JSON Schema."""
 
     names: tuple[str, ...]
     model: type[pydantic.BaseModel]
     schema: JsonObject
 
     def bind(self, arguments: bytes) -> dict[str, object]:
-        """Values by parameter name, defaults filled in. Raises: `ArgumentsRefused`."""
+        """Arguments by name, with defaults. Raises `ArgumentsRefused`."""
         try:
             bound = self.model.model_validate_json(arguments)
         except pydantic.ValidationError as error:
@@ -70,14 +69,14 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 class _Untitled(GenerateJsonSchema):
-    """Leaves out the titles that pydantic makes from names: they say nothing and cost tokens in every listing."""
+    """Without pydantic's titles, which cost tokens."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
 
 def derive_parameters(function: ToolFunction, hints: Mapping[str, object], without: str | None) -> Parameters:
-    """The parameters of `function` but `without`. Raises: `TypeError` if named JSON values cannot fill them."""
+    """The parameters except `without`. Raises `TypeError` if named JSON values cannot fill them."""
     described = _documented_parameters(inspect.getdoc(function) or "")
     fields: dict[str, object] = {}
     names: list[str] = []
@@ -100,13 +99,13 @@ def derive_parameters(function: ToolFunction, hints: Mapping[str, object], witho
 
 
 def first_paragraph(docstring: str | None) -> str | None:
-    """The first paragraph in one line; None if there is none."""
+    """The first paragraph on one line; None if empty."""
     paragraph = inspect.cleandoc(docstring or "").split("\n\n")[0]
     return " ".join(paragraph.split()) or None
 
 
 def object_schema(annotation: object) -> JsonObject:
-    """The JSON Schema of this type; a schema of anything but an object is put under "result". Raises: `TypeError`."""
+    """The type's JSON Schema; a schema of a non-object is wrapped under "result". Raises `TypeError`."""
     try:
         # a type form is a value here, which the type checker cannot follow
         adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(annotation)  # type: ignore[arg-type]
@@ -121,9 +120,9 @@ def object_schema(annotation: object) -> JsonObject:
 
 
 def plain(value: object) -> object:
-    """The value as dicts, lists, strings and numbers; pydantic models, dataclasses, dates, sets and such converted.
+    """The value as JSON types, also from pydantic models, dataclasses, dates and sets.
 
-    Raises: `TypeError` for what has no JSON form, `ValueError` for NaN and infinities (msgspec would write null).
+    Raises `TypeError` for values without a JSON form, `ValueError` for NaN and infinities.
     """
     simple = msgspec.to_builtins(value, str_keys=True, enc_hook=_simplify)
     stack = [("the value", simple)]
@@ -150,7 +149,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _field(parameter: inspect.Parameter, annotation: object, documented: str | None) -> tuple[object, object]:
-    """For pydantic. The text in `Field(…)` wins over a bare one in `Annotated`, and that over the docstring."""
+    """`Field(…)` wins over text in `Annotated`, and that over the docstring."""
     base: object = annotation
     metadata: list[object] = []
     if typing.get_origin(annotation) is typing.Annotated:
@@ -162,7 +161,6 @@ def _field(parameter: inspect.Parameter, annotation: object, documented: str | N
 
 
 def _documented_parameters(docstring: str) -> dict[str, str]:
-    """Texts of the section "Args:" by parameter name."""
     section = _SECTION.search(docstring)
     entries = _ENTRY.finditer(section[2].replace(f"\n{section[1]}", "\n")) if section else ()
     return {entry[1]: " ".join(entry[2].split()) for entry in entries}

@@ -1,4 +1,4 @@
-"""Whether a module has what a `local` refers to, as far as its source shows: nothing is imported or run."""
+"""Checks a `local` reference against a module's source, without importing it."""
 
 import ast
 import importlib.util
@@ -16,7 +16,9 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def check_reference(reference: str, folder: str) -> None:
-    """Raises `StartFailed` for a module, or an attribute in it, that is surely not there; `folder` as in loading."""
+    """Raises `StartFailed` if the module or its attribute certainly does not exist. `folder` is searched after
+    `sys.path`.
+    """
     module, _, attribute = reference.partition(":")
     spec = _found(module, folder)
     name = attribute.partition(".")[0]
@@ -30,7 +32,6 @@ def check_reference(reference: str, folder: str) -> None:
 
 
 def _found(module: str, folder: str) -> ModuleSpec:
-    """The module, found as an import would find it. Raises `StartFailed`."""
     top, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -47,7 +48,7 @@ def _found(module: str, folder: str) -> ModuleSpec:
 
 
 def _names(spec: ModuleSpec) -> set[str] | None:
-    """The names that the module's source gives to something; None if that cannot be known."""
+    """The names that the module defines; None if unknown."""
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None
     try:
@@ -61,7 +62,7 @@ def _names(spec: ModuleSpec) -> set[str] | None:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """Names that statements outside of functions and classes bind, and those that functions declare global."""
+    """Names bound at module level or declared global."""
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):

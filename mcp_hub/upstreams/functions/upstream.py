@@ -1,8 +1,4 @@
-"""Python functions as an upstream: runs the tools of a `Registry` and encodes their results.
-
-An exception of a tool becomes a tool error that the model reads, `RpcError` a JSON-RPC error. Tools share the hub's
-process: one can block the event loop or write to stdout. A child process (`command`) isolates a tool.
-"""
+"""Runs the tools of a `Registry`. An exception becomes a tool error, an `RpcError` a JSON-RPC error."""
 
 import difflib
 import functools
@@ -39,7 +35,7 @@ log = get_logger(__name__)
 
 
 class LocalUpstream(LocalSource):
-    """The tools of a registry; an `Upstream`. With the reason why there is none in its place, it is failed."""
+    """The tools of a registry; failed if it gets a `Cause` instead."""
 
     def __init__(self, name: str, registry: Registry | Cause) -> None:
         super().__init__(name)
@@ -49,7 +45,7 @@ class LocalUpstream(LocalSource):
 
     @classmethod
     def load(cls, name: str, reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Self:
-        """An upstream for `module` or `module:attribute`; one that could not be loaded says so in its status."""
+        """The upstream for `module` or `module:attribute`; failed if that cannot be loaded."""
         try:
             return cls(name, load_registry(reference, folder, env))
         except StartFailed as error:
@@ -61,14 +57,13 @@ class LocalUpstream(LocalSource):
         return UpstreamStatus(self.name, UpstreamState.READY, era=Era.HANDSHAKE)
 
     def snapshot(self) -> Snapshot | None:
-        """The tools that are registered now; None if the registry could not be loaded."""
         if isinstance(self._registry, Cause):
             return None
         definitions = tuple(tool.definition for tool in self._registry.tools.values())
         return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: definitions}, capabilities={"tools": {}, "logging": {}})
 
     async def call(self, call: Call, channel: CallChannel) -> events.Completed:
-        """Run a tool. Its errors, wrong arguments included, are results with `isError`, for the model to read."""
+        """Runs a tool. Exceptions and wrong arguments become results with `isError`."""
         tool, arguments = self._target(call)
         try:
             value = await self._run(tool, tool.parameters.bind(arguments), channel)
@@ -114,7 +109,7 @@ class LocalUpstream(LocalSource):
 
 
 def encode_result(value: object, wraps_result: bool) -> bytes:
-    """A `CallToolResult` for what a tool returned. Raises: `TypeError` or `ValueError` if JSON cannot carry it."""
+    """A `CallToolResult`. Raises `TypeError` or `ValueError` for a value that JSON cannot carry."""
     result = value if isinstance(value, Result) else Result(value)
     content, structured = _convert(result.value, wraps_result)
     if result.structured is not None:
@@ -130,11 +125,9 @@ def encode_result(value: object, wraps_result: bool) -> bytes:
 
 
 def load_registry(reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Registry:
-    """The registry that `module:attribute` names, or for `module` alone the tools that plain `tool` decorated in it.
+    """The registry `module:attribute`; for `module` alone, the functions decorated with plain `tool`.
 
-    `folder`, that of the configuration file, goes to the end of `sys.path`: a file in it is found but hides no
-    installed module, and must be as the configuration: nobody else's, and written by nobody else. The working
-    directory is not added. Raises: `StartFailed`.
+    Appends `folder` to `sys.path`; others must not be able to write files there. Raises `StartFailed`.
     """
     module_name, colon, attribute = reference.partition(":")
     if not module_name or (colon and not attribute):
@@ -158,7 +151,6 @@ def _not_found(reference: str, said: str) -> StartFailed:
 
 
 def _decorated(module_name: str, reference: str) -> Registry:
-    """The tools that plain `tool` decorated in the module."""
     try:
         registry = default_registry(module_name)
     except ValueError as error:
@@ -189,7 +181,7 @@ def _imported(module_name: str, reference: str, folder: str | None, env: Mapping
 
 
 def _check_files(module_name: str, reference: str, folder: str, env: Mapping[str, str]) -> None:
-    """Raises: `StartFailed` for a file in the folder, of the module or its packages, that others may have written."""
+    """Raises `StartFailed` for a module's file that others may write."""
     parts = module_name.split(".")
     for length in range(1, len(parts) + 1):
         name = ".".join(parts[:length])
@@ -202,7 +194,6 @@ def _check_files(module_name: str, reference: str, folder: str, env: Mapping[str
 
 
 async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) -> Result:
-    """Pass on what the generator yields; the last `Result` is the result, without one all of the content."""
     transcript = OutputText()
     final: Result | None = None
     try:
@@ -242,7 +233,6 @@ def _arguments(params: Mapping[str, msgspec.Raw]) -> bytes:
 
 
 def _convert(value: object, wraps_result: bool) -> tuple[list[object], object]:
-    """Content blocks and structured content of a plain return value."""
     converted = plain(value)
     content = [] if converted is None else [content_block(_text(converted))]
     if wraps_result and not (isinstance(converted, dict) and set(converted) == {"result"}):
@@ -260,7 +250,6 @@ def _failure(text: str) -> events.Completed:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The one exception inside a task group's, if it is one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,9 +1,7 @@
-"""The posts of a worker that executes a tool, and the effect of each: `Production`. Sans-I/O.
+"""Decides about a worker's posts for one call. Sans-I/O; every refusal is a `PostRefused`.
 
-A post is a batch of events, numbered 1, 2, 3… for each call; the next one is taken whole or refused whole. A refused
-post changes nothing, and a post is never taken twice, so a worker that got no answer posts the same again.
-Posts of an earlier epoch (an earlier registration of the worker) are refused. The post that completes the call is the
-last. Every refusal is a `PostRefused`.
+A post is a batch of events, numbered 1, 2, 3… per call, and taken whole or refused without effect. A repeated post has
+no effect. Posts of an earlier epoch (registration) are refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,30 +27,30 @@ _TEXT: Final = msgspec.Raw(b'"text"')
 
 
 def stale(sent: int, epoch: int) -> PostRefused:
-    """The refusal of a post with an old epoch."""
+    """The refusal of an old epoch."""
     said = f"Epoch {sent} is not the current one, {epoch}: the executor was registered again."
     return PostRefused("stale_epoch", said, epoch=epoch)
 
 
 def too_large(what: str, limit: int, unit: str = "bytes") -> PostRefused:
-    """The refusal of a size that waiting does not make fit."""
+    """The refusal of a size over a fixed limit."""
     return PostRefused("too_large", f"{what} has more than {limit} {unit}.", limit=limit)
 
 
 def malformed(said: str) -> PostRefused:
-    """The refusal of a request that cannot be read, or says something that only the hub may say."""
+    """The refusal of an invalid request."""
     return PostRefused("malformed", said)
 
 
 class ExecutorLimits(msgspec.Struct, frozen=True):
-    """Of the hub: `executors`, and `ended` calls that are remembered for late posts. Of a principal: `own_executors`,
-    and `own_tools` of these together. Of an executor: `tools`, the bytes of their `definitions`, calls `waiting` to be
-    fetched and `running` at the worker.
+    """Limits of executors.
 
-    Of a call: `window`, events that may be ahead of the readers; `questions` whose answers were not fetched yet; bytes
-    of one `event`, of a whole `post`, and of the `text` that becomes the result if the worker sends none. In seconds:
-    `silence`, the longest without a post while no question is open; `catch_up` and `keeping`, the longest that a post
-    is held because readers are behind, and until it is stored."""
+    * Hub: `executors`; `ended` calls kept for late posts.
+    * Principal: `own_executors`, and their `own_tools` together.
+    * Executor: `tools`; bytes of `definitions`; calls `waiting` and `running`.
+    * Call: `window`, unread events; unanswered `questions`; bytes of an `event`, a `post` and all `text`.
+    * Seconds: `silence` between posts without an open question; `catch_up` for readers; `keeping` for storage.
+    """
 
     executors: int = 256
     own_executors: int = 64
@@ -73,14 +71,14 @@ class ExecutorLimits(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The content of a post that was taken."""
+    """The content of a taken post."""
 
     events: tuple[Produced, ...]
     ending: Completed | Failed | None = None
 
 
 class Production:
-    """The posts for one call: `taken` so far, `credit` events that may come before the worker waits."""
+    """The posts for one call: `taken` so far, and `credit` in events."""
 
     __slots__ = ("_epoch", "_gathered", "_limits", "_open", "_size", "credit", "ended", "taken")
 
@@ -119,21 +117,19 @@ class Production:
         return Taken(events, ending)
 
     def drained(self) -> None:
-        """The readers have caught up: a whole window may come."""
         self.credit = self._limits.window
 
     def answered(self, key: str) -> None:
-        """The worker has fetched the answer to a question, whose key can be used again."""
+        """Frees the key of an answered question."""
         self._open.discard(key)
 
     def end(self) -> None:
-        """The call is over; lets go of what was kept for it."""
         self.ended = True
         self._open.clear()
         self._gathered.clear()
 
     def _is_next(self, sent: int, seq: int, epoch: int) -> bool:
-        """False for a duplicate; `sent` is the epoch of the post."""
+        """False for a duplicate."""
         if sent != epoch:
             raise stale(sent, epoch)
         if seq < 1:
@@ -148,7 +144,6 @@ class Production:
         return True
 
     def _asked_by(self, events: Sequence[Produced]) -> set[str]:
-        """The keys of the questions among the events."""
         keys = [event.key for event in events if isinstance(event, InputRequired)]
         for place, key in enumerate(keys):
             if key in self._open or key in keys[:place]:
@@ -174,7 +169,6 @@ def _size(deltas: Iterable[Delta]) -> int:
 
 
 def _result(deltas: Sequence[Delta]) -> bytes:
-    """A result of all content, by index."""
     by_index: dict[int, list[RawObject]] = {}
     for delta in deltas:
         by_index.setdefault(delta.index, []).extend(msgspec.json.decode(delta.content, type=list[RawObject]))
@@ -183,7 +177,6 @@ def _result(deltas: Sequence[Delta]) -> bytes:
 
 
 def _joined(blocks: Iterable[RawObject]) -> Iterator[object]:
-    """The blocks, with runs of plain text made one."""
     for is_text, run in groupby(blocks, lambda block: block.keys() == {"type", "text"} and block["type"] == _TEXT):
         if is_text:
             yield {"type": "text", "text": "".join(msgspec.json.decode(block["text"], type=str) for block in run)}
@@ -235,7 +228,6 @@ _HUBS_OWN: Final[Mapping[str, str]] = {
 
 
 def _read_events(post: Post) -> tuple[Produced, ...]:
-    """Raises `PostRefused`, which names the event by its place from 0."""
     if post.content:
         return (Delta(msgspec.json.encode([{"type": "text", "text": post.content}])),)
     return tuple(_read_event(one_line(bytes(raw)), f"events[{place}]") for place, raw in enumerate(post.events))
@@ -252,7 +244,7 @@ def _read_event(raw: RawJson, where: str) -> Produced:
 
 
 def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, bytes]:
-    """Definitions by name, each as it came: at most `most` of `size` bytes together. Raises `PostRefused`."""
+    """Unchanged definitions by name: at most `most`, and `size` bytes together. Raises `PostRefused`."""
     for count, limit, unit in ((len(tools), most, "tools"), (sum(map(len, tools)), size, "bytes")):
         if count > limit:
             raise too_large("The list of tools", limit, unit)
@@ -268,7 +260,7 @@ def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, byte
 
 
 def _decoded(raw: RawJson, where: str, type_: type[T]) -> T:
-    """Raises `PostRefused`, also for bad JSON in the parts that `type_` does not decode."""
+    """Also raises `PostRefused` for bad JSON in parts that `type_` skips."""
 
     def decode() -> T:
         msgspec.json.decode(raw)
@@ -278,7 +270,6 @@ def _decoded(raw: RawJson, where: str, type_: type[T]) -> T:
 
 
 def _checked(decode: Callable[[], T], where: str) -> T:
-    """Raises `PostRefused` for JSON that cannot be decoded."""
     try:
         return decode()
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:

@@ -15,7 +15,7 @@ from mcp_hub.upstreams.executors.posts import Production
 
 
 class CallOffer(msgspec.Struct, frozen=True, tag_field="type", tag="call", rename={"meta": "_meta"}):
-    """A call for the worker: the tool's own name, its arguments, the client's `_meta`, events that may be posted."""
+    """A call for the worker, which may post `credit` events."""
 
     tool_call_id: str
     name: str
@@ -25,15 +25,13 @@ class CallOffer(msgspec.Struct, frozen=True, tag_field="type", tag="call", renam
 
 
 class _CancelOffer(msgspec.Struct, frozen=True, tag_field="type", tag="cancel"):
-    """A call that the worker has fetched is over, though the worker did not end it; nobody waits for the result."""
+    """A fetched call ended without the worker."""
 
     tool_call_id: str
     reason: str
 
 
 class _InputOffer(msgspec.Struct, frozen=True, tag_field="type", tag="input"):
-    """The answer to a question under the worker's `key`: the caller's result, or an error object instead."""
-
     tool_call_id: str
     key: str
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -46,14 +44,14 @@ Offer = CallOffer | _CancelOffer | _InputOffer
 
 
 class Posted(msgspec.Struct, frozen=True):
-    """The post was taken, now or before (`is_duplicate`). At most `credit` events may follow; 0: wait."""
+    """A post was taken, now or earlier (`is_duplicate`). Up to `credit` events may follow; 0: wait."""
 
     credit: int
     is_duplicate: bool = False
 
 
 class Executor(msgspec.Struct, eq=False):
-    """A worker's registration; the lease ends when it is `due`. `news` are of calls that were `given` to it."""
+    """A worker's registration, whose lease ends at `due`. `news` concern calls `given` to it."""
 
     key: tuple[str, str]
     epoch: int = 0
@@ -66,14 +64,13 @@ class Executor(msgspec.Struct, eq=False):
     bell: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def register(self, epoch: int, tools: dict[str, bytes], lease: float, now: float) -> None:
-        """Another life of the worker: the news of the one before are dropped, and its requests are to look again."""
+        """Starts a new epoch: drops the news and wakes waiting requests."""
         self.epoch, self.tools, self.lease = epoch, tools, lease
         self.news.clear()
         self.renew(now)
         self.ring()
 
     def renew(self, now: float) -> None:
-        """The worker has shown a sign of life."""
         self.due = now + self.lease
 
     def ring(self) -> None:
@@ -82,17 +79,15 @@ class Executor(msgspec.Struct, eq=False):
         self.bell = anyio.Event()
 
     def add(self, work: "Work") -> None:
-        """Queues a call for the worker."""
         self.waiting[work.offer.tool_call_id] = work
         self.ring()
 
     def announce(self, news: _InputOffer) -> None:
-        """Queues an answer for the worker."""
         self.news.append(news)
         self.ring()
 
     def release(self, work: "Work", reason: str | None) -> bool:
-        """Lets go of a call; whether the worker had fetched it, which is then given the `reason` if there is one."""
+        """Drops a call, with a cancellation if it has a `reason`. Whether the worker had fetched it."""
         id_ = work.offer.tool_call_id
         self.waiting.pop(id_, None)
         if self.given.pop(id_, None) is None:
@@ -104,7 +99,7 @@ class Executor(msgspec.Struct, eq=False):
         return True
 
     def take(self, most: int, running: int, now: float) -> list[Offer]:
-        """The next offers, news first, so that it stays short; new calls while fewer than `running` are given."""
+        """The next offers: news first, then calls while fewer than `running` are given."""
         offers: list[Offer] = []
         while self.news and len(offers) < most:
             offer = self.news.popleft()
@@ -121,7 +116,7 @@ class Executor(msgspec.Struct, eq=False):
 
 
 class Work(msgspec.Struct, eq=False):
-    """One call. `heard` is when the worker last posted for it, `asking` how many of its questions are open."""
+    """One call. `heard` is the time of the last post, `asking` the number of open questions."""
 
     executor: Executor
     call: Call
@@ -134,12 +129,11 @@ class Work(msgspec.Struct, eq=False):
     done: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def touch(self, now: float) -> None:
-        """The worker has posted for this call."""
         self.heard = now
         self.executor.renew(now)
 
     def ask(self, ask: InputRequired, clock: Clock) -> None:
-        """Asks the caller, or declines for one that cannot be asked; the worker finds the answer in its news."""
+        """Asks the caller, or declines for it. The answer becomes news."""
 
         def answered(outcome: RawJson | RpcError) -> None:
             self.asking -= 1
@@ -158,7 +152,7 @@ class Work(msgspec.Struct, eq=False):
             answered(MethodNotFound(f"{ask.method}: {lack}"))
 
     def finish(self, outcome: Completed | RpcError) -> bool:
-        """Ends the call; whether the worker had fetched it. It learns of an end that it did not post."""
+        """Ends the call. Whether the worker had fetched it."""
         is_lost = isinstance(outcome, RpcError) and not self.production.ended
         was_given = self.executor.release(self, str(outcome) if is_lost else None)
         self.production.end()

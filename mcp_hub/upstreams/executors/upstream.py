@@ -1,7 +1,6 @@
-"""Tools that clients of the hub execute: workers register them, fetch the calls and post events and results.
+"""Tools that workers register for their principal and run.
 
-An executor belongs to the principal that registered it. `posts` decides about a post. A worker is present while its
-lease runs, and at work on a call while it posts; else its calls end with `ExecutorLost`. The HTTP routes are not here.
+A call ends with `ExecutorLost` when the worker's lease ends or it stays silent.
 """
 
 import os
@@ -40,7 +39,7 @@ _SWEEP: Final = 1.0
 
 
 class ExecutorUpstream(LocalSource):
-    """The tools of all executors; an `Upstream`. `run` has to run for leases and silence to be watched."""
+    """The tools of all executors. `run` watches leases and silence."""
 
     def __init__(
         self, name: str, changes: Notices, clock: Clock, limits: ExecutorLimits, next_epoch: NextEpoch
@@ -56,9 +55,9 @@ class ExecutorUpstream(LocalSource):
         self._snapshot = self._listed()
 
     def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = 60.0) -> int:
-        """The new epoch; what an earlier one has fetched is lost, what it has not fetched waits for this one.
+        """Registers a worker for 5 to 3,600 seconds and returns its epoch. Raises `PostRefused`.
 
-        `lease`: 5 to 3,600 seconds. Raises `PostRefused`.
+        Calls that the previous epoch fetched are lost.
         """
         if not _ID.fullmatch(executor_id):
             raise malformed(
@@ -77,7 +76,6 @@ class ExecutorUpstream(LocalSource):
         return epoch
 
     def _executor(self, key: tuple[str, str], named: dict[str, bytes]) -> Executor:
-        """The one of this key, or a new one, if it may have these tools."""
         for other, executor in self._executors.items():
             if other != key and (taken := named.keys() & executor.tools.keys()):
                 raise _taken(min(taken), other[1] if other[0] == key[0] else None)
@@ -93,13 +91,13 @@ class ExecutorUpstream(LocalSource):
         return self._executors[key]
 
     def remove(self, principal: str, executor_id: str) -> None:
-        """Ends its calls and takes its tools off the list. Raises `PostRefused`."""
+        """Removes the executor and ends its calls. Raises `PostRefused`."""
         self._drop(self._find(principal, executor_id), "was removed")
 
     async def calls(self, principal: str, executor_id: str, epoch: int, most: int, wait: float = 30.0) -> list[Offer]:
-        """At most `most` offers, each given out once; waits for one, but no longer than `wait` s or half the lease.
+        """Up to `most` offers, each once; waits for one up to `wait` seconds or half the lease.
 
-        Raises `PostRefused`, also when the executor is removed or registered again meanwhile.
+        Raises `PostRefused`, also if the executor is removed meanwhile.
         """
         if most < 1:
             raise malformed(f"The number of offers has to be 1 or more, not {most}.")
@@ -113,14 +111,13 @@ class ExecutorUpstream(LocalSource):
         return []
 
     async def post(self, principal: str, tool_call_id: str, post: Post) -> Posted:
-        """Takes a worker's post about a call, and returns when it is stored. Raises `PostRefused` and `NotKept`."""
+        """Takes a post and returns when it is stored. Raises `PostRefused` and `NotKept`."""
         await self._catch_up(tool_call_id, len(post.events))
         posted = self._take(principal, tool_call_id, post)
         await self._kept(tool_call_id)
         return Posted(await self._catch_up(tool_call_id, self._limits.window // 2), posted.is_duplicate)
 
     async def _kept(self, id_: str) -> None:
-        """Waits until the store has the post, or never will: then the worker may forget it. Raises `NotKept`."""
         work, ended = self._works.get(id_), self._ended.get(id_)
         channel = work.channel if work is not None else ended[2]() if ended is not None else None
         if channel is not None:  # else the call is over and written
@@ -130,7 +127,7 @@ class ExecutorUpstream(LocalSource):
                 raise NotKept(self._limits.keeping)
 
     async def _catch_up(self, id_: str, needed: int) -> int:
-        """The call's credit, after its readers have had a moment if it is less than what is needed."""
+        """The call's credit; waits for readers if it is below `needed`."""
         work = self._works.get(id_)
         if work is not None and work.production.credit < max(needed, 1):
             with anyio.move_on_after(self._limits.catch_up):
@@ -165,13 +162,12 @@ class ExecutorUpstream(LocalSource):
         return Posted(production.credit)
 
     async def run(self) -> None:
-        """Removes executors whose leases run out and ends calls whose workers are silent, until cancelled."""
         while True:
             await anyio.sleep(_SWEEP)
             self.sweep()
 
     def sweep(self) -> None:
-        """One look at all leases and calls."""
+        """Ends overdue leases and silent calls."""
         now, silence = self._clock.now(), self._limits.silence
         for executor in list(self._executors.values()):
             if now >= executor.due:
@@ -208,7 +204,7 @@ class ExecutorUpstream(LocalSource):
         return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: tools}, capabilities={"tools": {}, "logging": {}})
 
     def _lose(self, work: Work, why: str) -> None:
-        """Ends a call that its worker will not end; one that was not fetched has certainly not been executed."""
+        """A call that was not fetched has certainly not run."""
         id_ = work.executor.key[1]
         outcome = {"outcome": "unknown"} if work.offer.tool_call_id in work.executor.given else {}
         data: JsonObject = {"upstream": {"server": self.name}, "executor": id_, **outcome}
@@ -223,7 +219,7 @@ class ExecutorUpstream(LocalSource):
                 self._ended.popitem(last=False)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Queues the call for its executor, which learns of a cancellation. Raises also `ExecutorLost` and `Busy`."""
+        """Queues the call and waits for its end. Raises `ExecutorLost` and `Busy`."""
         work = self._accept(call, channel)
         try:
             await work.done.wait()
@@ -258,28 +254,25 @@ class ExecutorUpstream(LocalSource):
         return work
 
     def status(self) -> UpstreamStatus:
-        """Always ready; the reason counts the executors."""
         return UpstreamStatus(self.name, UpstreamState.READY, f"executors: {len(self._executors)}", Era.HANDSHAKE)
 
     def snapshot(self) -> Snapshot:
-        """The tools of all executors, by their ids; without executors an empty list."""
         return self._snapshot
 
 
 def _unknown(tool_call_id: str) -> PostRefused:
-    """It is also another principal's: nobody can tell the two apart."""
+    """Hides whether the call is another principal's."""
     return PostRefused("unknown_executor_or_call", f'Tool call "{hide_head(tool_call_id, 200)}" is unknown.')
 
 
 def _check(unit: str, name: str, count: int, most: int) -> None:
-    """Refuses more than `most`; `name` is the limit's."""
     if count > most:
         said = f"The hub takes at most {most} {unit}. Remove one, or try again later."
         raise PostRefused("busy", said, limit=name, most=most)
 
 
 def _taken(tool: str, holder: str | None) -> PostRefused:
-    """`holder` is the id of an executor of the same principal, None for one of another principal."""
+    """`holder` is None for another principal's executor."""
     whose = "an executor of another principal" if holder is None else f'executor "{holder}"'
     members = {} if holder is None else {"holder": holder}
     return PostRefused("name_taken", f'Tool "{tool}": {whose} has this name. Use another name.', **members)

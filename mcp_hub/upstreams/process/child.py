@@ -1,10 +1,6 @@
-"""A child process: started in a group of its own, ended as a group, reaped without leftovers.
+"""A child process, which leads its own session and process group.
 
-The child leads a session and a process group (pid == pgid). Its exit is *seen* first (pidfd, or a thread that waits
-without reaping), then the group is killed, and only then is the leader reaped: as long as it is a zombie the kernel
-gives its group id to nobody else, so a signal to the group can never hit strangers.
-
-Not here: what leaves the group with `setsid` (`watchdog`).
+The group of an exited child is killed before the reaping: until then nobody else can have its id.
 """
 
 import contextlib
@@ -39,14 +35,12 @@ LEADERS: Final[set[int]] = set()
 
 
 class Child:
-    """A running child process. Its owner keeps one task in `wait()`, which acts on an exit, and ends with `close()`.
+    """A running child process. A task of its owner stays in `wait()`; `close()` ends the process.
 
-    `stdin`, `stdout` and `stderr` are blocking, unbuffered pipes. `close()` closes them, unless `hand_over()` gave
-    them away.
+    `stdin`, `stdout` and `stderr` are blocking, unbuffered pipes, closed by `close()`.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], pidfd: int | None, end_others: EndOthers | None = None) -> None:
-        """`pidfd` becomes the child's own; None means that a thread waits for the exit."""
         self._popen = popen
         self._pidfd = pidfd
         self._end_others = end_others
@@ -58,12 +52,12 @@ class Child:
         self.stdin, self.stdout, self.stderr = cast(tuple[io.FileIO, io.FileIO, io.FileIO], pipes)
 
     def hand_over(self) -> tuple[io.FileIO, io.FileIO, io.FileIO]:
-        """Give the pipes to a caller that closes them itself, stdin before `close()`, the others when it has read."""
+        """The pipes, for a caller that closes them: stdin before `close()`, the others after reading."""
         self._owns_pipes = False
         return self.stdin, self.stdout, self.stderr
 
     async def wait(self) -> int:
-        """The leader's return code, once it has exited and its group was killed. Any number of tasks may wait."""
+        """Waits for the exit and kills the group. Any number of tasks may wait."""
         if self.returncode is not None:
             await anyio.lowlevel.checkpoint()
             return self.returncode
@@ -71,16 +65,16 @@ class Child:
         return self._reap()
 
     def kill(self) -> None:
-        """SIGKILL to the whole group, now and without waiting; `wait` or `close` still reaps it."""
+        """Sends SIGKILL to the group."""
         if sys.platform == "win32":
             raise NotImplementedError
         if self.returncode is None:
             self._signal_group(signal.SIGKILL)
 
     async def close(self, grace_eof: float, grace_term: float) -> None:
-        """End the process and its group: end of file, after `grace_eof` seconds SIGTERM, `grace_term` later SIGKILL.
+        """Ends the group: end of file, SIGTERM after `grace_eof` seconds, SIGKILL after `grace_term` more.
 
-        Returns within these, `KILL_GRACE` and the time of `end_others`, also when it is cancelled. Idempotent.
+        Shielded from cancellation; takes at most `KILL_GRACE` and `end_others` longer. Idempotent.
         """
         with anyio.CancelScope(shield=True):
             if self._owns_pipes:
@@ -102,7 +96,6 @@ class Child:
         return self.returncode is not None
 
     def _reap(self) -> int:
-        """Kill the rest of the group, then collect the leader, which has exited. Never blocks, never waits."""
         if self.returncode is None:
             self.kill()
             self.returncode = self._popen.wait()
@@ -120,7 +113,7 @@ class Child:
 
 
 def refuse_here(platform: str = sys.platform) -> None:
-    """Raises `StartFailed` on a system where the hub starts no programs."""
+    """Raises `StartFailed` on Windows."""
     if platform == "win32":
         raise StartFailed("no_local_servers", NO_LOCAL_SERVERS)
 
@@ -132,10 +125,9 @@ def spawn(
     end_others: EndOthers | None = None,
     descriptors: Sequence[int] = (),
 ) -> Child:
-    """Start `argv` (its first item an absolute path, never a shell) with exactly this environment.
+    """Starts `argv`, whose first item is an absolute path, with exactly this environment.
 
-    It inherits the pipes and `descriptors`. Blocks for the milliseconds until the new program has been loaded.
-    Raises `StartFailed`.
+    Blocks for milliseconds. Raises `StartFailed`.
     """
     if sys.platform == "win32":
         raise StartFailed("no_local_servers", NO_LOCAL_SERVERS)
@@ -160,7 +152,7 @@ def spawn(
 
 
 def describe_exit(returncode: int) -> str:
-    """The end of a process, for people: "exited with code 3", "killed by SIGSEGV"."""
+    """For people: "exited with code 3", "killed by SIGSEGV"."""
     if returncode >= 0:
         return f"exited with code {returncode}"
     try:
@@ -188,7 +180,7 @@ def _start_problem(error: OSError | ValueError, program: str, cwd: str | None) -
 
 
 def open_pidfd(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process exits, where the system has such a thing and allows it."""
+    """A descriptor that becomes readable at the exit; None where unavailable."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             return os.pidfd_open(pid)
@@ -196,7 +188,7 @@ def open_pidfd(pid: int) -> int | None:
 
 
 async def wait_for_exit(pid: int, pidfd: int | None) -> None:
-    """Returns when the child has exited, and leaves it unreaped; without a pidfd a thread waits for it."""
+    """Waits for a child's exit without reaping it."""
     if pidfd is not None:
         await _wait_for_pidfd(pidfd)
         return
@@ -220,7 +212,6 @@ async def _wait_for_pidfd(pidfd: int) -> None:
 
 
 def _block_until_exit(pid: int) -> None:
-    """As `wait_for_exit`, for systems without a pidfd; runs in a thread."""
     if sys.platform == "win32":
         raise NotImplementedError
     with contextlib.suppress(ChildProcessError, ProcessLookupError):  # another waiter's thread was faster

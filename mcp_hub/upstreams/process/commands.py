@@ -1,7 +1,6 @@
-"""Where the program of a server's `command` is, and which environment its process gets.
+"""Finds the program of a server's `command` and composes its environment.
 
-Desktop applications start the hub with a PATH that knows neither Homebrew nor nvm, so the usual places follow PATH.
-Children inherit an allow-listed environment: a secret in the hub's own reaches only the server that is to have it.
+Usual places follow PATH: desktop applications start the hub with a short one. Children inherit only allowed variables.
 """
 
 import difflib
@@ -37,7 +36,6 @@ HINTS = {
 
 
 def _hint(command: str) -> str | None:
-    """The advice for a program that many servers need; None for another one."""
     if command in ("uv", "uvx"):
         return f"Install uv, which has uvx: {with_extra('uvx')}, or see https://docs.astral.sh/uv/"
     return HINTS.get(command)
@@ -65,7 +63,7 @@ WANTED = {
 
 
 def wanted_variables(command: str, args: Iterable[str]) -> list[str]:
-    """The variables that a known command wants of `ACCESS`: a proposal for `pass_env`."""
+    """The variables of `ACCESS` that a known command needs."""
     words = re.findall(r"[a-z0-9]+", " ".join([os.path.basename(command), *args]).lower())
     return list(dict.fromkeys(name for word in words for name in WANTED.get(word, ())))
 
@@ -73,23 +71,22 @@ def wanted_variables(command: str, args: Iterable[str]) -> list[str]:
 def proposed_variables(
     command: str, args: Iterable[str], passed: Iterable[str], env: Mapping[str, str], output: str = ""
 ) -> list[str]:
-    """The variables for `pass_env` that a server may lack: set here, not in `passed`, and wanted by a known command or
-    named in its `output`.
-    """
+    """Variables to propose for `pass_env`: set, not yet passed, and needed by the command or named in its `output`."""
     wanted = {*wanted_variables(command, args), *re.findall(r"\b[A-Z][A-Z0-9_]{3,63}\b", output)}
     return [name for name in withheld(env) if name in wanted and name not in passed]
 
 
 def withheld(env: Mapping[str, str]) -> list[str]:
-    """The variables of `ACCESS` that are set: no server gets them unless its entry names them."""
+    """The variables of `ACCESS` that are set; servers do not inherit them."""
     prefixes = tuple(name[:-1] for name in ACCESS if name.endswith("*"))
     return sorted(name for name, value in env.items() if value and (name in ACCESS or name.startswith(prefixes)))
 
 
 def resolve(command: str, env_path: str | None, home: str, cwd: str, env: Mapping[str, str] = NOTHING) -> str:
-    """The absolute path of the program: `command` itself if it is a path (`~` and relative to `cwd` allowed), else
-    found on `env_path` and then in the usual places, some of which `env` moves. Raises `StartFailed`, which lists them
-    and advises, and on Windows refuses every program.
+    """The absolute path of a program: a path (`~` and relative to `cwd` allowed), or a name on `env_path` or in usual
+    places.
+
+    Raises `StartFailed`, on Windows always.
     """
     refuse_here()
     if os.path.dirname(command):
@@ -111,10 +108,9 @@ def _nearest(command: str) -> str:
 def child_env(
     parent: Mapping[str, str], extra: Mapping[str, str], path_additions: Iterable[str], passed: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The environment of a child: of the hub's own what the table of `attach.environment` names, then what the
-    configuration names, by `passed` (names) and `extra` (values).
+    """Allowed variables of `parent`, those in `passed`, and `extra`.
 
-    `path_additions` (so that `npx` finds its `node`) and the folder of the hub's own interpreter are last on PATH.
+    `path_additions` and the folder of the hub's interpreter are last on PATH.
     """
     env = {name: value for name, value in parent.items() if name in SESSION or name.startswith(SESSION_PREFIX)}
     env |= reaching(parent)
@@ -144,11 +140,9 @@ def _existing(path: str) -> str:
 
 
 def _split_up(command: str) -> str:
-    """Advice about a command that may be a whole line of a shell."""
     return '"command" is the program alone: move its arguments to "args".' if len(command.split()) > 1 else ""
 
 
 def _usual_places(home: str, env: Mapping[str, str]) -> list[str]:
-    """The hub's own interpreter first: uv in the same environment makes `uvx` work."""
     places = [os.path.dirname(sys.executable), *SYSTEM_PLACES]
     return [*places, *moved_places(env), *home_places(home)]

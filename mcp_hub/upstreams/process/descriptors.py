@@ -1,8 +1,4 @@
-"""Open files of this process: the limit that servers need, and room for each process before it is started.
-
-A hub that runs out of descriptors cannot even end a server. So it raises its own limit, and refuses one more server
-while it still has some.
-"""
+"""Raises the limit of open files, and refuses a server before it is reached."""
 
 import os
 import sys
@@ -32,8 +28,6 @@ _ROOM: Final = 4096
 
 
 class _Starts:
-    """Processes that are being started, of all hubs in this process: their descriptors are not all open yet."""
-
     count = 0
 
 
@@ -41,7 +35,7 @@ _STARTS: Final = _Starts()
 
 
 def provide(needed: int) -> None:
-    """Raises the limit of this process if it is below `needed`, as far as the system allows, and logs it."""
+    """Raises the process's limit to `needed` if possible."""
     if sys.platform != "win32":
         _raise_limit(needed)
 
@@ -66,7 +60,7 @@ def _raise_limit(needed: int) -> None:
 
 @contextmanager
 def room_for_server() -> Iterator[None]:
-    """Reserves the descriptors of one process until the end of the block. Raises `StartFailed` if there are too few."""
+    """Reserves the descriptors of one process. Raises `StartFailed` if too few are left."""
     limit, count = _limit(), _open_files()
     if limit is not None and count is not None:
         needed = count + PER_SERVER + _STARTS.count * _COPIES + _SPARE

@@ -1,4 +1,4 @@
-"""Why a process died, by its output: the line of its exception, whatever stands around it. Pure."""
+"""Finds why a process died in its output. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _EXCEPTION: Final = late(
 
 
 def with_output(reason: str, lines: Sequence[str]) -> str:
-    """The reason behind the exception's line, if there is one; then the last lines of the output."""
+    """The exception, the reason and the last lines of the output."""
     said = exception_of(lines)
     head = reason if said is None else f"{said} ({reason})"
     return f"{head}{LAST_OUTPUT}{' | '.join(lines[-_SHOWN:])}" if lines else head
 
 
 def exception_of(lines: Sequence[str]) -> str | None:
-    """The line of the last exception; None if no line is like one."""
+    """The last line that looks like an exception."""
     found, traceback = None, None  # the depth of the traceback whose exception is still to come
     for line in lines:
         drawn = line.removeprefix("stdout: ")

@@ -1,8 +1,6 @@
-"""Outputs of programs that stand for secret values, as of `op read op://…`: each program runs once for all that ask.
+"""Reads secret values from programs such as `op read op://…`. Programs run without a shell, input or terminal.
 
-There is no shell. A program gets the environment of the hub, an empty standard input and no terminal. It runs in a
-process group, which ends with it; at the time limit so does all else that it started (`watchdog`). A daemon that it
-leaves, as gpg does its agent, lives on.
+The process group ends with its program. At the time limit all descendants end; else daemons may stay.
 """
 
 import math
@@ -48,7 +46,7 @@ _ADVICE: Final = "Install it, or write its whole path; the hub searches the fold
 
 
 class _Command(msgspec.Struct):
-    """A program, and its last run: its value or failure, when it had it, and the servers that got it."""
+    """A program, its last outcome, and the servers that have it."""
 
     turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     outcome: str | LookupFailed | None = None
@@ -58,7 +56,7 @@ class _Command(msgspec.Struct):
     refusals: deque[float] = msgspec.field(default_factory=partial(deque, maxlen=_REFUSALS))
 
     def serves(self, server: str, arrived: float, since: float) -> bool:
-        """Whether the last run counts for a server that came at this time, and takes a value of `since` then on."""
+        """Whether the last run serves a server that asked at `arrived`."""
         if self.at >= arrived:
             return self.outcome is not None
         if since == math.inf and len(self.refusals) == _REFUSALS and arrived - self.refusals[0] < _PERIOD:
@@ -68,7 +66,7 @@ class _Command(msgspec.Struct):
 
 
 class CommandOutputs:
-    """The outputs of the commands of one configuration, whose folder is the programs' working directory."""
+    """The outputs of a configuration's commands, run in its folder; each runs once for all who ask."""
 
     def __init__(
         self, watchdog: Watchdog, clock: Clock, env: Mapping[str, str], folder: str, *, seconds: float = SECONDS
@@ -81,11 +79,10 @@ class CommandOutputs:
         self._commands: dict[Argv, _Command] = {}
 
     async def read(self, argv: Argv, server: str, since: float = math.inf) -> str:
-        """The output for a start of the server: of a run that is under way, of one that ended a moment ago, but not
-        before `since`, and that the server has not had yet, or else of a new one. It is masked from then on.
+        """The output for a start of the server, masked from then on. Raises `LookupFailed`.
 
-        Without `since` the server refused the value that it had; that runs a command ten times a minute at most.
-        Without a name it may get the output of one run several times. Raises `LookupFailed`.
+        Shares a run in progress, or a recent one not before `since` that this server has not used. Without `since` the
+        server refused its value: at most ten runs a minute.
         """
         arrived = self._clock.now()
         command = self._commands.setdefault(argv, _Command())
@@ -117,7 +114,6 @@ class CommandOutputs:
         command.at, command.users = self._clock.now(), set()
 
     async def _output(self, argv: Argv) -> str:
-        """Raises `StartFailed`."""
         name = f'program "{argv[0]}"'
         try:
             program = commands.resolve(argv[0], self._env.get("PATH"), str(Path.home()), self._folder, self._env)
@@ -152,7 +148,6 @@ class CommandOutputs:
         return text
 
     async def _close(self, child: Child) -> None:
-        """Ends the processes of one that is not over. One that is over may leave a daemon."""
         if child.returncode is None:
             await child.close(0.0, _GRACE)
             return
@@ -162,7 +157,7 @@ class CommandOutputs:
 
 
 class _Output:
-    """The output of a process on one pipe: the first `limit` bytes, with `is_tail` the last."""
+    """The first `limit` bytes of a pipe, with `is_tail` the last."""
 
     def __init__(self, pipe: IO[bytes], limit: int, *, is_tail: bool = False) -> None:
         self.data = bytearray()
@@ -172,7 +167,6 @@ class _Output:
         set_blocking(pipe.fileno(), False)
 
     async def follow(self, full: Callable[[], None]) -> None:
-        """Reads to the end; calls `full` at the limit, unless it reads the tail."""
         while True:
             await anyio.wait_readable(self._pipe)
             if not self.take():
@@ -182,7 +176,6 @@ class _Output:
                 return
 
     def take(self) -> bool:
-        """Takes what is there; False at the end, or for nothing."""
         try:
             portion = os.read(self._pipe.fileno(), _PORTION)
         except BlockingIOError:
@@ -197,7 +190,7 @@ class _Output:
 
 
 async def _ended(child: Child, outputs: Sequence[_Output], seconds: float) -> int | None:
-    """The exit code once the outputs are read, which something else may hold open; None at a limit."""
+    """The exit code; None at a limit."""
     with anyio.move_on_after(seconds) as scope:
         async with anyio.create_task_group() as tasks:
             for output in outputs:
@@ -212,7 +205,7 @@ async def _ended(child: Child, outputs: Sequence[_Output], seconds: float) -> in
 
 
 def _last_words(errors: bytes, output: bytes) -> str:
-    """The end of stderr, without anything that the program wrote to stdout."""
+    """The end of stderr, without what is also on stdout."""
     text, value = errors.decode("utf-8", "replace").strip(), output.decode("utf-8", "replace")
     lines = {value.strip(), *(line.strip() for line in value.splitlines()[:_MOST])}
     tail = hide_tail(Mask({line for line in lines if line})(text), _SHOWN, "…") if text else ""
@@ -220,7 +213,7 @@ def _last_words(errors: bytes, output: bytes) -> str:
 
 
 async def outputs_once(argvs: Collection[Argv], env: Mapping[str, str], folder: str) -> dict[Argv, str | LookupFailed]:
-    """The output of each command, for a program that is not a hub; all run at the same time."""
+    """The output of each command, all run together."""
     outputs: dict[Argv, str | LookupFailed] = {}
     clock = SystemClock()
     async with Watchdog(clock, may_adopt=False) as watchdog:

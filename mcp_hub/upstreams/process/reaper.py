@@ -1,8 +1,7 @@
-"""Orphans: what a server leaves behind becomes a child of the hub (Linux), which has to reap it.
+"""Adopts and reaps orphans of servers (Linux).
 
-A dead child of a server is distinguished from other children of this process (a tool written in Python may wait for a
-program of its own) by a stamp. A process passes it on to all its descendants, and a zombie still shows it: the soft
-limit of RLIMIT_RTTIME, an odd value above any that a real-time process could reach. It limits nothing.
+A stamp distinguishes them from other children: an odd soft limit of RLIMIT_RTTIME, too high to limit anything.
+Descendants inherit it and zombies still show it.
 """
 
 import os
@@ -28,7 +27,7 @@ _hubs = 0
 
 
 def adopt_orphans() -> bool:
-    """From now on orphans become children of this process (prctl(2)). Calls nest; False if it cannot be."""
+    """Makes orphans children of this process (prctl(2)). Calls nest; False if impossible."""
     global _hubs
     if sys.platform == "linux":
         if _hubs or (not _is_subreaper() and _prctl(_SET_SUBREAPER, 1)):  # a process that is one already remains one
@@ -38,7 +37,7 @@ def adopt_orphans() -> bool:
 
 
 def disown_orphans() -> None:
-    """Undoes an `adopt_orphans` that returned true."""
+    """Undoes a successful `adopt_orphans`."""
     global _hubs
     _hubs -= 1
     if not _hubs:
@@ -46,12 +45,11 @@ def disown_orphans() -> None:
 
 
 def new_stamp() -> int:
-    """A random one. A hub uses one for all its servers; that of a hub it runs under differs."""
     return _STAMPS | (int.from_bytes(os.urandom(8), "big") >> 2)
 
 
 def stamp(pid: int, value: int) -> None:
-    """Stamps a child that was just started, and what it has started already, unless somebody chose their limits."""
+    """Stamps a new child and its children, unless they have limits."""
     if sys.platform == "linux":
         with suppress(OSError, ValueError):
             soft, hard = resource.prlimit(pid, resource.RLIMIT_RTTIME)
@@ -62,7 +60,7 @@ def stamp(pid: int, value: int) -> None:
 
 
 def stamp_adopted(value: int, mark: bytes) -> None:
-    """Stamps adopted children that had left their server before it was stamped; `mark` is in their environment."""
+    """Stamps adopted children that have `mark` in their environment."""
     inherited = _limit(0)
     for pid in _children(os.getpid()):
         if pid not in LEADERS and not _has_stamp(pid, inherited) and has_mark(pid, frozenset([mark])):
@@ -70,7 +68,7 @@ def stamp_adopted(value: int, mark: bytes) -> None:
 
 
 def reap_adopted(known: Collection[int] = ()) -> None:
-    """Collects adopted children that have ended: `known` ones and those with a stamp, no leader. Never blocks."""
+    """Reaps dead adopted children: `known` and stamped ones. Never blocks."""
     if sys.platform == "linux" and _has_dead_children():
         inherited = _limit(0)  # ours, and that of every program that something else in this process has started
         for pid in processes():
@@ -94,7 +92,7 @@ def _has_stamp(pid: int, inherited: int) -> bool:
 
 
 def _children(pid: int) -> list[int]:
-    """Of its first thread, which is also the one that adopts; none where the kernel does not say."""
+    """Those of its first thread, which adopts."""
     with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as children:
         return [int(child) for child in children.read().split()]
     return []

@@ -1,4 +1,4 @@
-"""One connection to a stdio server: the child process, its pipes, its stderr, the negotiated session."""
+"""One connection to a stdio server: the process, its pipes and the session."""
 
 import os
 from collections import deque
@@ -62,10 +62,9 @@ TakeLines = Callable[[Sequence[bytes]], None]
 
 
 class StdioSpec(msgspec.Struct, frozen=True):
-    """The command and its session's options. `argv[0]` is absolute; `era` is the configured one.
+    """The command and options of its session. `argv[0]` is absolute.
 
-    `output` gets the lines of stderr, all of them. `apps`: the server hears that its client shows apps. `is_spare`:
-    `cwd` is a folder that the hub has made for this server.
+    `output` receives all lines of stderr. `apps`: announce that clients show apps. `is_spare`: the hub made the folder.
     """
 
     argv: Sequence[str]
@@ -83,7 +82,7 @@ class StdioSpec(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class StdioConnection:
-    """A child process and the session with it; a `Connection`. `make_spec` resolves the command when it is opened."""
+    """A child process and its session; a `Connection`. `make_spec` resolves the command."""
 
     name: str
     make_spec: Callable[[], StdioSpec | Awaitable[StdioSpec]]
@@ -99,7 +98,6 @@ class StdioConnection:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Remarks about its sandbox: a process has its own output."""
         return self.spec.sandbox.notes if self.spec.sandbox is not None else ()
 
     def successor(self) -> None:
@@ -111,7 +109,7 @@ class StdioConnection:
 
     @property
     def can_retry(self) -> bool:
-        """A process that could not even be started will not be found the next time either."""
+        """False for a process that could not be started."""
         return self.child is not None
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
@@ -189,7 +187,7 @@ class StdioConnection:
             return self.watchdog.spawn(launch.argv, launch.env, spec.cwd, launch.descriptors)
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
-        """Ends the session when the process has ended and its output is read, which another process may hold open."""
+        """Ends the session after the exit, once the output is read."""
         returncode = await child.wait()
         code, reason = "crashed" if returncode else "ended", describe_exit(returncode)
         with anyio.move_on_after(_LAST_LINES):
@@ -205,7 +203,7 @@ class StdioConnection:
         pipe.close(reason, code)
 
     async def _watch_form(self, peer: Peer, pipe: ServerPipe, is_settled: anyio.Event) -> None:
-        """Ends the session of a server whose messages nobody can read, while its first answers are waited for."""
+        """Ends the session if nothing readable comes before the first response."""
         form: str | None = None
         size = -1
         with anyio.move_on_after(_FIRST_ANSWERS):
@@ -223,7 +221,6 @@ class StdioConnection:
                     pipe.close(said, "not_mcp")
 
     async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
-        """Keeps the last lines: bounded however much is written, whatever the bytes are."""
         self.stderr = deque(maxlen=self.spec.stderr_lines)
         output = self.spec.output or _dropped
         rest = b""
@@ -254,7 +251,7 @@ class StdioConnection:
             self.stderr.append(text)
 
     async def last_words(self, cause: Cause) -> Cause:
-        """The cause with the last output of the process; waits a moment for an exit code that explains more."""
+        """The cause with the last output; waits a moment for an exit code."""
         cause = await self._last_words(cause)
         return cause if self.spec.sandbox is None else await self.spec.sandbox.explained(cause)
 
@@ -276,7 +273,7 @@ class StdioConnection:
         return with_output(reason, [*(self.peer.strays.lines if self.peer else ()), *self.stderr])
 
     async def close(self) -> None:
-        """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""
+        """Ends the process group. Shielded and bounded."""
         if self.peer is not None:
             if self.peer.is_interactive:
                 self.eras.put_interactive()
@@ -287,11 +284,11 @@ class StdioConnection:
 
 
 def _dropped(lines: Sequence[bytes]) -> None:
-    """Where nobody keeps them."""
+    """Nobody reads it."""
 
 
 async def _runs(pipe: ServerPipe, stdin: IO[bytes]) -> None:
-    """Returns when the process has read some of what was sent, or written: until then it is being started."""
+    """Returns once the process has read or written something."""
     most, end = 0, anyio.current_time() + _LOADED
     while not pipe.bytes_read:
         await anyio.sleep(_LOOK)

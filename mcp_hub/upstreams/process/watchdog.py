@@ -1,13 +1,8 @@
-"""Ensures that no process outlives the server that it belongs to, and no server the hub.
+"""Ends processes that outlive their server, and servers that outlive the hub.
 
-Whatever a server starts, however it daemonises, lives as long as the server's own process and no longer. Every child
-gets two variables, which its descendants inherit: `MCP_HUB_INSTANCE` names this hub, `MCP_HUB_CHILD` the one start of
-one server. When a server has exited and its group was killed (`child`), everything with its `MCP_HUB_CHILD`, or in
-its session, is killed too. When the hub itself is killed, the watchdog process does that for all of them.
-
-A process that wiped its environment *and* left its session cannot be found. A parent-death signal (PR_SET_PDEATHSIG)
-is not used: it would have to be set between fork and exec, which rules out vfork, is unsafe with threads, and follows
-the thread that forked rather than the process. Where there is no `/proc`, psutil searches (macOS).
+Descendants inherit `MCP_HUB_INSTANCE`, which names the hub, and `MCP_HUB_CHILD`, which names the start of a server.
+After a server's exit, processes with its mark or in its session are killed; after a kill of the hub, the watchdog
+process does it. A process that cleared its environment and left its session is not found.
 """
 
 import os
@@ -36,11 +31,10 @@ _ROUNDS: Final = 20
 
 
 class Watchdog:
-    """Starts the servers of one hub and ends what they leave behind. `instance`: 128 random bits unless given.
+    """Starts a hub's servers and ends what they leave behind. A context manager.
 
-    Without `may_adopt` the process does not become the parent of orphans: it is a host program's.
-
-    A context manager; on the way out, when all children are closed and `run` has ended, the watchdog process ends, too.
+    `instance` defaults to 128 random bits. Without `may_adopt` this process does not adopt orphans. Close all children
+    and end `run` before the exit.
     """
 
     def __init__(self, clock: Clock, instance: str | None = None, *, may_adopt: bool = True) -> None:
@@ -57,12 +51,10 @@ class Watchdog:
 
     @property
     def process_pid(self) -> int | None:
-        """The watchdog process, if there is one at the moment."""
         return self._process.process.pid if self._process.process is not None else None
 
     @property
     def has_given_up(self) -> bool:
-        """Whether watchdog processes ended so often that there is none for a while."""
         return self._process.has_given_up
 
     def spawn(
@@ -74,9 +66,9 @@ class Watchdog:
         *,
         leaves_daemons: bool = False,
     ) -> Child:
-        """As `child.spawn`, with the two variables in `env`. The first child brings up the watchdog process.
+        """Starts a child with the two variables in `env`, and with the first one the watchdog process.
 
-        With `leaves_daemons` what has left its group outlives the hub, if the child is given to `release`.
+        With `leaves_daemons` and `release`, processes outside the group outlive the hub.
         """
         if not self._is_awake.is_set():
             self._adopts = self._may_adopt and reaper.adopt_orphans()
@@ -99,13 +91,13 @@ class Watchdog:
         return child
 
     def release(self, child: Child) -> None:
-        """Forgets a child that has ended, whose group was killed; what has left its group is not looked for."""
+        """Forgets an ended child and does not search for its processes."""
         for mark in [mark for mark, pid in self._living.items() if pid == child.pid]:
             del self._living[mark]
         self._process.send(f"-{child.pid}\n")
 
     async def run(self) -> None:
-        """Starts another watchdog process if one has ended, and reaps what was adopted, until cancelled."""
+        """Restarts the watchdog process and reaps orphans, until cancelled."""
         await self._is_awake.wait()
         while True:
             with anyio.move_on_after(_TICK):
@@ -125,7 +117,7 @@ class Watchdog:
             self._adopts = False
 
     async def _end_others(self, mark: str) -> None:
-        """Kills the remaining processes of one child. Those that end at the same time share a search."""
+        """Ends at the same time share a search."""
         self._ended.add(mark)
         async with self._searching:
             batch = {ended: self._living[ended] for ended in self._ended if ended in self._living}
@@ -144,7 +136,7 @@ class Watchdog:
 
 
 def _kill_left(batch: Mapping[str, int]) -> tuple[set[int], bool]:
-    """Of children that are gone: `MCP_HUB_CHILD` → pid of the leader that was. Takes milliseconds; for a thread."""
+    """Takes milliseconds. `batch` maps marks to pids of ended leaders."""
     # a number that is a process again is somebody else's: it cannot be while anything is left of the session
     sessions = {pid for pid in batch.values() if not TABLE.exists(pid)}
     return kill_marked({f"{CHILD}={mark}".encode() for mark in batch}, sessions, _ROUNDS)

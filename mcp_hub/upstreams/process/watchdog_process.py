@@ -1,4 +1,4 @@
-"""The hub's end of the watchdog process (`watchdog_program`): starting it, telling it of sessions, ending it."""
+"""The hub's end of the watchdog process."""
 
 import os
 import subprocess
@@ -28,24 +28,20 @@ _STARTS, _PERIOD = 5, 60.0
 
 
 def can_watch() -> bool:
-    """Whether there is an interpreter to run the process with: a frozen program is not one. Windows has no sessions."""
+    """Whether an interpreter can run it: not in frozen programs or on Windows."""
     return sys.platform != "win32" and bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 def _path() -> list[str]:
-    """The folder of psutil, for a process without `site`, where the search needs it."""
     psutil = None if sys.platform == "linux" else find_spec("psutil")
     return [] if psutil is None or psutil.origin is None else ["--path", str(Path(psutil.origin).parents[1])]
 
 
 class WatchdogProcess:
-    """A running watchdog process: a session of its own, no descriptor but the pipe, and no mark or secret of ours.
-
-    Its environment names no hub, also where this hub is a server of another one, which must not kill it.
-    """
+    """A watchdog process in its own session, without marks or secrets in its environment."""
 
     def __init__(self, instance: str, lines: str = "") -> None:
-        """`lines` as for `send`: it has them from its first moment. Raises `OSError`."""
+        """Raises `OSError`."""
         read, write = os.pipe()  # close-on-exec: nobody but us has the write end
         self._pipe = open(write, "wb", buffering=0)
         try:
@@ -75,11 +71,11 @@ class WatchdogProcess:
 
     @property
     def is_running(self) -> bool:
-        """Reaps it if it is not."""
+        """Reaps an ended process."""
         return self._popen.poll() is None
 
     def send(self, lines: str) -> bool:
-        """Sends lines to it; False if it has ended or does not read any more."""
+        """False if the process has ended or does not read."""
         data = lines.encode()
         try:
             return self._pipe.write(data) == len(data)
@@ -87,7 +83,6 @@ class WatchdogProcess:
             return False
 
     async def wait(self) -> None:
-        """Returns when it has ended."""
         if self._pidfd is not None:
             await wait_for_exit(self.pid, self._pidfd)
             return
@@ -97,7 +92,7 @@ class WatchdogProcess:
             pause = min(2 * pause, 1.0)
 
     def discard(self) -> None:
-        """Kills and reaps it at once: it ended already, or is of no use. Idempotent."""
+        """Kills and reaps it. Idempotent."""
         with suppress(OSError):
             self._popen.kill()
         self._popen.wait()
@@ -107,7 +102,7 @@ class WatchdogProcess:
             self._pidfd = None
 
     async def stop(self) -> None:
-        """Closes the pipe: it ends by itself when nothing is left. Shielded, and bounded by `_END`."""
+        """Closes the pipe and waits at most `_END` seconds. Shielded."""
         self._pipe.close()
         with anyio.CancelScope(shield=True), anyio.move_on_after(_END):
             await self.wait()
@@ -115,7 +110,7 @@ class WatchdogProcess:
 
 
 class WatchdogHandle:
-    """Keeps one watchdog process running for a hub. `sessions` is a live view of the leaders that it has to know."""
+    """Keeps one watchdog process running. `sessions` is a live view."""
 
     def __init__(self, instance: str, sessions: Collection[int], clock: Clock) -> None:
         self._instance = instance
@@ -127,7 +122,7 @@ class WatchdogHandle:
         """Whether too many were started, until one is seen running again."""
 
     def ensure(self) -> None:
-        """Starts a process unless one runs, there can be none, or too many were started."""
+        """Starts a process unless one runs or too many ended."""
         if self.process is not None:
             if self.process.is_running:
                 if self.has_given_up:
@@ -151,24 +146,21 @@ class WatchdogHandle:
             log.warning("guard_failed", reason=str(error))
 
     def _give_up(self) -> None:
-        """Leaves the hub without one for a while, which is logged once."""
         if not self.has_given_up:
             self.has_given_up = True
             consequence = "servers may outlive a hub that is killed"
             log.error("guard_given_up", starts=_STARTS, next_try=f"within {_PERIOD:g} s", consequence=consequence)
 
     def send(self, lines: str) -> None:
-        """Sends lines to it, or starts another one that knows as much."""
         if self.process is not None and not self.process.send(lines):
             self.process.discard()  # it has ended, or was stopped so long that its pipe is full
             self.ensure()
 
     async def wait(self) -> None:
-        """Returns when the process has ended; never while there is none."""
+        """Waits for the process's end; forever without one."""
         await (anyio.sleep_forever() if self.process is None else self.process.wait())
 
     async def stop(self) -> None:
-        """Ends the process, as `WatchdogProcess.stop`."""
         if self.process is not None:
             process, self.process = self.process, None
             await process.stop()

@@ -1,12 +1,8 @@
-"""The program of the watchdog process: it waits until its hub is gone, and kills what the hub could not end itself.
+"""The program of the watchdog process: waits until its hub is gone, and kills the remaining processes.
 
-An isolated interpreter without `site` runs this file (`watchdog_process`), so that it is small and starts at once:
-nothing but the standard library, and psutil on systems without `/proc`, where it searches. The hub imports the search,
-which is the same after the exit of a single server.
-
-Standard input is a pipe that only the hub writes to. Its first line is the hub's instance; then comes `?` before a
-start, `+pid` for the leader of a session that was started or `!` if none was, and `-pid` when nothing of that session
-is left. End of file, or the end of the hub's process, is the sign to act.
+It runs without `site`: only the standard library, and psutil where `/proc` is missing. Lines on standard input: the
+hub's instance; then `?` before a start, `+pid` for a started session, `!` for a failed start, `-pid` for an ended
+session.
 """
 
 import os
@@ -38,16 +34,15 @@ _HIDDEN = 10
 
 
 class ProcTable:
-    """The processes of the machine by `/proc`: Linux."""
+    """The machine's processes by `/proc` (Linux)."""
 
     def pids(self) -> "Iterable[int]":
-        """All of them."""
         with suppress(OSError):
             return [int(name) for name in os.listdir("/proc") if name.isdigit()]
         return []
 
     def environment(self, pid: int) -> bytes:
-        """The variables of a process at its start; `?` if it has ended or is somebody else's."""
+        """The process's variables at its start; `?` if unreadable."""
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 return file.read()
@@ -55,7 +50,7 @@ class ProcTable:
             return b"?"
 
     def has_memory(self, pid: int) -> bool:
-        """Whether it is a program; a zombie and a thread of the kernel are not."""
+        """False for zombies and kernel threads."""
         try:
             with open(f"/proc/{pid}/statm", "rb") as file:
                 return not file.read().startswith(b"0 ")
@@ -63,7 +58,6 @@ class ProcTable:
             return False
 
     def is_running(self, pid: int) -> bool:
-        """Whether it exists, and not as a zombie."""
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
@@ -71,15 +65,14 @@ class ProcTable:
             return False
 
     def exists(self, pid: int) -> bool:
-        """Whether it exists, also as a zombie."""
+        """True also for zombies."""
         return os.path.exists(f"/proc/{pid}")
 
 
 class PsutilTable:
-    """As `ProcTable`, by psutil: macOS. Without psutil no process is seen."""
+    """The machine's processes by psutil (macOS); empty without it."""
 
     def __init__(self, load: "Callable[[], Any]") -> None:
-        """`load` imports psutil, which takes milliseconds: with the first look."""
         self._load = load
         self._loaded: Any = None
 
@@ -127,7 +120,7 @@ TABLE: Table = ProcTable() if sys.platform == "linux" else PsutilTable(lambda: _
 
 
 def processes(table: Table = TABLE) -> "Iterator[int]":
-    """Every process of the machine but this one; none where the system does not show them."""
+    """Every process but this one."""
     own = os.getpid()
     yield from (pid for pid in table.pids() if pid != own)
 
@@ -135,11 +128,10 @@ def processes(table: Table = TABLE) -> "Iterator[int]":
 def kill_marked(
     marks: "Collection[bytes]", sessions: "Collection[int]", rounds: int = _ROUNDS, table: Table = TABLE
 ) -> tuple[set[int], bool]:
-    """SIGKILL to all that have one of `marks` ("NAME=value") in their environment, or are in one of `sessions` or in a
-    session that such a process has begun: a hub that is killed during a start has named no session.
+    """Sends SIGKILL to processes with one of `marks` ("NAME=value"), in one of `sessions`, or in a session those began.
 
-    Again and again, until two searches in a row find none and none is between two programs. Returns the pids, and
-    whether `rounds` searches were enough. A process that belongs to somebody else by now (set-uid) is left alone.
+    Repeats until two searches find none. Returns the pids, and whether `rounds` sufficed. Spares other users'
+    processes.
     """
     if sys.platform == "win32":
         raise NotImplementedError
@@ -171,8 +163,7 @@ def kill_marked(
 
 
 def is_marked(pid: int, marks: frozenset[bytes], sessions: "Collection[int]", table: Table = TABLE) -> bool | None:
-    """Says if it is to be killed, which a zombie is not; None if it
-    shows no environment: an exec takes the old one away before the new one is there."""
+    """Whether to kill the process; None during an exec, which hides the environment."""
     if sys.platform == "win32":
         raise NotImplementedError
     with suppress(OSError):
@@ -185,7 +176,7 @@ def is_marked(pid: int, marks: frozenset[bytes], sessions: "Collection[int]", ta
 
 
 def _begun_session(pid: int, marks: frozenset[bytes], table: Table) -> int:
-    """The session of a process, if its leader has one of `marks` or has ended; else 0."""
+    """The process's session, if its leader is marked or has ended; else 0."""
     if sys.platform == "win32":
         raise NotImplementedError
     with suppress(OSError):
@@ -196,7 +187,7 @@ def _begun_session(pid: int, marks: frozenset[bytes], table: Table) -> int:
 
 
 def has_mark(pid: int, marks: frozenset[bytes], table: Table = TABLE) -> bool:
-    """Whether it started with one of `marks` in its environment; not if it has ended, or is somebody else's."""
+    """Whether one of `marks` is in its initial environment."""
     return not marks.isdisjoint(table.environment(pid).split(b"\0"))
 
 
@@ -208,8 +199,7 @@ def _wait_until_gone(pids: "Collection[int]", table: Table) -> None:
 
 
 def _follow(hub: int) -> tuple[str, set[int], bool]:
-    """Reads what the hub writes until it is gone: its instance, the sessions that are left, and whether it was in the
-    middle of a start."""
+    """The instance, the remaining sessions, and whether a start was under way."""
     if sys.platform == "win32":
         raise NotImplementedError
     ready = select.poll()
@@ -237,7 +227,7 @@ def _follow(hub: int) -> tuple[str, set[int], bool]:
 
 
 def _register_exit(ready: "Any", hub: int) -> bool:
-    """Also wakes for the end of the hub: a fork() without exec() could hold the pipe open. False if it has ended."""
+    """Needed besides the pipe, which a fork() may hold open."""
     if sys.platform == "linux":
         with suppress(OSError):
             pidfd = os.pidfd_open(hub)
@@ -247,7 +237,7 @@ def _register_exit(ready: "Any", hub: int) -> bool:
 
 
 def main() -> None:
-    """Lives as long as its hub. Signals that are meant for the hub's whole family do not end it."""
+    """Runs until the hub ends; ignores other signals."""
     if sys.platform == "win32":
         raise NotImplementedError
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):

@@ -1,7 +1,6 @@
-"""The hub's login to one remote server while it runs: the token for each request, renewed before it ends.
+"""The login to one remote server while the hub runs: a token per request, renewed in time.
 
-Hubs and commands share a login: a process whose token is about to end takes the lock, and renews it only if no other
-has done so meanwhile. Two renewals with the same refresh token could end the login.
+Processes share a login. A renewal holds its lock: two uses of one refresh token could end the login.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -37,7 +36,7 @@ _LONGEST_WANTED: Final = 4096
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Why a server refused a request. `ends` if no other would fare better; `can_retry` if another start might."""
+    """The reason of a refusal. `ends`: all requests would fail; `can_retry`: another start may work."""
 
     code: str
     reason: str
@@ -46,7 +45,7 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 class Access:
-    """The login of one server, as `client` to `url`; `server` is what messages call it."""
+    """The login of `client` at `url`; messages call it `server`."""
 
     def __init__(
         self, server: str, url: str, client: ClientRegistration, store: GrantStore, now: Callable[[], float] = wall_time
@@ -67,7 +66,6 @@ class Access:
 
     @property
     def key(self) -> str:
-        """The name of the login in the store."""
         return grant_key(self._url, self._client)
 
     @property
@@ -79,7 +77,7 @@ class Access:
         return self._stored if isinstance(self._stored, Grant) else None
 
     async def prepare(self) -> None:
-        """Before a connection: takes what is stored, or logs in by itself. Raises `LoginFailed` if that fails."""
+        """Loads the login, or logs in a machine client. Raises `LoginFailed`."""
         self._not_before = 0.0
         self.reread()
         if self._client.is_machine and self._grant is None:
@@ -89,20 +87,20 @@ class Access:
         await self.token()
 
     async def token(self) -> str | None:
-        """The one to send now; None without a login. Renews it first if it is about to end, and if that works."""
+        """The token to send, renewed if it expires soon; None without a login."""
         grant = self._grant
         if grant is not None and self._now() >= max(grant.renew_at, self._not_before):
             await self._renew(grant.access_token)
         return self._grant.access_token if self._grant is not None else None
 
     def newer(self, than: str | None) -> str | None:
-        """Another token that has been stored since; None if there is none."""
+        """A stored token other than `than`."""
         self.reread()
         token = self._grant.access_token if self._grant is not None else None
         return token if token != than else None
 
     async def replacement(self, refused: str | None) -> str | None:
-        """Another token in place of one that the server refused; None if no other one can be obtained."""
+        """A token to use after the refused one; None if there is none."""
         if (stored := self.newer(refused)) is not None:
             return stored
         if self._now() >= self._not_before:
@@ -110,7 +108,7 @@ class Access:
         return self.newer(refused)
 
     async def denied(self, status: int, header: str) -> Denial | None:
-        """The reason of a refusal by `status` (401 or 403) with this `WWW-Authenticate`; None if it is unknown."""
+        """The reason of a 401 or 403 with this `WWW-Authenticate`; None if unknown."""
         challenge = challenge_of(header)
         lacks_scope = status == 403 and challenge.get("error") == "insufficient_scope"
         self.was_refused = self.was_refused or status != 403 or lacks_scope
@@ -135,7 +133,7 @@ class Access:
         return f'run "mcp-hub login {self._server}"'
 
     def reread(self) -> bool:
-        """Loads the stored login again; whether it has changed. A damaged file counts as no login."""
+        """Loads the login again; whether it has changed. A damaged file counts as none."""
         trouble = None
         try:
             stored: Grant | str | None = self._store.load(self.key)
@@ -151,7 +149,7 @@ class Access:
     # -- scopes ---------------------------------------------------------------------------------------------------
 
     async def _lacks(self, scope: str) -> Denial:
-        """The server wants scopes that the token does not have: kept, for the next login to ask for."""
+        """Stores the missing scopes for the next login."""
         named = f" (scope {scope!r})" if scope else ""
         if self._client.is_machine:
             return Denial(
@@ -175,10 +173,7 @@ class Access:
     # -- renewing -------------------------------------------------------------------------------------------------
 
     async def _renew(self, stale: str | None) -> None:
-        """Gets a token in place of `stale`; `_trouble` is the reason of a failure.
-
-        Continues for a moment when its caller is cancelled: the old refresh token may be invalid already.
-        """
+        """Continues briefly after a cancellation: the old refresh token may be spent."""
         scope = anyio.CancelScope(shield=True)
         done = anyio.Event()
 
@@ -210,14 +205,13 @@ class Access:
                 log.warning("login_not_renewed", upstream=self._server, reason=str(exc))
 
     def _is_done(self, stale: str | None) -> bool:
-        """Whether there is another token by now, which is not about to end itself, or nothing to get one with."""
         grant = self._grant
         if grant is not None and grant.access_token != stale and self._now() < grant.renew_at:
             return True
         return not self._client.is_machine and (grant is None or grant.refresh_token is None)
 
     async def _obtain(self) -> None:
-        """The next token, kept before anybody uses it. Raises `LoginFailed`."""
+        """Stores the next token before anybody uses it. Raises `LoginFailed`."""
         old = self._grant
         with self._store.writing(self.key) as commit:
             try:
@@ -237,7 +231,7 @@ class Access:
 
 
 class AuthorizedClient:
-    """An HTTP client whose requests carry the token; one that is refused for it is sent once more with another."""
+    """An HTTP client that sends the token; a request refused for it is repeated once with another."""
 
     def __init__(self, http: httpx2.AsyncClient, access: Access) -> None:
         self._http = http
@@ -268,7 +262,7 @@ class AuthorizedClient:
 
 
 def _both(old: str | None, new: str) -> str | None:
-    """The scopes of both, each once and in their order; of too many the newest. None if there are none."""
+    """The newest scopes of both, within a limit."""
     scopes = [scope for scope in dict.fromkeys(f"{old or ''} {new}".split()) if len(scope) <= _LONGEST_WANTED]
     scopes = scopes[-_MOST_WANTED:]
     while len(" ".join(scopes)) > _LONGEST_WANTED:

@@ -1,7 +1,4 @@
-"""The only way out for what a login asks: bounded requests to places that a server may name, one after the other.
-
-Every URL in here has been named by somebody who is not trusted: a server, or the authorization server that it named.
-"""
+"""Bounded requests of logins, to checked addresses. Every URL here comes from an untrusted server."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,10 +22,9 @@ _LARGEST: Final = 1 << 20
 
 
 class Addresses:
-    """Sends the requests of logins to `server`; others on this machine may be asked only if it is here itself.
+    """Sends requests of logins at `server`; reaches other local addresses only if the server is local.
 
-    `ca` is a file of certificates to trust besides. What counts is the address that a name stands for. Behind a proxy,
-    which looks names up by itself, it is the name.
+    `ca` is a file with additional certificates. Checks resolved addresses; behind a proxy, names.
     """
 
     def __init__(self, server: str, ca: str | None = None) -> None:
@@ -37,7 +33,7 @@ class Addresses:
         self._is_near = is_this_machine(self._host)
 
     async def check_page(self, url: str) -> None:
-        """Raises `LoginFailed` for a URL that must not be shown to a browser."""
+        """Raises `LoginFailed` for a URL that a browser must not open."""
         what = "authorization endpoint"
         self._check_name(url, what)
         if proxy(url) is None:
@@ -48,7 +44,7 @@ class Addresses:
                 pass  # who goes there will see; a name may mean something to a browser alone
 
     async def send(self, request: httpx2.Request, what: str = "address") -> httpx2.Response:
-        """The whole answer; of a redirect, which is not followed here, the head alone. Raises `LoginFailed`."""
+        """The response, without following redirects or reading their bodies. Raises `LoginFailed`."""
         url = str(request.url)
         self._check_name(url, what)
         request.headers["user-agent"] = USER_AGENT
@@ -63,7 +59,7 @@ class Addresses:
             raise LoginFailed(f"{origin(url)} could not be asked: {reason_of(exc)}", is_final=False) from None
 
     async def allowed(self, host: str, what: str, url: str) -> list[str]:
-        """The addresses of a host that may be connected to. Raises `LoginFailed` without any, `OSError` for no host."""
+        """The addresses of a host that may be used. Raises `LoginFailed` for none, `OSError` for an unknown host."""
         is_near = self._is_near or host == self._host  # whose certificate proves which service it is
         found = await resolved(host)
         problems = {str(address): refused_address(address, is_near=is_near) for address in found}

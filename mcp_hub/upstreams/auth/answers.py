@@ -1,7 +1,4 @@
-"""Answers of servers and authorization servers, read without trust: challenges, tokens, refusals.
-
-Only the OAuth error of an answer is shown: anything else may hold a token, a code or a secret.
-"""
+"""Reads responses of servers and authorization servers without trust; shows only their OAuth errors."""
 
 import re
 from typing import Final, TypeVar
@@ -39,8 +36,6 @@ _UNFIT: Final = re.compile(r'[^ -~]|["\\]')
 
 
 class _Issued(msgspec.Struct, frozen=True):
-    """The answer of a token endpoint: a token that fits a header, and a plausible number of whole seconds."""
-
     access_token: str
     expires_in: int | None = None
     refresh_token: str | None = None
@@ -48,7 +43,7 @@ class _Issued(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct):
-    """Some servers write seconds as text or with fractions, scopes as a list, and leave the type of the token out."""
+    """Tolerates seconds as text or fractions, scopes as a list, and a missing token type."""
 
     access_token: str = ""
     token_type: str | None = None
@@ -63,7 +58,7 @@ class _Refusal(msgspec.Struct):
 
 
 def challenge_of(header: str) -> dict[str, str]:
-    """The parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3), by lower-case name."""
+    """Parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3), by lower-case name."""
     text = header if len(header) <= _LONGEST_CHALLENGE else header[:_LONGEST_CHALLENGE].rpartition(",")[0]
     start = _SCHEME.search(text)
     found: dict[str, str] = {}
@@ -76,14 +71,14 @@ def challenge_of(header: str) -> dict[str, str]:
 
 
 def challenge(**parameters: str | None) -> str:
-    """A challenge with these; what no challenge can hold is left out of the values, and so are those it empties."""
+    """A Bearer challenge, without characters that it cannot hold and without empty values."""
     fit = {name: _UNFIT.sub("", value).strip() for name, value in parameters.items() if value}
     pairs = [f'{name}="{value}"' for name, value in fit.items() if value]
     return f"Bearer {', '.join(pairs)}".rstrip()
 
 
 def issued(response: httpx2.Response, what: str) -> _Issued:
-    """The tokens that an endpoint gave out, masked by `hide` from now on; `what` was asked. Raises `LoginFailed`."""
+    """The tokens of a response, masked by `hide` from now on. Raises `LoginFailed`."""
     if response.status_code not in GIVEN:
         raise refusal(response, what)
     answer = _decoded(response, _Answer)
@@ -98,10 +93,7 @@ def issued(response: httpx2.Response, what: str) -> _Issued:
 
 
 def repaired(response: httpx2.Response) -> httpx2.Response:
-    """The answer with metadata or a client as the OAuth client reads it; one that it could read as it is.
-
-    Members that are null are left out, scopes in a list become a text, and a text where a list is expected a list.
-    """
+    """A response that the SDK's client can read: without nulls, with scopes as text, and lists where expected."""
     try:
         members = msgspec.json.decode(response.content, type=dict[str, object])
     except UNREADABLE:
@@ -116,7 +108,7 @@ def repaired(response: httpx2.Response) -> httpx2.Response:
 
 
 def refusal(response: httpx2.Response, what: str) -> LoginFailed:
-    """A server did not do `what` it was asked to; final if OAuth has an error for it that would come again."""
+    """The failure to do `what`; final for OAuth errors that would recur."""
     where, status, found = origin(str(response.request.url)), response.status_code, _refusal(response)
     if 400 <= status < 500 and status not in BUSY and found.error in _FINAL:
         return LoginFailed(f"{where} refused to {what}: {_described(found)}")
@@ -125,7 +117,7 @@ def refusal(response: httpx2.Response, what: str) -> LoginFailed:
 
 
 def is_usable(token: str) -> bool:
-    """Whether it can be put into a header."""
+    """Whether a header can hold the token."""
     return _TOKEN.fullmatch(token) is not None
 
 
@@ -134,7 +126,7 @@ def _refusal(response: httpx2.Response) -> _Refusal:
 
 
 def _decoded(response: httpx2.Response, type_: type[_T]) -> _T:
-    """The members of an answer, which may be a form as those of GitHub; without any if it cannot be read."""
+    """JSON or a form (GitHub); empty if unreadable."""
     try:
         return msgspec.json.decode(response.content, type=type_)
     except UNREADABLE:
@@ -147,7 +139,6 @@ def _decoded(response: httpx2.Response, type_: type[_T]) -> _T:
 
 
 def _raw(type_: type, name: str, value: str) -> object:
-    """A text of a form; encoded where the member is."""
     is_encoded = any(field.name == name and field.type is msgspec.Raw for field in msgspec.structs.fields(type_))
     return msgspec.Raw(msgspec.json.encode(value)) if is_encoded else value
 
@@ -171,7 +162,7 @@ def _described(found: _Refusal) -> str:
 
 
 def _seconds(written: bytes) -> int | None:
-    """Whole seconds of what JSON has there; None if that makes no sense. A part of a second is one."""
+    """At least 1; None for anything but a positive number."""
     try:
         seconds = float(written.decode().strip('"'))
     except ValueError:

@@ -1,11 +1,10 @@
-"""A login from its beginning, through the OAuth client of the SDK: whom to ask, who the hub is, and for what.
+"""Runs a login through the OAuth client of the SDK.
 
-The SDK's client is an `httpx2.Auth` flow: it names one request after the other and is given the answers. Those go
-through `Addresses`. The first one, the MCP request that needs the login, is answered here, with the server's answer to
-a probe without credentials. So nothing of the SDK touches the network, a file or a browser.
+That is an `httpx2.Auth` flow: its requests go through `Addresses`, so nothing of the SDK touches the network. The MCP
+request that starts it is answered with the server's response to a probe without credentials.
 
-Importing this module imports the SDK (0.5 s, 60 MB): only a login does it. Sources: specification 2026-07-28,
-basic/authorization; RFC 8414, 8707, 9207, 9728, 7591, 7636.
+Imports the SDK (0.5 s, 60 MB). Sources: specification 2026-07-28, basic/authorization; RFC 8414, 8707, 9207, 9728,
+7591, 7636.
 """
 
 import logging
@@ -55,7 +54,7 @@ _MOST_REQUESTS: Final = 40
 
 
 class _Storage:
-    """The storage of the SDK's client, for this one login."""
+    """The SDK client's storage for one login."""
 
     def __init__(self, prior: Grant | None, known: OAuthClientInformationFull | None) -> None:
         self.tokens: OAuthToken | None = None
@@ -63,7 +62,7 @@ class _Storage:
         self._prior = prior
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Only for the scopes that were granted before: a login that wants more must not lose those."""
+        """Keeps the scopes granted before."""
         prior = self._prior
         return OAuthToken(access_token=prior.access_token, scope=prior.scope) if prior is not None else None
 
@@ -79,8 +78,6 @@ class _Storage:
 
 
 class _Login(msgspec.Struct, frozen=True):
-    """One login under way."""
-
     url: str
     client: ClientRegistration
     prior: Grant | None
@@ -89,7 +86,6 @@ class _Login(msgspec.Struct, frozen=True):
     addresses: Addresses
 
     async def run(self) -> Grant:
-        """Raises `LoginFailed`."""
         asking = TokenRequests(self.url, self.addresses)
         learn(secret for secret in (self.client.client_secret, self.client.private_key) if secret)
         is_own = _is_own.set(True)
@@ -108,7 +104,7 @@ class _Login(msgspec.Struct, frozen=True):
         return self._grant(self.storage.tokens)
 
     async def _drive(self, asking: TokenRequests) -> None:
-        """Has the SDK's flow go from the refusal of a request to the point where that would be sent again."""
+        """Runs the SDK's flow until it would repeat the refused request."""
         headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
         request = httpx2.Request("POST", self.url, headers=headers)
         flow = self.provider.async_auth_flow(request)
@@ -127,7 +123,7 @@ class _Login(msgspec.Struct, frozen=True):
             await flow.aclose()
 
     async def _refusal(self, request: httpx2.Request) -> httpx2.Response:
-        """The server's answer to a request without credentials, reduced to its challenge, with our scopes."""
+        """The challenge to a request without credentials, with our scopes."""
         params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, WITHOUT_APPS.own, None)})
         headers = {
             "accept": "application/json, text/event-stream",
@@ -176,7 +172,7 @@ class _Login(msgspec.Struct, frozen=True):
 async def login_in_browser(
     url: str, client: ClientRegistration, prior: Grant | None, redirect: Redirect, show: Show, seconds: float
 ) -> Grant:
-    """Logs a person in to the server at `url`, in place of `prior`, within `seconds`. Raises `LoginFailed`."""
+    """Logs a person in at `url` within `seconds`, in place of `prior`. Raises `LoginFailed`."""
     addresses = Addresses(url, client.ca)
     storage = _Storage(prior, _known_client(client, prior, redirect.uri))
 
@@ -202,9 +198,8 @@ async def login_in_browser(
 
 
 def _check_pkce(provider: OAuthClientProvider) -> None:
-    """Raises `LoginFailed` where a stolen code could be used (basic/authorization "Authorization Code Protection").
-
-    Servers without metadata are of 2025-03-26, whose defaults have PKCE.
+    """Raises `LoginFailed` without PKCE (basic/authorization "Authorization Code Protection"). 2025-03-26 servers
+    without metadata have it by default.
     """
     metadata = provider.context.oauth_metadata
     if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
@@ -214,7 +209,7 @@ def _check_pkce(provider: OAuthClientProvider) -> None:
 
 
 async def login_alone(url: str, client: ClientRegistration) -> Grant:
-    """Logs the hub in by itself (client credentials), by its secret or by a JWT that it signs. Raises `LoginFailed`."""
+    """Logs the hub in (client credentials) by a secret or a signed JWT. Raises `LoginFailed`."""
     own, scope, issuer = client.client_id, " ".join(client.scopes) or None, client.issuer
     assert own is not None
     storage = _Storage(None, None)
@@ -250,7 +245,7 @@ def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]
 def _known_client(
     client: ClientRegistration, prior: Grant | None, redirect_uri: str
 ) -> OAuthClientInformationFull | None:
-    """The one of the configuration, else the one that the hub registered before, if it may come back to this place."""
+    """The configured client, else one registered earlier for this redirect."""
     if client.client_id is not None:
         return OAuthClientInformationFull(
             client_id=client.client_id, client_secret=client.client_secret, redirect_uris=[AnyUrl(redirect_uri)]
@@ -268,9 +263,9 @@ def _known_client(
 
 
 def _check_client(provider: OAuthClientProvider, client: ClientRegistration, prior: Grant | None) -> None:
-    """Before a person is asked: whether this is whom the configuration means, and how the client will identify itself.
+    """Checks the issuer and settles how the client authenticates. Raises `LoginFailed`.
 
-    Raises `LoginFailed`. A registered client with a secret and no word about it sends it by HTTP Basic (RFC 7591 §2).
+    A registered secret without a stated method is sent by HTTP Basic (RFC 7591 §2).
     """
     issuer, info = _issuer(provider), provider.context.client_info
     if client.issuer is not None and (issuer is None or not issuers_match(issuer, client.issuer)):

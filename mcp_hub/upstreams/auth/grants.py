@@ -1,4 +1,4 @@
-"""The input and the result of a login: frozen records, which never show a secret."""
+"""Input and result of a login. Their representations show no secret."""
 
 import hashlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _PART: Final = 0.1
 
 
 class LoginFailed(Exception):
-    """No token can be obtained, `is_final` until a person acts. The message is for people and holds no secret."""
+    """No token can be obtained, if `is_final` until a person acts. The message holds no secret."""
 
     def __init__(self, reason: str, *, is_final: bool = True) -> None:
         super().__init__(reason)
@@ -24,10 +24,7 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """The hub as a client of one server's authorization server, from the configuration (`OAuthSettings`).
-
-    `ca` is a file of certificates that both servers may have, besides the usual ones.
-    """
+    """The hub as a client of an authorization server (`OAuthSettings`). `ca` is a file with additional certificates."""
 
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
@@ -44,11 +41,10 @@ class ClientRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One login: the tokens, their client, and the place where they are renewed.
+    """One login: tokens, client and token endpoint. Times are Unix seconds.
 
-    Times are Unix seconds. `token_auth` is how the client says who it is where tokens are renewed. `client_secret` is
-    kept only if the authorization server gave it out when the hub registered by itself. `scope` is what was granted,
-    `asked` what was asked for, `wanted` what a server has missed since.
+    `token_auth`: how the client authenticates. `client_secret`: only from a registration by the hub. Scopes: `scope`
+    was granted, `asked` was requested, `wanted` was missing since.
     """
 
     access_token: str = field(repr=False)
@@ -69,23 +65,22 @@ class Grant:
 
     @property
     def renew_at(self) -> float:
-        """From when on there should be another token; never if it does not say when it ends."""
+        """When to renew the token; infinite without an expiry."""
         if self.expires_at is None:
             return float("inf")
         return self.expires_at - min(_MARGIN, _PART * max(self.expires_at - self.obtained_at, 0.0))
 
     def secrets(self) -> Iterator[str]:
-        """The texts that must not be shown."""
         return (text for text in (self.access_token, self.refresh_token, self.client_secret) if text)
 
 
 def grant_key(url: str, client: ClientRegistration) -> str:
-    """Names the login of one client to one server; a digest, which reveals neither."""
+    """A digest that identifies a client's login at a server."""
     who = client.client_id or client.metadata_url or ""
     text = "\0".join((url, who, "machine" if client.is_machine else "person"))
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def foreign_text(text: str) -> str:
-    """A text of a server, fit to be shown: one masked line of at most 200 printable characters."""
+    """One masked line of at most 200 printable characters."""
     return "".join(char if char.isprintable() else " " for char in hide_head(text.strip(), _SHOWN, "…"))

@@ -1,4 +1,4 @@
-"""Logins: by a person, whose browser comes back here, or by the hub itself."""
+"""Logs in, by a person's browser or by the hub itself, and out."""
 
 from importlib import import_module
 from typing import Any, Final
@@ -19,10 +19,7 @@ _ALONE: Final = 30.0
 
 
 async def log_in(url: str, client: ClientRegistration, store: GrantStore, show: Show, seconds: float) -> Grant:
-    """Logs in to the server at `url` and stores the login, in place of the one before; waits so long for the person.
-
-    Raises `LoginFailed`, and the one before stays.
-    """
+    """Logs in at `url` and replaces the stored login; waits `seconds` for a person. Raises `LoginFailed`."""
     if is_cleartext(url):
         raise LoginFailed("a token must not go over http://, where others on the network can read it; use https://")
     key = grant_key(url, client)
@@ -40,7 +37,7 @@ async def log_in(url: str, client: ClientRegistration, store: GrantStore, show: 
 
 
 async def log_in_alone(url: str, client: ClientRegistration) -> Grant:
-    """A login without a person, not stored yet. Raises `LoginFailed`."""
+    """A login without a person, not stored. Raises `LoginFailed`."""
     flows = await _flows()
     try:
         with anyio.fail_after(_ALONE):
@@ -51,7 +48,6 @@ async def log_in_alone(url: str, client: ClientRegistration) -> Grant:
 
 
 async def _in_browser(url: str, client: ClientRegistration, prior: Grant | None, show: Show, seconds: float) -> Grant:
-    """Comes back to the configured port, else to that of the client that the hub registered before, if it is free."""
     flows, port = await _flows(), client.redirect_port
     if port is None and prior is not None and prior.is_registered and prior.redirect_uris:
         port = urlsplit(prior.redirect_uris[0]).port
@@ -61,7 +57,6 @@ async def _in_browser(url: str, client: ClientRegistration, prior: Grant | None,
 
 
 async def _flows() -> Any:
-    """The module that imports the SDK: half a second, in which a hub does other things."""
     return await anyio.to_thread.run_sync(import_module, _FLOWS)
 
 

@@ -1,4 +1,4 @@
-"""Connections to addresses that were checked, whatever a name is resolved to afterwards."""
+"""Connections to checked addresses only."""
 
 import socket
 import ssl
@@ -17,9 +17,9 @@ _NEXT: Final = 2.0
 
 
 class Pinned(httpx2.AsyncBaseTransport):
-    """Resolves the host of each request once, and tries the addresses that `checked` lets through in their order.
+    """Resolves each request's host once and tries the addresses that `checked` returns.
 
-    The server is asked, and its certificate checked, under its name. `checked` may raise, which ends the request.
+    Host header and certificate check use the name. `checked` may raise.
     """
 
     def __init__(self, checked: Callable[[str], Awaitable[list[str]]], verify: ssl.SSLContext | None = None) -> None:
@@ -27,7 +27,7 @@ class Pinned(httpx2.AsyncBaseTransport):
         self._transport = httpx2.AsyncHTTPTransport(verify=verify or tls())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises: `httpx2.ConnectError` also for a host that does not exist."""
+        """Raises `httpx2.ConnectError` also for an unknown host."""
         try:
             *others, last = await self._checked(request.url.host)
         except OSError as exc:
@@ -45,7 +45,6 @@ class Pinned(httpx2.AsyncBaseTransport):
 
 
 def _pinned(request: httpx2.Request, address: str, **extensions: object) -> httpx2.Request:
-    """The same request to an address; its `Host` stays."""
     name = {} if address_of(request.url.host) is not None else {"sni_hostname": request.url.host}
     return httpx2.Request(
         request.method,
@@ -57,6 +56,6 @@ def _pinned(request: httpx2.Request, address: str, **extensions: object) -> http
 
 
 async def resolved(host: str) -> list[IPv4Address | IPv6Address]:
-    """The addresses of a host, as the system orders them. Raises: OSError without any."""
+    """Addresses of a host in the system's order. Raises `OSError` for none."""
     found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [ip_address(place[0]) for *_, place in found]

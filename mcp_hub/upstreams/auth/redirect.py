@@ -1,4 +1,4 @@
-"""Where the browser comes back to after a login: one address on this machine, for one login (RFC 8252 §7.3)."""
+"""The local address to which a browser returns after one login (RFC 8252 §7.3)."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -32,7 +32,7 @@ _STRANGE: Final = "This is not the login that mcp-hub waits for. It still waits.
 
 @dataclass
 class Redirect:
-    """Waits for the browser. `uri` is what the authorization server is given."""
+    """Waits for the browser at `uri`."""
 
     uri: str
     _state: str = ""
@@ -40,11 +40,11 @@ class Redirect:
     _came: anyio.Event = field(default_factory=anyio.Event)
 
     def expect(self, authorization_url: str) -> None:
-        """From now on takes who comes back from there, by its `state`; everybody else is turned away."""
+        """Accepts only returns with this URL's `state`."""
         self._state = parse_qs(urlsplit(authorization_url).query).get("state", [""])[0]
 
     async def wait(self, seconds: float) -> dict[str, str]:
-        """The parameters that came back. Raises `LoginFailed` for a refusal, and if nobody comes in time."""
+        """The returned parameters. Raises `LoginFailed` for a refusal or a timeout."""
         with anyio.move_on_after(seconds):
             await self._came.wait()
         if not self._came.is_set():
@@ -56,7 +56,7 @@ class Redirect:
         return self._found
 
     def take(self, target: str, host: str) -> tuple[int, str]:
-        """Status and text for a request of `target`."""
+        """Status and text for a request."""
         parts = urlsplit(target)
         if parts.path != _PATH or host != urlsplit(self.uri).netloc:  # no other page may reach us by a name of its own
             return 404, "Nothing here."
@@ -73,7 +73,7 @@ class Redirect:
 
 @asynccontextmanager
 async def listening(port: int | None, *, or_any: bool = False) -> AsyncIterator[Redirect]:
-    """Listens on 127.0.0.1, at a free port if none is given, or it is taken and `or_any`. Raises `LoginFailed`."""
+    """Listens on 127.0.0.1, at `port` or a free one; `or_any`: also if it is taken. Raises `LoginFailed`."""
     listen = partial(anyio.create_tcp_listener, local_host="127.0.0.1")
     try:
         listeners = await listen(local_port=port or 0)

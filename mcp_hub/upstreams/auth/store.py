@@ -1,7 +1,4 @@
-"""Logins in files, for hubs and commands that share a state folder: one at a time renews, and nothing is half written.
-
-A file a login, readable by its owner alone, written beside its place and moved there. The lock file beside it is never
-removed, so that nobody holds a lock on a file that is gone.
+"""Logins in private files, which processes share: replaced atomically, renewed under a lock file that is never removed.
 """
 
 import os
@@ -28,7 +25,7 @@ _TURN: Final = 0.05
 
 
 class GrantStore:
-    """The logins under `folder`, by `grant_key`; it is made when the first one is written."""
+    """Logins under `folder`, by `grant_key`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,7 +34,7 @@ class GrantStore:
         return self.folder / f"{key}.json"
 
     def load(self, key: str) -> Grant | None:
-        """The login, if there is one. Raises `LoginFailed` for a file that cannot be read."""
+        """The login, None without one. Raises `LoginFailed` for an unreadable file."""
         path = self.path(key)
         try:
             with open(open_plain(path, os.O_RDONLY), "rb") as file:
@@ -53,7 +50,7 @@ class GrantStore:
 
     @contextmanager
     def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:
-        """Reserves room on the disk and gives what keeps a login; while it is `locked`. Both raise `LoginFailed`."""
+        """Reserves disk space and yields a function that stores a login; hold `locked`. Both raise `LoginFailed`."""
         place = self.path(key)
         fresh = self.folder / f".{key}.{secrets.token_hex(8)}.new"
         with _writable(place):
@@ -80,12 +77,12 @@ class GrantStore:
                 fresh.unlink()
 
     def save(self, key: str, grant: Grant) -> None:
-        """Keeps a login; while it is `locked`. Raises `LoginFailed`."""
+        """Stores a login; hold `locked`. Raises `LoginFailed`."""
         with self.writing(key) as commit:
             commit(grant)
 
     def remove(self, key: str) -> bool:
-        """Whether there was one. Raises `LoginFailed` if it cannot be removed."""
+        """Whether there was a login. Raises `LoginFailed`."""
         place = self.path(key)
         with _writable(place):
             was_there = place.exists()
@@ -94,7 +91,7 @@ class GrantStore:
 
     @asynccontextmanager
     async def locked(self, key: str, seconds: float) -> AsyncIterator[None]:
-        """No other process has it meanwhile. Raises `LoginFailed` if one keeps it for longer than that."""
+        """Locks a login against other processes. Raises `LoginFailed` after `seconds`."""
         path = self.folder / f"{key}.lock"
         with _writable(path):
             make_folder(self.folder)
@@ -113,7 +110,6 @@ class GrantStore:
 
 @contextmanager
 def _writable(place: Path) -> Iterator[None]:
-    """Raises `LoginFailed` in place of `OSError`."""
     try:
         yield
     except OSError as exc:
@@ -121,7 +117,6 @@ def _writable(place: Path) -> Iterator[None]:
 
 
 def _write(file: BinaryIO, content: bytes) -> None:
-    """Nothing but this is in the file, and on the disk."""
     file.seek(0)
     file.truncate()
     file.write(content)

@@ -1,6 +1,6 @@
-"""Requests to authorization servers: the renewal of a login, and what stands between the SDK's client and the network.
+"""Renews tokens, and checks requests of the SDK's client.
 
-The SDK's client puts what it cannot read into its errors as it came, so it is given nothing that it could not read.
+That client copies unreadable content into its errors, so it receives readable responses only.
 """
 
 import base64
@@ -19,7 +19,7 @@ _METADATA, _CLIENT, _TOKEN = "metadata", "a client", "a token"
 
 
 async def refreshed(grant: Grant, client: ClientRegistration, addresses: Addresses, now: float) -> Grant:
-    """The login with new tokens; the old refresh token if there is no other (RFC 6749 §6). Raises `LoginFailed`."""
+    """The login with new tokens; keeps the refresh token if no other comes (RFC 6749 §6). Raises `LoginFailed`."""
     assert grant.refresh_token is not None
     form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
     if grant.resource is not None:
@@ -40,12 +40,11 @@ async def refreshed(grant: Grant, client: ClientRegistration, addresses: Address
 
 
 def expiry(expires_in: int | None, now: float) -> float | None:
-    """When a token ends; None if its server does not say, or nothing that makes sense."""
     return now + expires_in if expires_in is not None and expires_in > 0 else None
 
 
 def _identify(grant: Grant, client: ClientRegistration, form: dict[str, str], headers: dict[str, str]) -> None:
-    """Says who the hub is, as it was settled at the login (RFC 6749 §2.3.1)."""
+    """Authenticates the client (RFC 6749 §2.3.1)."""
     secret = client.client_secret if grant.client_id == client.client_id else grant.client_secret
     if grant.token_auth == "basic" and secret:
         pair = f"{quote(grant.client_id, safe='')}:{quote(secret, safe='')}"
@@ -57,7 +56,7 @@ def _identify(grant: Grant, client: ClientRegistration, form: dict[str, str], he
 
 
 class TokenRequests:
-    """The requests of one login to `server`, one after the other, and what came of them."""
+    """The requests of one login to `server`, and their outcomes."""
 
     def __init__(self, server: str, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -66,7 +65,7 @@ class TokenRequests:
         self._is_in_doubt = False
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer, fit for the OAuth client. Raises `LoginFailed` for one that has no token or client in it."""
+        """A response that the SDK can read. Raises `LoginFailed` if it lacks a token or client."""
         wanted = _wanted(request)
         self._asked = f"{origin(str(request.url))} was asked for {wanted} and answered"
         response = await self._addresses.send(request)
@@ -79,16 +78,16 @@ class TokenRequests:
         return repaired(response) if response.status_code in GIVEN else response
 
     def failed(self, reason: str) -> LoginFailed:
-        """The login failed for this reason; not permanently if the answers may be different tomorrow."""
+        """A failure; final unless a response was missing or a server busy."""
         why = f" ({self._lack})" if self._lack is not None else ""
         return LoginFailed(f"{reason}{why}", is_final=not self._is_in_doubt and self._lack is None)
 
     def nonsense(self) -> LoginFailed:
-        """The last answer cannot be read."""
+        """The last response cannot be read."""
         return LoginFailed(f"{self._asked} with an invalid response", is_final=False)
 
     def _judge(self, response: httpx2.Response, wanted: str) -> None:
-        """Keeps what the last answer lacks, and whether some server was busy: another one may have stood in for it."""
+        """Remembers what responses lack."""
         lack = None if response.status_code in GIVEN else f"HTTP {response.status_code}"
         if lack is None and wanted == _METADATA and not _is_metadata(response.content):
             lack = "with an invalid response"
@@ -100,14 +99,13 @@ class TokenRequests:
 
 
 def _wanted(request: httpx2.Request) -> str:
-    """The purpose shows in the form: a form asks for a token, JSON for a client."""
     if request.method != "POST":
         return _METADATA
     return _CLIENT if request.headers.get("content-type", "").startswith(JSON) else _TOKEN
 
 
 def _is_metadata(content: bytes) -> bool:
-    """Whether it may be what was asked for: any proxy before a server that is down answers with something."""
+    """A proxy may answer for a server that is down."""
     try:
         found = msgspec.json.decode(content)
     except UNREADABLE:

@@ -1,9 +1,9 @@
-"""The callers of one server: the calls in flight, and those that messages without a link to a call belong to.
+"""The calls in flight at one server, and the attribution of messages that name no call.
 
-Such a message belongs to the only call in flight, or to the session that has all calls in flight. A call that was given
-up counts as in flight until it is answered after all or the server has logged nothing for a while. With `logs: shared`
-a log message may also go to every session that asked for its level, if all calls in flight are of one principal. Over
-HTTP one that comes within a second after the last call belongs to its session, if no other one called meanwhile.
+Such a message belongs to the only call in flight, or to the session of all. A call that was given up stays in flight
+until its response, or until the server has logged nothing for a while. With `logs: shared`, log messages also go to all
+sessions that asked for the level, if all calls are one principal's. Over HTTP, a log message within a second after the
+last call belongs to its session.
 """
 
 from collections import OrderedDict, deque
@@ -41,7 +41,7 @@ _MOST_LATE: Final = 32
 
 
 class ServerLogs:
-    """The present rule for log messages of one server, and how many went where, over all its connections."""
+    """The rule for log messages of one server, and counts over all its connections."""
 
     def __init__(self, rule: Callable[[], LogRule] = lambda: "hub") -> None:
         self._rule = rule
@@ -50,14 +50,10 @@ class ServerLogs:
 
     @property
     def rule(self) -> LogRule:
-        """The rule that messages go by now."""
         return self._rule()
 
     def count(self, *, is_sent: bool, is_counted: bool = False) -> None:
-        """A message went to a call, to those of several sessions, or else is kept in the hub's log.
-
-        `is_counted`: it was counted as kept before.
-        """
+        """Counts a message as sent or kept. `is_counted`: it was counted as kept before."""
         self._sent += is_sent
         self._kept += -1 if is_counted else not is_sent
 
@@ -66,10 +62,9 @@ class ServerLogs:
 
 
 class Callers:
-    """The calls in flight at one server: its `requests` that have a call, and its `tasks`; `signs` has the last answer.
+    """The calls in flight at one server: `requests` with a call, and `tasks`.
 
-    `is_ordered`: what the server sends comes in one order, a log message before the answer of its call. If not, as over
-    HTTP, log messages may come after the answer.
+    `is_ordered`: log messages precede their call's response; over HTTP they may follow it.
     """
 
     def __init__(
@@ -86,20 +81,19 @@ class Callers:
         self._roots: OrderedDict[str, int] = OrderedDict()
 
     def report_to(self, logs: ServerLogs) -> None:
-        """From now on log messages are counted there and go by the rule there."""
         self._logs = logs
 
     def any_in_flight(self) -> bool:
         return any(pending.context is not None for pending in self._requests())
 
     def may_ask(self, since: float) -> list[Call]:
-        """The calls in flight that may have asked at that time; none if a call that was given up may have done so."""
+        """The calls in flight that may have asked at `since`; none if an abandoned one may have."""
         calls = [call for call, _ in self._in_flight(with_tasks=False) if call.method in PARKABLE]
         gone = self.abandoned.asking(anyio.current_time(), since, {call.principal for call in calls})
         return [] if gone else calls
 
     def other(self, call: Call) -> Asker | None:
-        """The newest other call in flight of the same session that may ask."""
+        """The session's newest other call that may ask."""
         others = [
             asker
             for asker in self._in_flight(with_tasks=False)
@@ -108,11 +102,11 @@ class Callers:
         return others[-1] if others else None
 
     def abandon(self, call: Call, id_: int) -> None:
-        """The caller has given the call up; its server may still log or ask for it for a while."""
+        """Notes that the caller gave up; the server may log and ask for the call a while longer."""
         self.abandoned.add(id_, call, anyio.current_time())
 
     def has_new_roots(self, call: Call) -> bool:
-        """Whether the roots of a caller have changed since its last call here."""
+        """Whether the session's roots changed since its last call here."""
         is_new = self._roots.pop(call.session, 0) != call.roots_changes
         self._roots[call.session] = call.roots_changes
         if len(self._roots) > _MOST_ROOTS:
@@ -120,10 +114,7 @@ class Callers:
         return is_new
 
     def late_listener(self, level: str) -> str | None:
-        """The session that a log message of this level is for which comes just after a call; None if nobody's.
-
-        Only sessions of the handshake era take messages outside of a request.
-        """
+        """The handshake session for a log message that comes just after a call; None if uncertain."""
         call, now = self._signs.last, anyio.current_time()
         count = self._late[1] if self._late[0] is call else 0
         if self.is_ordered or call is None or call.era is not Era.HANDSHAKE or count >= _MOST_LATE:
@@ -138,13 +129,13 @@ class Callers:
         return call.session
 
     def suspect(self, requests: Iterable[Pending] | None = None) -> None:
-        """An answer that cannot be read may have been for one of these requests, or for any."""
+        """Notes an unreadable response that may belong to one of these requests, or to any."""
         for pending in self._requests() if requests is None else requests:
             if pending.context is not None:
                 context(pending)[1].suspect()
 
     def asker(self, message: Envelope, source: Pending | None) -> Asker | None:
-        """The call that a message belongs to, if that is known."""
+        """The call that a message belongs to, if known."""
         if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
             return found
         if source is None:
@@ -152,12 +143,11 @@ class Callers:
         return context(source) if source.context is not None else None
 
     def logged(self, id_: int, event: Log) -> None:
-        """A call has got a log message as an event of its server's stream; the message itself may follow."""
+        """Notes a log event of a call; the same message may follow."""
         self._logged.append((id_, msgspec.json.decode(event.params)))
         self._logs.count(is_sent=True)
 
     def _was_event(self, params: bytes) -> bool:
-        """Whether a call in flight has got this log message as an event, and not yet as a message."""
         if not self._logged:
             return False
         said = msgspec.json.decode(params)
@@ -168,8 +158,9 @@ class Callers:
         return found is not None
 
     def log(self, level: str, message: Envelope, source: Pending | None) -> bool:
-        """Passes a log message on to the callers that it is for; False if there are none. One that a call has got as
-        an event is not passed on again (docs/specification/streams.md §4)."""
+        """Relays a log message; False if no caller gets it. One that came as an event is not repeated
+        (docs/specification/streams.md §4).
+        """
         assert isinstance(message.params, msgspec.Raw)
         if self._was_event(message.params):
             return True
@@ -181,7 +172,7 @@ class Callers:
         return bool(listeners)
 
     def _sole_asker(self, *, is_question: bool) -> Asker | None:
-        """The newest call, one that may ask before any other, if all calls in flight are of one session."""
+        """The newest call, preferably one that may ask, if all are one session's."""
         now, in_flight = anyio.current_time(), list(self._in_flight(with_tasks=not is_question))
         principals = {call.principal for call, _ in in_flight}
         gone = self.abandoned.asking(now, now, principals) if is_question else self.abandoned.logging(now)
@@ -198,14 +189,14 @@ class Callers:
         return found
 
     def _just_answered(self, now: float) -> set[str]:
-        """Sessions whose calls were answered so recently that log messages of theirs may come; at most two of them."""
+        """At most two sessions that may still have log messages."""
         signs = self._signs
         if signs.last is None or now - signs.last_at > _LATE:
             return set()
         return {signs.last.session} if now - signs.other_at > _LATE else {signs.last.session, ""}
 
     def _listeners(self, level: str) -> Iterable[Asker]:
-        """The newest call of each session that asked for the level, if all calls in flight are of one principal."""
+        """The newest call of each session that asked for the level."""
         if self._logs.rule != "shared":
             return []
         principals = {call.principal for call in self.abandoned.logging(anyio.current_time())}
@@ -220,7 +211,7 @@ class Callers:
         return found.values()
 
     def _in_flight(self, *, with_tasks: bool) -> Iterable[Asker]:
-        """The oldest first. Questions of a task always name it, which cannot be said of log messages."""
+        """Oldest first. Questions of a task name it; log messages may not."""
         if with_tasks:
             yield from self._tasks.askers()
         for pending in self._requests():
@@ -229,14 +220,13 @@ class Callers:
 
 
 def context(pending: Pending) -> Asker:
-    """The call of a request that has one, and its channel."""
     asker = pending.context
     assert isinstance(asker, tuple)
     return asker
 
 
 def completed(call: Call, result: RawJson, era: Era) -> Completed:
-    """The result of a call to a server of this era, without a mark of the server's, in a form that clients read."""
+    """A result in a form that clients read, without the server's mark."""
     if call.method == "tools/call" and len(result) < SHORT:  # most are texts without `_meta`, which every client reads
         try:
             texts = _short_texts(result)

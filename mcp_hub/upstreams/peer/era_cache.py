@@ -1,4 +1,4 @@
-"""Facts about servers on disk: their eras, so that the next start does not probe, and whether they ask callers."""
+"""Facts about servers on disk: their eras, and whether they ask callers."""
 
 import hashlib
 import json
@@ -27,17 +27,17 @@ _MOST: Final = 2000
 
 
 def server_key(command: str, args: Sequence[str]) -> str:
-    """Names a server by its command, not by its name in the configuration."""
+    """A digest that identifies a server by its command."""
     return hashlib.sha256("\0".join((command, *args)).encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def url_key(url: str) -> str:
-    """Names a remote server; the URL itself may hold a secret."""
+    """A digest that identifies a remote server without its secrets."""
     return server_key("url", (url,))
 
 
 class KnownEras(msgspec.Struct, frozen=True):
-    """The eras that a server was found to speak, and those that it was found not to."""
+    """The eras that a server is known to speak or refuse."""
 
     speaks: frozenset[Era] = frozenset()
     refuses: frozenset[Era] = frozenset()
@@ -47,11 +47,11 @@ class KnownEras(msgspec.Struct, frozen=True):
         return len(self.speaks) == len(Era)
 
     def may(self, era: Era) -> bool:
-        """Whether a connection of this era is worth a try: what speaks the modern era may not have been asked yet."""
+        """Whether to try this era: a modern server may not have been asked for the other."""
         return era in self.speaks or (era is HANDSHAKE and MODERN in self.speaks and era not in self.refuses)
 
     def found(self, era: Era, *, speaks: bool) -> "KnownEras":
-        """The same with what was found out about one era."""
+        """A copy with one more fact."""
         one = frozenset((era,))
         if speaks:
             return KnownEras(self.speaks | one, self.refuses - one)
@@ -67,7 +67,7 @@ class KnownEras(msgspec.Struct, frozen=True):
 
 @lru_cache(256)
 def _read(text: str) -> KnownEras:
-    """Of what `KnownEras` writes; a word that nobody wrote says nothing."""
+    """Ignores unknown words."""
     words, known = text.split(), KnownEras()
     for era in Era:
         for mark, speaks in (("+", True), ("-", False)):
@@ -77,10 +77,7 @@ def _read(text: str) -> KnownEras:
 
 
 class EraCache:
-    """A small private JSON file; `path` None: no file. Never raises for a file that cannot be used.
-
-    Other hubs write it, too: a change begins with what is there.
-    """
+    """A private JSON file shared with other hubs; `path` None: no file. Never raises for an unusable file."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -91,37 +88,35 @@ class EraCache:
         return _read(self._load().get(key + _ERAS, ""))
 
     def learn(self, key: str, era: Era, *, speaks: bool) -> None:
-        """A server was found to speak an era, or not to."""
         self._put(key + _ERAS, str(self.known(key).found(era, speaks=speaks)))
 
     def forget(self, key: str) -> None:
-        """Nothing is known of the eras of a server any more."""
         if key + _ERAS in self._load():
             self._put(key + _ERAS, None)
 
     def see(self, key: str, software: str) -> None:
-        """A server names itself and its version: another one than before may speak other eras."""
+        """Notes the server's name and version; a change casts doubt on its eras."""
         before = self._load().get(key + _SOFTWARE)
         self._put(key + _SOFTWARE, software)
         if before not in (None, software):
             self._put(key + _DOUBTED, "true")
 
     def take_doubt(self, key: str) -> bool:
-        """Whether the eras of a server have to be found out anew; once."""
+        """Whether to negotiate the eras anew; true once."""
         is_doubted = key + _DOUBTED in self._load()
         self._put(key + _DOUBTED, None)
         return is_doubted
 
     def called(self, key: str) -> Era | None:
-        """The era in which this hub has called a server last."""
+        """The era in which this hub last called the server."""
         return self._needed.get(key)
 
     def needed(self, key: str) -> Era | None:
-        """The era in which a server was called last, by this hub or an earlier one."""
+        """The era of the last call, by this hub or an earlier one."""
         return self._needed.get(key) or _era(self._load().get(key + _NEEDED))
 
     def need(self, key: str, era: Era) -> None:
-        """A server is called in this era now; `keep_needed` writes it."""
+        """Notes the era of a call; `keep_needed` writes it."""
         self._needed[key] = era
 
     def keep_needed(self, key: str) -> None:

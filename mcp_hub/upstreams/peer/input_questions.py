@@ -1,6 +1,6 @@
-"""Questions in the results and tasks of modern servers: put to the caller, and kept until the server has the answers.
+"""Questions in results and tasks of modern servers.
 
-Source: specification 2026-07-28, basic/patterns/mrtr; the extension `io.modelcontextprotocol/tasks` (SEP-2663).
+Source: specification 2026-07-28, basic/patterns/mrtr; `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
 from collections.abc import Callable, Mapping
@@ -30,9 +30,9 @@ Wanted = Mapping[str, tuple[str, RawJson]]
 
 
 async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done: Completed) -> Completed:
-    """For a handshake client: asks the questions of `done` and retries the call with the answers, until it is complete.
+    """Asks a handshake client the questions of `done` and retries the call until it is complete.
 
-    Raises `RpcError`: the client refuses, lacks the capability, or is asked too often.
+    Raises `RpcError` if the client refuses, lacks the capability, or is asked too often.
     """
     rounds = 0
     while (wanted := questions.input_requests(done.result)) is not None:
@@ -66,7 +66,7 @@ class _Tool(msgspec.Struct):
 
 
 async def _agrees(call: Call, channel: CallChannel, message: str) -> bool:
-    """Whether the caller accepts what the hub itself asks, by an elicitation without fields."""
+    """Asks the caller by an elicitation without fields."""
     params = object_bytes({"message": message, "requestedSchema": {"type": "object", "properties": {}}})
     try:
         answers = await _ask_all(call, channel, {"agreement": (questions.ELICIT, params)})
@@ -83,10 +83,9 @@ async def may_repeat(
     lists: Snapshot | None,
     repetition: Callable[[str, RawJson], str],
 ) -> None:
-    """Returns if a call that stopped before a `question` may begin anew: that is safe, or its caller agrees.
+    """Returns if a call that stopped before a `question` may be repeated. Raises `RpcError`.
 
-    `lists` are those of its server; `repetition` takes the name of a tool and its definition, and is "safe", "agreed"
-    or "never". Raises `RpcError`.
+    `repetition` takes a tool's name and definition, and returns "safe", "agreed" (the caller must agree) or "never".
     """
     if call.method != "tools/call":
         return
@@ -108,10 +107,9 @@ async def may_repeat(
 
 
 class InputQuestions:
-    """The questions of one result or task: each key once, whatever connection the task is seen over.
+    """The questions of one result or task, each key asked once over all connections.
 
-    Answers wait until no question is open, since a server need not take a part of them (SEP-2663, "Task Update
-    Requests"), and then until the server has them.
+    Answers wait until no question is open: a server need not take some of them (SEP-2663, "Task Update Requests").
     """
 
     def __init__(self, call: Call, channel: CallChannel) -> None:
@@ -126,18 +124,18 @@ class InputQuestions:
 
     @property
     def are_answered(self) -> bool:
-        """Whether there are answers that the server does not have yet, and nobody else is waited for."""
+        """Whether all answers are there and some not yet sent."""
         return bool(self._answers) and not self._open
 
     def take(self, requests: RawJson | None) -> None:
-        """Asks the new ones of the `inputRequests` that the task has now, and withdraws those that it no longer has.
+        """Asks new `inputRequests` of the task and withdraws missing ones.
 
-        Raises `RpcError` for a question that cannot be asked, and for an answer that the server refused.
+        Raises `RpcError` for a question that cannot be asked, or whose answer the server refused.
         """
         self.put(_outstanding(requests))
 
     def put(self, wanted: Wanted) -> None:
-        """As `take`."""
+        """Takes decoded questions. Raises `RpcError`."""
         for key in [key for key in self._open if key not in wanted]:
             self._channel.withdraw(self._open.pop(key))
         self._answers = {key: answer for key, answer in self._answers.items() if key in wanted}
@@ -174,23 +172,22 @@ class InputQuestions:
             self._open[key] = name
 
     async def answered(self) -> None:
-        """Returns when `answers` has something new to say."""
         await self._news.wait()
 
     def answers(self) -> RawObject:
-        """The answers to send; none while a question is open. Raises `RpcError` if the caller declined one."""
+        """The answers to send; none while a question is open. Raises `RpcError` if the caller declined."""
         self._news = anyio.Event()
         if self._failure is not None:
             raise self._failure
         return {} if self._open else dict(self._answers)
 
     def taken(self, answers: RawObject) -> None:
-        """The server has these."""
+        """Notes answers that the server has."""
         for key in answers:
             self._answers.pop(key, None)
 
     def refused(self, answers: RawObject, error: RpcError) -> None:
-        """The server refused these, which matters only if it still waits for one of them (`take`)."""
+        """Notes answers that the server refused."""
         self.taken(answers)
         self._refused |= dict.fromkeys(answers, error)
 
@@ -202,7 +199,6 @@ class InputQuestions:
 
 
 def _declined(call: Call, method: str, error: RpcError) -> RpcError:
-    """A modern server does not take error answers: the call fails with it."""
     about = {"question": method, "error": msgspec.Raw(bytes(error.encoded()))}
     return RpcError(f"The client answered {method} with an error: {error.message}", data=_about(call, about))
 
@@ -212,7 +208,7 @@ def _about(call: Call, what: Mapping[str, object]) -> JsonObject:
 
 
 def _outstanding(requests: RawJson | None) -> Wanted:
-    """The questions by key. Raises `RpcError` for unreadable ones."""
+    """Raises `RpcError` for unreadable questions."""
     if requests is None or bytes(requests) in (b"", b"{}", b"null"):
         return {}
     asked = {"resultType": "input_required", "inputRequests": msgspec.Raw(bytes(requests))}

@@ -1,7 +1,7 @@
-"""The one `subscriptions/listen` that is open at a modern server: its changed lists and the resources that are wanted.
+"""The one open `subscriptions/listen` at a modern server, for changed lists and watched resources.
 
-When those change, the next one is acknowledged before the last one ends, so nothing is missed; a notification may
-come twice. Source: specification 2026-07-28, basic/patterns/subscriptions.
+A new one is acknowledged before the old one ends, so nothing is missed; notifications may repeat. Source: specification
+2026-07-28, basic/patterns/subscriptions.
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ _NOTHING: Final = ListenFilter()
 
 
 class _Listen:
-    """One request. `granted` is None until it is acknowledged, `settled` set by that or by its end."""
+    """One request. `granted` is None until acknowledged; `settled` also marks the end."""
 
     def __init__(self, pending: Pending) -> None:
         self.pending = pending
@@ -47,7 +47,7 @@ class _Listen:
 
 
 class ByListen:
-    """Makes the wanted subscriptions over one connection. `timeout`: seconds that an acknowledgement may take."""
+    """Keeps the subscriptions over one connection. `timeout`: seconds for an acknowledgement."""
 
     def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
         self._peer = peer
@@ -63,7 +63,7 @@ class ByListen:
         self._tasks: anyio.abc.TaskGroup
 
     async def run(self, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Works until cancelled; counts as started when the lists may be read."""
+        """Works until cancelled; counts as started when lists may be read."""
         first = anyio.Event()
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._keep_open, first)
@@ -73,7 +73,7 @@ class ByListen:
             task_status.started()
 
     def on_notice(self, method: str, params: RawObject) -> None:
-        """An acknowledgement, or the server's notice that it ends a stream."""
+        """Takes an acknowledgement or the server's end of a stream."""
         if method == CANCELLED:
             listen = self._named(params.get("requestId"))
             if listen is not None:
@@ -107,21 +107,19 @@ class ByListen:
                 self._current = None
 
     def _filter(self) -> ListenFilter:
-        """The wanted filter: lists whose changes the server announces, and the wanted resources."""
         info = self._peer.info
         tools, prompts, resources = (info.announces(name, "listChanged") for name in ("tools", "prompts", "resources"))
         uris = tuple(sorted(self._wanted.wanted)) if info.can_watch else ()
         return ListenFilter(tools, prompts, resources, uris)
 
     def _next_pause(self) -> float | None:
-        """Seconds until the next try; None if there is nothing to try."""
+        """Seconds until the next try; None for no try."""
         if self._current is not None or self._asked == _NOTHING or self._is_refused:
             return None
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
         return pause
 
     def _lapse(self, ended: _Listen) -> None:
-        """A stream has ended unasked."""
         log.info("upstream_listen_ended", upstream=self._peer.name, reason=str(ended.error or "ended by the server"))
         if anyio.current_time() - ended.since > _HEALTHY:
             self._pause = _PAUSE
@@ -129,7 +127,7 @@ class ByListen:
         self._wanted.lapse()
 
     async def _replace(self, asked: ListenFilter) -> None:
-        """Opens a stream for the new filter and ends the last one; if that fails, the last one stays."""
+        """Keeps the old stream if the new one fails."""
         old, self._asked = self._current, asked
         try:
             fresh = await self._open(asked) if asked != _NOTHING else None
@@ -153,7 +151,7 @@ class ByListen:
             self._peer.list_changes.announce(Kind)
 
     async def _open(self, asked: ListenFilter) -> _Listen:
-        """A stream that is acknowledged. Raises `RpcError`."""
+        """Returns an acknowledged stream. Raises `RpcError`."""
         params = {"notifications": msgspec.Raw(object_bytes(asked))}
         listen = _Listen(self._peer.send("subscriptions/listen", params))
         self._by_id[listen.pending.id] = listen

@@ -1,7 +1,6 @@
-"""Tasks that a modern server makes of calls by itself: followed to their end, so that the caller gets a plain result.
+"""Tasks that a modern server makes of calls, followed to their results.
 
-Questions are part of the task's state and answered by `tasks/update`. Source: the extension
-`io.modelcontextprotocol/tasks` (SEP-2663).
+Questions are part of the task's state. Source: `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
 import re
@@ -28,7 +27,7 @@ _CAN_BE_TASKS: Final = frozenset({"tools/call"})
 
 
 def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask | None":
-    """The task that a server made of a call; None if the result is not one. Raises `RpcError` for a bad task."""
+    """The task in a result; None if the result is not one. Raises `RpcError` for a bad task."""
     if _TASK.search(result) is None or bytes((raw_object(result) or {}).get("resultType", b"")) != b'"task"':
         return None
     who, about = f'server "{call.upstream}"', {"upstream": {"server": call.upstream}, "outcome": "unknown"}
@@ -42,7 +41,7 @@ def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask 
 
 
 class ModernTask(TaskPoll):
-    """A task whose state has its questions and its outcome. `first` is the state that it was made with."""
+    """A task whose state has its questions and outcome. `first` is its initial state."""
 
     def __init__(self, call: Call, channel: CallChannel, known: Known, first: ServerTask | None = None) -> None:
         is_working = first is not None and first.status == "working"
@@ -75,7 +74,7 @@ class ModernTask(TaskPoll):
             raise
 
     async def _hand_back(self, line: TaskConnection) -> None:
-        """Gives the task the answers so far; those that do not arrive are given again after the next look."""
+        """Sends the answers; lost ones are sent again after the next poll."""
         try:
             answers = self._questions.answers()
         except RpcError:
@@ -97,7 +96,7 @@ class ModernTask(TaskPoll):
         await self._cancel(line)
 
     def _report(self, task: ServerTask) -> None:
-        """A new status message is a step of progress: no other payload is under way."""
+        """Reports a new status message as progress."""
         message = bytes(task.statusMessage)
         if self.call.wants_progress and message[:1] == b'"' and message != self._said:
             self._said = message
@@ -105,7 +104,6 @@ class ModernTask(TaskPoll):
             self.channel.send(Progressed(self._steps, None, {"message": msgspec.Raw(message)}))
 
     def _outcome(self, task: ServerTask) -> RawJson:
-        """The result of the call. Raises `RpcError`."""
         if task.status == "completed":
             members = raw_object(task.result) if task.result else None
             if members is None or members.get("resultType", _COMPLETE) != _COMPLETE:

@@ -1,8 +1,8 @@
-"""The era of a server: probe, fall back, remember.
+"""Settles the era of a server: probe, fall back, remember.
 
-A modern server answers `server/discover` or refuses the version by name; anything else, or silence, means the handshake
-era (2026-07-28, transports/stdio "Backward Compatibility"). `initialize` must not be cancelled, and a server that has
-not seen it yet must get nothing else: the probe is given up without a cancellation.
+A modern server answers `server/discover` or refuses the version by name; anything else means the handshake era
+(2026-07-28, transports/stdio "Backward Compatibility"). Nothing but `initialize` may reach a handshake server first, so
+the probe is given up without a cancellation.
 """
 
 import re
@@ -40,23 +40,23 @@ _CLIENT_FAULTS: Final = frozenset({rpc_errors.INVALID_REQUEST, rpc_errors.METHOD
 
 
 class Incompatible(StartFailed):
-    """The server has no version, or not the era, that it is wanted to have: another try would end alike."""
+    """The server lacks the wanted version or era: another try would fail too."""
 
 
 class InitializeRefused(StartFailed):
-    """The server answered `initialize` with an error, or not as MCP does."""
+    """The server answered `initialize` with an error or without MCP."""
 
 
 class AnotherProcess(StartFailed):
-    """The process is spent: the server may take another first request, which takes another process."""
+    """The server may take another first request, which needs another process."""
 
 
 class ProbeKilled(AnotherProcess):
-    """The process ended when it was asked `server/discover`: it may know `initialize` only."""
+    """The process ended at `server/discover`; it may know only `initialize`."""
 
 
 class FreshNeeded(AnotherProcess):
-    """The process is modern and may take `initialize`, but not after `server/discover`."""
+    """The server may take `initialize`, but not after `server/discover`."""
 
 
 async def _modern() -> Era:
@@ -64,24 +64,24 @@ async def _modern() -> Era:
 
 
 def _forgotten(era: Era, speaks: bool) -> None:
-    """Nobody wants to know."""
+    """Learns nothing."""
 
 
 async def _at_once() -> None:
-    """A server that somebody else runs is up already."""
+    """Remote servers run already."""
 
 
 class ProbeTime(msgspec.Struct, frozen=True):
-    """The `seconds` in which a server has to answer the probe, from when `alive` returns: when the server runs."""
+    """The `seconds` for the probe, counted from when `alive` returns."""
 
     seconds: float = PROBE_SECONDS
     alive: Callable[[], Awaitable[object]] = _at_once
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The way to an era: `only` this one, else what is `known`, else by finding out.
+    """How to settle the era: `only` this one, else from what is `known`, else by probing.
 
-    `prefer` is asked where a server speaks both; `learn` gets what is found out, also after the era is settled.
+    `prefer` decides for servers that speak both; `learn` receives findings, also late ones.
     """
 
     only: Era | None = None
@@ -92,7 +92,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
-    """Settles era and version of a fresh peer. Raises `StartFailed`, `AnotherProcess` among them."""
+    """Settles era and version of a fresh peer. Raises `StartFailed` (also `AnotherProcess`)."""
     if terms.only is not None:
         return await _only(peer, terms.only, terms)
     if terms.known.are_both:
@@ -106,9 +106,9 @@ async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
 
 
 async def _ask(peer: Peer, era: Era, terms: Terms, *, is_locked: bool = False) -> PeerInfo:
-    """A session of this era; what is certain about it is learned. Raises as `_discover` and `_initialize`.
+    """Begins a session of this era and learns what is certain.
 
-    A refusal says nothing if the process `is_locked`: it may be bound to the era of an earlier request.
+    With `is_locked` a refusal proves nothing: the process may be bound to an earlier request's era.
     """
     try:
         info = await (_discover(peer) if era is Era.MODERN else _initialize(peer))
@@ -128,10 +128,9 @@ async def _only(peer: Peer, era: Era, terms: Terms) -> PeerInfo:
 
 
 async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
-    """The session that is preferred with a server that spoke both eras; the other one only if it no longer does.
+    """Begins a session in the preferred era, else in the other.
 
-    Raises `AnotherProcess` for that over a pipe: servers built with the official SDK stay in the era of the first
-    request there, also if they refuse it.
+    Raises `AnotherProcess` over a pipe: servers built with the official SDK stay in the first request's era.
     """
     era = await terms.prefer()
     try:
@@ -145,9 +144,9 @@ async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
 
 
 async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
-    """The session with a server of which not enough is known: it is probed, then asked to initialise.
+    """Probes the server, then sends `initialize`.
 
-    Raises `FreshNeeded` as `_turned`, also if the server was too slow for the probe and refuses to initialise after it.
+    Raises `FreshNeeded` if a slow server then refuses to initialize.
     """
     is_locked = False
     try:
@@ -178,10 +177,9 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
 
 
 async def _turned(peer: Peer, found: PeerInfo, terms: Terms) -> PeerInfo:
-    """A handshake on the connection that was probed; where that is refused, the session that was `found`.
+    """Tries a handshake on the probed connection, else uses the session `found`.
 
-    Raises `FreshNeeded` for a pipe: servers built with the official SDK stay in the era of the first request there, so
-    that only another process can show whether they speak the other one.
+    Raises `FreshNeeded` over a pipe: servers built with the official SDK stay in the first request's era.
     """
     try:
         with anyio.move_on_after(terms.probe.seconds):
@@ -199,7 +197,7 @@ async def _turned(peer: Peer, found: PeerInfo, terms: Terms) -> PeerInfo:
 
 
 def _is_refused(exc: StartFailed) -> bool:
-    """Whether the server certainly does not speak the era, which it was asked for first."""
+    """Whether the server certainly does not speak the era."""
     if isinstance(exc, _OtherEra):
         return exc.is_certain
     return isinstance(exc, InitializeRefused | Incompatible) and exc.code in ("not_mcp", "era_mismatch")
@@ -210,7 +208,7 @@ def _opposite(era: Era) -> Era:
 
 
 async def _probed(peer: Peer, terms: Terms) -> PeerInfo | None:
-    """The result of the discovery; None if it does not come in time. Raises as `_discover`."""
+    """None if no discovery comes in time."""
     sent: list[Pending] = []
     found: list[PeerInfo | StartFailed] = []
     async with anyio.create_task_group() as tasks:
@@ -235,7 +233,6 @@ async def _probed(peer: Peer, terms: Terms) -> PeerInfo | None:
 
 
 def _learn_late(terms: Terms, answer: Envelope) -> None:
-    """The answer to a probe that was given up: the next start knows."""
     if answer.kind == "result" and (result := read_as(answer.result, _Discovery)) is not None:
         if set(result.supportedVersions) & set(eras.MODERN_VERSIONS):
             terms.learn(Era.MODERN, True)
@@ -246,7 +243,7 @@ class _Discovery(msgspec.Struct):
 
 
 async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
-    """Whether the server answers `server/discover`, or refuses it as a modern one may, or cannot say now."""
+    """False if the server refuses `server/discover` as a modern one would not."""
     with anyio.move_on_after(probe):
         try:
             await peer.answer(peer.send("server/discover"))
@@ -258,17 +255,14 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
 
 
 def _blame_probe(peer: Peer, terms: Terms) -> None:
-    """Raises `ProbeKilled` if the server is gone, also when it refused the probe first and ended then.
-
-    A server that has spoken the modern era ends for another reason: its start fails, and the next one begins anew.
-    """
+    """Raises `ProbeKilled` if the server is gone and is not known to be modern."""
     if peer.ending.closed.is_set() and Era.MODERN not in terms.known.speaks:
         code, reason = peer.ending.cause or CONNECTION_LOST
         raise ProbeKilled(code, f"it ended when it got server/discover: {reason}") from None
 
 
 class _OtherEra(StartFailed):
-    """The server seems to be of the other era; `is_certain` if it says so itself."""
+    """The server seems to be of the other era; `is_certain`: it says so."""
 
     def __init__(self, code: str, message: str, *, is_certain: bool = True) -> None:
         super().__init__(code, message)
@@ -282,11 +276,11 @@ class _IsModern(_OtherEra): ...
 
 
 def _ignored(pending: Pending) -> None:
-    """A request that nobody else has to know of."""
+    """Nobody else needs the request."""
 
 
 async def _discover(peer: Peer, sent: Callable[[Pending], object] = _ignored) -> PeerInfo:
-    """`sent` gets each request. Raises `StartFailed`, `_NotModern` where `initialize` may go better."""
+    """Raises `_NotModern` where `initialize` may succeed, else `StartFailed`."""
     peer.settle(PeerInfo(Era.MODERN, eras.LATEST_MODERN))
     try:
         raw = await _asked_twice(peer, sent)
@@ -313,7 +307,7 @@ async def _discover(peer: Peer, sent: Callable[[Pending], object] = _ignored) ->
 
 
 async def _asked_twice(peer: Peer, sent: Callable[[Pending], object]) -> RawJson:
-    """The answer to `server/discover`, which is repeated if it is refused by version while that version is offered."""
+    """Repeats a request that was refused by version although the server offers that version."""
 
     async def ask() -> RawJson:
         pending = peer.send("server/discover")
@@ -329,7 +323,7 @@ async def _asked_twice(peer: Peer, sent: Callable[[Pending], object]) -> RawJson
 
 
 def _offered(exc: RpcError) -> set[str]:
-    """The versions that a refusal by version names (2026-07-28, basic/versioning "Protocol Version Negotiation")."""
+    """Versions named by a refusal (2026-07-28, basic/versioning "Protocol Version Negotiation")."""
     error = read_as(exc.encoded(), _Refusal)
     return set(error.data.supported) if error is not None else set()
 
@@ -383,13 +377,12 @@ def _decoded(raw: RawJson, method: str) -> JsonObject:
 
 
 def _code(exc: RpcError, otherwise: str) -> str:
-    """The code of the hub's own error; a server whose answers cannot be read does not speak MCP."""
     code = str(exc.about_upstream.get("code", otherwise))
     return "not_mcp" if code == "unreadable_answer" else code
 
 
 def _refusal_code(exc: RpcError) -> str:
-    """The code of a refused `initialize`. A program that echoes requests sends the hub's own refusal back."""
+    """A program that echoes requests sends the hub's own refusal back."""
     if exc.raw is not None and exc.code == rpc_errors.METHOD_NOT_FOUND:
         return "not_mcp"
     return "era_mismatch" if _offered(exc) else _code(exc, "handshake_failed")

@@ -1,7 +1,6 @@
-"""An MCP session with one server, over any wire and in either era: requests, calls, and messages of the server.
+"""An MCP session with one server: requests, calls, and the server's messages.
 
-Progress is matched by token, always the hub's own (the request id). A log message carries no link to a call: those that
-`callers` find no call for stay in the hub's log.
+Progress is matched by token, which is the request id. Log messages name no call; `callers` attributes them.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,10 +57,10 @@ _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 
 
 class Peer(WireHandler):
-    """The client side of one connection over the wire that `connect` makes; the negotiation settles `info`.
+    """The client side of one connection, over the wire that `connect` makes. The negotiation settles `info`.
 
-    `is_remote`: the server is not a process of the hub, so its tasks outlive the connection, an exit code is not to be
-    expected, and in the modern era arguments travel in headers, too. `is_interactive`: it has asked its callers.
+    `is_remote`: tasks outlive the connection, there is no exit code, and modern arguments also travel in headers.
+    `is_interactive`: the server has asked its callers.
     """
 
     def __init__(
@@ -90,19 +89,18 @@ class Peer(WireHandler):
         self.wire = connect(self)
 
     def settle(self, info: PeerInfo) -> PeerInfo:
-        """The session speaks this era and version from now on; what the hub declares stays."""
+        """Sets era and version; what the hub declares stays."""
         self.info = info = replace(info, declares=self.info.declares)
         self.mirrors = Mirrors() if not self.callers.is_ordered and info.era is MODERN else None
         return info
 
     def observe(self, observer: Observer) -> None:
-        """From now on `observer` gets the notifications that concern no call."""
         self._observer = observer
 
     # -- requests of the hub --------------------------------------------------------------------------------------
 
     def send(self, method: str, params: RawObject | None = None, capabilities: JsonObject | None = None) -> Pending:
-        """Sends a request of the hub's own; to a modern server with the envelope it requires."""
+        """Sends a request of the hub, with the envelope that modern servers require. Raises `UpstreamLost`."""
         params = dict(params or {})
         if self.info.era is MODERN:
             own = self.info.declares.own if capabilities is None else capabilities
@@ -113,9 +111,9 @@ class Peer(WireHandler):
             raise self._gone() from None
 
     async def answer(self, pending: Pending, *, may_cancel: bool = True) -> RawJson:
-        """The result of a request that was sent; if `may_cancel`, a waiter that gives up tells the server.
+        """The result of a sent request. With `may_cancel`, cancellation is sent to the server.
 
-        Raises `RpcError`: the server's error answer, or `UpstreamLost`.
+        Raises `RpcError`: the server's error, or `UpstreamLost`.
         """
         try:
             message = await self._answer(pending, _cancellation if may_cancel else None)
@@ -124,7 +122,7 @@ class Peer(WireHandler):
         return self._result(message)
 
     async def _answer(self, pending: Pending, cancellation: Cancellation | None, call: Call | None = None) -> Envelope:
-        """The answer to a request, that of `call` if it is one's, which counts as a sign of life."""
+        """Counts as a sign of life."""
         try:
             message = await self.wire.answer(pending, cancellation)
         except UpstreamLost as exc:
@@ -149,7 +147,7 @@ class Peer(WireHandler):
         return UpstreamLost(f'server "{self.name}" sent {what}', data={"upstream": about, "outcome": "unknown"})
 
     async def _lost(self) -> UpstreamLost:
-        """The error for a request whose answer will not come, with the reason if it becomes known in a moment."""
+        """Waits a moment for the reason."""
         await self.ending.last_words()
         return self._gone()
 
@@ -162,9 +160,9 @@ class Peer(WireHandler):
     # -- calls --------------------------------------------------------------------------------------------------
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays one call, with the questions of the server on the way; a `CallHandler`.
+        """Relays one call with the server's questions; a `CallHandler`.
 
-        `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
+        Raises `WireClosed` only if nothing was sent, `Busy` while the server does not read.
         """
         if self.tasks.required and self.tasks.needs_task(call):
             asked = as_task(call)
@@ -175,13 +173,13 @@ class Peer(WireHandler):
         return await self.finish(call, channel, self._send_call(call, channel))
 
     async def follow(self, task: TaskPoll) -> Completed:
-        """Continues a task of this server, of this hub or another. Raises `RpcError`, as `TaskPoll.follow`."""
+        """Continues a task of this server, even another hub's. Raises `RpcError`."""
         if task.known.era is not self.info.era:
             raise task.unknown("it speaks another version of the protocol now")
         return completed(task.call, await self.tasks.follow(task, self._line(task.call)), self.info.era)
 
     def _line(self, call: Call) -> TaskConnection:
-        """The requests about a task of this call: with its caller's capabilities."""
+        """Requests about the call's task, with its caller's capabilities."""
         capabilities = to_modern(call.answered, self.info.declares)
 
         async def ask(method: str, params: RawObject) -> RawJson:
@@ -190,19 +188,19 @@ class Peer(WireHandler):
         return TaskConnection(ask, lambda: self.wire.can_send, self.tasks.outlive, lambda: self.tasks.are_left)
 
     def can_begin(self, call: Call) -> bool:
-        """Whether the request of this call could be written in place, now."""
+        """Whether the request can be written at once."""
         wire = self.wire
         is_open = wire.is_pipe and wire.can_send and not wire.is_congested
         return is_open and not (self.tasks.required and self.tasks.needs_task(call))
 
     def begin(self, call: Call, channel: CallChannel, headers: Mapping[str, str] | None = None) -> Pending:
-        """Sends the request of a call, behind the news that its caller's roots have changed. Raises `WireClosed`."""
+        """Sends a call's request, after a notification of changed roots. Raises `WireClosed`."""
         if call.roots_changes and self.info.era is HANDSHAKE and self.callers.has_new_roots(call):
             self.wire.send(envelope.notification_frame(ROOTS_CHANGED))
         return self.wire.request(call.method, partial(self._params, call), (call, channel), headers)
 
     def result(self, call: Call, pending: Pending) -> Completed | None:
-        """The result of a call that was begun, if it is certainly the end of it."""
+        """The result of a begun call; None if it is not certainly the end."""
         message, era = pending.answer, self.info.era
         if message is None or message.kind != "result":
             return None
@@ -214,13 +212,13 @@ class Peer(WireHandler):
         return completed(call, message.result, era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
-        """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
+        """Cancels a begun call."""
         if self.wire.requests.abandon(pending):
             self.wire.send(_cancellation(pending.id, context(pending)[1]))
         self._give_up(call, pending.id)
 
     def _give_up(self, call: Call, id_: int) -> None:
-        """A call has been cancelled. Over a pipe the answer to a ping shows that the server has read this."""
+        """Over a pipe, the response to a ping shows that the server read the cancellation."""
         self.callers.abandon(call, id_)
         if self.callers.is_ordered and self.info.era is HANDSHAKE and call.method in PARKABLE:
             with suppress(WireClosed):
@@ -228,7 +226,7 @@ class Peer(WireHandler):
                 self.wire.requests.when_late(ping, lambda _: self.callers.abandoned.read(id_, anyio.current_time()))
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
-        """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
+        """Completes a begun call. `may_follow`: ask the caller questions in the response."""
         try:
             message = await self._answer(pending, lambda id_: _cancellation(id_, channel), call)
         except NotSent:
@@ -252,14 +250,13 @@ class Peer(WireHandler):
         return done
 
     async def _relay(self, call: Call, channel: CallChannel) -> Completed:
-        """One more request of a call that has asked, and its answer."""
         try:
             return await self.finish(call, channel, self._send_call(call, channel), may_follow=False)
         except WireClosed:  # the server has acted on the call already: it is not begun anew
             raise await self._lost() from None
 
     def _send_call(self, call: Call, channel: CallChannel) -> Pending:
-        """Raises `Busy` while the server does not read, and `WireClosed`."""
+        """Raises `Busy` and `WireClosed`."""
         if self.wire.is_congested:
             raise Busy(
                 f'server "{self.name}" does not read its input. The call was not sent: try again later.',
@@ -280,7 +277,7 @@ class Peer(WireHandler):
         return object_bytes({**params, "_meta": meta} if meta else params)
 
     def _envelope(self, call: Call) -> RawObject:
-        """The reserved keys of a modern request; those of the last caller are kept: it is often the next one."""
+        """Caches the last caller's."""
         capabilities, level, info, meta = self._last_envelope
         answered = call.answered
         if capabilities is not answered or level != call.log_level or info is not self.info:
@@ -292,7 +289,7 @@ class Peer(WireHandler):
     # -- messages of the server (WireHandler) -----------------------------------------------------------------------
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
-        """A question of the server, or its ping."""
+        """Takes a question or ping of the server."""
         self.said += 1
         id_ = message.usable_id
         if id_ is None:
@@ -307,7 +304,7 @@ class Peer(WireHandler):
         self._asked.take(message, self.callers.asker(message, source), may_wait=source is None)
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
-        """A request without a usable id, which cannot be answered: the call that it belongs to may wait forever."""
+        """A request without a usable id cannot be answered; its call may wait forever."""
         refusal = self.strays.nameless(message.method)
         if refusal is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
@@ -315,7 +312,7 @@ class Peer(WireHandler):
             self.callers.suspect(None if source is None else [source])
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
-        """Progress, a log message, a change of a list, or an update of a resource or task."""
+        """Takes progress, log messages, list changes and updates."""
         self.said += 1
         method = message.method
         if method == "notifications/progress":
@@ -392,7 +389,7 @@ def _cancellation(id_: int, channel: CallChannel | None = None) -> bytes:
 
 
 def _number(raw: msgspec.Raw) -> float:
-    """A JSON number as int or float; anything else as NaN, which the guard drops."""
+    """NaN for anything but a number."""
     try:
         return msgspec.json.decode(raw, type=int | float)
     except (msgspec.DecodeError, ValueError, OverflowError):

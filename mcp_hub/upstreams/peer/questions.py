@@ -1,7 +1,7 @@
-"""Questions of servers to their callers: requests of handshake servers, and the members of retries at modern ones.
+"""Questions of servers to their callers: requests of handshake servers, and retries at modern ones.
 
-A question goes to the caller of exactly one call or is declined with a clear error; the server's call continues either
-way. One that may be of several calls waits until only one of them is left. Source: specification 2025-11-25, client/*;
+A question goes to the caller of exactly one call, or is declined with an error; the call continues either way. One that
+may belong to several calls waits until only one of them is left. Source: specification 2025-11-25, client/*;
 2026-07-28, basic/patterns/mrtr.
 """
 
@@ -40,7 +40,7 @@ Asker = tuple[Call, CallChannel]
 
 
 def with_retry(call: Call) -> RawObject:
-    """The params for a modern server; `inputResponses` and `requestState` are those that the hub checked, if any."""
+    """Parameters for a modern server, with the `inputResponses` and `requestState` that the hub checked."""
     params = {name: value for name, value in call.params.items() if name not in RETRY}
     if call.input_responses is not None:
         params["inputResponses"] = msgspec.Raw(object_bytes(call.input_responses))
@@ -50,7 +50,7 @@ def with_retry(call: Call) -> RawObject:
 
 
 class _Unclear(msgspec.Struct):
-    """A question that came `since` then and is held `until` then, for a call of this principal."""
+    """A question held from `since` to `until` for a call of this principal."""
 
     since: float
     until: float
@@ -60,12 +60,11 @@ class _Unclear(msgspec.Struct):
 
 
 class UnclearQuestions:
-    """Questions of one handshake server that came while calls of several sessions of one principal were in flight.
+    """Questions that came while several sessions of one principal had calls in flight.
 
-    A call that has asked waits for the answer, and calls of other sessions wait for their turn from the first question
-    on: the calls in flight end, and the last of them has asked. Once a call is given up, this is not certain.
-    `calls` are those in flight that may have asked at a time, none while it is not sure; `find` looks for the call of a
-    question.
+    A call that asked waits for the answer, and other sessions wait for their turn. So the calls in flight end, and the
+    last one has asked; not if a call was given up. `calls` returns those that may have asked at a time, `find` the call
+    of a question.
     """
 
     def __init__(self, calls: Callable[[float], list[Call]], find: Callable[[Envelope], Asker | None]) -> None:
@@ -75,9 +74,9 @@ class UnclearQuestions:
         self._timer: aio.Timer | None = None
 
     def hold(self, message: Envelope, take: Callable[[Envelope, Asker | None], None]) -> bool:
-        """Keeps a question, for `take` with its call, or without if that is not found in time.
+        """Holds a question until `take` receives it with its call, or without one after a time.
 
-        False if that is of no use: every call in flight may be waiting for an answer, or it may be another principal's.
+        False if waiting is useless: all calls may wait for answers, or there are several principals.
         """
         now = anyio.current_time()
         key, calls = message.id_key, self._calls(now)
@@ -94,13 +93,12 @@ class UnclearQuestions:
         return True
 
     def withdraw(self, params: RawJson) -> None:
-        """As `OpenRequests.withdraw`."""
+        """Drops a question that the server cancels."""
         raw = (raw_object(params) or {}).get("requestId")
         if raw is not None:
             self._held.pop(id_key(bytes(raw)), None)
 
     def close(self) -> None:
-        """The connection has ended."""
         self._held.clear()
 
     def _look_later(self) -> None:
@@ -121,9 +119,9 @@ class UnclearQuestions:
 
 
 class OpenRequests:
-    """The requests that one handshake server has open. `send` writes a frame to it, `noted` is notified of questions.
+    """The open requests of one handshake server. `send` writes a frame to it, `noted` observes questions.
 
-    `other` finds another call in flight of the same session.
+    `other` finds another call of the same session.
     """
 
     def __init__(
@@ -140,10 +138,10 @@ class OpenRequests:
         self._open: dict[int | str, tuple[CallChannel, str]] = {}
 
     def take(self, message: Envelope, asker: Asker | None, *, may_wait: bool = False) -> None:
-        """Passes a request on to the caller of the call that it belongs to, or declines it.
+        """Passes a request to the caller of its call, or declines it.
 
-        A question without a link to a call `may_wait` until it is clear whose it is. It is asked on one call of its
-        session; where that ends before the answer, another one may have asked, and it is asked again on that.
+        A question without a call `may_wait` until its call is clear. It is asked on one call of the session, and again
+        on another if that one ends first.
         """
         if asker is not None and isinstance(message.params, msgspec.Raw):
             self._noted(asker[0], message.params)
@@ -196,7 +194,7 @@ class OpenRequests:
         return (InvalidParams if has_other_mode else MethodNotFound)(f"{method}: {lack}")
 
     def withdraw(self, params: RawJson) -> None:
-        """The server cancels one of its requests (`notifications/cancelled`)."""
+        """Withdraws a request that the server cancels (`notifications/cancelled`)."""
         self._unclear.withdraw(params)
         raw = (raw_object(params) or {}).get("requestId")
         found = self._open.pop(id_key(bytes(raw)), None) if raw is not None else None
@@ -205,14 +203,13 @@ class OpenRequests:
             channel.withdraw(key)
 
     def close(self) -> None:
-        """The connection has ended: the questions are withdrawn."""
+        """Withdraws all questions."""
         self._unclear.close()
         for channel, key in list(self._open.values()):
             channel.withdraw(key)
 
 
 def _nobody(method: str) -> RpcError:
-    """A question outside any call, or with calls of several clients in flight."""
     return RpcError(
         f"{method}: there is nobody to ask, because it does not belong to the call of one client.", code=INVALID_REQUEST
     )
@@ -230,28 +227,27 @@ class _Error(msgspec.Struct):
 
 
 class Elicitations:
-    """The elicitations by URL of one server, each with the handshake session that got it.
+    """The URL elicitations of one server, with their handshake sessions.
 
-    The server's notice that the user is done there is for that session alone (2025-11-25, client/elicitation
-    "Completion Notifications"); the modern era has no such message.
+    Completion is announced to that session alone (2025-11-25, client/elicitation "Completion Notifications").
     """
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
     def asked(self, call: Call, params: RawJson) -> None:
-        """A question of the server goes to the caller of `call`."""
+        """Notes a question to the caller of `call`."""
         if b'"elicitationId"' in bytes(params) and (found := read_as(params, _Elicitation)) is not None:
             self._keep(call, found.elicitationId)
 
     def refused(self, call: Call, error: RpcError) -> None:
-        """A call has failed until the user has visited a URL (-32042)."""
+        """Notes a call that failed with -32042 until the user visits a URL."""
         if error.code == URL_ELICITATION_REQUIRED and (found := read_as(error.encoded(), _Error)) is not None:
             for one in found.data.elicitations:
                 self._keep(call, one.elicitationId)
 
     def finished(self, params: RawJson) -> str | None:
-        """The session that `notifications/elicitation/complete` is for; None if there is none (any more)."""
+        """The session for `notifications/elicitation/complete`, once."""
         found = read_as(params, _Elicitation)
         return self._sessions.pop(found.elicitationId, None) if found is not None else None
 

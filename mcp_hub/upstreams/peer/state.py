@@ -1,4 +1,4 @@
-"""The state of a session with one server: the settled protocol, announced changes, and the end of the connection."""
+"""The state of a session: settled protocol, announced changes, end of the connection."""
 
 import math
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ CONNECTION_LOST: Final = Cause("connection_lost", "the connection was lost")
 
 
 class PeerInfo(msgspec.Struct, frozen=True):
-    """The result of the handshake or the discovery, and what the hub `declares` to this server."""
+    """The result of handshake or discovery, and what the hub `declares`."""
 
     era: Era
     version: str
@@ -39,13 +39,12 @@ class PeerInfo(msgspec.Struct, frozen=True):
     declares: HubCapabilities = WITH_APPS
 
     def announces(self, feature: str, option: str) -> bool:
-        """Whether the server's capabilities say `{feature: {option: true}}`."""
+        """Whether the capabilities have `{feature: {option: true}}`."""
         offered = self.capabilities.get(feature)
         return isinstance(offered, dict) and offered.get(option) is True
 
     @property
     def can_watch(self) -> bool:
-        """Whether it takes subscriptions to resources."""
         return self.announces("resources", "subscribe")
 
 
@@ -53,17 +52,16 @@ NOT_SETTLED: Final = PeerInfo(Era.HANDSHAKE, "")
 
 
 def not_settled(*, apps: bool) -> PeerInfo:
-    """Before the handshake; `apps` says that the hub declares to the server that its client shows them."""
+    """The state before the handshake; `apps`: declare that clients show apps."""
     return PeerInfo(Era.HANDSHAKE, "", declares=WITH_APPS if apps else WITHOUT_APPS)
 
 
 class SignsOfLife:
-    """The `answers` of a server, and the requests in a row that ended without an answer of their own.
+    """The `answers` of a server, and `failures`: consecutive requests without a valid response.
 
-    Answers over a pipe that come at once count only after a failure. `reason` is that of the last failure, which is an
-    HTTP status in place of a message, a broken connection, a message that cannot be read, or an error that names no
-    request. A time limit that is over is not one. `last` is the call that was answered last, at the loop's time
-    `last_at`; `other_at` is the time of the last answer to a call of another session.
+    Immediate answers over a pipe count only after a failure. A timeout is not a failure; an HTTP error status, a broken
+    connection and an unreadable message are. `last` is the call answered last, at `last_at` (the loop's time);
+    `other_at` is the last answer to another session.
     """
 
     def __init__(self) -> None:
@@ -77,11 +75,10 @@ class SignsOfLife:
 
     @property
     def is_bad(self) -> bool:
-        """Whether the last requests all failed."""
         return self.failures >= MOST_FAILURES
 
     def answered(self, call: Call | None = None) -> None:
-        """The server has answered a request, maybe with an error; that of `call`, if it is one's."""
+        """Notes a response, maybe an error, to a request or `call`."""
         self.answers += 1
         self.failures = 0
         if call is not None:
@@ -90,7 +87,7 @@ class SignsOfLife:
             self.last, self.last_at = call, self._time()
 
     def take(self, message: Envelope, call: Call | None = None) -> None:
-        """Something came in place of the answer to a request, that of `call` if it is one's: mostly that answer."""
+        """Notes a message in place of a response, mostly the response itself."""
         if type(message) is Placeholder or (message.kind == "error" and message.id in _NAMELESS):
             self.last = None  # whose it was is not certain
             self.failed(Cause("unreadable_answer", "it sent an answer that is not one to the request"))
@@ -98,30 +95,30 @@ class SignsOfLife:
             self.answered(call)
 
     def failed(self, cause: Cause) -> None:
-        """A request has ended without an answer."""
+        """Notes a request without a response."""
         self.failures += 1
         self.reason = cause
         self._news.set()
 
     async def doubted(self) -> None:
-        """Waits until some requests in a row have failed."""
+        """Waits until consecutive requests have failed."""
         while self.failures < _DOUBT:
             self._news = anyio.Event()
             await self._news.wait()
 
 
 class Observer(Protocol):
-    """Receives notifications of a server that concern no call. Must not block."""
+    """Receives notifications that concern no call. Must not block."""
 
     def on_notice(self, method: str, params: RawObject) -> None:
-        """An updated resource, or the acknowledgement or end of a subscription."""
+        """Receives a resource update, or a subscription's acknowledgement or end."""
 
     def on_message(self, session: str, frame: bytes) -> None:
-        """A notification for one handshake session alone."""
+        """Receives a notification for one handshake session."""
 
 
 class PeerEnding:
-    """Whether a connection is `closed`, and why. With `is_explained` nothing more is found out after that."""
+    """Whether a connection is `closed`, and why. With `is_explained` the first cause is final."""
 
     def __init__(self, *, is_explained: bool) -> None:
         self.closed = anyio.Event()
@@ -136,18 +133,18 @@ class PeerEnding:
             await self.explained.wait()
 
     def explain(self, cause: Cause) -> None:
-        """Sets the final cause: the exit code is known and stderr read, or the hub ends the connection itself."""
+        """Sets the final cause."""
         self.cause = cause
         self.explained.set()
 
     def close(self, cause: Cause) -> None:
-        """The connection is closed; an earlier cause counts."""
+        """Marks the connection closed; an earlier cause counts."""
         self.cause = self.cause or cause
         self.closed.set()
 
 
 class ListChanges:
-    """The kinds of lists that a server has announced as changed and that were not read since."""
+    """Kinds of lists announced as changed and not read since."""
 
     def __init__(self) -> None:
         self._kinds: set[Kind] = set()
@@ -155,26 +152,24 @@ class ListChanges:
         self._news = anyio.Event()
 
     def miss(self) -> None:
-        """Announcements may have been missed."""
+        """Notes that announcements may have been missed."""
         self._is_missed = True
         self._news.set()
 
     def take_missed(self) -> bool:
-        """Whether announcements may have been missed since the last call."""
         is_missed, self._is_missed = self._is_missed, False
         return is_missed
 
     def announce(self, kinds: Iterable[Kind]) -> None:
-        """These have changed. Without any it only wakes the task that waits."""
+        """Notes changed kinds; without any it only wakes `wait`."""
         self._kinds.update(kinds)
         self._news.set()
 
     async def wait(self) -> None:
-        """Waits for an announcement since the last call."""
         await self._news.wait()
         self._news = anyio.Event()
 
     def take(self) -> set[Kind]:
-        """The kinds to be read now."""
+        """The kinds to read now."""
         kinds, self._kinds = self._kinds, set()
         return kinds

@@ -1,4 +1,4 @@
-"""Messages of a server for no call in flight: unreadable lines, logs, and those of calls that were given up."""
+"""Messages of a server that belong to no call in flight."""
 
 from collections.abc import Collection
 from typing import Final
@@ -34,10 +34,10 @@ _ECHO: Final = 5.0
 
 
 class StrayMessages:
-    """The last `lines` that could not be read, of `count` in all, and the hub's log of messages of no call.
+    """The last unreadable `lines`, their `count`, and log messages without a call.
 
-    `framing` is that of the lines, if it is not MCP's one line a message. Of log messages of `warning` and
-    above the log has 20 a minute, of others 200 as `debug`; more are only mentioned.
+    `framing` is the form of the lines if it is not one message per line. Per minute, 20 messages of `warning` and above
+    are logged, and 200 others as `debug`.
     """
 
     def __init__(self, server: str) -> None:
@@ -49,10 +49,7 @@ class StrayMessages:
         self._until = 0.0
 
     def unreadable(self, bad: BadMessage, line: bytes) -> bool:
-        """Keeps a line; returns whether it may be an answer.
-
-        A broken request is not one, nor is the error of some servers for a notification that they do not know.
-        """
+        """Stores a line; returns whether it may be a response."""
         head = line[:_HEAD]
         self.framing = self.framing or foreign(line)
         is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, stray text is for all
@@ -60,11 +57,11 @@ class StrayMessages:
         return is_message and b'"method"' not in head and _NO_METHOD not in head
 
     def take_form(self, form: str) -> None:
-        """The server writes in this form, unless a line has shown another."""
+        """Notes the framing unless a line has shown one."""
         self.framing = self.framing or form
 
     def nameless(self, method: str) -> RpcError | None:
-        """Keeps a request whose id no answer can name; returns the error to answer it with (JSON-RPC 2.0 §5).
+        """Notes a request with an unusable id; returns the error response (JSON-RPC 2.0 §5).
 
         None for a notification: some servers write `"id":null` there.
         """
@@ -81,13 +78,13 @@ class StrayMessages:
 
     @property
     def summary(self) -> str | None:
-        """Their number and the last of them, for people; None if there was none."""
+        """Their number and the last line, for people; None without any."""
         if not self.count:
             return None
         return f"lines of its output that are not messages: {self.count}{LAST_LINE}{self.lines[-1]}"
 
     def log(self, severity: str, params: RawObject) -> None:
-        """Logs a message of the server."""
+        """Writes a server's log message, within the limits."""
         now = anyio.current_time()
         if now >= self._until:
             self._logged, self._until = {True: 0, False: 0}, now + _MINUTE
@@ -102,7 +99,6 @@ class StrayMessages:
 
 
 def _text(raw: msgspec.Raw) -> str:
-    """The beginning of a text, or of what else was sent, without secrets and control characters."""
     whole = memoryview(raw)
     text = read_as(raw, str) if len(whole) <= 8 * _SHOWN else None
     return shown(hide_head(whole if text is None else text, _SHOWN))[:_SHOWN]
@@ -115,12 +111,11 @@ class _Abandoned(msgspec.Struct):
     read_at: float | None = None
 
     def is_over(self, since: float, principals: Collection[str]) -> bool:
-        """Whether it had been cancelled at that time, among calls of these principals."""
         return self.read_at is not None and self.read_at <= since and {self.call.principal} == set(principals)
 
 
 class AbandonedCalls:
-    """Calls that were given up, by request id, until they are answered: their server may still log and ask for them."""
+    """Calls given up and not answered, by request id: the server may still log and ask for them."""
 
     def __init__(self) -> None:
         self._calls: dict[int, _Abandoned] = {}
@@ -133,22 +128,21 @@ class AbandonedCalls:
         self._calls.pop(id_, None)
 
     def read(self, id_: int, now: float) -> None:
-        """The server has read the cancellation of this one."""
+        """Notes that the server has read the cancellation."""
         if id_ in self._calls:
             self._calls[id_].read_at = now
 
     def logging(self, now: float) -> list[Call]:
-        """Those that a log message which comes now may belong to. It prolongs the wait for them all."""
+        """The calls that may log now; extends the wait for all."""
         self._drop_old(now)
         for one in self._calls.values():
             one.logs_until = now + _ECHO
         return [one.call for one in self._calls.values()]
 
     def asking(self, now: float, since: float, principals: Collection[str]) -> list[Call]:
-        """Those that may have asked a question which came at `since`, beside calls of these principals.
+        """The calls that may have asked at `since`, beside calls of these principals.
 
-        Once the server has read a cancellation, its call does not ask any more. That holds among calls of one
-        principal; a server that ignores cancellations must not ask another one.
+        A call whose cancellation was read does not ask, if all calls are one principal's.
         """
         self._drop_old(now)  # sessions have waited for as long before their turn (`Turns`)
         return [one.call for one in self._calls.values() if one.asks_until > now and not one.is_over(since, principals)]

@@ -1,7 +1,6 @@
-"""Keeps the subscriptions at one server equal to those of its clients, through all its connections.
+"""Keeps the subscriptions at one server equal to its clients', over all its connections.
 
-A handshake server is asked by `resources/subscribe` and `resources/unsubscribe` (here), a modern one by a single
-`subscriptions/listen` (`listen_stream`). Source: specification 2025-11-25, server/resources "Subscriptions".
+Source: specification 2025-11-25, server/resources "Subscriptions".
 """
 
 from typing import Final
@@ -30,7 +29,7 @@ _RETRY: Final = 30.0
 
 
 class ServerSubscriptions:
-    """The subscriptions of one server to the `resources` that are wanted; an `Observer` of its connections."""
+    """The subscriptions of one server to wanted `resources`; an `Observer`."""
 
     def __init__(self, server: str, changes: Notices) -> None:
         self.resources = WantedResources(server, changes)
@@ -40,7 +39,7 @@ class ServerSubscriptions:
         self._listen: ByListen | None = None
 
     async def confirmed(self, uri: str) -> None:
-        """Waits until the server watches a wanted resource. Raises `RpcError`, `MethodNotFound` if it cannot."""
+        """Waits until the server watches a resource. Raises `RpcError`, also `MethodNotFound`."""
         if uri in self.resources.watched:
             return
         if self._peer is None:
@@ -50,9 +49,9 @@ class ServerSubscriptions:
         await self.resources.attempt(uri).outcome()
 
     async def follow(self, peer: Peer, patience: float, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Works on this connection until cancelled; each answer may take `patience` seconds.
+        """Works on a connection until cancelled; each response may take `patience` seconds.
 
-        Counts as started when the server's lists may be read: later changes will be announced.
+        Counts as started when lists may be read without missing a change.
         """
         self._peer = peer
         peer.observe(self)
@@ -80,7 +79,6 @@ class ServerSubscriptions:
             self._listen.on_notice(method, params)
 
     def _updated(self, params: RawObject) -> None:
-        """The update of a resource, or of a part of one; dropped if no client wants it."""
         uri = read_as(params.get("uri", b""), str)
         if uri is not None:
             for whole in self.resources.wanted.keys() & covering(uri):
@@ -91,7 +89,7 @@ class ServerSubscriptions:
 
 
 class _ByRequest:
-    """Makes the wanted subscriptions by a request for each resource. `timeout`: seconds that an answer may take."""
+    """One request per resource. `timeout`: seconds for a response."""
 
     def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
         self._peer = peer
@@ -103,7 +101,6 @@ class _ByRequest:
         """Resources that the server may watch, confirmed or not."""
 
     async def run(self) -> None:
-        """Works until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._retry)
             while True:
@@ -118,7 +115,7 @@ class _ByRequest:
                 self._wanted.attempt_missing()
 
     async def _align(self, uri: str) -> None:
-        """Asks until the server has the wanted state of this resource, or the server refuses."""
+        """Asks until the server has the wanted state or refuses."""
         try:
             async with self._limit:
                 while True:
@@ -140,7 +137,6 @@ class _ByRequest:
             self._busy.discard(uri)
 
     async def _ask(self, method: str, uri: str) -> RpcError | None:
-        """The error, if there is one."""
         try:
             with anyio.move_on_after(self._timeout):
                 await self._peer.answer(self._peer.send(method, {"uri": msgspec.Raw(object_bytes(uri))}))

@@ -1,7 +1,6 @@
-"""A task that a server runs for a call, and polling it until it has ended.
+"""A task that a server runs for a call, polled until it ends.
 
-It outlives the request that made it, at a remote server the connection too, and maybe the hub: the call's channel gets
-the data with which another hub can continue it (`Known`). `tasks` and `modern_tasks` are those of the two eras.
+It outlives its request, at remote servers the connection, and maybe the hub: another one can continue it (`Known`).
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +36,7 @@ _TO_THE_SECOND: Final = len("2026-07-28T10:00:00")
 
 
 class ServerTask(msgspec.Struct):
-    """A task as a server shows it, in the form of either era; what is absent is empty."""
+    """A task in the form of either era; absent members are empty."""
 
     taskId: str
     status: str = "working"
@@ -51,7 +50,7 @@ class ServerTask(msgspec.Struct):
 
     @property
     def pause(self) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next poll."""
         least, usual, most = _POLL
         return max(least, min((self.pollIntervalMs or self.pollInterval or usual * 1000) / 1000, most))
 
@@ -60,7 +59,7 @@ class ServerTask(msgspec.Struct):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The data with which any hub can continue a task. A server that restarts may reuse the id: `created` tells."""
+    """Data with which any hub can continue a task. `created` shows whether a restarted server reused the id."""
 
     era: Era
     task: str
@@ -68,7 +67,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class TaskConnection(msgspec.Struct, frozen=True):
-    """A connection as tasks see it; they outlive it if `is_outlived`, and a call that is cancelled if `is_left`."""
+    """A connection as tasks see it. `is_outlived`: they outlive it; `is_left`: they outlive cancelled calls."""
 
     ask: Ask
     is_open: Callable[[], bool]
@@ -77,11 +76,11 @@ class TaskConnection(msgspec.Struct, frozen=True):
 
 
 class TaskUnknown(UpstreamLost):
-    """The server does not have the task, or no longer."""
+    """The server does not have the task."""
 
 
 class TaskLeft(UpstreamLost):
-    """The connection is lost, the task continues: it can be followed over the next one."""
+    """The connection is lost; the next one can follow the task."""
 
     def __init__(self, task: "TaskPoll", why: str) -> None:
         super().__init__(why, data=task.about({"outcome": "unknown"}))
@@ -89,7 +88,7 @@ class TaskLeft(UpstreamLost):
 
 
 class TaskPoll(ABC):
-    """A task and its call; `pause` is until the first look, in seconds. One line at a time follows it."""
+    """A task and its call, followed over one connection at a time. `pause`: seconds until the first poll."""
 
     def __init__(self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0) -> None:
         self.call = call
@@ -100,13 +99,13 @@ class TaskPoll(ABC):
         channel.continuable(msgspec.json.encode(known))
 
     def about(self, more: JsonObject) -> JsonObject:
-        """The data of an error that concerns the task."""
+        """The data of an error about the task."""
         return {"upstream": {"server": self.call.upstream, "task": self.known.task}, **more}
 
     async def follow(self, line: TaskConnection) -> RawJson:
-        """The result of the call, as the server has it. A caller that gives up cancels the task.
+        """The raw result of the call. Cancellation cancels the task.
 
-        Raises `RpcError`: the task's own, `TaskLeft`, `TaskUnknown`, or why the task cannot be followed.
+        Raises `RpcError`: the task's, `TaskLeft`, `TaskUnknown`, or why it cannot be followed.
         """
         try:
             return await self._follow(line)
@@ -117,14 +116,13 @@ class TaskPoll(ABC):
 
     @abstractmethod
     async def _follow(self, line: TaskConnection) -> RawJson:
-        """`follow`, as the era has it."""
+        """Follows the task in its era."""
 
     async def _cancel(self, line: TaskConnection) -> None:
         with anyio.move_on_after(_GOODBYE, shield=True), suppress(RpcError):
             await line.ask("tasks/cancel", self._named)
 
     async def _look(self, line: TaskConnection) -> ServerTask:
-        """The task as it is now."""
         raw = await self._read(line, "tasks/get", _UNKNOWN)
         said = f'server "{self.call.upstream}" answered tasks/get'
         try:
@@ -139,7 +137,7 @@ class TaskPoll(ABC):
         return task
 
     async def _read(self, line: TaskConnection, method: str, unknown: frozenset[int] = frozenset()) -> RawJson:
-        """The answer to a request that changes nothing, which is repeated while that may help."""
+        """Repeats a request without side effects while that may help."""
         pause, misses = _POLL[1], 0
         while True:
             try:
@@ -153,7 +151,7 @@ class TaskPoll(ABC):
             pause, misses = min(2 * pause, _POLL[2]), misses + 1
 
     def _may_repeat(self, line: TaskConnection, error: RpcError) -> bool:
-        """Whether asking again over this line may go better. Raises `TaskLeft` if it takes another one."""
+        """Raises `TaskLeft` if that needs another connection."""
         if isinstance(error, HttpRefused):
             return error.status >= 500 or error.status in _PASSING
         if not isinstance(error, UpstreamLost | UpstreamUnavailable | Busy):
@@ -171,5 +169,5 @@ class TaskPoll(ABC):
 
 
 def _second(stamp: str | None) -> str:
-    """A time as the server wrote it, to the second: servers may store it less exactly."""
+    """Servers may store a time less exactly."""
     return (stamp or "")[:_TO_THE_SECOND]

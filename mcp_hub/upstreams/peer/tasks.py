@@ -1,7 +1,4 @@
-"""Tools of handshake servers that run only as tasks: the hub makes the task, follows it and answers an ordinary call.
-
-Messages about a task name it, so its questions are attributed exactly (2025-11-25, basic/utilities/tasks).
-"""
+"""Tools of handshake servers that run only as tasks (2025-11-25, basic/utilities/tasks)."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -38,12 +35,12 @@ class _ToolTask(msgspec.Struct):
 
 
 def as_task(call: Call) -> Call:
-    """The call that asks its server to run it as a task."""
+    """The call with a request for a task."""
     return msgspec.structs.replace(call, params={**call.params, "task": _TTL})
 
 
 class _HandshakeTask(TaskPoll):
-    """Its result is fetched on its own; fetching it is also how the server gets to ask."""
+    """Fetching the result also lets the server ask."""
 
     def __init__(
         self, call: Call, channel: CallChannel, known: Known, pause: float = 0, status: str = "working"
@@ -64,7 +61,7 @@ class _HandshakeTask(TaskPoll):
             self.channel.touch()
 
     async def _result(self, line: TaskConnection) -> RawJson:
-        """The result of a task that waits for something. It may get it and continue, so the hub polls it meanwhile."""
+        """Polls a waiting task meanwhile: it may continue."""
         outcome: RawJson | RpcError
         async with anyio.create_task_group() as looks:
             looks.start_soon(self._look_on, line)
@@ -78,17 +75,16 @@ class _HandshakeTask(TaskPoll):
         return outcome
 
     async def _look_on(self, line: TaskConnection) -> None:
-        """Looks at the task until it has ended. A failed look is ignored: the result of the task brings the error."""
         while self._status not in _ENDED:
             with suppress(RpcError):
                 await self._look_again(line)
 
 
 class ServerTasks:
-    """The tasks that run at one server for calls of the hub's clients.
+    """The tasks at one server for calls of clients.
 
-    `outlive`: they outlive the connection. `required` are the tools that can be called as tasks only (2025-11-25).
-    `are_left`: calls that are cancelled leave their tasks to another hub.
+    `outlive`: they outlive the connection. `required`: tools that run only as tasks (2025-11-25). `are_left`: cancelled
+    calls leave them to another hub.
     """
 
     def __init__(self, *, outlive: bool) -> None:
@@ -99,7 +95,7 @@ class ServerTasks:
         self._by_token: dict[int, Asker] = {}
 
     def learn(self, capabilities: JsonObject, tools: Iterable[bytes]) -> None:
-        """Takes the tools that the server lists now; none is required if it does not take such calls."""
+        """Takes the server's tools; none is required without the capability."""
         offered: object = capabilities
         for key in ("tasks", "requests", "tools", "call"):
             offered = offered.get(key) if isinstance(offered, dict) else None
@@ -109,14 +105,13 @@ class ServerTasks:
         )
 
     def leave(self) -> None:
-        """From now on a call that is cancelled leaves its task to another hub."""
         self.are_left = True
 
     def needs_task(self, call: Call) -> bool:
         return call.method == "tools/call" and msgspec.json.decode(call.params["name"]) in self.required
 
     def asker(self, params: RawJson) -> Asker | None:
-        """The call whose task a message names, if it names one."""
+        """The call whose task a message names."""
         if not self._by_id or RELATED.encode() not in bytes(params):
             return None
         meta = raw_object((raw_object(params) or {}).get("_meta", msgspec.UNSET)) or {}
@@ -124,15 +119,15 @@ class ServerTasks:
         return self._by_id.get(task.taskId) if task is not None else None
 
     def askers(self) -> Iterable[Asker]:
-        """The calls whose tasks run, the oldest first."""
+        """The calls with running tasks, oldest first."""
         return self._by_id.values()
 
     def reporter(self, token: int) -> Asker | None:
-        """The call whose task still reports progress under this token."""
+        """The call whose task reports under this progress token."""
         return self._by_token.get(token)
 
     async def run(self, call: Call, channel: CallChannel, answer: RawJson, token: int, line: TaskConnection) -> RawJson:
-        """Follows the task that is the `answer` to a call with this progress token. Raises as `TaskPoll.follow`."""
+        """Follows the task in the `answer` to a call with this progress token. Raises `RpcError`."""
         created = read_as(answer, _Created)
         if created is None:
             return answer  # it was answered without a task after all
@@ -147,7 +142,7 @@ class ServerTasks:
             del self._by_token[token]
 
     async def follow(self, task: TaskPoll, line: TaskConnection) -> RawJson:
-        """As `TaskPoll.follow`, with messages about the task attributed to its call."""
+        """Follows the task and attributes its messages to its call."""
         id_ = task.known.task
         self._by_id[id_] = task.call, task.channel
         try:
@@ -157,7 +152,7 @@ class ServerTasks:
 
 
 def taken_up(call: Call, channel: CallChannel, state: RawJson) -> TaskPoll:
-    """The task that another hub followed for this call and described by `how`. Raises `HubRestarted`."""
+    """The task that another hub described by `state`. Raises `HubRestarted`."""
     try:
         known = msgspec.json.decode(state, type=Known)
     except (msgspec.DecodeError, RecursionError) as exc:

@@ -1,6 +1,6 @@
-"""The resources of one server that clients want to be watched, and those that the server watches. No I/O.
+"""The resources that clients want watched at one server, and those it watches. No I/O.
 
-After a gap (a restart, a stream that broke) each wanted resource counts as updated once: it may have changed unseen.
+After a gap each wanted resource counts as updated once.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ log = get_logger(__name__)
 
 
 class _SubscribeAttempt:
-    """One try to have a resource watched; all callers that wait for it share its outcome."""
+    """One attempt, whose outcome all its callers share."""
 
     def __init__(self) -> None:
         self._done = anyio.Event()
@@ -28,14 +28,13 @@ class _SubscribeAttempt:
         self._done.set()
 
     async def outcome(self) -> None:
-        """Returns when the try succeeded. Raises its `RpcError`."""
         await self._done.wait()
         if self._error is not None:
             raise self._error
 
 
 class WantedResources:
-    """Resources of one server by its own URIs: `wanted` counts references, `watched` are those that it confirmed."""
+    """Resources by the server's URIs: `wanted` counts references, `watched` are confirmed."""
 
     def __init__(self, server: str, changes: Notices) -> None:
         self._server = server
@@ -50,16 +49,16 @@ class WantedResources:
 
     @property
     def references(self) -> tuple[tuple[str, Call], ...]:
-        """Each reference: the resource, and a call of the session that wants it."""
+        """Each reference: a resource and a call of its session."""
         return tuple((uri, call) for (uri, _), calls in self._calls.items() for call in calls)
 
     def want(self, uri: str, call: Call) -> None:
-        """Takes a reference for the session of `call`, which `release` gives back."""
+        """Adds a reference for the session of `call`."""
         self._calls.setdefault((uri, call.session), []).append(call)
         self.wanted[uri] += 1
 
     def release(self, uri: str, session: str) -> bool:
-        """Gives a reference of the session back; after the last one the subscription ends. False without one."""
+        """Drops a reference; the last one ends the subscription. False without one."""
         calls = self._calls.get((uri, session))
         if calls is None:  # it was taken before the server was disabled for a while
             return False
@@ -74,23 +73,22 @@ class WantedResources:
         return True
 
     def attempt(self, uri: str) -> _SubscribeAttempt:
-        """Has the resource tried, unless that is under way."""
+        """Starts or joins an attempt."""
         if uri not in self._attempts:
             self._attempts[uri] = _SubscribeAttempt()
             self._touch(uri)
         return self._attempts[uri]
 
     def attempt_missing(self) -> None:
-        """Has everything tried that is wanted and not watched."""
+        """Attempts all that is wanted and not watched."""
         for uri in self.wanted.keys() - self.watched:
             self.attempt(uri)
 
     def is_due(self, uri: str) -> bool:
-        """Whether the server is to be asked to watch it."""
         return uri in self.wanted and uri not in self.watched and uri in self._attempts
 
     def settle(self, uri: str, error: RpcError | None = None) -> None:
-        """The server watches the resource, or refuses to."""
+        """Notes that the server watches the resource, or its refusal."""
         if error is None:
             self.watched.add(uri)
             if uri in self._missed:
@@ -102,17 +100,17 @@ class WantedResources:
         self._end_attempt(uri, error)
 
     def drop(self, uri: str) -> None:
-        """No client wants it any more, and the server no longer watches it."""
+        """Notes the end of a subscription that nobody wants."""
         self.watched.discard(uri)
         self._end_attempt(uri, None)
 
     def lapse(self) -> None:
-        """The server unexpectedly watches nothing any more."""
+        """Notes that the server stopped watching."""
         self._missed |= self.watched & self.wanted.keys()
         self.watched.clear()
 
     def fail(self, error: RpcError) -> None:
-        """Nothing can be tried any more."""
+        """Ends all attempts with an error."""
         for uri in list(self._attempts):
             self._end_attempt(uri, error)
 
@@ -125,11 +123,10 @@ class WantedResources:
         self.wake()
 
     def wake(self) -> None:
-        """Wakes the task that waits in `touched`."""
         self._news.set()
 
     async def touched(self) -> set[str]:
-        """Waits for changed URIs and says which; none if it was only woken."""
+        """Waits for changed URIs; empty if only woken."""
         await self._news.wait()
         self._news = anyio.Event()
         touched, self._touched = self._touched, set()

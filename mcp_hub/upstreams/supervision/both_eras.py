@@ -1,8 +1,7 @@
-"""`era: follow`: a server that speaks both eras has one connection for all callers, in the era of the first one.
+"""`era: follow`: a server that speaks both eras gets one connection, in the era of its first caller.
 
-The hub translates for callers of the other era. A second connection is made only for what the first one cannot do: in
-the modern era, questions of servers that ask over a handshake connection only, as those built with the official SDK do;
-in the handshake era, skills.
+The hub translates for other callers. A second connection opens only when needed: a handshake one for servers that ask
+questions only there (the official SDK), a modern one for skills.
 """
 
 import random
@@ -63,7 +62,7 @@ _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 
 
 class BothEras:
-    """An `Upstream`: the connection in the era of the first caller, and a second one for what takes the other era."""
+    """An `Upstream` with a connection in the first caller's era, and a second one for what needs the other."""
 
     def __init__(
         self,
@@ -104,7 +103,6 @@ class BothEras:
         return HANDSHAKE if self._home is MODERN else MODERN
 
     def _on_ready(self, peer: Peer) -> None:
-        """Takes note of the era of a new connection."""
         if peer.info.era is not self._home:
             self._home = peer.info.era
             second = self._other.supervisor
@@ -115,7 +113,7 @@ class BothEras:
         self._divide()
 
     def _divide(self) -> None:
-        """Finds out who needs the second connection now; subscriptions go where the calls of their callers go."""
+        """Decides who needs the second connection, and moves their subscriptions."""
         asks = self._home is MODERN and self._eras.is_interactive and self._eras.known.may(HANDSHAKE)
         self._is_split = asks or (self._home is HANDSHAKE and self._skills is not None)
         if self._eras.is_interactive:
@@ -135,18 +133,16 @@ class BothEras:
             self._other.lifecycle.wake()
 
     def _is_for_second(self, call: Call) -> bool:
-        """Whether the second connection takes this call."""
         if self._home is HANDSHAKE:
             return call.method in SKILL_METHODS
         return self._key(call) is not None
 
     def _key(self, call: Call) -> str | None:
-        """The second connection for handshake callers of a server that asks, all of them, so that each has one."""
+        """All handshake callers of an asking server share the second connection."""
         is_asked = self._is_split and self._home is MODERN and call.server_era is HANDSHAKE
         return _SECOND if is_asked and self._other.supervisor.may_get_ready else None
 
     def _meet(self, call: Call) -> None:
-        """Notes the era of a caller: that of the next connection, and of this one if nobody else has used it."""
         is_first, self._last = self._last is None, call.server_era
         self._eras.need(self._last)
         if is_first:
@@ -157,7 +153,7 @@ class BothEras:
         return not self._first.state.turns.is_empty or self._first.state.turns.left > 0 or self._first.state.is_wanted
 
     def _turn_to(self, era: Era) -> None:
-        """Begins anew in this era, if the connection is up in the other one and nobody has used it."""
+        """Reconnects in this era if nobody has used the connection."""
         may_turn = self._first.supervisor.connected is not None and era is not self._home and self._eras.known.may(era)
         if may_turn and not self._is_used:
             self._eras.need(era)
@@ -167,10 +163,7 @@ class BothEras:
             first.order(lifecycle.woken(lifecycle.resting(first.life, _OTHER_ERA)), _OTHER_ERA)
 
     async def _follow_client(self) -> None:
-        """Turns to the era of the hub's first client, if that came later than the connection.
-
-        A server that is begun later has the era of its last caller.
-        """
+        """Turns to the era of the hub's first client if it comes after the connection."""
         era = await self._eras.client.first()
         while self._first.supervisor.connected is None and not self._is_used:
             await self._first.state.changes.wait(self._first.state.changes.version)
@@ -180,7 +173,6 @@ class BothEras:
     # -- lists --------------------------------------------------------------------------------------------------
 
     async def _follow_second(self) -> None:
-        """Takes note of what becomes of the second connection, until cancelled."""
         changes, seen = self._other.state.changes, None
         while True:
             version = changes.version
@@ -193,25 +185,24 @@ class BothEras:
 
     @property
     def _skills(self) -> Snapshot | None:
-        """The lists of a modern second connection that has skills."""
+        """The lists of a modern second connection with skills."""
         lists = self._other.state.lists.fresh
         return lists if lists is not None and lists.era is MODERN and Kind.SKILL in lists.lists else None
 
     def snapshot(self) -> Snapshot | None:
-        """Its last lists, with the skills of a modern second connection."""
+        """The last lists, with skills of a modern second connection."""
         last, skills = self._first.snapshot(), self._skills
         is_elsewhere = last is not None and skills is not None and self._home is HANDSHAKE
         return self._with_skills.of(last, skills) if is_elsewhere else last  # type: ignore[arg-type]
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """Reads a list again. The modern connection is made if its skills are not known yet."""
+        """Opens the modern connection if its skills are unknown."""
         is_elsewhere = self._home is HANDSHAKE and self._eras.known.may(MODERN) and self._other.supervisor.may_get_ready
         if kind is not Kind.SKILL or not is_elsewhere:
             return self._first.refresh(kind, is_new=is_new)
         return self._meet_modern if self._other.state.lists.fresh is None else self._other.refresh(Kind.SKILL)
 
     async def _supervise(self) -> None:
-        """Runs both connections until cancelled."""
         self._sides.begin(_SECOND)
         try:
             async with anyio.create_task_group() as tasks:
@@ -229,7 +220,6 @@ class BothEras:
     # -- calls --------------------------------------------------------------------------------------------------
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """Writes a request in place, at the connection that takes the call."""
         if (HANDSHAKE if call.is_program else call.era) is not self._last:
             self._meet(call)
         if self._is_split and self._is_for_second(call):
@@ -239,7 +229,7 @@ class BothEras:
         return self._first.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call; by the first connection where the second one cannot be opened."""
+        """Relays a call; by the first connection if the second cannot open."""
         if call.server_era is not self._last:
             self._meet(call)
         if self._first.supervisor.connected is None and self._eras.is_interactive:
@@ -256,10 +246,7 @@ class BothEras:
         return await self._first.call(call, channel)
 
     async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
-        """The result of a call that could not ask over the modern connection, by one over which it can.
-
-        Raises `error` if that cannot help, and as `may_repeat`.
-        """
+        """Repeats a call over a connection that can ask. Raises `error` if that does not help."""
         question = unasked(error) if self._home is MODERN else None
         if question is None:
             raise error
@@ -276,7 +263,7 @@ class BothEras:
             raise error from None
 
     async def _first_start(self) -> None:
-        """Waits until it is known which era the connection has."""
+        """Waits until the era is known."""
         try:
             await self._first.supervisor.next_peer(self._first.state.rules.ready_wait)
         except UpstreamUnavailable:
@@ -284,7 +271,7 @@ class BothEras:
                 raise
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """As `ManagedUpstream.resume`, by a connection of the era in which the task was made."""
+        """Resumes over a connection of the task's era."""
         era = taken_up(call, channel, state).known.era
         if self._home is None:
             self._eras.need(era)
@@ -302,21 +289,16 @@ class BothEras:
         self._first.session_ended(session)
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """The second connection: handshake callers of a server that asks are at the second connection."""
         return self._sides.apart(call)
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """Subscribes at the connection that runs the calls of this caller. Raises `RpcError`."""
         await self._sides.subscribe(uri, call)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         self._sides.unsubscribe(uri, call)
 
     def status(self) -> UpstreamStatus:
-        """That of the first connection, or of the second one if only that is left.
-
-        `second` is one that runs beside, with the reason why.
-        """
+        """The first connection's status, or the second's if only that is left. `second` is one that runs beside."""
         first, other = self._first.status(), self._other.status()
         restarts, asks = first.restarts + other.restarts, first.asks or other.asks
         if first.state is UpstreamState.STOPPED and other.state in _LEFT:
@@ -328,8 +310,6 @@ class BothEras:
 
 
 class _BothLifecycle(HubLifecycle):
-    """That of both connections."""
-
     def __init__(self, upstream: BothEras) -> None:
         super().__init__()
         self._upstream = upstream
@@ -343,7 +323,6 @@ class _BothLifecycle(HubLifecycle):
         return [peer for life in self._each for peer in life.peers or ()]
 
     async def run(self) -> None:
-        """Supervises both until cancelled."""
         await self._upstream._supervise()
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
@@ -382,6 +361,5 @@ class _BothLifecycle(HubLifecycle):
 
 
 def _spare(rules: SupervisorRules) -> SupervisorRules:
-    """The rules of a connection that is made only when it is needed."""
     idle = _IDLE if rules.idle_stop is None else min(rules.idle_stop, _IDLE)
     return replace(rules, lazy=True, idle_stop=idle)

@@ -1,7 +1,6 @@
-"""The life of an upstream as decisions: when to try again, when to give up, when to rest. Sans-I/O.
+"""The life of an upstream: when to retry, give up or rest. Sans-I/O.
 
-As with supervisors of OTP and systemd, too many deaths in a period are the end; until then the pause doubles with each
-attempt in a row that did not get ready.
+Too many deaths in a period end it; until then the pause doubles with each failed attempt in a row.
 """
 
 from typing import Any, Final
@@ -24,18 +23,17 @@ _STABLE: Final = 10.0
 
 
 class RestartRule(msgspec.Struct, frozen=True):
-    """At most `intensity` deaths in any `period` seconds; None: never given up."""
+    """At most `intensity` deaths in any `period` seconds; None: never give up."""
 
     intensity: int | None = 5
     period: float = 60.0
 
 
 class Life(msgspec.Struct, frozen=True):
-    """The state of an upstream; `reason` and `code` say why it is not ready, `code` that of the last failure.
+    """The state of an upstream, with `reason` and `code` of the last failure.
 
-    `delay` is the pause before the next attempt, in seconds. `rests`: it is stopped only until somebody needs it.
-    `ready_at` is when it was ready last. `spent` counts the processes since then, or since the last failure, that were
-    only needed to find the era.
+    `delay`: seconds before the next attempt. `rests`: stopped until somebody needs it. `ready_at`: when last ready.
+    `spent`: processes used only to find the era, since the last success or failure.
     """
 
     state: UpstreamState = UpstreamState.STARTING
@@ -55,29 +53,29 @@ FINAL: Final = frozenset({UpstreamState.STOPPED, UpstreamState.FAILED, UpstreamS
 
 
 def starting(life: Life) -> Life:
-    """The pause is over: next attempt."""
+    """The next attempt after a pause."""
     if life.state is not UpstreamState.BACKING_OFF:
         return life
     return replace(life, state=UpstreamState.STARTING, restarts=life.restarts + 1, delay=0.0)
 
 
 def ready(life: Life, now: float = 0.0) -> Life:
-    """Handshake and first list are done."""
+    """After the handshake and the first lists."""
     if life.state is not UpstreamState.STARTING:
         return life
     return replace(life, state=UpstreamState.READY, reason=None, code=None, ready_at=now, spent=0)
 
 
 def spent(life: Life) -> Life:
-    """A process was only needed to find the era: another one is started at once."""
+    """After a process that only served to find the era."""
     return replace(life, spent=life.spent + 1)
 
 
 def died(life: Life, rule: RestartRule, now: float, cause: Cause, jitter: float, lasted: float = 0.0) -> Life:
-    """The attempt failed or the upstream is gone, after it was ready for `lasted` seconds.
+    """After a failed attempt, or the end of a session that was ready for `lasted` seconds.
 
-    `jitter` in [0, 1) lengthens the pause by up to a quarter. What was ready begins again with the shortest pause: the
-    rule bounds how often. A rule without an end does not, so there it has to have been ready for a while.
+    `jitter` in [0, 1) lengthens the pause by up to a quarter. An upstream that was ready begins with the shortest
+    pause; under a rule without a limit, only if it lasted.
     """
     if life.state in FINAL:
         return life
@@ -94,40 +92,40 @@ def died(life: Life, rule: RestartRule, now: float, cause: Cause, jitter: float,
 
 
 def renewed(life: Life, cause: Cause) -> Life:
-    """The server runs and has merely forgotten the session: no failure, the next one begins at once."""
+    """After a lost session of a running server: the next begins at once."""
     if life.state is not UpstreamState.READY:
         return life
     return _because(life, cause, state=UpstreamState.STARTING, restarts=life.restarts + 1)
 
 
 def gave_up(life: Life, cause: Cause, state: UpstreamState = UpstreamState.FAILED) -> Life:
-    """Trying again cannot help: the command does not exist (failed), the eras do not meet (incompatible)."""
+    """After a failure that another attempt cannot fix."""
     if life.state is UpstreamState.DRAINING:
         return drained(life)
     return life if life.state is UpstreamState.STOPPED else _because(life, cause, state=state)
 
 
 def resting(life: Life, cause: Cause) -> Life:
-    """Nobody needs it now: it is stopped until somebody does. Only what works or has not begun yet may rest."""
+    """Stopped until needed; only from starting or ready."""
     if life.state not in (UpstreamState.STARTING, UpstreamState.READY):
         return life
     return _because(life, cause, state=UpstreamState.STOPPED, streak=0, rests=True)
 
 
 def woken(life: Life) -> Life:
-    """Somebody needs it."""
+    """The start of a resting upstream."""
     if not life.rests:
         return life
     return replace(life, state=UpstreamState.STARTING, reason=None, code=None, rests=False)
 
 
 def restarted(life: Life) -> Life:
-    """On request it begins anew, whatever has happened before, without a past that counts against it."""
+    """A requested start, without the past."""
     return Life(restarts=life.restarts + (not life.rests))
 
 
 def draining(life: Life, reason: str = "it was stopped on request") -> Life:
-    """No more calls; what runs may end. Nothing runs where it was given up or rests: that is stopped at once."""
+    """Takes no more calls; stopped at once if nothing runs."""
     cause = Cause("stopped", reason)
     if life.state in FINAL:
         return _because(life, cause, state=UpstreamState.STOPPED, rests=False)
@@ -135,17 +133,17 @@ def draining(life: Life, reason: str = "it was stopped on request") -> Life:
 
 
 def drained(life: Life) -> Life:
-    """Its process is gone, as it was meant to be."""
+    """After the end of a draining process."""
     return replace(life, state=UpstreamState.STOPPED) if life.state is UpstreamState.DRAINING else life
 
 
 def stopped(life: Life) -> Life:
-    """The hub is done with it; nothing follows."""
+    """The end with the hub."""
     return replace(life, state=UpstreamState.STOPPED, delay=0.0, rests=False)
 
 
 def is_first_start(life: Life) -> bool:
-    """Whether it is starting and nothing has gone wrong yet since it was to start."""
+    """Whether it starts without an earlier failure."""
     return life.state is UpstreamState.STARTING and life.reason is None
 
 

@@ -1,7 +1,6 @@
-"""Whether a server in doubt still lives: one that let a call run out of time, or answers no request any more.
+"""Checks whether a server still lives after a call timed out or its requests fail.
 
-A server may hang, its process there, its pipes open; or something else answers in its place, such as a proxy. A call
-may take its time, but a ping has to be answered (specification 2025-11-25, basic/utilities/ping).
+A call may take long, but a ping must be answered (specification 2025-11-25, basic/utilities/ping).
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ drop a ping, so that each is followed by a request for the tools."""
 
 
 class LivenessCheck:
-    """Doubts about one server; `patience` gives the seconds that it has to say anything. `changes`: of its state."""
+    """Doubts about one server. `patience` returns its seconds to say anything."""
 
     def __init__(self, patience: Callable[[], float], changes: Notices) -> None:
         self._patience = patience
@@ -33,11 +32,11 @@ class LivenessCheck:
         self._raised = anyio.Event()
 
     def suspect(self) -> None:
-        """A call has run out of time there."""
+        """Notes that a call timed out."""
         self._raised.set()
 
     async def follow(self, peer: Peer) -> None:
-        """Ends the session when the server turns out to hang. Doubts about an earlier session do not count."""
+        """Ends the session if the server hangs after a call timed out."""
         while not peer.ending.closed.is_set():
             self._raised = anyio.Event()
             await self._raised.wait()
@@ -49,7 +48,7 @@ class LivenessCheck:
                 peer.wire.close(reason, "hung")
 
     async def watch(self, peer: Peer) -> None:
-        """Ends the session when requests in a row, and the pings then, got no answer of their own."""
+        """Ends the session if consecutive requests and then pings fail."""
         while not peer.ending.closed.is_set():
             await peer.signs.doubted()
             for pause in _PINGS:
@@ -69,7 +68,7 @@ class LivenessCheck:
                 peer.wire.close(cause.reason, cause.code)
 
     async def _ask(self, peer: Peer, method: str) -> None:
-        """A request whose answer counts, also if it does not come in time."""
+        """A timeout counts as a failure."""
         seconds = self._patience()
         with anyio.move_on_after(seconds) as limit, suppress(RpcError):
             await peer.answer(peer.send(method), may_cancel=False)
@@ -82,7 +81,7 @@ def _ping_of(peer: Peer) -> str:
 
 
 async def _lives(peer: Peer, seconds: float) -> bool:
-    """Whether the server says anything within that time. Some drop a ping, so it is asked for its tools, too."""
+    """Some servers drop pings, so this also asks for tools."""
     said = peer.said
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as tasks:

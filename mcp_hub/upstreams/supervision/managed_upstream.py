@@ -1,4 +1,4 @@
-"""One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after another."""
+"""One server kept up: its calls, tasks and subscriptions, over one connection after another."""
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -47,14 +47,13 @@ async def _raised(call: Call, channel: CallChannel, error: RpcError) -> Complete
 
 
 def _nothing_more(peer: Peer) -> None:
-    """A new session needs nothing but what the server's state says."""
+    """Does nothing."""
 
 
 class _Sessions(dict[str, None]):
-    """Clients of a background hub that have called its server."""
+    """Sessions of a background hub that have called the server."""
 
     def note(self, session: str) -> None:
-        """One calls it."""
         if session not in self:
             self[session] = None
             if len(self) > _MOST_SESSIONS:
@@ -62,10 +61,10 @@ class _Sessions(dict[str, None]):
 
 
 class ManagedUpstream:
-    """An `Upstream` behind a connection that is kept up; `state` is that of its server.
+    """An `Upstream` behind a supervised connection; `state` is its server's.
 
-    `gate` checks each call when it is sent, maybe long after it was let in. `lists`, `takes_turns` and `logs` are as
-    for `ServerState`, `starts` and `on_ready` as for `Supervisor`.
+    `gate` checks each call when it is sent. `lists`, `takes_turns` and `logs` are those of `ServerState`, `starts` and
+    `on_ready` those of `Supervisor`.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class ManagedUpstream:
         self._refused = refused
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """Writes a request in place; None while the upstream is not up, not free, or not behind a pipe."""
+        """Writes a request at once; None unless the server is up, free and behind a pipe."""
         peer = self.state.peer
         if peer is None or not peer.can_begin(call):
             return None
@@ -123,14 +122,13 @@ class ManagedUpstream:
             return None
 
     def _end(self, call: Call, abandoned: CallChannel | None = None) -> None:
-        """The turn of a call is over; `abandoned` is the channel of one that was given up."""
+        """`abandoned` is the channel of a call that was given up."""
         if abandoned is not None and abandoned.is_overdue:
             self.state.liveness.suspect()
         self.state.turns.leave(call.session, abandoned=abandoned is not None)
 
     @contextmanager
     def _in_turn(self, call: Call, channel: CallChannel) -> Iterator[None]:
-        """The rest of a turn that a call has already."""
         abandoned = None
         try:
             yield
@@ -141,7 +139,6 @@ class ManagedUpstream:
             self._end(call, abandoned)
 
     async def _finish(self, sent: "_Sent") -> Completed:
-        """The rest of a call that was begun in place."""
         with self._in_turn(sent.call, sent.channel):
             try:
                 return self.doubts.look_at(sent.call, await sent.peer.finish(sent.call, sent.channel, sent.pending))
@@ -152,9 +149,9 @@ class ManagedUpstream:
                 return await self._refused(sent.call, sent.channel, error)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call, after a short wait if the upstream is on its way up.
+        """Relays a call; waits briefly for a starting server.
 
-        Raises `UpstreamUnavailable`, `Busy` when another session keeps it too long, and as the gate and `Peer.call`.
+        Raises `UpstreamUnavailable`, `Busy` when another session takes too long, and what gate and `Peer.call` raise.
         """
         try:
             async with self._turn(call, channel):
@@ -166,7 +163,7 @@ class ManagedUpstream:
 
     @asynccontextmanager
     async def _turn(self, call: Call, channel: CallChannel) -> AsyncIterator[None]:
-        """The turn of a call, for which it waits. Raises `Busy`."""
+        """Waits for the call's turn. Raises `Busy`."""
         if self.state.peer is not None and self.state.peer.is_interactive:
             self.state.turns.switch_on()
         alone = call.log_level is not None and self.state.logs.rule == "turns"
@@ -208,7 +205,7 @@ class ManagedUpstream:
         raise self.supervisor.unavailable(reason)
 
     async def _awaited(self, channel: CallChannel) -> Peer:
-        """The peer that a call is sent to, for which it waits a little. Raises `UpstreamUnavailable`."""
+        """Raises `UpstreamUnavailable` after a short wait."""
         channel.times.begin_wait(f'server "{self.name}" to start')
         try:
             return await self.supervisor.next_peer(self.state.rules.ready_wait)
@@ -216,7 +213,7 @@ class ManagedUpstream:
             channel.times.end_wait()
 
     async def _follow(self, task: TaskPoll, left: RpcError | None = None) -> Completed:
-        """Follows a task to its end, over one connection after the other. Raises as `Peer.follow`, or `left`."""
+        """Follows a task over all connections. Raises `left` if none comes."""
         while True:
             try:
                 peer = await self.supervisor.next_peer(None)
@@ -228,9 +225,9 @@ class ManagedUpstream:
                 left = again
 
     async def _learn_headers(self, peer: Peer, refused: RpcError) -> None:
-        """The server found the headers of a call wrong: the call is to be repeated with those of its present tools.
+        """Reads the tools again after the server refused a call's headers; raises `refused` if it cannot.
 
-        Raises `refused` if there are not any. Source: 2026-07-28, basic/transports/streamable-http "Client Behavior".
+        Source: 2026-07-28, basic/transports/streamable-http "Client Behavior".
         """
         try:
             with anyio.move_on_after(self.state.rules.request_timeout):
@@ -239,9 +236,9 @@ class ManagedUpstream:
             raise refused from None
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """As `Upstream.resume`; waits for a server on its way up as long as the call may take.
+        """Follows a task of an earlier hub; waits for a starting server as long as the call may take.
 
-        Raises `HubRestarted`, outcome unknown, if the server does not come up or does not know the task of the call.
+        Raises `HubRestarted`, outcome unknown, if the server does not start or does not know the task.
         """
         task = taken_up(call, channel, state)
         try:
@@ -257,11 +254,10 @@ class ManagedUpstream:
         return self.supervisor.status()
 
     def snapshot(self) -> Snapshot | None:
-        """Its last lists, of this hub or an earlier one, whatever its state is now."""
         return self.state.lists.snapshot
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """As `Upstream.refresh`: servers do not announce that skills have changed. None is started for an old list."""
+        """Skills are read on request, since servers do not announce their changes."""
         peer = self.state.peer
         if kind is Kind.SKILL:
             return None if peer is None else self.state.lists.refresh(peer, Kind.SKILL)
@@ -273,20 +269,18 @@ class ManagedUpstream:
         self.state.set_log_level(level)
 
     def session_ended(self, session: str) -> None:
-        """It has not called any more."""
         self.sessions.pop(session, None)
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """None: there is one connection for all callers."""
         return None
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """Subscribes, after a short wait if the upstream is on its way up. Raises as `Upstream.subscribe`."""
+        """Subscribes; waits briefly for a starting server. Raises `RpcError`."""
         self.state.subscriptions.resources.want(uri, call)
         await self.watched(uri)
 
     async def watched(self, uri: str) -> None:
-        """Returns when the server watches a resource that is wanted. Raises as `subscribe`."""
+        """Waits until the server watches a wanted resource. Raises `RpcError`."""
         if self.state.peer is None or not self.state.peer.wire.can_send:
             await self.supervisor.next_peer(self.state.rules.ready_wait)
         await self.state.subscriptions.confirmed(uri)
@@ -296,8 +290,6 @@ class ManagedUpstream:
 
 
 class _ManagedLifecycle(HubLifecycle):
-    """That of a server with one connection: its supervisor's, and what it hands over."""
-
     def __init__(self, upstream: ManagedUpstream) -> None:
         super().__init__()
         self._upstream = upstream
@@ -336,19 +328,17 @@ class _ManagedLifecycle(HubLifecycle):
 
 
 class _ListDoubts:
-    """Has a list of the server read again when an answer says that it does not know an entry."""
+    """Reads a list again after a response that does not know its entry."""
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
 
     def look_at(self, call: Call, done: Completed) -> Completed:
-        """The result of a call, as it is."""
         if FAILED.search(done.result, 0, LONGEST_UNKNOWN) and is_unknown_result(done.result):
             self._doubt(call)
         return done
 
     def note(self, call: Call, error: RpcError) -> None:
-        """Looks at the error of a call."""
         if is_unknown(error):
             self._doubt(call)
 
@@ -359,7 +349,7 @@ class _ListDoubts:
 
 
 class _Sent(msgspec.Struct, eq=False):
-    """A call at the server whose request is written: a `SentCall`."""
+    """A `SentCall` whose request is written."""
 
     _upstream: ManagedUpstream
     peer: Peer

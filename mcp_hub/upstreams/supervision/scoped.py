@@ -1,11 +1,7 @@
-"""`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
+"""`scope: session`, `call` or `folder`: one process per session, call or client folder (`${client.…}`) of one server.
 
-Scope `folder` is a process for each folder that a client's `${client.…}` stands for.
-
-One more process is only listed: its lists stand for all of them, until the process of a session lists something else,
-which its session sees. Subscriptions of a session are at its process. A handshake client is a session. The modern era
-does not have sessions, so its callers share one process per principal, unless each has a connection to a background
-hub.
+One more process provides the lists for all, until a session's process lists something else. A handshake client is a
+session. Modern callers share one process per principal, or have one per connection to a background hub.
 """
 
 import math
@@ -48,13 +44,12 @@ _SWEEP: Final = 30.0
 
 
 class _ProcessKeys(msgspec.Struct, frozen=True):
-    """Names the process that runs a call; `folder_of` tells clients apart by their working directory."""
+    """`folder_of` distinguishes clients by working directory."""
 
     scope: Literal["session", "call", "folder"]
     folder_of: Callable[[str | None], str]
 
     def process(self, call: Call) -> str:
-        """The key of its process."""
         if self.scope == "call":
             return call.id
         if self.scope == "folder":
@@ -67,12 +62,11 @@ class _ProcessKeys(msgspec.Struct, frozen=True):
 
 
 class Scoped:
-    """An `Upstream`: the listed process of a server, and the processes that run its calls, one for each `scope`.
+    """An `Upstream` with one listed process, and one for each `scope` that runs calls.
 
-    After `part_idle` seconds without a call a process is ended; the next call of its session starts another.
-    `connect_in` connects in the working directory of a client, or, for None, as `connect`. `folder_of` tells clients
-    apart by theirs. With a `holder` a session has its process at one replica only: calls of it that come to another
-    are refused.
+    A process ends after `part_idle` seconds without a call. `connect_in` connects in a client's working directory
+    (None: as `connect`); `folder_of` distinguishes clients by it. With a `holder`, a session's process is at one
+    replica and calls elsewhere are refused.
     """
 
     def __init__(
@@ -107,7 +101,6 @@ class Scoped:
         self._predecessor = Predecessor(clock, changes, self._sides.wanted.want)
 
     async def _supervise(self) -> None:
-        """Runs all processes until cancelled."""
         async with self._members.open() as tasks:
             self._predecessor.take_waiting()
             tasks.start_soon(self._listed.lifecycle.run)
@@ -121,14 +114,14 @@ class Scoped:
                 self._predecessor.leave()
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """In place at the shared process only: another one may have to be started."""
+        """Only for the shared predecessor: other calls may need a new process."""
         shared = self._predecessor.upstream(call)
         return None if shared is None else shared.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call to its own process, started if need be.
+        """Relays a call to its process, started if needed.
 
-        Raises `Busy`, `SessionElsewhere`, and as `ManagedUpstream.call`.
+        Raises `Busy`, `SessionElsewhere`, and what `ManagedUpstream.call` raises.
         """
         if (shared := self._predecessor.upstream(call)) is not None:
             return await shared.call(call, channel)
@@ -149,14 +142,14 @@ class Scoped:
                 self._members.stop(key)
 
     async def _begun(self, call: Call) -> ScopedProcess:
-        """The process for a call. Raises `SessionElsewhere`, `Busy`."""
+        """Raises `SessionElsewhere`, `Busy`."""
         key = self._keys.process(call)
         if call.era is Era.HANDSHAKE and key not in self._members:
             await self._members.hold(key)
         return self._members.get(key) or self._start(key, call)
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """Raises `HubRestarted`: the process of a session or a call ends with its hub, and all that ran in it."""
+        """Raises `HubRestarted`: its process ended with the hub."""
         scope = self._keys.scope
         raise HubRestarted(
             f'server "{self.name}" cannot continue the call: its process ended with the hub (scope: {scope}).',
@@ -164,7 +157,7 @@ class Scoped:
         )
 
     def _key(self, call: Call) -> str | None:
-        """None where each call has a process: what is between calls is at the listed one."""
+        """None where each call has a process: the listed one serves the rest."""
         return None if self._keys.scope == "call" else self._keys.process(call)
 
     async def _listed_era(self) -> Era:
@@ -193,7 +186,6 @@ class Scoped:
         return member
 
     def _process_for(self, era: Era, changes: Notices, directory: str | None = None) -> ManagedUpstream:
-        """Runs the calls of some callers; nobody else is notified of its changes."""
         asks = era is Era.HANDSHAKE and self._eras.is_interactive
         connect = partial(self._connect_in(directory), wish(era))
         logs = self._listed.state.logs
@@ -201,7 +193,7 @@ class Scoped:
 
     @property
     def _member_rules(self) -> SupervisorRules:
-        """Callers of a process wait for it to start; it is ended, not put to rest."""
+        """Callers wait for their process's start; it never rests."""
         rules = self._listed.state.rules
         return replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
 
@@ -218,7 +210,7 @@ class Scoped:
     # -- clients ------------------------------------------------------------------------------------------------
 
     def session_ended(self, session: str) -> None:
-        """Its process ends, once the calls that it runs have; the shared one with the last session."""
+        """Ends the session's process after its calls."""
         self._predecessor.leave(session)
         self._members.stop_after_calls(session)
 
@@ -228,29 +220,26 @@ class Scoped:
             member.upstream.set_log_level(level)
 
     def snapshot(self) -> Snapshot | None:
-        """The lists of the listed process."""
         return self._listed.snapshot()
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """Reads a list of the listed process again."""
         return self._listed.refresh(kind, is_new=is_new)
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """The process that runs calls of this caller."""
+        """The process that runs this caller's calls."""
         if (shared := self._predecessor.upstream(call)) is not None:
             lists = self._predecessor.lists_beside(self.snapshot())
             return shared.apart(call) or CallerConnection(self.name, lists)
         return self._sides.apart(call)
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """Subscribes at the process that runs the calls of this caller. Raises `RpcError`."""
         await (self._predecessor.upstream(call) or self._sides).subscribe(uri, call)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         (self._predecessor.upstream(call) or self._sides).unsubscribe(uri, call)
 
     def status(self) -> UpstreamStatus:
-        """The status of the listed process, with the restarts of all, and the reason of those that were given up."""
+        """The listed process's status, with all restarts and the last failure of another."""
         first, members = self._listed.status(), [member.upstream for member in self._members.values()]
         restarts = first.restarts + self._members.restarts + sum(member.status().restarts for member in members)
         over = [member.status() for member in members if member.supervisor.is_over]
@@ -262,8 +251,6 @@ class Scoped:
 
 
 class _ScopedLifecycle(HubLifecycle):
-    """That of all processes of a server."""
-
     def __init__(self, upstream: Scoped, clock: Clock) -> None:
         super().__init__()
         self._upstream = upstream
@@ -283,7 +270,7 @@ class _ScopedLifecycle(HubLifecycle):
         await self._upstream._supervise()
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
-        """Lets calls end, and takes no more; the processes end with `run`."""
+        """The processes end with `run`."""
         upstream = self._upstream
         with anyio.move_on_after(seconds):
             await upstream._members.idle()
@@ -296,20 +283,19 @@ class _ScopedLifecycle(HubLifecycle):
         self._listed.wake()
 
     def restart(self) -> None:
-        """Ends all processes and starts the listed one anew; calls start theirs."""
+        """Restarts the listed process and ends the others."""
         for key in list(self._upstream._members):
             self._upstream._members.stop(key)
         self._listed.restart()
 
     def relist(self) -> None:
-        """Starts a fresh process to be listed, once in a while: the others list something else now."""
+        """Restarts the listed process, with a pause between two."""
         now = self._clock.now()
         if now - self._relisted >= _RELIST:
             self._relisted = now
             self._listed.restart()
 
     def revive(self) -> bool:
-        """Sessions whose process was given up get a fresh one with their next call; False if there are none."""
         members = self._upstream._members
         over = [key for key, member in members.items() if member.upstream.supervisor.is_over]
         for key in over:
@@ -328,13 +314,13 @@ class _ScopedLifecycle(HubLifecycle):
         self._listed.leave_tasks()
 
     def hand_over(self, successor: CallHandler) -> Handover:
-        """No client stays: the processes of sessions end."""
+        """No client stays: the processes end."""
         upstream, state = self._upstream, self._listed.hand_over(successor)
         wanted = (*state.wanted, *upstream._sides.wanted.references, *upstream._predecessor.references)
         return replace(state, wanted=wanted, shared=None)
 
     def inherit(self, state: Handover) -> None:
-        """Clients that have called a predecessor which is `shared` stay there, with their subscriptions."""
+        """Clients of a `shared` predecessor stay there."""
         self._upstream._sides.inherit(self._upstream._predecessor.inherit(state))
 
     async def outlived(self) -> None:

@@ -1,4 +1,4 @@
-"""One server as its owner task, its calls and operators share it: state, rules, life cycle, and what it hands over."""
+"""One server as its owner task, calls and operators share it: state, rules, life cycle, handover."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Literal, Protocol
@@ -39,11 +39,10 @@ def _by_agreement(tool: str, definition: RawJson) -> Repetition:
 class SupervisorRules(msgspec.Struct, frozen=True):
     """Limits of one upstream; times in seconds.
 
-    `ready_wait` is how long a call waits for an upstream that is about to be started again; for its first start it
-    waits as long as that may take. `lazy`: not started before it is needed, if its lists are known. `idle_stop`:
-    without a call or a subscription for so long it is stopped until it is needed; None: never. `part_idle` is the same
-    for one of many processes of a server, which is ended then. `logs` is the rule for log messages that name no call.
-    `repetition` takes the name of a tool and its definition.
+    `ready_wait`: how long a call waits for a restart (for a first start as long as that may take). `lazy`: start when
+    needed, if lists are known. `idle_stop`: rest after so long without a call or subscription; None: never.
+    `part_idle`: end one of many processes. `logs`: the rule for log messages without a call. `repetition` takes a
+    tool's name and definition.
     """
 
     start_timeout: float = 60.0
@@ -59,10 +58,10 @@ class SupervisorRules(msgspec.Struct, frozen=True):
 
 
 class ServerState:
-    """The parts of a server that outlive its connections, and `peer`, the session that calls are sent to now.
+    """Parts of a server that outlive its connections, and `peer`, its present session.
 
-    `file` is the one in which its lists outlive the hub; its content is offered from the beginning. `takes_turns` if
-    it is known to ask its callers questions. Connections of one server count its `logs` together.
+    `file` has its lists from earlier hubs. `takes_turns`: it is known to ask its callers. Connections of one server
+    share `logs`.
     """
 
     def __init__(
@@ -88,25 +87,25 @@ class ServerState:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether clients want updates of its resources."""
+        """Whether clients subscribe to its resources."""
         return bool(self.subscriptions.resources.wanted)
 
     def adjust(self, rules: SupervisorRules) -> None:
-        """Goes by these rules from now on; its status shows some of them."""
+        """Replaces the rules."""
         self.rules = rules
         self.changes.bump()
 
     def attach(self, peer: Peer) -> None:
-        """Calls are sent to this session from now on; its server gets the log level."""
+        """Sends calls to this session, after the log level."""
         self.peer = peer
         self._send_log_level(peer)
 
     def detach(self) -> None:
-        """Calls are not sent to the session any more."""
+        """Sends no more calls to the session."""
         self.peer = None
 
     def set_log_level(self, level: str) -> None:
-        """Asks a handshake server for messages of `level` and above; never lowered to a less verbose one."""
+        """Asks a handshake server for `level` and above; never for less than before."""
         if self.log_level is not None and _verbosity(self.log_level) <= _verbosity(level):
             return
         self.log_level = level
@@ -114,7 +113,6 @@ class ServerState:
             self._send_log_level(self.peer)
 
     def _send_log_level(self, peer: Peer) -> None:
-        """A server that has just died gets the level when it is back: no other call fails with it."""
         if self.log_level and peer.info.era is HANDSHAKE and "logging" in peer.info.capabilities:
             try:
                 peer.wire.request("logging/setLevel", object_bytes({"level": self.log_level}))
@@ -122,7 +120,7 @@ class ServerState:
                 return
 
     def inherit(self, state: "Handover") -> None:
-        """Stands in for another one from the beginning, before it runs."""
+        """Takes over from a predecessor, before it runs."""
         self.log_level = state.log_level
         self.lists.inherit(state.lists)
         for uri, call in state.wanted:
@@ -130,9 +128,9 @@ class ServerState:
 
 
 class SharedServer(msgspec.Struct, frozen=True):
-    """An upstream that may stay for the clients that have called it, its `sessions`, when another one replaces it.
+    """A replaced upstream that stays for its `sessions`.
 
-    `connections` are the states of its connections, the one of most callers first.
+    `connections` are its connections' states, the most used first.
     """
 
     upstream: Upstream
@@ -141,36 +139,34 @@ class SharedServer(msgspec.Struct, frozen=True):
 
     @property
     def is_up(self) -> bool:
-        """Whether calls can be sent to it at once."""
         return self.connections[0].peer is not None
 
     @property
     def is_used(self) -> bool:
-        """Whether calls run or wait there, somebody wants a resource of it, or a second connection is up."""
+        """Whether it has calls, subscriptions or a second connection."""
         first = self.connections[0]
         return not first.turns.is_empty or first.is_wanted or self.upstream.status().second is not None
 
     @property
     def calls_over(self) -> int:
-        """Calls that have been there and are over."""
+        """The number of ended calls."""
         return self.connections[0].turns.left
 
     @property
     def references(self) -> tuple[tuple[str, Call], ...]:
-        """The resources that callers want there, each with one of them."""
+        """Its wanted resources, each with a caller."""
         return tuple(pair for state in self.connections for pair in state.subscriptions.resources.references)
 
     def move_after(self, wait: float, moves: Callable[[str], None]) -> None:
-        """Calls `moves` with the session of a call that has waited so many seconds there; it goes to the successor."""
+        """Calls `moves` with the session of a call that has waited `wait` seconds."""
         for state in self.connections:
             state.turns.move_after(wait, moves)
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """The lists, the log level and the references to resources with which the successor of an upstream begins.
+    """Lists, log level and wanted resources for an upstream's successor.
 
-    A reference is a resource and a call of the session that wants it. `shared` is the predecessor, if clients that have
-    called it stay there.
+    `shared` is the predecessor if its clients stay there.
     """
 
     lists: CachedList | None = None
@@ -180,9 +176,9 @@ class Handover(msgspec.Struct, frozen=True):
 
 
 class Predecessor:
-    """The upstream that stays for the clients that have called it, until each of them has left it.
+    """The replaced upstream, until all its clients have left it.
 
-    A wanted resource of a client that leaves is given to `moved`. `changes` are bumped when nobody is left.
+    `moved` receives wanted resources of leaving clients; `changes` are bumped when nobody is left.
     """
 
     def __init__(self, clock: Clock, changes: Notices, moved: Callable[[str, Call], None]) -> None:
@@ -194,7 +190,7 @@ class Predecessor:
         self._last_used = 0, clock.now()  # calls there that were over at the last look, and its time
 
     def upstream(self, call: Call) -> Upstream | None:
-        """It, if it still runs the calls of this caller. It is left when its process is gone."""
+        """The predecessor, if it still runs this caller's calls."""
         shared = self._shared
         if shared is None or call.session not in shared.sessions:
             return None
@@ -205,15 +201,15 @@ class Predecessor:
 
     @property
     def references(self) -> tuple[tuple[str, Call], ...]:
-        """The resources that callers want there, each with one of them."""
+        """Its wanted resources, each with a caller."""
         return () if self._shared is None else self._shared.references
 
     def lists_beside(self, listed: Snapshot | None) -> Snapshot | None:
-        """The lists of its clients, where they differ from the `listed` ones, which are those of everybody."""
+        """Its lists, where they differ from the `listed` ones."""
         return self._union.of(listed, None if self._shared is None else self._shared.upstream.snapshot())
 
     def inherit(self, state: Handover) -> Handover:
-        """Clients that have called a predecessor stay there, with their subscriptions; the state for all others."""
+        """Lets its clients stay; returns the state for all others."""
         if (shared := state.shared) is None or not shared.sessions:
             return state
         self._shared = shared
@@ -224,12 +220,11 @@ class Predecessor:
         return replace(state, wanted=moved)
 
     def take_waiting(self) -> None:
-        """Calls that wait for their turn there come to the successor, but for those of clients that stay."""
+        """Dismisses waiting calls there, except those of staying clients."""
         if self._shared is not None:
             self._shared.connections[0].turns.dismiss(self._shared.sessions)
 
     def _move(self, session: str) -> None:
-        """A client leaves it, with its subscriptions: others keep it too long."""
         if (shared := self._shared) is None:
             return
         for uri, call in shared.references:
@@ -239,7 +234,7 @@ class Predecessor:
         self.leave(session)
 
     def leave(self, session: str | None = None) -> None:
-        """It is not needed any more; with a `session`, if that was the last one there."""
+        """Gives the predecessor up; with a `session`, if it was the last."""
         if (shared := self._shared) is None:
             return
         if session is not None:
@@ -249,7 +244,7 @@ class Predecessor:
             self._changes.bump()
 
     def leave_idle(self, seconds: float) -> None:
-        """Leaves it if nobody has used it for so long."""
+        """Gives it up after so long without use."""
         if (shared := self._shared) is None:
             return
         over, since = self._last_used
@@ -259,57 +254,55 @@ class Predecessor:
             self.leave()
 
     async def left(self) -> None:
-        """Returns when nobody is there."""
+        """Waits until nobody is there."""
         while self._shared is not None:
             await self._changes.wait(self._changes.version)
 
 
 class Lifecycle(Protocol):
-    """The orders of the owner of an upstream, beside the calls of `Upstream`."""
+    """Orders of an upstream's owner."""
 
     @property
     def peers(self) -> list[Peer] | None:
-        """The sessions with the server that are open now; None for a source that is a part of the hub."""
+        """The open sessions with the server; None for a source in the hub."""
 
     async def run(self) -> None:
-        """Runs until it is cancelled, then its processes have ended; or returns when there is nothing more to do."""
+        """Runs until cancelled, then ends its processes; may return earlier."""
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
-        """Takes no more calls, lets those that run end within `seconds`, then ends the process, until `restart`.
-
-        Returns when it is stopped. Idempotent.
+        """Takes no more calls, ends after those that run or `seconds`, and stays stopped until `restart`. Idempotent.
         """
 
     def wake(self) -> None:
         """Starts the server if it rests."""
 
     def restart(self) -> None:
-        """Ends the process, if one runs, and starts a fresh one at once; calls fail. No effect once `run` has ended."""
+        """Replaces the process at once; calls fail. No effect after `run`."""
 
     def relist(self) -> None:
-        """Its processes list something else than the one whose lists stand for all of them."""
+        """Notes that its processes list something else than the listed one."""
 
     def revive(self) -> bool:
-        """Lets processes of its sessions that were given up start again; False if there are none."""
+        """Lets failed processes of sessions start again; False without any."""
 
     def adjust(self, rules: SupervisorRules) -> None:
-        """Goes by these rules from now on; what runs continues. A server that rests and no longer may is started."""
+        """Replaces the rules. Starts a server that may not rest any more."""
 
     def leave_tasks(self) -> None:
-        """From now on a call that is cancelled leaves its task at the server: another hub will continue it."""
+        """From now on cancelled calls leave their tasks to another hub."""
 
     def hand_over(self, successor: CallHandler) -> Handover:
-        """From now on `successor` takes the calls that this one cannot send; returns its state for the successor."""
+        """Sends unsendable calls to `successor`; returns the state for it."""
 
     def inherit(self, state: Handover) -> None:
-        """Stands in for another one from the beginning, before it runs."""
+        """Takes over from a predecessor, before it runs."""
 
     async def outlived(self) -> None:
-        """Returns when no client is left at its predecessor."""
+        """Waits until no client is left at the predecessor."""
 
 
 class HubLifecycle:
-    """The `Lifecycle` of a source in the hub, of which at most a `task` runs; nothing else has an effect."""
+    """The `Lifecycle` of a source in the hub: runs its `task`, nothing else."""
 
     def __init__(self, task: Callable[[], Awaitable[None]] | None = None) -> None:
         self._task = task
@@ -339,7 +332,7 @@ class HubLifecycle:
 
 
 class OwnedUpstream(Upstream, Protocol):
-    """An upstream as its owner has it."""
+    """An upstream with its owner's orders."""
 
     @property
     def lifecycle(self) -> Lifecycle: ...

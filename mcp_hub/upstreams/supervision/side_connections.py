@@ -1,8 +1,4 @@
-"""A server with several connections: callers read, list and subscribe at the one that runs their calls.
-
-One connection is listed for everybody; each other one is a `SideConnection`, for some callers. Its upstream
-says for whom, and makes it.
-"""
+"""A server with several connections: callers read, list and subscribe at the one that runs their calls."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -25,19 +21,18 @@ from mcp_hub.upstreams.supervision.server import Handover
 
 
 class SideConnection(msgspec.Struct, eq=False):
-    """A connection beside the listed one; `union` makes what its callers are listed."""
+    """A connection beside the listed one, for some callers."""
 
     upstream: ManagedUpstream
     union: ListUnion = msgspec.field(default_factory=ListUnion)
 
     @property
     def resources(self) -> WantedResources:
-        """The resources that are wanted there."""
         return self.upstream.state.subscriptions.resources
 
 
 def side_notices(name: str, changes: Notices, key: str) -> Notices:
-    """For the supervisor of a side connection of this server."""
+    """The notices of a side connection."""
     return PartNotices(changes, _topic(name, key))
 
 
@@ -46,12 +41,11 @@ def _topic(name: str, key: str) -> str:
 
 
 class SideConnections:
-    """Reading and subscribing at the connections beside `listed`, which are `sides`.
+    """Lists and subscriptions at the connections beside `listed`.
 
-    `key` names the one that runs the calls of a caller, None for the listed one; `snapshot` has the lists of everybody.
-    `begun` starts the one of a caller if need be, and may raise `RpcError`; without it all are there already. A side
-    connection begins with the lists that are known, and keeps their bytes. `wanted` are the resources that are wanted
-    by callers whose calls run there, also while that connection is down.
+    `key` returns a caller's connection, None for the listed one; `snapshot` the lists of everybody. `begun` starts a
+    caller's connection and may raise `RpcError`; None: all exist. `wanted` are resources of side callers, also while
+    their connection is down.
     """
 
     def __init__(
@@ -71,13 +65,13 @@ class SideConnections:
         self._snapshot = snapshot
 
     def begin(self, key: str) -> None:
-        """Gives a side connection the state with which it begins."""
+        """Gives a side connection its first state."""
         state = self._listed.state
         wanted = tuple(pair for pair in self.wanted.references if self._key(pair[1]) == key)
         self._sides[key].upstream.state.inherit(Handover(state.lists.last, state.log_level, wanted))
 
     async def follow(self, side: SideConnection) -> None:
-        """Has the lists of its callers looked at again whenever they change, until cancelled."""
+        """Announces changes of a side connection's lists, until cancelled."""
         changes = side.upstream.state.changes
         seen: Snapshot | None = None
         while True:
@@ -88,11 +82,10 @@ class SideConnections:
             await changes.wait(version)
 
     def _lists_of(self, side: SideConnection) -> Snapshot | None:
-        """The lists of its callers, where they differ from those of everybody."""
         return side.union.of(self._snapshot(), side.upstream.state.lists.fresh)
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """The side connection that runs calls of this caller; None for the listed one."""
+        """The side connection of this caller; None for the listed one."""
         key = self._key(call)
         if key is None:
             return None
@@ -100,7 +93,7 @@ class SideConnections:
         return CallerConnection(_topic(self._listed.name, key), None if side is None else self._lists_of(side))
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """Subscribes at the connection that runs the calls of this caller. Raises `RpcError`."""
+        """Subscribes at the caller's connection. Raises `RpcError`."""
         key = self._key(call)
         if key is None:
             await self._listed.subscribe(uri, call)
@@ -112,7 +105,6 @@ class SideConnections:
         await side.upstream.watched(uri)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
-        """Wherever it was subscribed."""
         if not self.wanted.release(uri, call.session):
             self._listed.unsubscribe(uri, call)
             return
@@ -121,7 +113,7 @@ class SideConnections:
             side.resources.release(uri, call.session)
 
     def inherit(self, state: Handover) -> None:
-        """Begins with this state; a side connection watches what its callers want as soon as it runs."""
+        """Takes over a predecessor's state."""
         apart = [pair for pair in state.wanted if self._key(pair[1]) is not None]
         listed = tuple(pair for pair in state.wanted if self._key(pair[1]) is None)
         self._listed.state.inherit(replace(state, wanted=listed))
@@ -130,7 +122,7 @@ class SideConnections:
 
 
 class ScopedProcess(SideConnection, eq=False, kw_only=True):
-    """One process of many, and the scope that ends it; `is_last` if it ends with the calls that it runs."""
+    """One process of many; `is_last`: it ends with its calls."""
 
     idle_since: float
     busy: int = 0
@@ -139,19 +131,19 @@ class ScopedProcess(SideConnection, eq=False, kw_only=True):
 
 
 class Holder(Protocol):
-    """Knows which replica of the hub has the process of a session."""
+    """Knows which replica has the process of a session."""
 
     async def hold(self, what: str) -> bool:
-        """Whether this replica has it, from now on if none had. Raises `StoreError`."""
+        """Claims it for this replica; False if another has it. Raises `StoreError`."""
 
     def release(self, what: str) -> None:
-        """Any replica may have it."""
+        """Lets any replica claim it."""
 
 
 class ScopedProcesses(dict[str, ScopedProcess]):
-    """The processes of a server by session, principal, call or folder.
+    """A server's processes by session, principal, call or folder.
 
-    With a `holder` a session has its process at one replica only. `restarts` are those of processes that have ended.
+    With a `holder`, a session's process is at one replica. `restarts` counts those of ended processes.
     """
 
     def __init__(self, server: str, clock: Clock, holder: Holder | None) -> None:
@@ -165,7 +157,7 @@ class ScopedProcesses(dict[str, ScopedProcess]):
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[anyio.abc.TaskGroup]:
-        """Processes run in `tasks`, which are there within."""
+        """Provides `tasks` for the processes."""
         async with anyio.create_task_group() as self.tasks:
             try:
                 yield self.tasks
@@ -173,7 +165,7 @@ class ScopedProcesses(dict[str, ScopedProcess]):
                 self.tasks = None
 
     async def hold(self, session: str) -> None:
-        """Returns if the process of a session may be here. Raises `SessionElsewhere`, `UpstreamUnavailable`."""
+        """Raises `SessionElsewhere` if another replica has the session, and `UpstreamUnavailable`."""
         if self._holder is None:
             return
         try:
@@ -187,7 +179,7 @@ class ScopedProcesses(dict[str, ScopedProcess]):
 
     @contextmanager
     def call(self, member: ScopedProcess, *, is_last: bool) -> Iterator[None]:
-        """A call of a process; a session that was thought to be over is not, unless it `is_last`."""
+        """Counts a call; it keeps its session's process unless it `is_last`."""
         member.busy += 1
         member.is_last = is_last
         is_over = member.upstream.supervisor.is_over
@@ -200,13 +192,13 @@ class ScopedProcesses(dict[str, ScopedProcess]):
                 member.idle_since = self._clock.now()
 
     async def idle(self) -> None:
-        """Returns when none has a call."""
+        """Waits until none has a call."""
         while any(member.busy for member in self.values()):
             self._emptied = anyio.Event()
             await self._emptied.wait()
 
     def stop(self, key: str) -> None:
-        """Ends a process; any replica may have the next one."""
+        """Ends a process and releases its session."""
         member = self.pop(key, None)
         if member is None:
             return
@@ -216,19 +208,19 @@ class ScopedProcesses(dict[str, ScopedProcess]):
         member.scope.cancel()
 
     def stop_after_calls(self, key: str) -> None:
-        """Ends a process, once the calls that it runs have ended."""
+        """Ends a process after its calls."""
         if (member := self.get(key)) is not None and member.busy:
             member.is_last = True
         else:
             self.stop(key)
 
     def start(self, key: str, upstream: ManagedUpstream) -> ScopedProcess:
-        """Enters a process that has not begun yet."""
+        """Adds a process that has not begun."""
         process = self[key] = ScopedProcess(upstream, idle_since=self._clock.now())
         return process
 
     def make_room(self) -> bool:
-        """Ends the process that has been idle for the longest time, if there is one; whether it did."""
+        """Ends the process that was idle longest; False without one."""
         idle = [
             (bool(process.resources.wanted), process.idle_since, key)
             for key, process in self.items()
@@ -239,7 +231,6 @@ class ScopedProcesses(dict[str, ScopedProcess]):
         return bool(idle)
 
     def stop_idle(self, seconds: float) -> None:
-        """Ends those that nobody has used for so long."""
         limit = self._clock.now() - seconds
         for key, process in list(self.items()):
             if not process.busy and process.idle_since < limit and not process.resources.wanted:

@@ -1,4 +1,4 @@
-"""The log of one server's states: a line for each change; failures that repeat are counted."""
+"""Logs each change of a server's state; repeated failures are counted."""
 
 import re
 from typing import Final
@@ -19,10 +19,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 
 
 def log_failure(server: str, before: Life, life: Life) -> None:
-    """Logs the state of a server that came after another one, if it is a bad one.
-
-    A failure like the one before is logged as the 10th, the 100th, … in a row only.
-    """
+    """Logs a bad state. A repeated failure is logged only as the 10th, 100th, … in a row."""
     if life.state not in _BAD:
         return
     said = brief(life.reason)
@@ -34,7 +31,7 @@ def log_failure(server: str, before: Life, life: Life) -> None:
 
 
 def log_ready(server: str, life: Life, info: PeerInfo) -> None:
-    """Logs that the server is ready, and how many failures in a row came before."""
+    """Logs that the server is ready, with the failures before."""
     log.info("upstream_ready", upstream=server, era=info.era.value, version=info.version, **_count(life))
 
 
@@ -43,7 +40,7 @@ def _count(life: Life) -> dict[str, int]:
 
 
 def brief(reason: str | None) -> str:
-    """A reason as one line: without the output of the server, except for a last line that says more than the rest."""
+    """A reason on one line, with the last line of output if that adds something."""
     text = " ".join((reason or "").split())
     at = text.rfind(GAVE_UP)
     text, end = (text[:at], text[at:]) if at >= 0 else (text, "")

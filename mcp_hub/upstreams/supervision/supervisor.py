@@ -1,7 +1,4 @@
-"""Keeps one server up: its owner task starts it, lists, watches, backs off, starts it again, and lets it rest.
-
-`lifecycle` decides each transition.
-"""
+"""Keeps one server up: its owner task starts, watches, restarts and rests it, by the transitions of `lifecycle`."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -45,12 +42,10 @@ _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_outp
 
 
 class Connection(Protocol):
-    """Opened once and closed once, by the same owner task; a new start makes a new one.
+    """A connection, opened and closed once by one task.
 
-    `pid` is the process behind it, if the hub started one; `stderr` has the last lines that the server wrote for
-    people. `can_retry`: whether another start may go better; not, say, when the command does not exist.
-    `lost_session`: whether it ended because the server has forgotten the session, and nothing worse. `notes` are
-    warnings about an open connection.
+    `pid`: the process that the hub started, if any; `stderr`: its last lines. `can_retry`: another start may succeed.
+    `lost_session`: it ended because the server forgot the session. `notes`: warnings.
     """
 
     @property
@@ -65,33 +60,32 @@ class Connection(Protocol):
     def notes(self) -> Sequence[str]: ...
 
     def successor(self) -> "Connection | None":
-        """The connection that takes over the session which was begun in place of a lost one, if there is one."""
+        """A connection with the session that replaces a lost one."""
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
-        """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed` with the reason.
+        """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed`.
 
-        `AnotherProcess` is one of them: another connection is to be opened at once, and that is not a failure.
+        `AnotherProcess` is not a failure: another connection opens at once.
         """
 
     async def last_words(self, cause: Cause) -> Cause:
-        """`cause`, with what else is known of why the connection ended or was not open in time. May wait a moment."""
+        """The cause with all that is known of the end. May wait a moment."""
 
     async def close(self) -> None:
         """Ends it. Shielded and bounded."""
 
 
 class _Ended(msgspec.Struct, frozen=True):
-    """Why an attempt or a session ended; `hopeless` is the state that follows if another one cannot succeed."""
+    """`hopeless` is the state if another attempt cannot succeed."""
 
     cause: Cause
     hopeless: UpstreamState | None = None
 
 
 class Supervisor:
-    """The owner of one server's connections, one after the other. `connect` makes a fresh one for every start.
+    """The owner of one server's connections. `connect` makes one for each start.
 
-    Unless it `starts` it rests until it is needed, also if its lists are not known. `on_ready` is called with each new
-    session, before calls are sent to it.
+    Unless it `starts`, it rests until needed. `on_ready` receives each new session before its calls.
     """
 
     def __init__(
@@ -124,16 +118,15 @@ class Supervisor:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was given up or stopped, so that only `restart` starts it again."""
+        """Whether only `restart` can start it again."""
         return self.life.state in lifecycle.FINAL and not self.life.rests
 
     @property
     def may_get_ready(self) -> bool:
-        """Whether it is ready, or on its way up, or is started when it is needed."""
+        """Whether it is ready, starting or resting."""
         return self.life.rests or self.life.state in (UpstreamState.STARTING, UpstreamState.READY)
 
     def status(self) -> UpstreamStatus:
-        """The state of the server, and why it is not ready."""
         server, life, last = self._server, self.life, self._server.lists.last
         connection, peer = self._connection, self.connected
         known = peer.info if peer else last
@@ -164,20 +157,14 @@ class Supervisor:
         )
 
     def leave_tasks(self) -> None:
-        """From now on a call that is cancelled leaves its task at the server: another hub will continue it."""
         self._leaves_tasks = True
         if self.connected is not None:
             self.connected.tasks.leave()
 
     def restart(self) -> None:
-        """Ends the process, if one runs, and starts a fresh one at once; calls fail. No effect once `run` has ended."""
         self.order(lifecycle.restarted(self.life), _RESTARTED)
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
-        """Takes no more calls, lets those that run end within `seconds`, then ends the process, until `restart`.
-
-        Returns when it is stopped. Idempotent.
-        """
         self._server.detach()
         self._become(lifecycle.draining(self.life, why))
         self._server.turns.release()
@@ -192,7 +179,6 @@ class Supervisor:
             await self._server.changes.wait(self._server.changes.version)
 
     def adjust(self, rules: SupervisorRules) -> None:
-        """Goes by these rules from now on. A server that rests and no longer may is started."""
         self._server.adjust(rules)
         self._adjusted.set()
         self._adjusted = anyio.Event()
@@ -200,12 +186,11 @@ class Supervisor:
             self.wake()
 
     def wake(self) -> None:
-        """Starts the server if it rests."""
         if self.life.rests:
             self.order(lifecycle.woken(self.life), _WOKEN)
 
     def order(self, life: Life, why: Cause) -> None:
-        """Enters a state from outside: the present step ends, calls included."""
+        """Enters a state from outside; the present step ends with its calls."""
         if self._is_over:
             return
         if self.connected is not None and self.connected.ending.cause is None:
@@ -220,7 +205,7 @@ class Supervisor:
     # -- callers ------------------------------------------------------------------------------------------------
 
     async def next_peer(self, patience: float | None) -> Peer:
-        """The next peer for calls; without `patience`, as long as one may come. Raises `UpstreamUnavailable`."""
+        """The next peer for calls; waits without limit if `patience` is None. Raises `UpstreamUnavailable`."""
         with anyio.move_on_after(self._woken(patience)) as scope:
             while True:
                 now = anyio.current_time()
@@ -236,14 +221,14 @@ class Supervisor:
         raise self.unavailable()
 
     def _woken(self, patience: float | None) -> float:
-        """Starts the server if it rests; the seconds that a call waits for it."""
+        """The seconds that a call waits."""
         self.wake()
         if patience is None:
             return math.inf
         return max(patience, self._server.rules.start_timeout) if lifecycle.is_first_start(self.life) else patience
 
     def unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
-        """The error for a call that cannot be sent; `reason` is that of the last try."""
+        """The error for a call that cannot be sent."""
         life = self.life
         said = condition(life.state, life.reason, life.streak)
         if life.state is UpstreamState.READY:  # again, which does not explain the failure
@@ -257,7 +242,7 @@ class Supervisor:
     # -- the owner task -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Supervises until cancelled; then ends the process. Never raises for what the upstream does."""
+        """Supervises until cancelled, then ends the process. Never raises for upstream failures."""
         if self._server.is_wanted:
             self.wake()
         try:
@@ -270,7 +255,6 @@ class Supervisor:
             self._become(lifecycle.stopped(self.life))
 
     async def _step(self, scope: anyio.CancelScope) -> None:
-        """Works in the present state until it changes, or an order cancels the `scope`."""
         if self.life.state is UpstreamState.STARTING:
             ended = await self._attempt()
             if ended is not None and not scope.cancel_called:
@@ -282,7 +266,6 @@ class Supervisor:
             await anyio.sleep_forever()
 
     def _after(self, ended: _Ended) -> Life:
-        """The state after a session that has ended, or did not begin."""
         if ended.hopeless is not None:
             return lifecycle.gave_up(self.life, ended.cause, ended.hopeless)
         now, is_ready = self._clock.now(), self.life.state is UpstreamState.READY
@@ -295,10 +278,7 @@ class Supervisor:
         return lifecycle.died(self.life, self._server.rules.restart, now, ended.cause, self._jitter(), lasted)
 
     async def _attempt(self) -> _Ended | None:
-        """One process from start to end; says why it ended, None for one after which another is started at once.
-
-        Of these at most three follow one another: the next one counts as a failure, with its pause.
-        """
+        """One process from start to end; None if another starts at once, at most three times."""
         ended: _Ended | None = _Ended(_STOPPED)
         async with anyio.create_task_group() as tasks:
             try:
@@ -332,7 +312,6 @@ class Supervisor:
         return ended
 
     async def _live(self, connection: Connection, tasks: anyio.abc.TaskGroup) -> Cause:
-        """Handshake, first list, then watching until the session ends."""
         limit = self._server.rules.start_timeout
         with anyio.move_on_after(limit):
             peer = await connection.open(tasks)
@@ -359,7 +338,6 @@ class Supervisor:
         return await connection.last_words(peer.ending.cause or CONNECTION_LOST)
 
     async def _rest_when_idle(self) -> None:
-        """Stops the server when nobody has needed it for a while."""
         checks, left = 0, self._server.turns.left
         while checks < _CHECKS:
             limit, adjusted = self._server.rules.idle_stop, self._adjusted

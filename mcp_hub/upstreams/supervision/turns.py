@@ -1,7 +1,7 @@
-"""Turns at a server whose questions and log messages carry no link to a call: sessions do not overlap on it.
+"""Turns of sessions at a server whose questions and log messages name no call.
 
-A question on a shared pipe belongs to the one session that has calls in flight. Once a server has asked anything,
-sessions take turns, so that there is one. With `logs: turns` those that asked for log messages are alone there, too.
+A question on a shared pipe belongs to the one session with calls in flight. So once a server has asked anything,
+sessions do not overlap there. With `logs: turns`, sessions that asked for log messages do not overlap with others.
 Principals take turns, each with its sessions in order of arrival.
 """
 
@@ -25,7 +25,7 @@ _MOST: Final = 1024
 
 
 class _Turn(msgspec.Struct, eq=False):
-    """A call that waits: `came` is set when it has entered, or `is_dismissed`."""
+    """A waiting call. `came` is set when it enters or `is_dismissed`."""
 
     session: str
     is_alone: bool
@@ -34,10 +34,7 @@ class _Turn(msgspec.Struct, eq=False):
 
 
 class Turns:
-    """The sessions at one server. It counts them also while turns are off, until `switch_on`.
-
-    Off, only a session that wants to be `alone` does not overlap with others.
-    """
+    """The sessions at one server, also counted before `switch_on`; until then only `alone` sessions exclude others."""
 
     def __init__(self, server: str, wait: float = _WAIT, echo: float = _ECHO, *, is_on: bool = False) -> None:
         self._server = server
@@ -55,21 +52,19 @@ class Turns:
         """Calls that have been here and are over."""
 
     def switch_on(self) -> None:
-        """From now on sessions take turns."""
         self._is_on = True
 
     def move_after(self, wait: float, moves: Callable[[str], None]) -> None:
-        """From now on a call waits so many seconds; then `moves` takes its session elsewhere, and it is dismissed."""
+        """Dismisses calls that wait for `wait` seconds, after `moves` with their session."""
         self._wait = wait, moves
 
     def sessions(self) -> Collection[str]:
-        """Those that have calls here now, or had one given up a moment ago; not those that only wait."""
+        """Sessions with calls here, or with one given up a moment ago."""
         now = anyio.current_time()
         return {*self._active, *(name for name, until in self._echoes.items() if until > now)}
 
     @property
     def is_empty(self) -> bool:
-        """Whether no call is here or waits."""
         return not self._active and not self._waiting
 
     async def empty(self) -> None:
@@ -79,7 +74,7 @@ class Turns:
             await self._emptied.wait()
 
     def enter_now(self, session: str, *, alone: bool = False) -> bool:
-        """Enters if nobody waits, and no other session is there or turns are off and neither wants to be alone."""
+        """Enters if nobody waits and the sessions here do not exclude this one."""
         if self._waiting or ((self._is_on or alone or self._alone) and not self._is_free(session, alone)):
             return False
         self._active[session] = self._active.get(session, 0) + 1
@@ -96,9 +91,9 @@ class Turns:
         waits: Callable[[], None] | None = None,
         quiet: float = _QUIET,
     ) -> bool:
-        """Waits for the turn; after `quiet` seconds calls `waits`, once. Whether it has called that.
+        """Waits for the turn; after `quiet` seconds calls `waits` once. Returns whether it did.
 
-        Raises `Busy` when it does not come in time or too many wait, `UpstreamUnavailable` if it is dismissed.
+        Raises `Busy` after the time limit or when too many wait, `UpstreamUnavailable` if dismissed.
         """
         if self.enter_now(session, alone=alone):
             return False
@@ -125,7 +120,6 @@ class Turns:
         return has_said
 
     def _check(self, turn: _Turn) -> None:
-        """Raises as `enter` if the wait is over and the turn has not come."""
         wait, moves = self._wait
         if not turn.came.is_set() and moves is not None:
             moves(turn.session)
@@ -136,7 +130,6 @@ class Turns:
             raise self._busy(f"another session has been using it for {wait:g} s")
 
     async def _come(self, turn: anyio.Event, waits: Callable[[], None] | None, quiet: float) -> bool:
-        """Returns when it is this one's turn, or the wait is over; whether `waits` was called."""
         began = anyio.current_time()
         soon = began + quiet
         has_said = False
@@ -152,7 +145,7 @@ class Turns:
         return has_said
 
     def leave(self, session: str, *, abandoned: bool = False) -> None:
-        """The call is over; the next session may come. What was given up may still be heard of for a while."""
+        """Ends a call; after an abandoned one, other sessions wait a few seconds."""
         self._active[session] -= 1
         self.left += 1
         if not self._active[session]:
@@ -170,7 +163,7 @@ class Turns:
             self._admit()
 
     def release(self) -> None:
-        """Lets in all that wait, though others are here: the server takes no more calls, which they find out then."""
+        """Lets all waiting calls in: the server takes no more, and they fail with the reason."""
         for line in self._waiting.values():
             for turn in line:
                 self._active[turn.session] = self._active.get(turn.session, 0) + 1
@@ -178,7 +171,7 @@ class Turns:
         self._waiting.clear()
 
     def dismiss(self, stay: Collection[str]) -> None:
-        """Turns all away that wait, but for these sessions."""
+        """Dismisses waiting calls, except of these sessions."""
         for principal, line in list(self._waiting.items()):
             for turn in [turn for turn in line if turn.session not in stay]:
                 turn.is_dismissed = True
@@ -196,7 +189,7 @@ class Turns:
         return self._active.keys() <= {session} and self._echoes.keys() <= {session}
 
     def _admit(self) -> None:
-        """Lets in the first in line, and those of its session right behind; then it is another's turn."""
+        """Admits the first call, and those of its session right behind."""
         while self._waiting:
             principal, line = next(iter(self._waiting.items()))
             first = line[0].session

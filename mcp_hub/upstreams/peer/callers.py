@@ -1,9 +1,8 @@
 """The calls in flight at one server, and the attribution of messages that name no call.
 
-Such a message belongs to the only call in flight, or to the session of all. A call that was given up stays in flight
-until its response, or until the server has logged nothing for a while. With `logs: shared`, log messages also go to all
-sessions that asked for the level, if all calls are one principal's. Over HTTP, a log message within a second after the
-last call belongs to its session.
+Such a message belongs to the only call in flight, or to the only session. An abandoned call counts until its response,
+or until the server has logged nothing for a while. With `logs: shared`, log messages go to all sessions that asked for
+the level, if one principal has all calls. Over HTTP, one within a second after the last call belongs to its session.
 """
 
 from collections import OrderedDict, deque
@@ -41,7 +40,7 @@ _MOST_LATE: Final = 32
 
 
 class ServerLogs:
-    """The rule for log messages of one server, and counts over all its connections."""
+    """The rule for a server's log messages, and counts over all its connections."""
 
     def __init__(self, rule: Callable[[], LogRule] = lambda: "hub") -> None:
         self._rule = rule
@@ -53,7 +52,7 @@ class ServerLogs:
         return self._rule()
 
     def count(self, *, is_sent: bool, is_counted: bool = False) -> None:
-        """Counts a message as sent or kept. `is_counted`: it was counted as kept before."""
+        """Counts a message. `is_counted`: it was counted as kept before."""
         self._sent += is_sent
         self._kept += -1 if is_counted else not is_sent
 
@@ -62,7 +61,7 @@ class ServerLogs:
 
 
 class Callers:
-    """The calls in flight at one server: `requests` with a call, and `tasks`.
+    """The calls in flight: `requests` with a call, and `tasks`.
 
     `is_ordered`: log messages precede their call's response; over HTTP they may follow it.
     """
@@ -87,7 +86,7 @@ class Callers:
         return any(pending.context is not None for pending in self._requests())
 
     def may_ask(self, since: float) -> list[Call]:
-        """The calls in flight that may have asked at `since`; none if an abandoned one may have."""
+        """The calls that may have asked at `since`; none if an abandoned one may have."""
         calls = [call for call, _ in self._in_flight(with_tasks=False) if call.method in PARKABLE]
         gone = self.abandoned.asking(anyio.current_time(), since, {call.principal for call in calls})
         return [] if gone else calls
@@ -102,11 +101,10 @@ class Callers:
         return others[-1] if others else None
 
     def abandon(self, call: Call, id_: int) -> None:
-        """Notes that the caller gave up; the server may log and ask for the call a while longer."""
         self.abandoned.add(id_, call, anyio.current_time())
 
     def has_new_roots(self, call: Call) -> bool:
-        """Whether the session's roots changed since its last call here."""
+        """Whether the roots changed since the session's last call here."""
         is_new = self._roots.pop(call.session, 0) != call.roots_changes
         self._roots[call.session] = call.roots_changes
         if len(self._roots) > _MOST_ROOTS:
@@ -114,7 +112,7 @@ class Callers:
         return is_new
 
     def late_listener(self, level: str) -> str | None:
-        """The handshake session for a log message that comes just after a call; None if uncertain."""
+        """The handshake session for a log message just after a call; None if uncertain."""
         call, now = self._signs.last, anyio.current_time()
         count = self._late[1] if self._late[0] is call else 0
         if self.is_ordered or call is None or call.era is not Era.HANDSHAKE or count >= _MOST_LATE:
@@ -129,7 +127,7 @@ class Callers:
         return call.session
 
     def suspect(self, requests: Iterable[Pending] | None = None) -> None:
-        """Notes an unreadable response that may belong to one of these requests, or to any."""
+        """Marks calls whose response may have been unreadable."""
         for pending in self._requests() if requests is None else requests:
             if pending.context is not None:
                 context(pending)[1].suspect()
@@ -143,7 +141,7 @@ class Callers:
         return context(source) if source.context is not None else None
 
     def logged(self, id_: int, event: Log) -> None:
-        """Notes a log event of a call; the same message may follow."""
+        """Notes a log event; the same message may follow."""
         self._logged.append((id_, msgspec.json.decode(event.params)))
         self._logs.count(is_sent=True)
 
@@ -158,8 +156,8 @@ class Callers:
         return found is not None
 
     def log(self, level: str, message: Envelope, source: Pending | None) -> bool:
-        """Relays a log message; False if no caller gets it. One that came as an event is not repeated
-        (docs/specification/streams.md §4).
+        """False if no caller gets the message. One that came as an event is not repeated (docs/specification/streams.md
+        §4).
         """
         assert isinstance(message.params, msgspec.Raw)
         if self._was_event(message.params):
@@ -172,7 +170,7 @@ class Callers:
         return bool(listeners)
 
     def _sole_asker(self, *, is_question: bool) -> Asker | None:
-        """The newest call, preferably one that may ask, if all are one session's."""
+        """The newest call, if all are one session's."""
         now, in_flight = anyio.current_time(), list(self._in_flight(with_tasks=not is_question))
         principals = {call.principal for call, _ in in_flight}
         gone = self.abandoned.asking(now, now, principals) if is_question else self.abandoned.logging(now)
@@ -189,14 +187,12 @@ class Callers:
         return found
 
     def _just_answered(self, now: float) -> set[str]:
-        """At most two sessions that may still have log messages."""
         signs = self._signs
         if signs.last is None or now - signs.last_at > _LATE:
             return set()
         return {signs.last.session} if now - signs.other_at > _LATE else {signs.last.session, ""}
 
     def _listeners(self, level: str) -> Iterable[Asker]:
-        """The newest call of each session that asked for the level."""
         if self._logs.rule != "shared":
             return []
         principals = {call.principal for call in self.abandoned.logging(anyio.current_time())}
@@ -211,7 +207,7 @@ class Callers:
         return found.values()
 
     def _in_flight(self, *, with_tasks: bool) -> Iterable[Asker]:
-        """Oldest first. Questions of a task name it; log messages may not."""
+        """Oldest first."""
         if with_tasks:
             yield from self._tasks.askers()
         for pending in self._requests():
@@ -220,13 +216,14 @@ class Callers:
 
 
 def context(pending: Pending) -> Asker:
+    """The call of a request, and its channel."""
     asker = pending.context
     assert isinstance(asker, tuple)
     return asker
 
 
 def completed(call: Call, result: RawJson, era: Era) -> Completed:
-    """A result in a form that clients read, without the server's mark."""
+    """A result that clients can read, without the server's mark."""
     if call.method == "tools/call" and len(result) < SHORT:  # most are texts without `_meta`, which every client reads
         try:
             texts = _short_texts(result)

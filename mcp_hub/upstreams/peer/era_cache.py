@@ -27,12 +27,11 @@ _MOST: Final = 2000
 
 
 def server_key(command: str, args: Sequence[str]) -> str:
-    """A digest that identifies a server by its command."""
+    """A digest of the command."""
     return hashlib.sha256("\0".join((command, *args)).encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def url_key(url: str) -> str:
-    """A digest that identifies a remote server without its secrets."""
     return server_key("url", (url,))
 
 
@@ -47,11 +46,10 @@ class KnownEras(msgspec.Struct, frozen=True):
         return len(self.speaks) == len(Era)
 
     def may(self, era: Era) -> bool:
-        """Whether to try this era: a modern server may not have been asked for the other."""
+        """Whether to try this era: it is spoken, or was not refused by a modern server."""
         return era in self.speaks or (era is HANDSHAKE and MODERN in self.speaks and era not in self.refuses)
 
     def found(self, era: Era, *, speaks: bool) -> "KnownEras":
-        """A copy with one more fact."""
         one = frozenset((era,))
         if speaks:
             return KnownEras(self.speaks | one, self.refuses - one)
@@ -67,7 +65,6 @@ class KnownEras(msgspec.Struct, frozen=True):
 
 @lru_cache(256)
 def _read(text: str) -> KnownEras:
-    """Ignores unknown words."""
     words, known = text.split(), KnownEras()
     for era in Era:
         for mark, speaks in (("+", True), ("-", False)):
@@ -77,7 +74,7 @@ def _read(text: str) -> KnownEras:
 
 
 class EraCache:
-    """A private JSON file shared with other hubs; `path` None: no file. Never raises for an unusable file."""
+    """A private JSON file shared by hubs; `path` None: no file. Never raises for an unusable file."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -95,28 +92,27 @@ class EraCache:
             self._put(key + _ERAS, None)
 
     def see(self, key: str, software: str) -> None:
-        """Notes the server's name and version; a change casts doubt on its eras."""
+        """Notes name and version; a change casts doubt on the eras."""
         before = self._load().get(key + _SOFTWARE)
         self._put(key + _SOFTWARE, software)
         if before not in (None, software):
             self._put(key + _DOUBTED, "true")
 
     def take_doubt(self, key: str) -> bool:
-        """Whether to negotiate the eras anew; true once."""
+        """Whether to negotiate anew; true once."""
         is_doubted = key + _DOUBTED in self._load()
         self._put(key + _DOUBTED, None)
         return is_doubted
 
     def called(self, key: str) -> Era | None:
-        """The era in which this hub last called the server."""
+        """The era of this hub's last call."""
         return self._needed.get(key)
 
     def needed(self, key: str) -> Era | None:
-        """The era of the last call, by this hub or an earlier one."""
+        """The era of the last call, of any hub."""
         return self._needed.get(key) or _era(self._load().get(key + _NEEDED))
 
     def need(self, key: str, era: Era) -> None:
-        """Notes the era of a call; `keep_needed` writes it."""
         self._needed[key] = era
 
     def keep_needed(self, key: str) -> None:

@@ -32,7 +32,7 @@ Wanted = Mapping[str, tuple[str, RawJson]]
 async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done: Completed) -> Completed:
     """Asks a handshake client the questions of `done` and retries the call until it is complete.
 
-    Raises `RpcError` if the client refuses, lacks the capability, or is asked too often.
+    Raises `RpcError` if the client refuses, cannot answer, or is asked too often.
     """
     rounds = 0
     while (wanted := questions.input_requests(done.result)) is not None:
@@ -66,7 +66,6 @@ class _Tool(msgspec.Struct):
 
 
 async def _agrees(call: Call, channel: CallChannel, message: str) -> bool:
-    """Asks the caller by an elicitation without fields."""
     params = object_bytes({"message": message, "requestedSchema": {"type": "object", "properties": {}}})
     try:
         answers = await _ask_all(call, channel, {"agreement": (questions.ELICIT, params)})
@@ -107,9 +106,9 @@ async def may_repeat(
 
 
 class InputQuestions:
-    """The questions of one result or task, each key asked once over all connections.
+    """The questions of one result or task, each asked once over all connections.
 
-    Answers wait until no question is open: a server need not take some of them (SEP-2663, "Task Update Requests").
+    Answers wait until no question is open (SEP-2663, "Task Update Requests").
     """
 
     def __init__(self, call: Call, channel: CallChannel) -> None:
@@ -124,18 +123,17 @@ class InputQuestions:
 
     @property
     def are_answered(self) -> bool:
-        """Whether all answers are there and some not yet sent."""
+        """Whether complete answers wait to be sent."""
         return bool(self._answers) and not self._open
 
     def take(self, requests: RawJson | None) -> None:
-        """Asks new `inputRequests` of the task and withdraws missing ones.
+        """Asks new `inputRequests` and withdraws missing ones.
 
-        Raises `RpcError` for a question that cannot be asked, or whose answer the server refused.
+        Raises `RpcError` for a question that cannot be asked, or whose answer was refused.
         """
         self.put(_outstanding(requests))
 
     def put(self, wanted: Wanted) -> None:
-        """Takes decoded questions. Raises `RpcError`."""
         for key in [key for key in self._open if key not in wanted]:
             self._channel.withdraw(self._open.pop(key))
         self._answers = {key: answer for key, answer in self._answers.items() if key in wanted}
@@ -182,17 +180,14 @@ class InputQuestions:
         return {} if self._open else dict(self._answers)
 
     def taken(self, answers: RawObject) -> None:
-        """Notes answers that the server has."""
         for key in answers:
             self._answers.pop(key, None)
 
     def refused(self, answers: RawObject, error: RpcError) -> None:
-        """Notes answers that the server refused."""
         self.taken(answers)
         self._refused |= dict.fromkeys(answers, error)
 
     def close(self) -> None:
-        """Withdraws the open questions."""
         while self._open:
             _, name = self._open.popitem()
             self._channel.withdraw(name)
@@ -208,7 +203,6 @@ def _about(call: Call, what: Mapping[str, object]) -> JsonObject:
 
 
 def _outstanding(requests: RawJson | None) -> Wanted:
-    """Raises `RpcError` for unreadable questions."""
     if requests is None or bytes(requests) in (b"", b"{}", b"null"):
         return {}
     asked = {"resultType": "input_required", "inputRequests": msgspec.Raw(bytes(requests))}

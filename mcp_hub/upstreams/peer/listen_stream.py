@@ -1,6 +1,6 @@
-"""The one open `subscriptions/listen` at a modern server, for changed lists and watched resources.
+"""The one open `subscriptions/listen` at a modern server.
 
-A new one is acknowledged before the old one ends, so nothing is missed; notifications may repeat. Source: specification
+A new one is acknowledged before the old one ends: notifications may repeat, none is lost. Source: specification
 2026-07-28, basic/patterns/subscriptions.
 """
 
@@ -34,7 +34,7 @@ _NOTHING: Final = ListenFilter()
 
 
 class _Listen:
-    """One request. `granted` is None until acknowledged; `settled` also marks the end."""
+    """`granted` is None until acknowledged; `settled` also marks the end."""
 
     def __init__(self, pending: Pending) -> None:
         self.pending = pending
@@ -47,7 +47,7 @@ class _Listen:
 
 
 class ByListen:
-    """Keeps the subscriptions over one connection. `timeout`: seconds for an acknowledgement."""
+    """Subscriptions over one connection. `timeout`: seconds for an acknowledgement."""
 
     def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
         self._peer = peer
@@ -73,7 +73,6 @@ class ByListen:
             task_status.started()
 
     def on_notice(self, method: str, params: RawObject) -> None:
-        """Takes an acknowledgement or the server's end of a stream."""
         if method == CANCELLED:
             listen = self._named(params.get("requestId"))
             if listen is not None:
@@ -113,7 +112,6 @@ class ByListen:
         return ListenFilter(tools, prompts, resources, uris)
 
     def _next_pause(self) -> float | None:
-        """Seconds until the next try; None for no try."""
         if self._current is not None or self._asked == _NOTHING or self._is_refused:
             return None
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
@@ -151,7 +149,6 @@ class ByListen:
             self._peer.list_changes.announce(Kind)
 
     async def _open(self, asked: ListenFilter) -> _Listen:
-        """Returns an acknowledged stream. Raises `RpcError`."""
         params = {"notifications": msgspec.Raw(object_bytes(asked))}
         listen = _Listen(self._peer.send("subscriptions/listen", params))
         self._by_id[listen.pending.id] = listen

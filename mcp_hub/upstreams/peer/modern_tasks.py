@@ -1,7 +1,4 @@
-"""Tasks that a modern server makes of calls, followed to their results.
-
-Questions are part of the task's state. Source: `io.modelcontextprotocol/tasks` (SEP-2663).
-"""
+"""Tasks that a modern server makes of calls. Source: `io.modelcontextprotocol/tasks` (SEP-2663)."""
 
 import re
 from typing import Final
@@ -27,7 +24,7 @@ _CAN_BE_TASKS: Final = frozenset({"tools/call"})
 
 
 def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask | None":
-    """The task in a result; None if the result is not one. Raises `RpcError` for a bad task."""
+    """The task in a result, if it is one. Raises `RpcError` for a bad task."""
     if _TASK.search(result) is None or bytes((raw_object(result) or {}).get("resultType", b"")) != b'"task"':
         return None
     who, about = f'server "{call.upstream}"', {"upstream": {"server": call.upstream}, "outcome": "unknown"}
@@ -41,7 +38,7 @@ def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask 
 
 
 class ModernTask(TaskPoll):
-    """A task whose state has its questions and outcome. `first` is its initial state."""
+    """A task whose state has its questions and outcome; `first` is the initial one."""
 
     def __init__(self, call: Call, channel: CallChannel, known: Known, first: ServerTask | None = None) -> None:
         is_working = first is not None and first.status == "working"
@@ -74,7 +71,6 @@ class ModernTask(TaskPoll):
             raise
 
     async def _hand_back(self, line: TaskConnection) -> None:
-        """Sends the answers; lost ones are sent again after the next poll."""
         try:
             answers = self._questions.answers()
         except RpcError:
@@ -96,7 +92,6 @@ class ModernTask(TaskPoll):
         await self._cancel(line)
 
     def _report(self, task: ServerTask) -> None:
-        """Reports a new status message as progress."""
         message = bytes(task.statusMessage)
         if self.call.wants_progress and message[:1] == b'"' and message != self._said:
             self._said = message

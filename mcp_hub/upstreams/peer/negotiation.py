@@ -1,8 +1,8 @@
 """Settles the era of a server: probe, fall back, remember.
 
 A modern server answers `server/discover` or refuses the version by name; anything else means the handshake era
-(2026-07-28, transports/stdio "Backward Compatibility"). Nothing but `initialize` may reach a handshake server first, so
-the probe is given up without a cancellation.
+(2026-07-28, transports/stdio "Backward Compatibility"). The probe is given up without a cancellation, which must not
+precede `initialize`.
 """
 
 import re
@@ -40,23 +40,23 @@ _CLIENT_FAULTS: Final = frozenset({rpc_errors.INVALID_REQUEST, rpc_errors.METHOD
 
 
 class Incompatible(StartFailed):
-    """The server lacks the wanted version or era: another try would fail too."""
+    """The server lacks the wanted version or era."""
 
 
 class InitializeRefused(StartFailed):
-    """The server answered `initialize` with an error or without MCP."""
+    """The answer to `initialize` was an error or not MCP."""
 
 
 class AnotherProcess(StartFailed):
-    """The server may take another first request, which needs another process."""
+    """Only another process can take another first request."""
 
 
 class ProbeKilled(AnotherProcess):
-    """The process ended at `server/discover`; it may know only `initialize`."""
+    """The process ended at `server/discover`."""
 
 
 class FreshNeeded(AnotherProcess):
-    """The server may take `initialize`, but not after `server/discover`."""
+    """It may take `initialize`, but not after `server/discover`."""
 
 
 async def _modern() -> Era:
@@ -72,16 +72,16 @@ async def _at_once() -> None:
 
 
 class ProbeTime(msgspec.Struct, frozen=True):
-    """The `seconds` for the probe, counted from when `alive` returns."""
+    """The `seconds` for the probe, from when `alive` returns."""
 
     seconds: float = PROBE_SECONDS
     alive: Callable[[], Awaitable[object]] = _at_once
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How to settle the era: `only` this one, else from what is `known`, else by probing.
+    """The way to settle the era: `only` this one, else what is `known`, else by probing.
 
-    `prefer` decides for servers that speak both; `learn` receives findings, also late ones.
+    `prefer` decides between two; `learn` receives findings.
     """
 
     only: Era | None = None
@@ -92,7 +92,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
-    """Settles era and version of a fresh peer. Raises `StartFailed` (also `AnotherProcess`)."""
+    """Settles era and version. Raises `StartFailed`, also `AnotherProcess`."""
     if terms.only is not None:
         return await _only(peer, terms.only, terms)
     if terms.known.are_both:
@@ -106,10 +106,7 @@ async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
 
 
 async def _ask(peer: Peer, era: Era, terms: Terms, *, is_locked: bool = False) -> PeerInfo:
-    """Begins a session of this era and learns what is certain.
-
-    With `is_locked` a refusal proves nothing: the process may be bound to an earlier request's era.
-    """
+    """With `is_locked` a refusal proves nothing: an earlier request may have fixed the era."""
     try:
         info = await (_discover(peer) if era is Era.MODERN else _initialize(peer))
     except StartFailed as exc:
@@ -128,10 +125,7 @@ async def _only(peer: Peer, era: Era, terms: Terms) -> PeerInfo:
 
 
 async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
-    """Begins a session in the preferred era, else in the other.
-
-    Raises `AnotherProcess` over a pipe: servers built with the official SDK stay in the first request's era.
-    """
+    """Raises `AnotherProcess` over a pipe: servers of the official SDK stay in the first request's era."""
     era = await terms.prefer()
     try:
         return await _ask(peer, era, terms)
@@ -144,10 +138,7 @@ async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
 
 
 async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
-    """Probes the server, then sends `initialize`.
-
-    Raises `FreshNeeded` if a slow server then refuses to initialize.
-    """
+    """Raises `FreshNeeded` if a slow server then refuses to initialize."""
     is_locked = False
     try:
         found = await (_discover(peer) if Era.MODERN in terms.known.speaks else _probed(peer, terms))
@@ -177,9 +168,9 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
 
 
 async def _turned(peer: Peer, found: PeerInfo, terms: Terms) -> PeerInfo:
-    """Tries a handshake on the probed connection, else uses the session `found`.
+    """Tries `initialize` on the probed connection.
 
-    Raises `FreshNeeded` over a pipe: servers built with the official SDK stay in the first request's era.
+    Raises `FreshNeeded` over a pipe: servers of the official SDK stay in the first request's era.
     """
     try:
         with anyio.move_on_after(terms.probe.seconds):
@@ -197,7 +188,6 @@ async def _turned(peer: Peer, found: PeerInfo, terms: Terms) -> PeerInfo:
 
 
 def _is_refused(exc: StartFailed) -> bool:
-    """Whether the server certainly does not speak the era."""
     if isinstance(exc, _OtherEra):
         return exc.is_certain
     return isinstance(exc, InitializeRefused | Incompatible) and exc.code in ("not_mcp", "era_mismatch")
@@ -208,7 +198,6 @@ def _opposite(era: Era) -> Era:
 
 
 async def _probed(peer: Peer, terms: Terms) -> PeerInfo | None:
-    """None if no discovery comes in time."""
     sent: list[Pending] = []
     found: list[PeerInfo | StartFailed] = []
     async with anyio.create_task_group() as tasks:
@@ -243,7 +232,7 @@ class _Discovery(msgspec.Struct):
 
 
 async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
-    """False if the server refuses `server/discover` as a modern one would not."""
+    """False if the server refuses `server/discover` as only older ones do."""
     with anyio.move_on_after(probe):
         try:
             await peer.answer(peer.send("server/discover"))
@@ -255,14 +244,13 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
 
 
 def _blame_probe(peer: Peer, terms: Terms) -> None:
-    """Raises `ProbeKilled` if the server is gone and is not known to be modern."""
     if peer.ending.closed.is_set() and Era.MODERN not in terms.known.speaks:
         code, reason = peer.ending.cause or CONNECTION_LOST
         raise ProbeKilled(code, f"it ended when it got server/discover: {reason}") from None
 
 
 class _OtherEra(StartFailed):
-    """The server seems to be of the other era; `is_certain`: it says so."""
+    """`is_certain`: the server says so."""
 
     def __init__(self, code: str, message: str, *, is_certain: bool = True) -> None:
         super().__init__(code, message)
@@ -280,7 +268,6 @@ def _ignored(pending: Pending) -> None:
 
 
 async def _discover(peer: Peer, sent: Callable[[Pending], object] = _ignored) -> PeerInfo:
-    """Raises `_NotModern` where `initialize` may succeed, else `StartFailed`."""
     peer.settle(PeerInfo(Era.MODERN, eras.LATEST_MODERN))
     try:
         raw = await _asked_twice(peer, sent)
@@ -307,7 +294,7 @@ async def _discover(peer: Peer, sent: Callable[[Pending], object] = _ignored) ->
 
 
 async def _asked_twice(peer: Peer, sent: Callable[[Pending], object]) -> RawJson:
-    """Repeats a request that was refused by version although the server offers that version."""
+    """Repeats a version that was refused and yet offered."""
 
     async def ask() -> RawJson:
         pending = peer.send("server/discover")

@@ -1,6 +1,6 @@
 """An MCP session with one server: requests, calls, and the server's messages.
 
-Progress is matched by token, which is the request id. Log messages name no call; `callers` attributes them.
+Progress tokens are request ids. Log messages name no call; `callers` attributes them.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,10 +57,10 @@ _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 
 
 class Peer(WireHandler):
-    """The client side of one connection, over the wire that `connect` makes. The negotiation settles `info`.
+    """The client side of one connection over the wire from `connect`. `info` is the negotiated protocol.
 
-    `is_remote`: tasks outlive the connection, there is no exit code, and modern arguments also travel in headers.
-    `is_interactive`: the server has asked its callers.
+    `is_remote`: tasks outlive the connection, and modern arguments also travel in headers. `is_interactive`: the server
+    has asked its callers.
     """
 
     def __init__(
@@ -89,7 +89,6 @@ class Peer(WireHandler):
         self.wire = connect(self)
 
     def settle(self, info: PeerInfo) -> PeerInfo:
-        """Sets era and version; what the hub declares stays."""
         self.info = info = replace(info, declares=self.info.declares)
         self.mirrors = Mirrors() if not self.callers.is_ordered and info.era is MODERN else None
         return info
@@ -100,7 +99,7 @@ class Peer(WireHandler):
     # -- requests of the hub --------------------------------------------------------------------------------------
 
     def send(self, method: str, params: RawObject | None = None, capabilities: JsonObject | None = None) -> Pending:
-        """Sends a request of the hub, with the envelope that modern servers require. Raises `UpstreamLost`."""
+        """Sends a request of the hub. Raises `UpstreamLost`."""
         params = dict(params or {})
         if self.info.era is MODERN:
             own = self.info.declares.own if capabilities is None else capabilities
@@ -111,7 +110,7 @@ class Peer(WireHandler):
             raise self._gone() from None
 
     async def answer(self, pending: Pending, *, may_cancel: bool = True) -> RawJson:
-        """The result of a sent request. With `may_cancel`, cancellation is sent to the server.
+        """The result of a sent request; with `may_cancel`, cancellation reaches the server.
 
         Raises `RpcError`: the server's error, or `UpstreamLost`.
         """
@@ -122,7 +121,6 @@ class Peer(WireHandler):
         return self._result(message)
 
     async def _answer(self, pending: Pending, cancellation: Cancellation | None, call: Call | None = None) -> Envelope:
-        """Counts as a sign of life."""
         try:
             message = await self.wire.answer(pending, cancellation)
         except UpstreamLost as exc:
@@ -147,7 +145,6 @@ class Peer(WireHandler):
         return UpstreamLost(f'server "{self.name}" sent {what}', data={"upstream": about, "outcome": "unknown"})
 
     async def _lost(self) -> UpstreamLost:
-        """Waits a moment for the reason."""
         await self.ending.last_words()
         return self._gone()
 
@@ -162,7 +159,7 @@ class Peer(WireHandler):
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays one call with the server's questions; a `CallHandler`.
 
-        Raises `WireClosed` only if nothing was sent, `Busy` while the server does not read.
+        Raises `WireClosed` if nothing was sent, `Busy` while the server does not read.
         """
         if self.tasks.required and self.tasks.needs_task(call):
             asked = as_task(call)
@@ -173,13 +170,12 @@ class Peer(WireHandler):
         return await self.finish(call, channel, self._send_call(call, channel))
 
     async def follow(self, task: TaskPoll) -> Completed:
-        """Continues a task of this server, even another hub's. Raises `RpcError`."""
+        """Continues a task of any hub. Raises `RpcError`."""
         if task.known.era is not self.info.era:
             raise task.unknown("it speaks another version of the protocol now")
         return completed(task.call, await self.tasks.follow(task, self._line(task.call)), self.info.era)
 
     def _line(self, call: Call) -> TaskConnection:
-        """Requests about the call's task, with its caller's capabilities."""
         capabilities = to_modern(call.answered, self.info.declares)
 
         async def ask(method: str, params: RawObject) -> RawJson:
@@ -194,13 +190,13 @@ class Peer(WireHandler):
         return is_open and not (self.tasks.required and self.tasks.needs_task(call))
 
     def begin(self, call: Call, channel: CallChannel, headers: Mapping[str, str] | None = None) -> Pending:
-        """Sends a call's request, after a notification of changed roots. Raises `WireClosed`."""
+        """Sends a call's request, after changed roots. Raises `WireClosed`."""
         if call.roots_changes and self.info.era is HANDSHAKE and self.callers.has_new_roots(call):
             self.wire.send(envelope.notification_frame(ROOTS_CHANGED))
         return self.wire.request(call.method, partial(self._params, call), (call, channel), headers)
 
     def result(self, call: Call, pending: Pending) -> Completed | None:
-        """The result of a begun call; None if it is not certainly the end."""
+        """The result of a begun call; None if it may not be the end."""
         message, era = pending.answer, self.info.era
         if message is None or message.kind != "result":
             return None
@@ -212,13 +208,12 @@ class Peer(WireHandler):
         return completed(call, message.result, era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
-        """Cancels a begun call."""
         if self.wire.requests.abandon(pending):
             self.wire.send(_cancellation(pending.id, context(pending)[1]))
         self._give_up(call, pending.id)
 
     def _give_up(self, call: Call, id_: int) -> None:
-        """Over a pipe, the response to a ping shows that the server read the cancellation."""
+        """Over a pipe, a ping shows when the cancellation is read."""
         self.callers.abandon(call, id_)
         if self.callers.is_ordered and self.info.era is HANDSHAKE and call.method in PARKABLE:
             with suppress(WireClosed):
@@ -226,7 +221,7 @@ class Peer(WireHandler):
                 self.wire.requests.when_late(ping, lambda _: self.callers.abandoned.read(id_, anyio.current_time()))
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
-        """Completes a begun call. `may_follow`: ask the caller questions in the response."""
+        """Completes a begun call. `may_follow`: ask the caller its questions."""
         try:
             message = await self._answer(pending, lambda id_: _cancellation(id_, channel), call)
         except NotSent:
@@ -256,7 +251,6 @@ class Peer(WireHandler):
             raise await self._lost() from None
 
     def _send_call(self, call: Call, channel: CallChannel) -> Pending:
-        """Raises `Busy` and `WireClosed`."""
         if self.wire.is_congested:
             raise Busy(
                 f'server "{self.name}" does not read its input. The call was not sent: try again later.',
@@ -277,7 +271,6 @@ class Peer(WireHandler):
         return object_bytes({**params, "_meta": meta} if meta else params)
 
     def _envelope(self, call: Call) -> RawObject:
-        """Caches the last caller's."""
         capabilities, level, info, meta = self._last_envelope
         answered = call.answered
         if capabilities is not answered or level != call.log_level or info is not self.info:
@@ -289,7 +282,7 @@ class Peer(WireHandler):
     # -- messages of the server (WireHandler) -----------------------------------------------------------------------
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
-        """Takes a question or ping of the server."""
+        """Takes a question or ping."""
         self.said += 1
         id_ = message.usable_id
         if id_ is None:
@@ -304,7 +297,7 @@ class Peer(WireHandler):
         self._asked.take(message, self.callers.asker(message, source), may_wait=source is None)
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
-        """A request without a usable id cannot be answered; its call may wait forever."""
+        """Its call may wait forever."""
         refusal = self.strays.nameless(message.method)
         if refusal is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
@@ -312,7 +305,7 @@ class Peer(WireHandler):
             self.callers.suspect(None if source is None else [source])
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
-        """Takes progress, log messages, list changes and updates."""
+        """Takes a notification of any kind."""
         self.said += 1
         method = message.method
         if method == "notifications/progress":
@@ -389,7 +382,6 @@ def _cancellation(id_: int, channel: CallChannel | None = None) -> bytes:
 
 
 def _number(raw: msgspec.Raw) -> float:
-    """NaN for anything but a number."""
     try:
         return msgspec.json.decode(raw, type=int | float)
     except (msgspec.DecodeError, ValueError, OverflowError):

@@ -1,8 +1,7 @@
 """Questions of servers to their callers: requests of handshake servers, and retries at modern ones.
 
-A question goes to the caller of exactly one call, or is declined with an error; the call continues either way. One that
-may belong to several calls waits until only one of them is left. Source: specification 2025-11-25, client/*;
-2026-07-28, basic/patterns/mrtr.
+A question goes to the caller of exactly one call, or is declined with an error. One that may belong to several calls
+waits until one of them is left. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
 """
 
 from collections import OrderedDict
@@ -40,7 +39,7 @@ Asker = tuple[Call, CallChannel]
 
 
 def with_retry(call: Call) -> RawObject:
-    """Parameters for a modern server, with the `inputResponses` and `requestState` that the hub checked."""
+    """Parameters for a modern server, with checked `inputResponses` and `requestState`."""
     params = {name: value for name, value in call.params.items() if name not in RETRY}
     if call.input_responses is not None:
         params["inputResponses"] = msgspec.Raw(object_bytes(call.input_responses))
@@ -50,7 +49,7 @@ def with_retry(call: Call) -> RawObject:
 
 
 class _Unclear(msgspec.Struct):
-    """A question held from `since` to `until` for a call of this principal."""
+    """A question held until `until`."""
 
     since: float
     until: float
@@ -62,9 +61,8 @@ class _Unclear(msgspec.Struct):
 class UnclearQuestions:
     """Questions that came while several sessions of one principal had calls in flight.
 
-    A call that asked waits for the answer, and other sessions wait for their turn. So the calls in flight end, and the
-    last one has asked; not if a call was given up. `calls` returns those that may have asked at a time, `find` the call
-    of a question.
+    The call that asked waits, and other sessions do not enter. So the other calls end, and the last one has asked,
+    unless a call was given up. `calls` returns those that may have asked at a time, `find` the call of a question.
     """
 
     def __init__(self, calls: Callable[[float], list[Call]], find: Callable[[Envelope], Asker | None]) -> None:
@@ -76,7 +74,7 @@ class UnclearQuestions:
     def hold(self, message: Envelope, take: Callable[[Envelope, Asker | None], None]) -> bool:
         """Holds a question until `take` receives it with its call, or without one after a time.
 
-        False if waiting is useless: all calls may wait for answers, or there are several principals.
+        False if all calls may be waiting, or several principals have some.
         """
         now = anyio.current_time()
         key, calls = message.id_key, self._calls(now)
@@ -93,7 +91,6 @@ class UnclearQuestions:
         return True
 
     def withdraw(self, params: RawJson) -> None:
-        """Drops a question that the server cancels."""
         raw = (raw_object(params) or {}).get("requestId")
         if raw is not None:
             self._held.pop(id_key(bytes(raw)), None)
@@ -119,9 +116,9 @@ class UnclearQuestions:
 
 
 class OpenRequests:
-    """The open requests of one handshake server. `send` writes a frame to it, `noted` observes questions.
+    """The open requests of one handshake server.
 
-    `other` finds another call of the same session.
+    `send` writes a frame, `noted` observes questions, `other` finds another call of the session.
     """
 
     def __init__(
@@ -140,8 +137,8 @@ class OpenRequests:
     def take(self, message: Envelope, asker: Asker | None, *, may_wait: bool = False) -> None:
         """Passes a request to the caller of its call, or declines it.
 
-        A question without a call `may_wait` until its call is clear. It is asked on one call of the session, and again
-        on another if that one ends first.
+        A question without a call `may_wait`. If the call that was asked ends first, another call of its session is
+        asked.
         """
         if asker is not None and isinstance(message.params, msgspec.Raw):
             self._noted(asker[0], message.params)
@@ -194,7 +191,7 @@ class OpenRequests:
         return (InvalidParams if has_other_mode else MethodNotFound)(f"{method}: {lack}")
 
     def withdraw(self, params: RawJson) -> None:
-        """Withdraws a request that the server cancels (`notifications/cancelled`)."""
+        """Withdraws a request (`notifications/cancelled`)."""
         self._unclear.withdraw(params)
         raw = (raw_object(params) or {}).get("requestId")
         found = self._open.pop(id_key(bytes(raw)), None) if raw is not None else None
@@ -203,7 +200,6 @@ class OpenRequests:
             channel.withdraw(key)
 
     def close(self) -> None:
-        """Withdraws all questions."""
         self._unclear.close()
         for channel, key in list(self._open.values()):
             channel.withdraw(key)
@@ -227,21 +223,19 @@ class _Error(msgspec.Struct):
 
 
 class Elicitations:
-    """The URL elicitations of one server, with their handshake sessions.
-
-    Completion is announced to that session alone (2025-11-25, client/elicitation "Completion Notifications").
+    """The URL elicitations of one server by session, which alone learns of the completion (2025-11-25,
+    client/elicitation "Completion Notifications").
     """
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
     def asked(self, call: Call, params: RawJson) -> None:
-        """Notes a question to the caller of `call`."""
         if b'"elicitationId"' in bytes(params) and (found := read_as(params, _Elicitation)) is not None:
             self._keep(call, found.elicitationId)
 
     def refused(self, call: Call, error: RpcError) -> None:
-        """Notes a call that failed with -32042 until the user visits a URL."""
+        """Notes a call that failed with -32042."""
         if error.code == URL_ELICITATION_REQUIRED and (found := read_as(error.encoded(), _Error)) is not None:
             for one in found.data.elicitations:
                 self._keep(call, one.elicitationId)

@@ -1,4 +1,4 @@
-"""Chooses the era of the next connection to a server that speaks both."""
+"""Chooses the era of the next connection."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -38,7 +38,6 @@ class ClientEra:
         return self._era
 
     async def first(self) -> Era:
-        """Waits until a client has spoken."""
         await self._has_spoken.wait()
         assert self._era is not None
         return self._era
@@ -68,7 +67,6 @@ class ServerEras(msgspec.Struct, frozen=True):
         self.cache.need(self.key, era)
 
     def keep(self) -> None:
-        """Stores the era needed last."""
         self.cache.keep_needed(self.key)
 
     def learn(self, era: Era, speaks: bool) -> None:
@@ -76,7 +74,6 @@ class ServerEras(msgspec.Struct, frozen=True):
         self.cache.learn(self.key, era, speaks=speaks)
 
     def guess(self, era: Era) -> None:
-        """Lets the next start try this era."""
         self.guesses.add(era)
 
     @property
@@ -87,7 +84,7 @@ class ServerEras(msgspec.Struct, frozen=True):
         self.cache.put_interactive(self.key)
 
     def forget(self) -> None:
-        """Forgets the server's eras, or refutes guesses if there are any."""
+        """Forgets the eras, or refutes guesses."""
         if not self.guesses:
             self.cache.forget(self.key)
         for era in tuple(self.guesses):
@@ -100,20 +97,20 @@ class ServerEras(msgspec.Struct, frozen=True):
         return Terms(only, known, wish.era, self.learn)
 
     async def first(self) -> Era:
-        """The era of the last caller, else of the hub's first client, else of an earlier hub's last caller, else
-        modern.
-        """
+        """The era of the last caller, the hub's first client, or an earlier hub's last caller; else modern."""
         return self.called or await self.client.known() or self.cache.needed(self.key) or MODERN
 
 
 class EraWish(msgspec.Struct, frozen=True):
-    """The wanted era if the server speaks both; `is_only`: else fail."""
+    """The era wanted of a server with both; `is_only`: else fail."""
 
     era: Callable[[], Awaitable[Era]]
     is_only: bool = False
 
 
 def wish(era: Era, *, is_only: bool = False) -> EraWish:
+    """The wish for a known era."""
+
     async def known() -> Era:
         return era
 

@@ -1,4 +1,4 @@
-"""The state of a session: settled protocol, announced changes, end of the connection."""
+"""Settled protocol, announced changes and end of a session."""
 
 import math
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ LAST_WORDS: Final = 1.0
 MOST_FAILURES: Final = 5
 """Requests in a row without an answer of their own after which a server does not count as ready."""
 _DOUBT: Final = 3
-"""Those after which it is asked whether it lives."""
+"""Requests in a row without an answer after which the server is pinged."""
 _NAMELESS: Final = (ABSENT, msgspec.Raw(b"null"))
 """Ids of an error that names no request."""
 CONNECTION_LOST: Final = Cause("connection_lost", "the connection was lost")
@@ -52,16 +52,16 @@ NOT_SETTLED: Final = PeerInfo(Era.HANDSHAKE, "")
 
 
 def not_settled(*, apps: bool) -> PeerInfo:
-    """The state before the handshake; `apps`: declare that clients show apps."""
+    """Before the handshake; `apps`: clients show apps."""
     return PeerInfo(Era.HANDSHAKE, "", declares=WITH_APPS if apps else WITHOUT_APPS)
 
 
 class SignsOfLife:
-    """The `answers` of a server, and `failures`: consecutive requests without a valid response.
+    """The `answers` of a server, and `failures` in a row.
 
-    Immediate answers over a pipe count only after a failure. A timeout is not a failure; an HTTP error status, a broken
-    connection and an unreadable message are. `last` is the call answered last, at `last_at` (the loop's time);
-    `other_at` is the last answer to another session.
+    Failures are HTTP error statuses, broken connections and unreadable messages, not timeouts. Immediate answers over a
+    pipe count only after a failure. `last` is the call answered last, at `last_at` (the loop's time); `other_at` is the
+    last answer to another session.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class SignsOfLife:
         return self.failures >= MOST_FAILURES
 
     def answered(self, call: Call | None = None) -> None:
-        """Notes a response, maybe an error, to a request or `call`."""
+        """Notes a response, maybe an error."""
         self.answers += 1
         self.failures = 0
         if call is not None:
@@ -87,7 +87,7 @@ class SignsOfLife:
             self.last, self.last_at = call, self._time()
 
     def take(self, message: Envelope, call: Call | None = None) -> None:
-        """Notes a message in place of a response, mostly the response itself."""
+        """Notes a response, or what came in its place."""
         if type(message) is Placeholder or (message.kind == "error" and message.id in _NAMELESS):
             self.last = None  # whose it was is not certain
             self.failed(Cause("unreadable_answer", "it sent an answer that is not one to the request"))
@@ -95,13 +95,12 @@ class SignsOfLife:
             self.answered(call)
 
     def failed(self, cause: Cause) -> None:
-        """Notes a request without a response."""
         self.failures += 1
         self.reason = cause
         self._news.set()
 
     async def doubted(self) -> None:
-        """Waits until consecutive requests have failed."""
+        """Waits for consecutive failures."""
         while self.failures < _DOUBT:
             self._news = anyio.Event()
             await self._news.wait()
@@ -118,7 +117,7 @@ class Observer(Protocol):
 
 
 class PeerEnding:
-    """Whether a connection is `closed`, and why. With `is_explained` the first cause is final."""
+    """Whether a connection is `closed`, and why. `is_explained`: the first cause is final."""
 
     def __init__(self, *, is_explained: bool) -> None:
         self.closed = anyio.Event()
@@ -128,17 +127,16 @@ class PeerEnding:
             self.explained.set()
 
     async def last_words(self) -> None:
-        """Waits a moment for the final cause."""
+        """Waits a moment for the cause."""
         with anyio.move_on_after(LAST_WORDS):
             await self.explained.wait()
 
     def explain(self, cause: Cause) -> None:
-        """Sets the final cause."""
         self.cause = cause
         self.explained.set()
 
     def close(self, cause: Cause) -> None:
-        """Marks the connection closed; an earlier cause counts."""
+        """An earlier cause counts."""
         self.cause = self.cause or cause
         self.closed.set()
 
@@ -152,11 +150,12 @@ class ListChanges:
         self._news = anyio.Event()
 
     def miss(self) -> None:
-        """Notes that announcements may have been missed."""
+        """Notes a gap in announcements."""
         self._is_missed = True
         self._news.set()
 
     def take_missed(self) -> bool:
+        """Whether there was a gap since the last call."""
         is_missed, self._is_missed = self._is_missed, False
         return is_missed
 
@@ -170,6 +169,5 @@ class ListChanges:
         self._news = anyio.Event()
 
     def take(self) -> set[Kind]:
-        """The kinds to read now."""
         kinds, self._kinds = self._kinds, set()
         return kinds

@@ -36,8 +36,7 @@ _ECHO: Final = 5.0
 class StrayMessages:
     """The last unreadable `lines`, their `count`, and log messages without a call.
 
-    `framing` is the form of the lines if it is not one message per line. Per minute, 20 messages of `warning` and above
-    are logged, and 200 others as `debug`.
+    `framing` is their form if not one message per line. Logs 20 grave and 200 other messages a minute.
     """
 
     def __init__(self, server: str) -> None:
@@ -49,7 +48,7 @@ class StrayMessages:
         self._until = 0.0
 
     def unreadable(self, bad: BadMessage, line: bytes) -> bool:
-        """Stores a line; returns whether it may be a response."""
+        """Whether the stored line may be a response."""
         head = line[:_HEAD]
         self.framing = self.framing or foreign(line)
         is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, stray text is for all
@@ -57,14 +56,10 @@ class StrayMessages:
         return is_message and b'"method"' not in head and _NO_METHOD not in head
 
     def take_form(self, form: str) -> None:
-        """Notes the framing unless a line has shown one."""
         self.framing = self.framing or form
 
     def nameless(self, method: str) -> RpcError | None:
-        """Notes a request with an unusable id; returns the error response (JSON-RPC 2.0 §5).
-
-        None for a notification: some servers write `"id":null` there.
-        """
+        """The error response for an unusable id (JSON-RPC 2.0 §5); None for a notification with one."""
         refusal = RpcError("The id of a request is neither a string nor an integer.", code=INVALID_REQUEST)
         self._keep(f"a message ({refusal.message})")
         return None if method.startswith("notifications/") else refusal
@@ -78,13 +73,12 @@ class StrayMessages:
 
     @property
     def summary(self) -> str | None:
-        """Their number and the last line, for people; None without any."""
+        """For people; None without any."""
         if not self.count:
             return None
         return f"lines of its output that are not messages: {self.count}{LAST_LINE}{self.lines[-1]}"
 
     def log(self, severity: str, params: RawObject) -> None:
-        """Writes a server's log message, within the limits."""
         now = anyio.current_time()
         if now >= self._until:
             self._logged, self._until = {True: 0, False: 0}, now + _MINUTE
@@ -115,7 +109,7 @@ class _Abandoned(msgspec.Struct):
 
 
 class AbandonedCalls:
-    """Calls given up and not answered, by request id: the server may still log and ask for them."""
+    """Unanswered calls that were given up: the server may still log and ask for them."""
 
     def __init__(self) -> None:
         self._calls: dict[int, _Abandoned] = {}
@@ -128,7 +122,6 @@ class AbandonedCalls:
         self._calls.pop(id_, None)
 
     def read(self, id_: int, now: float) -> None:
-        """Notes that the server has read the cancellation."""
         if id_ in self._calls:
             self._calls[id_].read_at = now
 
@@ -142,7 +135,7 @@ class AbandonedCalls:
     def asking(self, now: float, since: float, principals: Collection[str]) -> list[Call]:
         """The calls that may have asked at `since`, beside calls of these principals.
 
-        A call whose cancellation was read does not ask, if all calls are one principal's.
+        None whose cancellation was read, if one principal has all calls.
         """
         self._drop_old(now)  # sessions have waited for as long before their turn (`Turns`)
         return [one.call for one in self._calls.values() if one.asks_until > now and not one.is_over(since, principals)]

@@ -51,7 +51,7 @@ class ServerSubscriptions:
     async def follow(self, peer: Peer, patience: float, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Works on a connection until cancelled; each response may take `patience` seconds.
 
-        Counts as started when lists may be read without missing a change.
+        Counts as started when lists may be read.
         """
         self._peer = peer
         peer.observe(self)
@@ -89,7 +89,7 @@ class ServerSubscriptions:
 
 
 class _ByRequest:
-    """One request per resource. `timeout`: seconds for a response."""
+    """`timeout`: seconds for a response."""
 
     def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
         self._peer = peer
@@ -115,7 +115,6 @@ class _ByRequest:
                 self._wanted.attempt_missing()
 
     async def _align(self, uri: str) -> None:
-        """Asks until the server has the wanted state or refuses."""
         try:
             async with self._limit:
                 while True:

@@ -1,7 +1,4 @@
-"""A task that a server runs for a call, polled until it ends.
-
-It outlives its request, at remote servers the connection, and maybe the hub: another one can continue it (`Known`).
-"""
+"""A task that a server runs for a call, polled until it ends. Another hub can continue it (`Known`)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -59,7 +56,7 @@ class ServerTask(msgspec.Struct):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """Data with which any hub can continue a task. `created` shows whether a restarted server reused the id."""
+    """Data to continue a task. `created` shows whether a restarted server reused the id."""
 
     era: Era
     task: str
@@ -67,7 +64,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class TaskConnection(msgspec.Struct, frozen=True):
-    """A connection as tasks see it. `is_outlived`: they outlive it; `is_left`: they outlive cancelled calls."""
+    """A connection for tasks. `is_outlived`: they outlive it; `is_left`: they outlive cancelled calls."""
 
     ask: Ask
     is_open: Callable[[], bool]
@@ -80,7 +77,7 @@ class TaskUnknown(UpstreamLost):
 
 
 class TaskLeft(UpstreamLost):
-    """The connection is lost; the next one can follow the task."""
+    """The connection is lost; another can follow the task."""
 
     def __init__(self, task: "TaskPoll", why: str) -> None:
         super().__init__(why, data=task.about({"outcome": "unknown"}))
@@ -88,7 +85,7 @@ class TaskLeft(UpstreamLost):
 
 
 class TaskPoll(ABC):
-    """A task and its call, followed over one connection at a time. `pause`: seconds until the first poll."""
+    """A task and its call. `pause`: seconds until the first poll."""
 
     def __init__(self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0) -> None:
         self.call = call
@@ -99,13 +96,12 @@ class TaskPoll(ABC):
         channel.continuable(msgspec.json.encode(known))
 
     def about(self, more: JsonObject) -> JsonObject:
-        """The data of an error about the task."""
         return {"upstream": {"server": self.call.upstream, "task": self.known.task}, **more}
 
     async def follow(self, line: TaskConnection) -> RawJson:
-        """The raw result of the call. Cancellation cancels the task.
+        """The result of the call. Cancellation cancels the task.
 
-        Raises `RpcError`: the task's, `TaskLeft`, `TaskUnknown`, or why it cannot be followed.
+        Raises `RpcError`, also `TaskLeft` and `TaskUnknown`.
         """
         try:
             return await self._follow(line)
@@ -137,7 +133,7 @@ class TaskPoll(ABC):
         return task
 
     async def _read(self, line: TaskConnection, method: str, unknown: frozenset[int] = frozenset()) -> RawJson:
-        """Repeats a request without side effects while that may help."""
+        """Repeats the request while that may help."""
         pause, misses = _POLL[1], 0
         while True:
             try:
@@ -151,7 +147,7 @@ class TaskPoll(ABC):
             pause, misses = min(2 * pause, _POLL[2]), misses + 1
 
     def _may_repeat(self, line: TaskConnection, error: RpcError) -> bool:
-        """Raises `TaskLeft` if that needs another connection."""
+        """Raises `TaskLeft`."""
         if isinstance(error, HttpRefused):
             return error.status >= 500 or error.status in _PASSING
         if not isinstance(error, UpstreamLost | UpstreamUnavailable | Busy):
@@ -161,7 +157,6 @@ class TaskPoll(ABC):
         return line.is_open()
 
     def unknown(self, why: str) -> TaskUnknown:
-        """The error for a task that the server does not have."""
         return TaskUnknown(
             f'server "{self.call.upstream}" does not know task {hide_head(self.known.task, 100)} of this call: {why}',
             data=self.about({"outcome": "unknown"}),

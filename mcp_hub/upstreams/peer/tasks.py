@@ -35,7 +35,6 @@ class _ToolTask(msgspec.Struct):
 
 
 def as_task(call: Call) -> Call:
-    """The call with a request for a task."""
     return msgspec.structs.replace(call, params={**call.params, "task": _TTL})
 
 
@@ -61,7 +60,6 @@ class _HandshakeTask(TaskPoll):
             self.channel.touch()
 
     async def _result(self, line: TaskConnection) -> RawJson:
-        """Polls a waiting task meanwhile: it may continue."""
         outcome: RawJson | RpcError
         async with anyio.create_task_group() as looks:
             looks.start_soon(self._look_on, line)
@@ -81,10 +79,10 @@ class _HandshakeTask(TaskPoll):
 
 
 class ServerTasks:
-    """The tasks at one server for calls of clients.
+    """The tasks at one server.
 
-    `outlive`: they outlive the connection. `required`: tools that run only as tasks (2025-11-25). `are_left`: cancelled
-    calls leave them to another hub.
+    `outlive`: they outlive the connection. `required`: tools that run only as tasks. `are_left`: cancelled calls leave
+    them to another hub.
     """
 
     def __init__(self, *, outlive: bool) -> None:
@@ -95,7 +93,6 @@ class ServerTasks:
         self._by_token: dict[int, Asker] = {}
 
     def learn(self, capabilities: JsonObject, tools: Iterable[bytes]) -> None:
-        """Takes the server's tools; none is required without the capability."""
         offered: object = capabilities
         for key in ("tasks", "requests", "tools", "call"):
             offered = offered.get(key) if isinstance(offered, dict) else None
@@ -119,15 +116,15 @@ class ServerTasks:
         return self._by_id.get(task.taskId) if task is not None else None
 
     def askers(self) -> Iterable[Asker]:
-        """The calls with running tasks, oldest first."""
+        """Oldest first."""
         return self._by_id.values()
 
     def reporter(self, token: int) -> Asker | None:
-        """The call whose task reports under this progress token."""
+        """The call whose task has this progress token."""
         return self._by_token.get(token)
 
     async def run(self, call: Call, channel: CallChannel, answer: RawJson, token: int, line: TaskConnection) -> RawJson:
-        """Follows the task in the `answer` to a call with this progress token. Raises `RpcError`."""
+        """Follows the task in the `answer`. Raises `RpcError`."""
         created = read_as(answer, _Created)
         if created is None:
             return answer  # it was answered without a task after all
@@ -142,7 +139,6 @@ class ServerTasks:
             del self._by_token[token]
 
     async def follow(self, task: TaskPoll, line: TaskConnection) -> RawJson:
-        """Follows the task and attributes its messages to its call."""
         id_ = task.known.task
         self._by_id[id_] = task.call, task.channel
         try:
@@ -152,7 +148,7 @@ class ServerTasks:
 
 
 def taken_up(call: Call, channel: CallChannel, state: RawJson) -> TaskPoll:
-    """The task that another hub described by `state`. Raises `HubRestarted`."""
+    """The task in another hub's `state`. Raises `HubRestarted`."""
     try:
         known = msgspec.json.decode(state, type=Known)
     except (msgspec.DecodeError, RecursionError) as exc:

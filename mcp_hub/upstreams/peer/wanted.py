@@ -1,6 +1,6 @@
-"""The resources that clients want watched at one server, and those it watches. No I/O.
+"""The resources that clients want watched and those that a server watches. No I/O.
 
-After a gap each wanted resource counts as updated once.
+After a gap each counts as updated once.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ log = get_logger(__name__)
 
 
 class _SubscribeAttempt:
-    """One attempt, whose outcome all its callers share."""
+    """Its callers share the outcome."""
 
     def __init__(self) -> None:
         self._done = anyio.Event()
@@ -49,7 +49,6 @@ class WantedResources:
 
     @property
     def references(self) -> tuple[tuple[str, Call], ...]:
-        """Each reference: a resource and a call of its session."""
         return tuple((uri, call) for (uri, _), calls in self._calls.items() for call in calls)
 
     def want(self, uri: str, call: Call) -> None:
@@ -58,7 +57,7 @@ class WantedResources:
         self.wanted[uri] += 1
 
     def release(self, uri: str, session: str) -> bool:
-        """Drops a reference; the last one ends the subscription. False without one."""
+        """Drops a reference; False without one."""
         calls = self._calls.get((uri, session))
         if calls is None:  # it was taken before the server was disabled for a while
             return False
@@ -80,7 +79,6 @@ class WantedResources:
         return self._attempts[uri]
 
     def attempt_missing(self) -> None:
-        """Attempts all that is wanted and not watched."""
         for uri in self.wanted.keys() - self.watched:
             self.attempt(uri)
 
@@ -88,7 +86,7 @@ class WantedResources:
         return uri in self.wanted and uri not in self.watched and uri in self._attempts
 
     def settle(self, uri: str, error: RpcError | None = None) -> None:
-        """Notes that the server watches the resource, or its refusal."""
+        """Notes that the server watches, or refuses."""
         if error is None:
             self.watched.add(uri)
             if uri in self._missed:
@@ -100,7 +98,6 @@ class WantedResources:
         self._end_attempt(uri, error)
 
     def drop(self, uri: str) -> None:
-        """Notes the end of a subscription that nobody wants."""
         self.watched.discard(uri)
         self._end_attempt(uri, None)
 
@@ -110,7 +107,6 @@ class WantedResources:
         self.watched.clear()
 
     def fail(self, error: RpcError) -> None:
-        """Ends all attempts with an error."""
         for uri in list(self._attempts):
             self._end_attempt(uri, error)
 

@@ -1,7 +1,7 @@
 """`era: follow`: a server that speaks both eras gets one connection, in the era of its first caller.
 
-The hub translates for other callers. A second connection opens only when needed: a handshake one for servers that ask
-questions only there (the official SDK), a modern one for skills.
+A second connection opens only when needed: a handshake one for servers that ask questions only there (the official
+SDK), a modern one for skills.
 """
 
 import random
@@ -62,7 +62,7 @@ _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 
 
 class BothEras:
-    """An `Upstream` with a connection in the first caller's era, and a second one for what needs the other."""
+    """An `Upstream` with a connection in the first caller's era, and maybe a second one."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class BothEras:
         self._divide()
 
     def _divide(self) -> None:
-        """Decides who needs the second connection, and moves their subscriptions."""
+        """Decides who needs the second connection."""
         asks = self._home is MODERN and self._eras.is_interactive and self._eras.known.may(HANDSHAKE)
         self._is_split = asks or (self._home is HANDSHAKE and self._skills is not None)
         if self._eras.is_interactive:
@@ -138,7 +138,6 @@ class BothEras:
         return self._key(call) is not None
 
     def _key(self, call: Call) -> str | None:
-        """All handshake callers of an asking server share the second connection."""
         is_asked = self._is_split and self._home is MODERN and call.server_era is HANDSHAKE
         return _SECOND if is_asked and self._other.supervisor.may_get_ready else None
 
@@ -153,7 +152,7 @@ class BothEras:
         return not self._first.state.turns.is_empty or self._first.state.turns.left > 0 or self._first.state.is_wanted
 
     def _turn_to(self, era: Era) -> None:
-        """Reconnects in this era if nobody has used the connection."""
+        """Reconnects in this era if the connection is unused."""
         may_turn = self._first.supervisor.connected is not None and era is not self._home and self._eras.known.may(era)
         if may_turn and not self._is_used:
             self._eras.need(era)
@@ -163,7 +162,6 @@ class BothEras:
             first.order(lifecycle.woken(lifecycle.resting(first.life, _OTHER_ERA)), _OTHER_ERA)
 
     async def _follow_client(self) -> None:
-        """Turns to the era of the hub's first client if it comes after the connection."""
         era = await self._eras.client.first()
         while self._first.supervisor.connected is None and not self._is_used:
             await self._first.state.changes.wait(self._first.state.changes.version)
@@ -185,18 +183,15 @@ class BothEras:
 
     @property
     def _skills(self) -> Snapshot | None:
-        """The lists of a modern second connection with skills."""
         lists = self._other.state.lists.fresh
         return lists if lists is not None and lists.era is MODERN and Kind.SKILL in lists.lists else None
 
     def snapshot(self) -> Snapshot | None:
-        """The last lists, with skills of a modern second connection."""
         last, skills = self._first.snapshot(), self._skills
         is_elsewhere = last is not None and skills is not None and self._home is HANDSHAKE
         return self._with_skills.of(last, skills) if is_elsewhere else last  # type: ignore[arg-type]
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """Opens the modern connection if its skills are unknown."""
         is_elsewhere = self._home is HANDSHAKE and self._eras.known.may(MODERN) and self._other.supervisor.may_get_ready
         if kind is not Kind.SKILL or not is_elsewhere:
             return self._first.refresh(kind, is_new=is_new)
@@ -246,7 +241,7 @@ class BothEras:
         return await self._first.call(call, channel)
 
     async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
-        """Repeats a call over a connection that can ask. Raises `error` if that does not help."""
+        """Repeats a call over a connection that can ask, or raises `error`."""
         question = unasked(error) if self._home is MODERN else None
         if question is None:
             raise error
@@ -263,7 +258,6 @@ class BothEras:
             raise error from None
 
     async def _first_start(self) -> None:
-        """Waits until the era is known."""
         try:
             await self._first.supervisor.next_peer(self._first.state.rules.ready_wait)
         except UpstreamUnavailable:
@@ -271,7 +265,6 @@ class BothEras:
                 raise
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """Resumes over a connection of the task's era."""
         era = taken_up(call, channel, state).known.era
         if self._home is None:
             self._eras.need(era)
@@ -298,7 +291,7 @@ class BothEras:
         self._sides.unsubscribe(uri, call)
 
     def status(self) -> UpstreamStatus:
-        """The first connection's status, or the second's if only that is left. `second` is one that runs beside."""
+        """The first connection's status, or the second's if only that is left."""
         first, other = self._first.status(), self._other.status()
         restarts, asks = first.restarts + other.restarts, first.asks or other.asks
         if first.state is UpstreamState.STOPPED and other.state in _LEFT:

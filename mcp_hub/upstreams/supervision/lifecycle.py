@@ -1,6 +1,6 @@
 """The life of an upstream: when to retry, give up or rest. Sans-I/O.
 
-Too many deaths in a period end it; until then the pause doubles with each failed attempt in a row.
+Too many deaths in a period end it; until then the pause doubles with each failed attempt.
 """
 
 from typing import Any, Final
@@ -32,8 +32,8 @@ class RestartRule(msgspec.Struct, frozen=True):
 class Life(msgspec.Struct, frozen=True):
     """The state of an upstream, with `reason` and `code` of the last failure.
 
-    `delay`: seconds before the next attempt. `rests`: stopped until somebody needs it. `ready_at`: when last ready.
-    `spent`: processes used only to find the era, since the last success or failure.
+    `delay`: seconds before the next attempt. `rests`: stopped until needed. `ready_at`: when last ready. `spent`:
+    recent processes used only to find the era.
     """
 
     state: UpstreamState = UpstreamState.STARTING
@@ -72,7 +72,7 @@ def spent(life: Life) -> Life:
 
 
 def died(life: Life, rule: RestartRule, now: float, cause: Cause, jitter: float, lasted: float = 0.0) -> Life:
-    """After a failed attempt, or the end of a session that was ready for `lasted` seconds.
+    """After a failed attempt, or a session that was ready for `lasted` seconds.
 
     `jitter` in [0, 1) lengthens the pause by up to a quarter. An upstream that was ready begins with the shortest
     pause; under a rule without a limit, only if it lasted.
@@ -92,7 +92,7 @@ def died(life: Life, rule: RestartRule, now: float, cause: Cause, jitter: float,
 
 
 def renewed(life: Life, cause: Cause) -> Life:
-    """After a lost session of a running server: the next begins at once."""
+    """After a lost session: the next begins at once."""
     if life.state is not UpstreamState.READY:
         return life
     return _because(life, cause, state=UpstreamState.STARTING, restarts=life.restarts + 1)
@@ -120,7 +120,6 @@ def woken(life: Life) -> Life:
 
 
 def restarted(life: Life) -> Life:
-    """A requested start, without the past."""
     return Life(restarts=life.restarts + (not life.rests))
 
 
@@ -133,12 +132,10 @@ def draining(life: Life, reason: str = "it was stopped on request") -> Life:
 
 
 def drained(life: Life) -> Life:
-    """After the end of a draining process."""
     return replace(life, state=UpstreamState.STOPPED) if life.state is UpstreamState.DRAINING else life
 
 
 def stopped(life: Life) -> Life:
-    """The end with the hub."""
     return replace(life, state=UpstreamState.STOPPED, delay=0.0, rests=False)
 
 

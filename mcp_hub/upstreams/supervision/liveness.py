@@ -1,4 +1,4 @@
-"""Checks whether a server still lives after a call timed out or its requests fail.
+"""Checks whether a server still lives after a timeout or failures.
 
 A call may take long, but a ping must be answered (specification 2025-11-25, basic/utilities/ping).
 """
@@ -24,7 +24,7 @@ drop a ping, so that each is followed by a request for the tools."""
 
 
 class LivenessCheck:
-    """Doubts about one server. `patience` returns its seconds to say anything."""
+    """Doubts about one server. `patience` returns the seconds to wait."""
 
     def __init__(self, patience: Callable[[], float], changes: Notices) -> None:
         self._patience = patience
@@ -32,7 +32,6 @@ class LivenessCheck:
         self._raised = anyio.Event()
 
     def suspect(self) -> None:
-        """Notes that a call timed out."""
         self._raised.set()
 
     async def follow(self, peer: Peer) -> None:
@@ -81,7 +80,7 @@ def _ping_of(peer: Peer) -> str:
 
 
 async def _lives(peer: Peer, seconds: float) -> bool:
-    """Some servers drop pings, so this also asks for tools."""
+    """Also asks for tools: some servers drop pings."""
     said = peer.said
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""One server kept up: its calls, tasks and subscriptions, over one connection after another."""
+"""One server kept up: its calls, tasks and subscriptions."""
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -51,8 +51,6 @@ def _nothing_more(peer: Peer) -> None:
 
 
 class _Sessions(dict[str, None]):
-    """Sessions of a background hub that have called the server."""
-
     def note(self, session: str) -> None:
         if session not in self:
             self[session] = None
@@ -63,8 +61,7 @@ class _Sessions(dict[str, None]):
 class ManagedUpstream:
     """An `Upstream` behind a supervised connection; `state` is its server's.
 
-    `gate` checks each call when it is sent. `lists`, `takes_turns` and `logs` are those of `ServerState`, `starts` and
-    `on_ready` those of `Supervisor`.
+    `gate` checks each call when it is sent. `lists`, `takes_turns` and `logs` are those of `ServerState`.
     """
 
     def __init__(
@@ -96,7 +93,7 @@ class ManagedUpstream:
         self._refused = refused
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """Writes a request at once; None unless the server is up, free and behind a pipe."""
+        """Writes a request; None unless the server is up, free and behind a pipe."""
         peer = self.state.peer
         if peer is None or not peer.can_begin(call):
             return None
@@ -122,7 +119,6 @@ class ManagedUpstream:
             return None
 
     def _end(self, call: Call, abandoned: CallChannel | None = None) -> None:
-        """`abandoned` is the channel of a call that was given up."""
         if abandoned is not None and abandoned.is_overdue:
             self.state.liveness.suspect()
         self.state.turns.leave(call.session, abandoned=abandoned is not None)
@@ -151,7 +147,7 @@ class ManagedUpstream:
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call; waits briefly for a starting server.
 
-        Raises `UpstreamUnavailable`, `Busy` when another session takes too long, and what gate and `Peer.call` raise.
+        Raises `UpstreamUnavailable`, `Busy`, and what gate and `Peer.call` raise.
         """
         try:
             async with self._turn(call, channel):
@@ -163,7 +159,7 @@ class ManagedUpstream:
 
     @asynccontextmanager
     async def _turn(self, call: Call, channel: CallChannel) -> AsyncIterator[None]:
-        """Waits for the call's turn. Raises `Busy`."""
+        """Raises `Busy`."""
         if self.state.peer is not None and self.state.peer.is_interactive:
             self.state.turns.switch_on()
         alone = call.log_level is not None and self.state.logs.rule == "turns"
@@ -205,7 +201,7 @@ class ManagedUpstream:
         raise self.supervisor.unavailable(reason)
 
     async def _awaited(self, channel: CallChannel) -> Peer:
-        """Raises `UpstreamUnavailable` after a short wait."""
+        """Raises `UpstreamUnavailable`."""
         channel.times.begin_wait(f'server "{self.name}" to start')
         try:
             return await self.supervisor.next_peer(self.state.rules.ready_wait)
@@ -225,7 +221,7 @@ class ManagedUpstream:
                 left = again
 
     async def _learn_headers(self, peer: Peer, refused: RpcError) -> None:
-        """Reads the tools again after the server refused a call's headers; raises `refused` if it cannot.
+        """Reads the tools again after the server refused a call's headers. Raises `refused`.
 
         Source: 2026-07-28, basic/transports/streamable-http "Client Behavior".
         """
@@ -236,9 +232,9 @@ class ManagedUpstream:
             raise refused from None
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """Follows a task of an earlier hub; waits for a starting server as long as the call may take.
+        """Follows an earlier hub's task; waits for a starting server as long as the call may take.
 
-        Raises `HubRestarted`, outcome unknown, if the server does not start or does not know the task.
+        Raises `HubRestarted`, outcome unknown.
         """
         task = taken_up(call, channel, state)
         try:
@@ -257,7 +253,7 @@ class ManagedUpstream:
         return self.state.lists.snapshot
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        """Skills are read on request, since servers do not announce their changes."""
+        """Servers do not announce changes of skills."""
         peer = self.state.peer
         if kind is Kind.SKILL:
             return None if peer is None else self.state.lists.refresh(peer, Kind.SKILL)
@@ -275,7 +271,6 @@ class ManagedUpstream:
         return None
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """Subscribes; waits briefly for a starting server. Raises `RpcError`."""
         self.state.subscriptions.resources.want(uri, call)
         await self.watched(uri)
 
@@ -328,7 +323,7 @@ class _ManagedLifecycle(HubLifecycle):
 
 
 class _ListDoubts:
-    """Reads a list again after a response that does not know its entry."""
+    """Reads a list again if the server does not know its entry."""
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
@@ -349,8 +344,6 @@ class _ListDoubts:
 
 
 class _Sent(msgspec.Struct, eq=False):
-    """A `SentCall` whose request is written."""
-
     _upstream: ManagedUpstream
     peer: Peer
     call: Call

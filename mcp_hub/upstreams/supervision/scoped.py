@@ -1,7 +1,7 @@
-"""`scope: session`, `call` or `folder`: one process per session, call or client folder (`${client.…}`) of one server.
+"""`scope: session`, `call` or `folder`: one process per session, call or client folder (`${client.…}`).
 
-One more process provides the lists for all, until a session's process lists something else. A handshake client is a
-session. Modern callers share one process per principal, or have one per connection to a background hub.
+One more process provides the lists. A handshake client is a session. Modern callers share one process per principal, or
+have one per connection to a background hub.
 """
 
 import math
@@ -44,8 +44,6 @@ _SWEEP: Final = 30.0
 
 
 class _ProcessKeys(msgspec.Struct, frozen=True):
-    """`folder_of` distinguishes clients by working directory."""
-
     scope: Literal["session", "call", "folder"]
     folder_of: Callable[[str | None], str]
 
@@ -64,9 +62,8 @@ class _ProcessKeys(msgspec.Struct, frozen=True):
 class Scoped:
     """An `Upstream` with one listed process, and one for each `scope` that runs calls.
 
-    A process ends after `part_idle` seconds without a call. `connect_in` connects in a client's working directory
-    (None: as `connect`); `folder_of` distinguishes clients by it. With a `holder`, a session's process is at one
-    replica and calls elsewhere are refused.
+    A process ends after `part_idle` seconds without a call. `connect_in` connects in a client's working directory;
+    `folder_of` distinguishes clients by it. With a `holder`, a session's process is at one replica.
     """
 
     def __init__(
@@ -114,14 +111,13 @@ class Scoped:
                 self._predecessor.leave()
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """Only for the shared predecessor: other calls may need a new process."""
         shared = self._predecessor.upstream(call)
         return None if shared is None else shared.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call to its process, started if needed.
 
-        Raises `Busy`, `SessionElsewhere`, and what `ManagedUpstream.call` raises.
+        Raises `SessionElsewhere`, and what `ManagedUpstream.call` raises.
         """
         if (shared := self._predecessor.upstream(call)) is not None:
             return await shared.call(call, channel)
@@ -142,7 +138,6 @@ class Scoped:
                 self._members.stop(key)
 
     async def _begun(self, call: Call) -> ScopedProcess:
-        """Raises `SessionElsewhere`, `Busy`."""
         key = self._keys.process(call)
         if call.era is Era.HANDSHAKE and key not in self._members:
             await self._members.hold(key)
@@ -157,7 +152,6 @@ class Scoped:
         )
 
     def _key(self, call: Call) -> str | None:
-        """None where each call has a process: the listed one serves the rest."""
         return None if self._keys.scope == "call" else self._keys.process(call)
 
     async def _listed_era(self) -> Era:
@@ -193,7 +187,6 @@ class Scoped:
 
     @property
     def _member_rules(self) -> SupervisorRules:
-        """Callers wait for their process's start; it never rests."""
         rules = self._listed.state.rules
         return replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
 
@@ -226,7 +219,6 @@ class Scoped:
         return self._listed.refresh(kind, is_new=is_new)
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """The process that runs this caller's calls."""
         if (shared := self._predecessor.upstream(call)) is not None:
             lists = self._predecessor.lists_beside(self.snapshot())
             return shared.apart(call) or CallerConnection(self.name, lists)
@@ -239,7 +231,7 @@ class Scoped:
         (self._predecessor.upstream(call) or self._sides).unsubscribe(uri, call)
 
     def status(self) -> UpstreamStatus:
-        """The listed process's status, with all restarts and the last failure of another."""
+        """The listed process's status, with the restarts of all."""
         first, members = self._listed.status(), [member.upstream for member in self._members.values()]
         restarts = first.restarts + self._members.restarts + sum(member.status().restarts for member in members)
         over = [member.status() for member in members if member.supervisor.is_over]
@@ -283,13 +275,11 @@ class _ScopedLifecycle(HubLifecycle):
         self._listed.wake()
 
     def restart(self) -> None:
-        """Restarts the listed process and ends the others."""
         for key in list(self._upstream._members):
             self._upstream._members.stop(key)
         self._listed.restart()
 
     def relist(self) -> None:
-        """Restarts the listed process, with a pause between two."""
         now = self._clock.now()
         if now - self._relisted >= _RELIST:
             self._relisted = now
@@ -314,13 +304,11 @@ class _ScopedLifecycle(HubLifecycle):
         self._listed.leave_tasks()
 
     def hand_over(self, successor: CallHandler) -> Handover:
-        """No client stays: the processes end."""
         upstream, state = self._upstream, self._listed.hand_over(successor)
         wanted = (*state.wanted, *upstream._sides.wanted.references, *upstream._predecessor.references)
         return replace(state, wanted=wanted, shared=None)
 
     def inherit(self, state: Handover) -> None:
-        """Clients of a `shared` predecessor stay there."""
         self._upstream._sides.inherit(self._upstream._predecessor.inherit(state))
 
     async def outlived(self) -> None:

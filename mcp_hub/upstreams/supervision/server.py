@@ -1,4 +1,4 @@
-"""One server as its owner task, calls and operators share it: state, rules, life cycle, handover."""
+"""One server as its owner task, calls and operators share it."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Literal, Protocol
@@ -39,10 +39,9 @@ def _by_agreement(tool: str, definition: RawJson) -> Repetition:
 class SupervisorRules(msgspec.Struct, frozen=True):
     """Limits of one upstream; times in seconds.
 
-    `ready_wait`: how long a call waits for a restart (for a first start as long as that may take). `lazy`: start when
-    needed, if lists are known. `idle_stop`: rest after so long without a call or subscription; None: never.
-    `part_idle`: end one of many processes. `logs`: the rule for log messages without a call. `repetition` takes a
-    tool's name and definition.
+    `ready_wait`: for a restart; a call waits for a first start as long as that may take. `lazy`: start when needed.
+    `idle_stop`: rest after so long unused; None: never. `part_idle`: end one of many processes. `logs`: the rule for
+    log messages without a call. `repetition` takes a tool's name and definition.
     """
 
     start_timeout: float = 60.0
@@ -87,7 +86,6 @@ class ServerState:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether clients subscribe to its resources."""
         return bool(self.subscriptions.resources.wanted)
 
     def adjust(self, rules: SupervisorRules) -> None:
@@ -96,12 +94,11 @@ class ServerState:
         self.changes.bump()
 
     def attach(self, peer: Peer) -> None:
-        """Sends calls to this session, after the log level."""
+        """Sends calls to this session."""
         self.peer = peer
         self._send_log_level(peer)
 
     def detach(self) -> None:
-        """Sends no more calls to the session."""
         self.peer = None
 
     def set_log_level(self, level: str) -> None:
@@ -120,7 +117,6 @@ class ServerState:
                 return
 
     def inherit(self, state: "Handover") -> None:
-        """Takes over from a predecessor, before it runs."""
         self.log_level = state.log_level
         self.lists.inherit(state.lists)
         for uri, call in state.wanted:
@@ -128,10 +124,7 @@ class ServerState:
 
 
 class SharedServer(msgspec.Struct, frozen=True):
-    """A replaced upstream that stays for its `sessions`.
-
-    `connections` are its connections' states, the most used first.
-    """
+    """A replaced upstream that stays for its `sessions`. The most used of its `connections` is first."""
 
     upstream: Upstream
     sessions: Collection[str]
@@ -149,7 +142,6 @@ class SharedServer(msgspec.Struct, frozen=True):
 
     @property
     def calls_over(self) -> int:
-        """The number of ended calls."""
         return self.connections[0].turns.left
 
     @property
@@ -158,16 +150,13 @@ class SharedServer(msgspec.Struct, frozen=True):
         return tuple(pair for state in self.connections for pair in state.subscriptions.resources.references)
 
     def move_after(self, wait: float, moves: Callable[[str], None]) -> None:
-        """Calls `moves` with the session of a call that has waited `wait` seconds."""
+        """Calls `moves` with sessions whose calls have waited `wait` seconds."""
         for state in self.connections:
             state.turns.move_after(wait, moves)
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """Lists, log level and wanted resources for an upstream's successor.
-
-    `shared` is the predecessor if its clients stay there.
-    """
+    """State for an upstream's successor. `shared` is the predecessor if its clients stay there."""
 
     lists: CachedList | None = None
     log_level: str | None = None
@@ -176,9 +165,9 @@ class Handover(msgspec.Struct, frozen=True):
 
 
 class Predecessor:
-    """The replaced upstream, until all its clients have left it.
+    """The replaced upstream, until its clients have left.
 
-    `moved` receives wanted resources of leaving clients; `changes` are bumped when nobody is left.
+    `moved` receives wanted resources of leaving clients; `changes` are bumped at the end.
     """
 
     def __init__(self, clock: Clock, changes: Notices, moved: Callable[[str, Call], None]) -> None:
@@ -201,7 +190,6 @@ class Predecessor:
 
     @property
     def references(self) -> tuple[tuple[str, Call], ...]:
-        """Its wanted resources, each with a caller."""
         return () if self._shared is None else self._shared.references
 
     def lists_beside(self, listed: Snapshot | None) -> Snapshot | None:
@@ -220,7 +208,7 @@ class Predecessor:
         return replace(state, wanted=moved)
 
     def take_waiting(self) -> None:
-        """Dismisses waiting calls there, except those of staying clients."""
+        """Dismisses calls that wait there, except of staying clients."""
         if self._shared is not None:
             self._shared.connections[0].turns.dismiss(self._shared.sessions)
 
@@ -254,7 +242,6 @@ class Predecessor:
             self.leave()
 
     async def left(self) -> None:
-        """Waits until nobody is there."""
         while self._shared is not None:
             await self._changes.wait(self._changes.version)
 
@@ -270,8 +257,7 @@ class Lifecycle(Protocol):
         """Runs until cancelled, then ends its processes; may return earlier."""
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
-        """Takes no more calls, ends after those that run or `seconds`, and stays stopped until `restart`. Idempotent.
-        """
+        """Takes no more calls, ends after the running ones or `seconds`; stopped until `restart`. Idempotent."""
 
     def wake(self) -> None:
         """Starts the server if it rests."""
@@ -302,7 +288,7 @@ class Lifecycle(Protocol):
 
 
 class HubLifecycle:
-    """The `Lifecycle` of a source in the hub: runs its `task`, nothing else."""
+    """The `Lifecycle` of a source in the hub: only runs its `task`."""
 
     def __init__(self, task: Callable[[], Awaitable[None]] | None = None) -> None:
         self._task = task

@@ -1,4 +1,4 @@
-"""A server with several connections: callers read, list and subscribe at the one that runs their calls."""
+"""A server with several connections: callers list and subscribe at the one that runs their calls."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -32,7 +32,6 @@ class SideConnection(msgspec.Struct, eq=False):
 
 
 def side_notices(name: str, changes: Notices, key: str) -> Notices:
-    """The notices of a side connection."""
     return PartNotices(changes, _topic(name, key))
 
 
@@ -43,9 +42,8 @@ def _topic(name: str, key: str) -> str:
 class SideConnections:
     """Lists and subscriptions at the connections beside `listed`.
 
-    `key` returns a caller's connection, None for the listed one; `snapshot` the lists of everybody. `begun` starts a
-    caller's connection and may raise `RpcError`; None: all exist. `wanted` are resources of side callers, also while
-    their connection is down.
+    `key` returns a caller's connection, None for the listed one; `snapshot` the common lists. `begun` starts a caller's
+    connection and may raise `RpcError`. `wanted` are resources of side callers, also while their connection is down.
     """
 
     def __init__(
@@ -65,7 +63,6 @@ class SideConnections:
         self._snapshot = snapshot
 
     def begin(self, key: str) -> None:
-        """Gives a side connection its first state."""
         state = self._listed.state
         wanted = tuple(pair for pair in self.wanted.references if self._key(pair[1]) == key)
         self._sides[key].upstream.state.inherit(Handover(state.lists.last, state.log_level, wanted))
@@ -93,7 +90,6 @@ class SideConnections:
         return CallerConnection(_topic(self._listed.name, key), None if side is None else self._lists_of(side))
 
     async def subscribe(self, uri: str, call: Call) -> None:
-        """Subscribes at the caller's connection. Raises `RpcError`."""
         key = self._key(call)
         if key is None:
             await self._listed.subscribe(uri, call)
@@ -113,7 +109,6 @@ class SideConnections:
             side.resources.release(uri, call.session)
 
     def inherit(self, state: Handover) -> None:
-        """Takes over a predecessor's state."""
         apart = [pair for pair in state.wanted if self._key(pair[1]) is not None]
         listed = tuple(pair for pair in state.wanted if self._key(pair[1]) is None)
         self._listed.state.inherit(replace(state, wanted=listed))
@@ -143,7 +138,7 @@ class Holder(Protocol):
 class ScopedProcesses(dict[str, ScopedProcess]):
     """A server's processes by session, principal, call or folder.
 
-    With a `holder`, a session's process is at one replica. `restarts` counts those of ended processes.
+    With a `holder`, a session's process is at one replica. `restarts` are of ended processes.
     """
 
     def __init__(self, server: str, clock: Clock, holder: Holder | None) -> None:
@@ -157,7 +152,6 @@ class ScopedProcesses(dict[str, ScopedProcess]):
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[anyio.abc.TaskGroup]:
-        """Provides `tasks` for the processes."""
         async with anyio.create_task_group() as self.tasks:
             try:
                 yield self.tasks
@@ -165,7 +159,7 @@ class ScopedProcesses(dict[str, ScopedProcess]):
                 self.tasks = None
 
     async def hold(self, session: str) -> None:
-        """Raises `SessionElsewhere` if another replica has the session, and `UpstreamUnavailable`."""
+        """Raises `SessionElsewhere` and `UpstreamUnavailable`."""
         if self._holder is None:
             return
         try:
@@ -179,7 +173,7 @@ class ScopedProcesses(dict[str, ScopedProcess]):
 
     @contextmanager
     def call(self, member: ScopedProcess, *, is_last: bool) -> Iterator[None]:
-        """Counts a call; it keeps its session's process unless it `is_last`."""
+        """Counts a call; a process ends with a call that `is_last`."""
         member.busy += 1
         member.is_last = is_last
         is_over = member.upstream.supervisor.is_over
@@ -192,7 +186,6 @@ class ScopedProcesses(dict[str, ScopedProcess]):
                 member.idle_since = self._clock.now()
 
     async def idle(self) -> None:
-        """Waits until none has a call."""
         while any(member.busy for member in self.values()):
             self._emptied = anyio.Event()
             await self._emptied.wait()
@@ -208,7 +201,6 @@ class ScopedProcesses(dict[str, ScopedProcess]):
         member.scope.cancel()
 
     def stop_after_calls(self, key: str) -> None:
-        """Ends a process after its calls."""
         if (member := self.get(key)) is not None and member.busy:
             member.is_last = True
         else:
@@ -231,6 +223,7 @@ class ScopedProcesses(dict[str, ScopedProcess]):
         return bool(idle)
 
     def stop_idle(self, seconds: float) -> None:
+        """Ends processes unused for so long."""
         limit = self._clock.now() - seconds
         for key, process in list(self.items()):
             if not process.busy and process.idle_since < limit and not process.resources.wanted:

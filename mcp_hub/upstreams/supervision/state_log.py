@@ -31,7 +31,6 @@ def log_failure(server: str, before: Life, life: Life) -> None:
 
 
 def log_ready(server: str, life: Life, info: PeerInfo) -> None:
-    """Logs that the server is ready, with the failures before."""
     log.info("upstream_ready", upstream=server, era=info.era.value, version=info.version, **_count(life))
 
 

@@ -1,4 +1,4 @@
-"""Keeps one server up: its owner task starts, watches, restarts and rests it, by the transitions of `lifecycle`."""
+"""Keeps one server up: its owner task starts, watches, restarts and rests it."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -44,8 +44,8 @@ _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_outp
 class Connection(Protocol):
     """A connection, opened and closed once by one task.
 
-    `pid`: the process that the hub started, if any; `stderr`: its last lines. `can_retry`: another start may succeed.
-    `lost_session`: it ended because the server forgot the session. `notes`: warnings.
+    `pid`: the hub's process, if any; `stderr`: its last lines. `can_retry`: another start may succeed. `lost_session`:
+    the server forgot the session. `notes`: warnings.
     """
 
     @property
@@ -63,9 +63,9 @@ class Connection(Protocol):
         """A connection with the session that replaces a lost one."""
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
-        """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed`.
+        """Connects and settles the era; `tasks` run while it is open.
 
-        `AnotherProcess` is not a failure: another connection opens at once.
+        Raises `StartFailed`; `AnotherProcess` is not a failure.
         """
 
     async def last_words(self, cause: Cause) -> Cause:
@@ -76,7 +76,7 @@ class Connection(Protocol):
 
 
 class _Ended(msgspec.Struct, frozen=True):
-    """`hopeless` is the state if another attempt cannot succeed."""
+    """`hopeless` is the state if no attempt can succeed."""
 
     cause: Cause
     hopeless: UpstreamState | None = None
@@ -85,7 +85,7 @@ class _Ended(msgspec.Struct, frozen=True):
 class Supervisor:
     """The owner of one server's connections. `connect` makes one for each start.
 
-    Unless it `starts`, it rests until needed. `on_ready` receives each new session before its calls.
+    Unless it `starts`, it rests until needed. `on_ready` receives each new session.
     """
 
     def __init__(
@@ -123,7 +123,6 @@ class Supervisor:
 
     @property
     def may_get_ready(self) -> bool:
-        """Whether it is ready, starting or resting."""
         return self.life.rests or self.life.state in (UpstreamState.STARTING, UpstreamState.READY)
 
     def status(self) -> UpstreamStatus:
@@ -190,7 +189,7 @@ class Supervisor:
             self.order(lifecycle.woken(self.life), _WOKEN)
 
     def order(self, life: Life, why: Cause) -> None:
-        """Enters a state from outside; the present step ends with its calls."""
+        """Enters a state from outside and ends the present step."""
         if self._is_over:
             return
         if self.connected is not None and self.connected.ending.cause is None:
@@ -205,7 +204,10 @@ class Supervisor:
     # -- callers ------------------------------------------------------------------------------------------------
 
     async def next_peer(self, patience: float | None) -> Peer:
-        """The next peer for calls; waits without limit if `patience` is None. Raises `UpstreamUnavailable`."""
+        """The next peer for calls; waits without limit if `patience` is None.
+
+        Raises `UpstreamUnavailable`.
+        """
         with anyio.move_on_after(self._woken(patience)) as scope:
             while True:
                 now = anyio.current_time()
@@ -221,7 +223,6 @@ class Supervisor:
         raise self.unavailable()
 
     def _woken(self, patience: float | None) -> float:
-        """The seconds that a call waits."""
         self.wake()
         if patience is None:
             return math.inf
@@ -242,7 +243,7 @@ class Supervisor:
     # -- the owner task -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Supervises until cancelled, then ends the process. Never raises for upstream failures."""
+        """Supervises until cancelled, then ends the process."""
         if self._server.is_wanted:
             self.wake()
         try:
@@ -278,7 +279,7 @@ class Supervisor:
         return lifecycle.died(self.life, self._server.rules.restart, now, ended.cause, self._jitter(), lasted)
 
     async def _attempt(self) -> _Ended | None:
-        """One process from start to end; None if another starts at once, at most three times."""
+        """None if another process starts at once."""
         ended: _Ended | None = _Ended(_STOPPED)
         async with anyio.create_task_group() as tasks:
             try:

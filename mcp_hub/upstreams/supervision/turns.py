@@ -1,8 +1,8 @@
 """Turns of sessions at a server whose questions and log messages name no call.
 
 A question on a shared pipe belongs to the one session with calls in flight. So once a server has asked anything,
-sessions do not overlap there. With `logs: turns`, sessions that asked for log messages do not overlap with others.
-Principals take turns, each with its sessions in order of arrival.
+sessions do not overlap there; with `logs: turns`, neither do those that asked for log messages. Principals take turns,
+each with its sessions in order of arrival.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ _MOST: Final = 1024
 
 
 class _Turn(msgspec.Struct, eq=False):
-    """A waiting call. `came` is set when it enters or `is_dismissed`."""
+    """`came` is set when the call enters or `is_dismissed`."""
 
     session: str
     is_alone: bool
@@ -34,7 +34,7 @@ class _Turn(msgspec.Struct, eq=False):
 
 
 class Turns:
-    """The sessions at one server, also counted before `switch_on`; until then only `alone` sessions exclude others."""
+    """The sessions at one server. Before `switch_on`, only `alone` sessions exclude others."""
 
     def __init__(self, server: str, wait: float = _WAIT, echo: float = _ECHO, *, is_on: bool = False) -> None:
         self._server = server
@@ -68,7 +68,6 @@ class Turns:
         return not self._active and not self._waiting
 
     async def empty(self) -> None:
-        """Waits until no call is here or waits."""
         while not self.is_empty:
             self._emptied = self._emptied or anyio.Event()
             await self._emptied.wait()
@@ -145,7 +144,7 @@ class Turns:
         return has_said
 
     def leave(self, session: str, *, abandoned: bool = False) -> None:
-        """Ends a call; after an abandoned one, other sessions wait a few seconds."""
+        """Ends a call. After an abandoned one, other sessions wait a few seconds."""
         self._active[session] -= 1
         self.left += 1
         if not self._active[session]:
@@ -163,7 +162,7 @@ class Turns:
             self._admit()
 
     def release(self) -> None:
-        """Lets all waiting calls in: the server takes no more, and they fail with the reason."""
+        """Lets all waiting calls in, to fail with the reason."""
         for line in self._waiting.values():
             for turn in line:
                 self._active[turn.session] = self._active.get(turn.session, 0) + 1
@@ -171,7 +170,6 @@ class Turns:
         self._waiting.clear()
 
     def dismiss(self, stay: Collection[str]) -> None:
-        """Dismisses waiting calls, except of these sessions."""
         for principal, line in list(self._waiting.items()):
             for turn in [turn for turn in line if turn.session not in stay]:
                 turn.is_dismissed = True
@@ -189,7 +187,6 @@ class Turns:
         return self._active.keys() <= {session} and self._echoes.keys() <= {session}
 
     def _admit(self) -> None:
-        """Admits the first call, and those of its session right behind."""
         while self._waiting:
             principal, line = next(iter(self._waiting.items()))
             first = line[0].session

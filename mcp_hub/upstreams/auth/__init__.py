@@ -1,10 +1,10 @@
 """OAuth 2.1 logins to remote servers, with the hub as the client.
 
-* `access`: the login of one server while the hub runs
+* `access`: the login of one server in use
 * `grants`: records of a login
 * `store`: logins in files
 * `login`: logs in and out
-* `redirect`: receives the browser after a login
+* `redirect`: receives the browser
 * `flows`: runs a login through the SDK's client
 * `token_requests`: renews tokens, checks the SDK's requests
 * `addresses`, `pinned`: requests to checked addresses only

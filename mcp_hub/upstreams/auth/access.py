@@ -36,7 +36,7 @@ _LONGEST_WANTED: Final = 4096
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """The reason of a refusal. `ends`: all requests would fail; `can_retry`: another start may work."""
+    """Why a server refused. `ends`: every request would fail; `can_retry`: another start may work."""
 
     code: str
     reason: str
@@ -133,7 +133,7 @@ class Access:
         return f'run "mcp-hub login {self._server}"'
 
     def reread(self) -> bool:
-        """Loads the login again; whether it has changed. A damaged file counts as none."""
+        """Loads the login; whether it has changed. A damaged file counts as none."""
         trouble = None
         try:
             stored: Grant | str | None = self._store.load(self.key)
@@ -149,7 +149,6 @@ class Access:
     # -- scopes ---------------------------------------------------------------------------------------------------
 
     async def _lacks(self, scope: str) -> Denial:
-        """Stores the missing scopes for the next login."""
         named = f" (scope {scope!r})" if scope else ""
         if self._client.is_machine:
             return Denial(
@@ -231,7 +230,7 @@ class Access:
 
 
 class AuthorizedClient:
-    """An HTTP client that sends the token; a request refused for it is repeated once with another."""
+    """An HTTP client that sends the token, and repeats a refused request once with another."""
 
     def __init__(self, http: httpx2.AsyncClient, access: Access) -> None:
         self._http = http
@@ -262,7 +261,6 @@ class AuthorizedClient:
 
 
 def _both(old: str | None, new: str) -> str | None:
-    """The newest scopes of both, within a limit."""
     scopes = [scope for scope in dict.fromkeys(f"{old or ''} {new}".split()) if len(scope) <= _LONGEST_WANTED]
     scopes = scopes[-_MOST_WANTED:]
     while len(" ".join(scopes)) > _LONGEST_WANTED:

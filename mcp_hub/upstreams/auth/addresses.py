@@ -22,7 +22,7 @@ _LARGEST: Final = 1 << 20
 
 
 class Addresses:
-    """Sends requests of logins at `server`; reaches other local addresses only if the server is local.
+    """Sends requests of logins at `server`; reaches other local addresses only if that is local.
 
     `ca` is a file with additional certificates. Checks resolved addresses; behind a proxy, names.
     """
@@ -59,7 +59,7 @@ class Addresses:
             raise LoginFailed(f"{origin(url)} could not be asked: {reason_of(exc)}", is_final=False) from None
 
     async def allowed(self, host: str, what: str, url: str) -> list[str]:
-        """The addresses of a host that may be used. Raises `LoginFailed` for none, `OSError` for an unknown host."""
+        """The permitted addresses of a host. Raises `LoginFailed` for none, `OSError` for an unknown host."""
         is_near = self._is_near or host == self._host  # whose certificate proves which service it is
         found = await resolved(host)
         problems = {str(address): refused_address(address, is_near=is_near) for address in found}

@@ -21,10 +21,10 @@ _FINAL: Final = frozenset(
 """Errors that the same request would get again (RFC 6749 §5.2, RFC 8707 §2, RFC 7591 §3.2.2)."""
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 _LONGEST: Final = 10 * 365 * 86400
-"""Seconds of life that are believed."""
+"""The longest plausible lifetime, in seconds."""
 _BEARER: Final = "bearer"
 _MOST_FIELDS: Final = 100
-"""Of a form that is read."""
+"""Fields read from a form."""
 _LISTS: Final = frozenset(("authorization_servers", "redirect_uris", "grant_types", "response_types"))
 """Members that are lists, besides those that name what is supported (RFC 7591 §2, 9728 §2)."""
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -43,8 +43,6 @@ class _Issued(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct):
-    """Tolerates seconds as text or fractions, scopes as a list, and a missing token type."""
-
     access_token: str = ""
     token_type: str | None = None
     expires_in: msgspec.Raw = msgspec.Raw(b"null")
@@ -71,14 +69,14 @@ def challenge_of(header: str) -> dict[str, str]:
 
 
 def challenge(**parameters: str | None) -> str:
-    """A Bearer challenge, without characters that it cannot hold and without empty values."""
+    """A Bearer challenge, without unfit characters and empty values."""
     fit = {name: _UNFIT.sub("", value).strip() for name, value in parameters.items() if value}
     pairs = [f'{name}="{value}"' for name, value in fit.items() if value]
     return f"Bearer {', '.join(pairs)}".rstrip()
 
 
 def issued(response: httpx2.Response, what: str) -> _Issued:
-    """The tokens of a response, masked by `hide` from now on. Raises `LoginFailed`."""
+    """The tokens of a response, masked from now on. Raises `LoginFailed`."""
     if response.status_code not in GIVEN:
         raise refusal(response, what)
     answer = _decoded(response, _Answer)
@@ -93,7 +91,7 @@ def issued(response: httpx2.Response, what: str) -> _Issued:
 
 
 def repaired(response: httpx2.Response) -> httpx2.Response:
-    """A response that the SDK's client can read: without nulls, with scopes as text, and lists where expected."""
+    """A response that the SDK can read: no nulls, scopes as text, lists where expected."""
     try:
         members = msgspec.json.decode(response.content, type=dict[str, object])
     except UNREADABLE:

@@ -1,7 +1,7 @@
 """Runs a login through the OAuth client of the SDK.
 
-That is an `httpx2.Auth` flow: its requests go through `Addresses`, so nothing of the SDK touches the network. The MCP
-request that starts it is answered with the server's response to a probe without credentials.
+That is an `httpx2.Auth` flow, whose requests go through `Addresses`. The first, an MCP request, is answered with the
+server's response to a probe without credentials.
 
 Imports the SDK (0.5 s, 60 MB). Sources: specification 2026-07-28, basic/authorization; RFC 8414, 8707, 9207, 9728,
 7591, 7636.
@@ -54,8 +54,6 @@ _MOST_REQUESTS: Final = 40
 
 
 class _Storage:
-    """The SDK client's storage for one login."""
-
     def __init__(self, prior: Grant | None, known: OAuthClientInformationFull | None) -> None:
         self.tokens: OAuthToken | None = None
         self.known = known
@@ -104,7 +102,6 @@ class _Login(msgspec.Struct, frozen=True):
         return self._grant(self.storage.tokens)
 
     async def _drive(self, asking: TokenRequests) -> None:
-        """Runs the SDK's flow until it would repeat the refused request."""
         headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
         request = httpx2.Request("POST", self.url, headers=headers)
         flow = self.provider.async_auth_flow(request)
@@ -123,7 +120,6 @@ class _Login(msgspec.Struct, frozen=True):
             await flow.aclose()
 
     async def _refusal(self, request: httpx2.Request) -> httpx2.Response:
-        """The challenge to a request without credentials, with our scopes."""
         params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, WITHOUT_APPS.own, None)})
         headers = {
             "accept": "application/json, text/event-stream",
@@ -198,9 +194,7 @@ async def login_in_browser(
 
 
 def _check_pkce(provider: OAuthClientProvider) -> None:
-    """Raises `LoginFailed` without PKCE (basic/authorization "Authorization Code Protection"). 2025-03-26 servers
-    without metadata have it by default.
-    """
+    """Raises `LoginFailed` without PKCE (basic/authorization "Authorization Code Protection")."""
     metadata = provider.context.oauth_metadata
     if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
         lack = "code_challenge_methods_supported lacks S256 in its metadata"
@@ -245,7 +239,6 @@ def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]
 def _known_client(
     client: ClientRegistration, prior: Grant | None, redirect_uri: str
 ) -> OAuthClientInformationFull | None:
-    """The configured client, else one registered earlier for this redirect."""
     if client.client_id is not None:
         return OAuthClientInformationFull(
             client_id=client.client_id, client_secret=client.client_secret, redirect_uris=[AnyUrl(redirect_uri)]
@@ -263,7 +256,7 @@ def _known_client(
 
 
 def _check_client(provider: OAuthClientProvider, client: ClientRegistration, prior: Grant | None) -> None:
-    """Checks the issuer and settles how the client authenticates. Raises `LoginFailed`.
+    """Raises `LoginFailed` for another issuer.
 
     A registered secret without a stated method is sent by HTTP Basic (RFC 7591 §2).
     """

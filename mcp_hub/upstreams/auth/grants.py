@@ -11,11 +11,11 @@ _SHOWN: Final = 200
 _MARGIN: Final = 60.0
 """Seconds before its end in which a token is renewed, for requests on their way and clocks that differ."""
 _PART: Final = 0.1
-"""The same as a part of its life, where that is shorter."""
+"""A shorter margin for short-lived tokens: this part of the lifetime."""
 
 
 class LoginFailed(Exception):
-    """No token can be obtained, if `is_final` until a person acts. The message holds no secret."""
+    """No token can be obtained; if `is_final`, until a person acts. The message holds no secret."""
 
     def __init__(self, reason: str, *, is_final: bool = True) -> None:
         super().__init__(reason)
@@ -43,8 +43,8 @@ class ClientRegistration:
 class Grant:
     """One login: tokens, client and token endpoint. Times are Unix seconds.
 
-    `token_auth`: how the client authenticates. `client_secret`: only from a registration by the hub. Scopes: `scope`
-    was granted, `asked` was requested, `wanted` was missing since.
+    `token_auth`: how the client authenticates. `client_secret`: from a registration by the hub. `scope` was granted,
+    `asked` requested, `wanted` missing since.
     """
 
     access_token: str = field(repr=False)

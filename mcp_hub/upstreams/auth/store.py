@@ -1,5 +1,4 @@
-"""Logins in private files, which processes share: replaced atomically, renewed under a lock file that is never removed.
-"""
+"""Logins in private files: replaced atomically, renewed under a lock file that is never removed."""
 
 import os
 import secrets
@@ -50,7 +49,7 @@ class GrantStore:
 
     @contextmanager
     def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:
-        """Reserves disk space and yields a function that stores a login; hold `locked`. Both raise `LoginFailed`."""
+        """Reserves disk space and yields a function that stores a login. Both raise `LoginFailed`; hold `locked`."""
         place = self.path(key)
         fresh = self.folder / f".{key}.{secrets.token_hex(8)}.new"
         with _writable(place):
@@ -82,7 +81,7 @@ class GrantStore:
             commit(grant)
 
     def remove(self, key: str) -> bool:
-        """Whether there was a login. Raises `LoginFailed`."""
+        """Removes a login; whether there was one. Raises `LoginFailed`."""
         place = self.path(key)
         with _writable(place):
             was_there = place.exists()

@@ -1,7 +1,4 @@
-"""Renews tokens, and checks requests of the SDK's client.
-
-That client copies unreadable content into its errors, so it receives readable responses only.
-"""
+"""Renews tokens, and checks requests of the SDK's client, which receives readable responses only."""
 
 import base64
 from dataclasses import replace
@@ -56,7 +53,7 @@ def _identify(grant: Grant, client: ClientRegistration, form: dict[str, str], he
 
 
 class TokenRequests:
-    """The requests of one login to `server`, and their outcomes."""
+    """The requests of one login to `server`."""
 
     def __init__(self, server: str, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -83,11 +80,9 @@ class TokenRequests:
         return LoginFailed(f"{reason}{why}", is_final=not self._is_in_doubt and self._lack is None)
 
     def nonsense(self) -> LoginFailed:
-        """The last response cannot be read."""
         return LoginFailed(f"{self._asked} with an invalid response", is_final=False)
 
     def _judge(self, response: httpx2.Response, wanted: str) -> None:
-        """Remembers what responses lack."""
         lack = None if response.status_code in GIVEN else f"HTTP {response.status_code}"
         if lack is None and wanted == _METADATA and not _is_metadata(response.content):
             lack = "with an invalid response"
@@ -105,7 +100,6 @@ def _wanted(request: httpx2.Request) -> str:
 
 
 def _is_metadata(content: bytes) -> bool:
-    """A proxy may answer for a server that is down."""
     try:
         found = msgspec.json.decode(content)
     except UNREADABLE:

@@ -92,7 +92,7 @@ def _has_stamp(pid: int, inherited: int) -> bool:
 
 
 def _children(pid: int) -> list[int]:
-    """Those of its first thread, which adopts."""
+    """Children of its first thread, which adopts."""
     with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as children:
         return [int(child) for child in children.read().split()]
     return []

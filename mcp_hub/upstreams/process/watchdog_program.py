@@ -37,6 +37,7 @@ class ProcTable:
     """The machine's processes by `/proc` (Linux)."""
 
     def pids(self) -> "Iterable[int]":
+        """All process ids."""
         with suppress(OSError):
             return [int(name) for name in os.listdir("/proc") if name.isdigit()]
         return []

@@ -22,7 +22,7 @@ from mcp_hub.types import RawJson, RawObject, plural
 T = TypeVar("T")
 
 _NAME: Final = late("[^\x00-\x1f\x7f-\x9f]{1,1024}")
-"""Of a tool, as of one that a server lists."""
+"""Names of tools, as for servers."""
 _TEXT: Final = msgspec.Raw(b'"text"')
 
 

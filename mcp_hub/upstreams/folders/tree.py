@@ -10,9 +10,9 @@ from mcp_hub.attach.system import NO_LINK, NO_WAIT
 from mcp_hub.types import FileStamp
 
 MOST_FILES: Final = 5000
-"""Of one folder of skills."""
+"""The largest folder of skills."""
 _DEEPEST: Final = 16
-"""Folders in one another."""
+"""Levels of folders."""
 _FLAGS: Final = os.O_RDONLY | NO_LINK | NO_WAIT
 """A pipe that is put there between the look and the opening does not hold up the hub."""
 

@@ -24,9 +24,9 @@ log = get_logger(__name__)
 
 _FORMAT: Final = 2
 _MOST_BYTES: Final = 8 << 20
-"""Of one file: ten thousand tools with the usual descriptions. Longer lists are not remembered."""
+"""The largest file, about ten thousand tools. Longer lists are not stored."""
 _MOST_FILES: Final = 256
-"""Of one folder; the one that was not used for the longest time goes first."""
+"""The most files in a folder; the one unused longest is removed first."""
 _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 """Names of lists, and of lists that are being written."""
 

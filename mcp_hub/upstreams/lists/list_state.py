@@ -29,11 +29,11 @@ log = get_logger(__name__)
 _KEEP_PAUSE: Final = 5.0
 """Seconds between two writes of a list that keeps changing."""
 _KEEP_LIMIT: Final = 10.0
-"""Seconds that a disk may take; after that the write is left to itself."""
+"""Seconds to wait for a write."""
 _LAST: Final = 0.5
-"""The same when the server is stopped: the hub has to be gone soon."""
+"""Seconds for the last write: the hub has to exit soon."""
 _REFRESH: Final = 5.0
-"""Seconds that a server may take for a list that somebody waits for; after that the known one counts."""
+"""Seconds to wait for a list that a client requests; then the known one counts."""
 
 
 class _Reads(msgspec.Struct):

@@ -58,7 +58,7 @@ _OLD_SERVER: Final = (400, 404, 405)
 
 @dataclass(frozen=True, slots=True)
 class HttpSpec:
-    """Where the server is and how to reach it. `transport` None: detect.
+    """The server's address and options. `transport` None: detect.
 
     `apps`: announce that clients show apps. `ca`: a file with additional certificates. `renew` reads `headers` and
     their secrets again; `look_up` reads the first ones. `begun`: an open session to continue.

@@ -48,13 +48,18 @@ class Access:
     """The login of `client` at `url`; messages call it `server`."""
 
     def __init__(
-        self, server: str, url: str, client: ClientRegistration, store: GrantStore, now: Callable[[], float] = wall_time
+        self,
+        server: str,
+        url: str,
+        client: ClientRegistration,
+        store: GrantStore,
+        clock: Callable[[], float] = wall_time,
     ) -> None:
         self._server = server
         self._url = url
         self._client = client
         self._store = store
-        self._now = now
+        self._clock = clock
         self._stored: Grant | str | None = None  # or why it cannot be read
         self._renewing = anyio.Lock()
         self._not_before = 0.0
@@ -89,7 +94,7 @@ class Access:
     async def token(self) -> str | None:
         """The token to send, renewed if it expires soon; None without a login."""
         grant = self._grant
-        if grant is not None and self._now() >= max(grant.renew_at, self._not_before):
+        if grant is not None and self._clock() >= max(grant.renew_at, self._not_before):
             await self._renew(grant.access_token)
         return self._grant.access_token if self._grant is not None else None
 
@@ -103,7 +108,7 @@ class Access:
         """A token to use after the refused one; None if there is none."""
         if (stored := self.newer(refused)) is not None:
             return stored
-        if self._now() >= self._not_before:
+        if self._clock() >= self._not_before:
             await self._renew(refused)
         return self.newer(refused)
 
@@ -118,8 +123,8 @@ class Access:
         can_retry = trouble is not None and not trouble.is_final
         if self._client.is_machine:
             why = f": {trouble}" if trouble is not None else ""
-            said = f'does not accept the login of "oauth"{why}'
-            return Denial("login_failed", said, ends=self._grant is not None, can_retry=can_retry)
+            reason = f'does not accept the login of "oauth"{why}'
+            return Denial("login_failed", reason, ends=self._grant is not None, can_retry=can_retry)
         if self._grant is None:
             why = f"{trouble}: " if trouble is not None else ""
             return Denial("login_needed", f"{why}requires a login: {self._advice}")
@@ -156,14 +161,14 @@ class Access:
             )
         if self._grant is None:
             return Denial("login_needed", f"requires a login{named}: {self._advice}")
-        if scope and set(scope.split()) <= set((self._grant.asked or "").split()):
-            said = f"refuses rights that the login asked for{named}: this account may not have them"
-            return Denial("rights_missing", said)
+        if scope and set(scope.split()) <= set((self._grant.requested or "").split()):
+            reason = f"refuses rights that the login asked for{named}: this account may not have them"
+            return Denial("rights_missing", reason)
         try:
             async with self._store.locked(self.key, _LOCK):
                 self.reread()
-                if self._grant is not None and (wanted := _both(self._grant.wanted, scope)) != self._grant.wanted:
-                    self._store.save(self.key, replace(self._grant, wanted=wanted))
+                if self._grant is not None and (missing := _both(self._grant.missing, scope)) != self._grant.missing:
+                    self._store.save(self.key, replace(self._grant, missing=missing))
                     self.reread()
         except LoginFailed as exc:
             log.warning("login_unwritable", upstream=self._server, reason=str(exc))
@@ -174,24 +179,24 @@ class Access:
     async def _renew(self, stale: str | None) -> None:
         """Continues briefly after a cancellation: the old refresh token may be spent."""
         scope = anyio.CancelScope(shield=True)
-        done = anyio.Event()
+        finished = anyio.Event()
 
         async def work() -> None:
             with scope:
                 await self._renew_alone(stale)
-            done.set()
+            finished.set()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
             try:
-                await done.wait()
+                await finished.wait()
             except anyio.get_cancelled_exc_class():
                 scope.deadline = anyio.current_time() + _GRACE
                 raise
 
     async def _renew_alone(self, stale: str | None) -> None:
         async with self._renewing:
-            if self._is_done(stale) or self._now() < self._not_before:
+            if self._is_done(stale) or self._clock() < self._not_before:
                 return  # another task has tried already
             try:
                 async with self._store.locked(self.key, _LOCK):
@@ -200,12 +205,12 @@ class Access:
                         await self._obtain()
             except LoginFailed as exc:
                 self._trouble = exc
-                self._not_before = self._now() + _PAUSE
+                self._not_before = self._clock() + _PAUSE
                 log.warning("login_not_renewed", upstream=self._server, reason=str(exc))
 
     def _is_done(self, stale: str | None) -> bool:
         grant = self._grant
-        if grant is not None and grant.access_token != stale and self._now() < grant.renew_at:
+        if grant is not None and grant.access_token != stale and self._clock() < grant.renew_at:
             return True
         return not self._client.is_machine and (grant is None or grant.refresh_token is None)
 
@@ -218,7 +223,7 @@ class Access:
                     fresh = await log_in_alone(self._url, self._client)
                 else:
                     assert old is not None
-                    fresh = await refreshed(old, self._client, Addresses(self._url, self._client.ca), self._now())
+                    fresh = await refreshed(old, self._client, Addresses(self._url, self._client.ca), self._clock())
             except LoginFailed as exc:
                 if exc.is_final and old is not None:  # nobody has to try that again
                     commit(replace(old, refresh_token=None))
@@ -247,16 +252,16 @@ class AuthorizedClient:
     ) -> AsyncIterator[httpx2.Response]:
         is_goodbye = method == "DELETE"  # for which nothing is renewed: it must not take long
         token = self._access.newer(None) if is_goodbye else await self._access.token()
-        other = None
+        replacement = None
         async with self._http.stream(method, url, content=content, headers=_with(headers, token)) as response:
             if response.status_code == 401 and not is_goodbye:
-                other = await self._access.replacement(token)
+                replacement = await self._access.replacement(token)
             elif response.status_code == 403:
-                other = self._access.newer(token)
-            if other is None:
+                replacement = self._access.newer(token)
+            if replacement is None:
                 yield response
                 return
-        async with self._http.stream(method, url, content=content, headers=_with(headers, other)) as response:
+        async with self._http.stream(method, url, content=content, headers=_with(headers, replacement)) as response:
             yield response
 
 

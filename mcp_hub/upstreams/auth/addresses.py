@@ -34,43 +34,43 @@ class Addresses:
 
     async def check_page(self, url: str) -> None:
         """Raises `LoginFailed` for a URL that a browser must not open."""
-        what = "authorization endpoint"
-        self._check_name(url, what)
+        role = "authorization endpoint"
+        self._check_name(url, role)
         if proxy(url) is None:
             try:
                 with anyio.fail_after(_SECONDS):
-                    await self.allowed(urlsplit(url).hostname or "", what, url)
+                    await self.allowed(urlsplit(url).hostname or "", role, url)
             except (OSError, TimeoutError):
                 pass  # who goes there will see; a name may mean something to a browser alone
 
-    async def send(self, request: httpx2.Request, what: str = "address") -> httpx2.Response:
+    async def send(self, request: httpx2.Request, role: str = "address") -> httpx2.Response:
         """The response, without following redirects or reading their bodies. Raises `LoginFailed`."""
         url = str(request.url)
-        self._check_name(url, what)
+        self._check_name(url, role)
         request.headers["user-agent"] = USER_AGENT
         request.headers["accept-encoding"] = "identity"
         try:
             with anyio.fail_after(_SECONDS):
-                async with httpx2.AsyncClient(transport=self._transport(url, what), timeout=_SECONDS) as http:
+                async with httpx2.AsyncClient(transport=self._transport(url, role), timeout=_SECONDS) as http:
                     return await _whole(http, request)
         except TimeoutError:
             raise LoginFailed(f"{origin(url)} did not answer within {_SECONDS:g} s", is_final=False) from None
         except httpx2.HTTPError as exc:
             raise LoginFailed(f"{origin(url)} could not be asked: {reason_of(exc)}", is_final=False) from None
 
-    async def allowed(self, host: str, what: str, url: str) -> list[str]:
+    async def allowed(self, host: str, role: str, url: str) -> list[str]:
         """The permitted addresses of a host. Raises `LoginFailed` for none, `OSError` for an unknown host."""
         is_near = self._is_near or host == self._host  # whose certificate proves which service it is
-        found = await resolved(host)
-        problems = {str(address): refused_address(address, is_near=is_near) for address in found}
+        resolved_addresses = await resolved(host)
+        problems = {str(address): refused_address(address, is_near=is_near) for address in resolved_addresses}
         checked = [address for address, problem in problems.items() if problem is None]
         if not checked:
-            place, problem = next(iter(problems.items()))
-            said = f"the {what} {origin(url)!r} is refused: it leads to {place}, and {problem}"
-            raise LoginFailed(said, is_final=False)  # a name server may lead elsewhere tomorrow
+            refused, problem = next(iter(problems.items()))
+            reason = f"the {role} {origin(url)!r} is refused: it leads to {refused}, and {problem}"
+            raise LoginFailed(reason, is_final=False)  # a name server may lead elsewhere tomorrow
         return checked
 
-    def _transport(self, url: str, what: str) -> httpx2.AsyncBaseTransport:
+    def _transport(self, url: str, role: str) -> httpx2.AsyncBaseTransport:
         via = proxy(url)
         try:
             verify = tls(self._ca)
@@ -81,15 +81,15 @@ class Addresses:
                 return httpx2.AsyncHTTPTransport(verify=verify, proxy=via)
             except (ImportError, ValueError, httpx2.InvalidURL) as exc:
                 raise LoginFailed(bad_proxy(url, exc), is_final=False) from None
-        return Pinned(lambda host: self.allowed(host, what, url), verify)
+        return Pinned(lambda host: self.allowed(host, role, url), verify)
 
-    def _check_name(self, url: str, what: str) -> None:
+    def _check_name(self, url: str, role: str) -> None:
         if (problem := refused_place(url, is_near=self._is_near)) is not None:
             scheme, host, _ = origin_parts(url)
-            shown = (
+            masked = (
                 f"{hide_head(scheme, 20)}://{hide_head(host, 80)}" if host else f"{hide_head(scheme, 20) or 'no'}: URL"
             )
-            raise LoginFailed(f"the {what} {shown!r} is refused: {problem}")
+            raise LoginFailed(f"the {role} {masked!r} is refused: {problem}")
 
 
 async def _whole(http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:

@@ -59,13 +59,13 @@ def challenge_of(header: str) -> dict[str, str]:
     """Parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3), by lower-case name."""
     text = header if len(header) <= _LONGEST_CHALLENGE else header[:_LONGEST_CHALLENGE].rpartition(",")[0]
     start = _SCHEME.search(text)
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     at = start.end() if start else len(text)
     while (pair := _PARAMETER.match(text, at)) is not None:
         value = re.sub(r"\\(.)", r"\1", pair[2]) if pair[2] is not None else pair[3]
-        found.setdefault(pair[1].lower(), value)  # the first of two of a name counts
+        parameters.setdefault(pair[1].lower(), value)  # the first of two of a name counts
         at = pair.end()
-    return found
+    return parameters
 
 
 def challenge(**parameters: str | None) -> str:
@@ -75,14 +75,14 @@ def challenge(**parameters: str | None) -> str:
     return f"Bearer {', '.join(pairs)}".rstrip()
 
 
-def issued(response: httpx2.Response, what: str) -> _Issued:
+def issued(response: httpx2.Response, action: str) -> _Issued:
     """The tokens of a response, masked from now on. Raises `LoginFailed`."""
     if response.status_code not in GIVEN:
-        raise refusal(response, what)
+        raise refusal(response, action)
     answer = _decoded(response, _Answer)
     if not is_usable(answer.access_token) or (answer.token_type or _BEARER).lower() != _BEARER:
-        about = _described(_refusal(response))
-        why = f": {about}" if about else ""
+        detail = _described(_refusal(response))
+        why = f": {detail}" if detail else ""
         where = origin(str(response.request.url))
         raise LoginFailed(f"{where} answered with no bearer token{why}", is_final=False)
     learn(text for text in (answer.access_token, answer.refresh_token) if text)
@@ -105,13 +105,13 @@ def repaired(response: httpx2.Response) -> httpx2.Response:
     )
 
 
-def refusal(response: httpx2.Response, what: str) -> LoginFailed:
-    """The failure to do `what`; final for OAuth errors that would recur."""
-    where, status, found = origin(str(response.request.url)), response.status_code, _refusal(response)
-    if 400 <= status < 500 and status not in BUSY and found.error in _FINAL:
-        return LoginFailed(f"{where} refused to {what}: {_described(found)}")
-    about = f", {_described(found)}" if found.error else ""
-    return LoginFailed(f"{where} did not {what}: HTTP {status}{about}", is_final=False)
+def refusal(response: httpx2.Response, action: str) -> LoginFailed:
+    """The failure to do `action`; final for OAuth errors that would recur."""
+    where, status, error = origin(str(response.request.url)), response.status_code, _refusal(response)
+    if 400 <= status < 500 and status not in BUSY and error.error in _FINAL:
+        return LoginFailed(f"{where} refused to {action}: {_described(error)}")
+    detail = f", {_described(error)}" if error.error else ""
+    return LoginFailed(f"{where} did not {action}: HTTP {status}{detail}", is_final=False)
 
 
 def is_usable(token: str) -> bool:
@@ -154,9 +154,9 @@ def _fit(name: str, value: object) -> object:
     return value
 
 
-def _described(found: _Refusal) -> str:
-    about = f" ({foreign_text(found.error_description)})" if found.error_description else ""
-    return f"{foreign_text(found.error)}{about}" if found.error else ""
+def _described(error: _Refusal) -> str:
+    description = f" ({foreign_text(error.error_description)})" if error.error_description else ""
+    return f"{foreign_text(error.error)}{description}" if error.error else ""
 
 
 def _seconds(written: bytes) -> int | None:

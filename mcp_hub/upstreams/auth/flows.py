@@ -54,9 +54,9 @@ _MOST_REQUESTS: Final = 40
 
 
 class _Storage:
-    def __init__(self, prior: Grant | None, known: OAuthClientInformationFull | None) -> None:
+    def __init__(self, prior: Grant | None, client_info: OAuthClientInformationFull | None) -> None:
         self.tokens: OAuthToken | None = None
-        self.known = known
+        self.client_info = client_info
         self._prior = prior
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -68,10 +68,10 @@ class _Storage:
         self.tokens = tokens
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.known
+        return self.client_info
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.known = client_info
+        self.client_info = client_info
         learn([client_info.client_secret] if client_info.client_secret else [])
 
 
@@ -109,10 +109,10 @@ class _Login(msgspec.Struct, frozen=True):
             await anext(flow)
             response = await self._refusal(request)
             for _ in range(_MOST_REQUESTS):
-                asked = await flow.asend(response)
-                if asked is request:
+                next_request = await flow.asend(response)
+                if next_request is request:
                     return
-                response = await asking.send(asked)
+                response = await asking.send(next_request)
             raise LoginFailed(f"the login took more than {_MOST_REQUESTS} requests")
         except StopAsyncIteration:
             raise LoginFailed("the login ended without a token") from None
@@ -128,13 +128,15 @@ class _Login(msgspec.Struct, frozen=True):
         }
         probe = httpx2.Request("POST", self.url, content=request_frame(1, "server/discover", params), headers=headers)
         answer = await self.addresses.send(probe)
-        found = challenge_of(answer.headers.get("www-authenticate", "")) if answer.status_code in (401, 403) else {}
-        wanted = self.prior.wanted if self.prior is not None else None
-        is_more = wanted is not None and not self.client.scopes
+        parameters = (
+            challenge_of(answer.headers.get("www-authenticate", "")) if answer.status_code in (401, 403) else {}
+        )
+        missing = self.prior.missing if self.prior is not None else None
+        is_more = missing is not None and not self.client.scopes
         said_so = challenge(
             error="insufficient_scope" if is_more else None,
-            resource_metadata=found.get("resource_metadata"),
-            scope=" ".join(self.client.scopes) or wanted or found.get("scope"),
+            resource_metadata=parameters.get("resource_metadata"),
+            scope=" ".join(self.client.scopes) or missing or parameters.get("scope"),
         )
         return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so}, request=request)
 
@@ -144,12 +146,12 @@ class _Login(msgspec.Struct, frozen=True):
         if tokens is None or info is None or not is_usable(tokens.access_token):
             raise LoginFailed("the authorization server gave no token that can be used")
         # without metadata: where servers before 2025-06-18 had it
-        place = metadata.token_endpoint if metadata else f"{context.get_authorization_base_url(self.url)}/token"
+        endpoint = metadata.token_endpoint if metadata else f"{context.get_authorization_base_url(self.url)}/token"
         now = wall_time()
         has_own_secret = info.client_secret is not None and info.client_id == client.client_id
         return Grant(
             access_token=tokens.access_token,
-            token_endpoint=str(place),
+            token_endpoint=str(endpoint),
             client_id=info.client_id,
             client_secret=None if has_own_secret else info.client_secret,
             token_auth=_METHODS.get(info.token_endpoint_auth_method or "none", "none"),
@@ -159,7 +161,7 @@ class _Login(msgspec.Struct, frozen=True):
             resource=context.get_resource_url(),
             refresh_token=tokens.refresh_token if tokens.refresh_token and is_usable(tokens.refresh_token) else None,
             scope=tokens.scope,
-            asked=context.client_metadata.scope,
+            requested=context.client_metadata.scope,
             obtained_at=now,
             expires_at=expiry(tokens.expires_in, now),
         )
@@ -180,9 +182,9 @@ async def login_in_browser(
         await show(authorization_url, _issuer(provider) or authorization_url)
 
     async def came_back() -> AuthorizationCodeResult:
-        found = await redirect.wait(seconds)
-        learn([found["code"]])  # token endpoints may repeat it in what they refuse
-        return AuthorizationCodeResult(code=found["code"], state=found["state"], iss=found.get("iss"))
+        parameters = await redirect.wait(seconds)
+        learn([parameters["code"]])  # token endpoints may repeat it in what they refuse
+        return AuthorizationCodeResult(code=parameters["code"], state=parameters["state"], iss=parameters.get("iss"))
 
     metadata = OAuthClientMetadata(
         client_name="mcp-hub", redirect_uris=[AnyUrl(redirect.uri)], scope=" ".join(client.scopes) or None
@@ -198,26 +200,26 @@ def _check_pkce(provider: OAuthClientProvider) -> None:
     metadata = provider.context.oauth_metadata
     if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
         lack = "code_challenge_methods_supported lacks S256 in its metadata"
-        said = f"the authorization server {_issuer(provider)} does not say that it protects logins by PKCE ({lack})"
-        raise LoginFailed(said)
+        reason = f"the authorization server {_issuer(provider)} does not say that it protects logins by PKCE ({lack})"
+        raise LoginFailed(reason)
 
 
 async def login_alone(url: str, client: ClientRegistration) -> Grant:
     """Logs the hub in (client credentials) by a secret or a signed JWT. Raises `LoginFailed`."""
-    own, scope, issuer = client.client_id, " ".join(client.scopes) or None, client.issuer
-    assert own is not None
+    client_id, scope, issuer = client.client_id, " ".join(client.scopes) or None, client.issuer
+    assert client_id is not None
     storage = _Storage(None, None)
     provider: OAuthClientProvider
     if client.private_key is not None:
         signed = SignedJWTParameters(
-            issuer=own, subject=own, signing_key=client.private_key, signing_algorithm=client.algorithm
+            issuer=client_id, subject=client_id, signing_key=client.private_key, signing_algorithm=client.algorithm
         )
-        provider = PrivateKeyJWTOAuthProvider(url, storage, own, _signing(signed), scope=scope, issuer=issuer)
+        provider = PrivateKeyJWTOAuthProvider(url, storage, client_id, _signing(signed), scope=scope, issuer=issuer)
     else:
         secret = client.client_secret
         assert secret is not None
         method: Any = f"client_secret_{client.token_auth or 'basic'}"
-        provider = ClientCredentialsOAuthProvider(url, storage, own, secret, method, scope=scope, issuer=issuer)
+        provider = ClientCredentialsOAuthProvider(url, storage, client_id, secret, method, scope=scope, issuer=issuer)
     return await _Login(
         url=url, client=client, prior=None, provider=provider, storage=storage, addresses=Addresses(url, client.ca)
     ).run()
@@ -230,8 +232,8 @@ def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]
         try:
             return await sign(audience)
         except Exception as exc:  # the key comes from outside, and every library beneath has its own errors for it
-            how = f"{parameters.signing_algorithm}: {type(exc).__name__}"
-            raise LoginFailed(f'"private_key" cannot sign by {how}') from None
+            failure = f"{parameters.signing_algorithm}: {type(exc).__name__}"
+            raise LoginFailed(f'"private_key" cannot sign by {failure}') from None
 
     return assertion
 

@@ -43,8 +43,8 @@ class ClientRegistration:
 class Grant:
     """One login: tokens, client and token endpoint. Times are Unix seconds.
 
-    `token_auth`: how the client authenticates. `client_secret`: from a registration by the hub. `scope` was granted,
-    `asked` requested, `wanted` missing since.
+    `token_auth`: how the client authenticates. `client_secret`: from a registration by the hub. Scopes: `scope` was
+    granted, `requested` at the login, `missing` noted since.
     """
 
     access_token: str = field(repr=False)
@@ -58,8 +58,8 @@ class Grant:
     resource: str | None = None
     refresh_token: str | None = field(default=None, repr=False)
     scope: str | None = None
-    asked: str | None = None
-    wanted: str | None = None
+    requested: str | None = None
+    missing: str | None = None
     obtained_at: float = 0.0
     expires_at: float | None = None
 

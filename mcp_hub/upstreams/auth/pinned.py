@@ -29,10 +29,10 @@ class Pinned(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises `httpx2.ConnectError` also for an unknown host."""
         try:
-            *others, last = await self._checked(request.url.host)
+            *earlier, last = await self._checked(request.url.host)
         except OSError as exc:
             raise httpx2.ConnectError(str(exc), request=request) from exc
-        for address in others:
+        for address in earlier:
             with_less = {**request.extensions.get("timeout", {}), "connect": _NEXT}
             try:
                 return await self._transport.handle_async_request(_pinned(request, address, timeout=with_less))
@@ -57,5 +57,5 @@ def _pinned(request: httpx2.Request, address: str, **extensions: object) -> http
 
 async def resolved(host: str) -> list[IPv4Address | IPv6Address]:
     """Addresses of a host in the system's order. Raises `OSError` for none."""
-    found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [ip_address(place[0]) for *_, place in found]
+    infos = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [ip_address(address[0]) for *_, address in infos]

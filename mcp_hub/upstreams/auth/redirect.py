@@ -36,7 +36,7 @@ class Redirect:
 
     uri: str
     _state: str = ""
-    _found: dict[str, str] = field(default_factory=dict, repr=False)
+    _parameters: dict[str, str] = field(default_factory=dict, repr=False)
     _came: anyio.Event = field(default_factory=anyio.Event)
 
     def expect(self, authorization_url: str) -> None:
@@ -49,26 +49,26 @@ class Redirect:
             await self._came.wait()
         if not self._came.is_set():
             raise LoginFailed(f"no login within {seconds:g} s")
-        if "error" in self._found:
-            texts = self._found["error"], self._found.get("error_description", "")
-            about = " ".join(map(foreign_text, texts)).rstrip()
-            raise LoginFailed(f"refused by the authorization server: {about}")
-        return self._found
+        if "error" in self._parameters:
+            texts = self._parameters["error"], self._parameters.get("error_description", "")
+            description = " ".join(map(foreign_text, texts)).rstrip()
+            raise LoginFailed(f"refused by the authorization server: {description}")
+        return self._parameters
 
     def take(self, target: str, host: str) -> tuple[int, str]:
         """Status and text for a request."""
         parts = urlsplit(target)
         if parts.path != _PATH or host != urlsplit(self.uri).netloc:  # no other page may reach us by a name of its own
             return 404, "Nothing here."
-        found = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        if not self._state or not compare_digest(found.get("state", "").encode(), self._state.encode()):
+        parameters = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        if not self._state or not compare_digest(parameters.get("state", "").encode(), self._state.encode()):
             return 400, _STRANGE
-        if "error" not in found and "code" not in found:
+        if "error" not in parameters and "code" not in parameters:
             return 400, _STRANGE
         if not self._came.is_set():  # the first one counts
-            self._found = found
+            self._parameters = parameters
             self._came.set()
-        return (200, _DONE) if "error" not in self._found else (400, _FAILED)
+        return (200, _DONE) if "error" not in self._parameters else (400, _FAILED)
 
 
 @asynccontextmanager
@@ -106,10 +106,10 @@ async def listening(port: int | None, *, or_any: bool = False) -> AsyncIterator[
 async def _answer(stream: anyio.abc.SocketStream, redirect: Redirect) -> None:
     head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", _LARGEST)
     first, *lines = head.decode("latin-1").split("\r\n")
-    method, _, rest = first.partition(" ")
+    method, _, target = first.partition(" ")
     host = next((line[5:].strip() for line in lines if line[:5].lower() == "host:"), "")
     try:
-        status, text = redirect.take(rest.partition(" ")[0], host) if method == "GET" else (405, "Only GET.")
+        status, text = redirect.take(target.partition(" ")[0], host) if method == "GET" else (405, "Only GET.")
     except ValueError:
         status, text = 400, _STRANGE
     await stream.send(_page(status, text))

@@ -50,23 +50,23 @@ class GrantStore:
     @contextmanager
     def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:
         """Reserves disk space and yields a function that stores a login. Both raise `LoginFailed`; hold `locked`."""
-        place = self.path(key)
+        path = self.path(key)
         fresh = self.folder / f".{key}.{secrets.token_hex(8)}.new"
-        with _writable(place):
+        with _writable(path):
             make_folder(self.folder)
-            for left in self.folder.glob(f".{key}.*.new"):  # by a process that was killed
-                left.unlink()
+            for leftover in self.folder.glob(f".{key}.*.new"):  # by a process that was killed
+                leftover.unlink()
             file = os.fdopen(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b")
 
         def commit(grant: Grant) -> None:
             learn(grant.secrets())
-            with _writable(place):
+            with _writable(path):
                 _write(file, msgspec.json.encode(grant))
                 file.close()  # before it is moved: Windows moves no open file
-                fresh.replace(place)
+                fresh.replace(path)
 
         try:
-            with _writable(place):
+            with _writable(path):
                 _write(file, b" " * _ROOM)
             yield commit
         finally:
@@ -82,10 +82,10 @@ class GrantStore:
 
     def remove(self, key: str) -> bool:
         """Removes a login; whether there was one. Raises `LoginFailed`."""
-        place = self.path(key)
-        with _writable(place):
-            was_there = place.exists()
-            place.unlink(missing_ok=True)
+        path = self.path(key)
+        with _writable(path):
+            was_there = path.exists()
+            path.unlink(missing_ok=True)
         return was_there
 
     @asynccontextmanager
@@ -108,11 +108,11 @@ class GrantStore:
 
 
 @contextmanager
-def _writable(place: Path) -> Iterator[None]:
+def _writable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        raise LoginFailed(f"cannot write {place}: {exc.strerror or exc}", is_final=False) from None
+        raise LoginFailed(f"cannot write {path}: {exc.strerror or exc}", is_final=False) from None
 
 
 def _write(file: BinaryIO, content: bytes) -> None:

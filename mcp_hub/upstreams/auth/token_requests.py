@@ -57,21 +57,21 @@ class TokenRequests:
 
     def __init__(self, server: str, addresses: Addresses) -> None:
         self._addresses = addresses
-        self._asked = f"{origin(server)} was asked for a way to log in and answered"
+        self._exchange = f"{origin(server)} was asked for a way to log in and answered"
         self._lack: str | None = None
         self._is_in_doubt = False
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
         """A response that the SDK can read. Raises `LoginFailed` if it lacks a token or client."""
-        wanted = _wanted(request)
-        self._asked = f"{origin(str(request.url))} was asked for {wanted} and answered"
+        purpose = _purpose(request)
+        self._exchange = f"{origin(str(request.url))} was asked for {purpose} and answered"
         response = await self._addresses.send(request)
-        if not response.is_redirect and wanted == _TOKEN:
+        if not response.is_redirect and purpose == _TOKEN:
             tokens = msgspec.structs.asdict(issued(response, "give a token"))
             return httpx2.Response(200, json={"token_type": "Bearer", **tokens}, request=request)
-        if not response.is_redirect and wanted == _CLIENT and response.status_code not in GIVEN:
+        if not response.is_redirect and purpose == _CLIENT and response.status_code not in GIVEN:
             raise refusal(response, "register the hub as a client")
-        self._judge(response, wanted)
+        self._judge(response, purpose)
         return repaired(response) if response.status_code in GIVEN else response
 
     def failed(self, reason: str) -> LoginFailed:
@@ -80,20 +80,20 @@ class TokenRequests:
         return LoginFailed(f"{reason}{why}", is_final=not self._is_in_doubt and self._lack is None)
 
     def nonsense(self) -> LoginFailed:
-        return LoginFailed(f"{self._asked} with an invalid response", is_final=False)
+        return LoginFailed(f"{self._exchange} with an invalid response", is_final=False)
 
-    def _judge(self, response: httpx2.Response, wanted: str) -> None:
+    def _judge(self, response: httpx2.Response, purpose: str) -> None:
         lack = None if response.status_code in GIVEN else f"HTTP {response.status_code}"
-        if lack is None and wanted == _METADATA and not _is_metadata(response.content):
+        if lack is None and purpose == _METADATA and not _is_metadata(response.content):
             lack = "with an invalid response"
         self._is_in_doubt |= response.status_code in BUSY
         if lack is None:
             self._lack = None
         elif self._lack is None or response.status_code != 404:  # that one is none of the places where it could be
-            self._lack = f"{self._asked} {lack}"
+            self._lack = f"{self._exchange} {lack}"
 
 
-def _wanted(request: httpx2.Request) -> str:
+def _purpose(request: httpx2.Request) -> str:
     if request.method != "POST":
         return _METADATA
     return _CLIENT if request.headers.get("content-type", "").startswith(JSON) else _TOKEN
@@ -101,7 +101,7 @@ def _wanted(request: httpx2.Request) -> str:
 
 def _is_metadata(content: bytes) -> bool:
     try:
-        found = msgspec.json.decode(content)
+        document = msgspec.json.decode(content)
     except UNREADABLE:
         return False
-    return isinstance(found, dict) and ("issuer" in found or "authorization_servers" in found)
+    return isinstance(document, dict) and ("issuer" in document or "authorization_servers" in document)

@@ -28,18 +28,18 @@ _TEXT: Final = msgspec.Raw(b'"text"')
 
 def stale(sent: int, epoch: int) -> PostRefused:
     """The refusal of an old epoch."""
-    said = f"Epoch {sent} is not the current one, {epoch}: the executor was registered again."
-    return PostRefused("stale_epoch", said, epoch=epoch)
+    text = f"Epoch {sent} is not the current one, {epoch}: the executor was registered again."
+    return PostRefused("stale_epoch", text, epoch=epoch)
 
 
-def too_large(what: str, limit: int, unit: str = "bytes") -> PostRefused:
+def too_large(subject: str, limit: int, unit: str = "bytes") -> PostRefused:
     """The refusal of a size over a fixed limit."""
-    return PostRefused("too_large", f"{what} has more than {limit} {unit}.", limit=limit)
+    return PostRefused("too_large", f"{subject} has more than {limit} {unit}.", limit=limit)
 
 
-def malformed(said: str) -> PostRefused:
+def malformed(text: str) -> PostRefused:
     """The refusal of an invalid request."""
-    return PostRefused("malformed", said)
+    return PostRefused("malformed", text)
 
 
 class ExecutorLimits(msgspec.Struct, frozen=True):
@@ -145,8 +145,8 @@ class Production:
 
     def _asked_by(self, events: Sequence[Produced]) -> set[str]:
         keys = [event.key for event in events if isinstance(event, InputRequired)]
-        for place, key in enumerate(keys):
-            if key in self._open or key in keys[:place]:
+        for index, key in enumerate(keys):
+            if key in self._open or key in keys[:index]:
                 raise malformed(f'input-required: a question with the key "{hide_head(key, 100)}" is open already.')
         if len(self._open) + len(keys) > self._limits.questions:
             raise too_large("The call", self._limits.questions, "questions whose answers were not fetched")
@@ -230,7 +230,7 @@ _HUBS_OWN: Final[Mapping[str, str]] = {
 def _read_events(post: Post) -> tuple[Produced, ...]:
     if post.content:
         return (Delta(msgspec.json.encode([{"type": "text", "text": post.content}])),)
-    return tuple(_read_event(one_line(bytes(raw)), f"events[{place}]") for place, raw in enumerate(post.events))
+    return tuple(_read_event(one_line(bytes(raw)), f"events[{index}]") for index, raw in enumerate(post.events))
 
 
 def _read_event(raw: RawJson, where: str) -> Produced:
@@ -243,18 +243,18 @@ def _read_event(raw: RawJson, where: str) -> Produced:
     return _checked(lambda: produced(event.type, event.data), where)
 
 
-def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, bytes]:
-    """Unchanged definitions by name: at most `most`, and `size` bytes together. Raises `PostRefused`."""
-    for count, limit, unit in ((len(tools), most, "tools"), (sum(map(len, tools)), size, "bytes")):
+def read_tools(tools: Sequence[RawJson], max_tools: int, size: int) -> dict[str, bytes]:
+    """Unchanged definitions by name: at most `max_tools`, and `size` bytes together. Raises `PostRefused`."""
+    for count, limit, unit in ((len(tools), max_tools, "tools"), (sum(map(len, tools)), size, "bytes")):
         if count > limit:
             raise too_large("The list of tools", limit, unit)
     named: dict[str, bytes] = {}
-    for place, raw in enumerate(tools):
-        name = _decoded(raw, f"tools[{place}]", _Named).name
+    for index, raw in enumerate(tools):
+        name = _decoded(raw, f"tools[{index}]", _Named).name
         if not _NAME.fullmatch(name):
-            raise malformed(f"tools[{place}]: the name has to be 1 to 1024 characters without control characters.")
+            raise malformed(f"tools[{index}]: the name has to be 1 to 1024 characters without control characters.")
         if name in named:
-            raise malformed(f'tools[{place}]: "{hide_head(name, 100)}" is there twice.')
+            raise malformed(f'tools[{index}]: "{hide_head(name, 100)}" is there twice.')
         named[name] = bytes(raw)
     return named
 

@@ -51,7 +51,7 @@ class Posted(msgspec.Struct, frozen=True):
 
 
 class Executor(msgspec.Struct, eq=False):
-    """A worker's registration, whose lease ends at `due`. `news` concern calls `given` to it."""
+    """A worker's registration, whose lease ends at `due`. `news` concern `fetched` calls."""
 
     key: tuple[str, str]
     epoch: int = 0
@@ -59,7 +59,7 @@ class Executor(msgspec.Struct, eq=False):
     lease: float = 0.0
     due: float = 0.0
     waiting: OrderedDict[str, "Work"] = msgspec.field(default_factory=OrderedDict)
-    given: dict[str, "Work"] = {}
+    fetched: dict[str, "Work"] = {}
     news: deque[_CancelOffer | _InputOffer] = msgspec.field(default_factory=deque)
     bell: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
@@ -90,7 +90,7 @@ class Executor(msgspec.Struct, eq=False):
         """Drops a call, with a cancellation if it has a `reason`. Whether the worker had fetched it."""
         id_ = work.offer.tool_call_id
         self.waiting.pop(id_, None)
-        if self.given.pop(id_, None) is None:
+        if self.fetched.pop(id_, None) is None:
             return False
         self.news = deque(offer for offer in self.news if offer.tool_call_id != id_)
         if reason is not None:
@@ -98,17 +98,17 @@ class Executor(msgspec.Struct, eq=False):
         self.ring()
         return True
 
-    def take(self, most: int, running: int, now: float) -> list[Offer]:
-        """The next offers: news first, then calls while fewer than `running` are given."""
+    def take(self, limit: int, running: int, now: float) -> list[Offer]:
+        """The next offers: news first, then calls while fewer than `running` are fetched."""
         offers: list[Offer] = []
-        while self.news and len(offers) < most:
+        while self.news and len(offers) < limit:
             offer = self.news.popleft()
             if isinstance(offer, _InputOffer):
-                self.given[offer.tool_call_id].production.answered(offer.key)
+                self.fetched[offer.tool_call_id].production.answered(offer.key)
             offers.append(offer)
-        while self.waiting and len(offers) < most and len(self.given) < running:
+        while self.waiting and len(offers) < limit and len(self.fetched) < running:
             id_, work = self.waiting.popitem(last=False)
-            self.given[id_] = work
+            self.fetched[id_] = work
             work.channel.times.end_wait()
             work.heard = now
             offers.append(work.offer)
@@ -126,7 +126,7 @@ class Work(msgspec.Struct, eq=False):
     heard: float = 0.0
     asking: int = 0
     outcome: Completed | RpcError = CANCELLED
-    done: anyio.Event = msgspec.field(default_factory=anyio.Event)
+    finished: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def touch(self, now: float) -> None:
         self.heard = now
@@ -138,7 +138,7 @@ class Work(msgspec.Struct, eq=False):
         def answered(outcome: RawJson | RpcError) -> None:
             self.asking -= 1
             self.heard = clock.now()
-            if not self.done.is_set():
+            if not self.finished.is_set():
                 is_error = isinstance(outcome, RpcError)
                 answer = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
                 members = {"error" if is_error else "result": answer}
@@ -154,8 +154,8 @@ class Work(msgspec.Struct, eq=False):
     def finish(self, outcome: Completed | RpcError) -> bool:
         """Ends the call. Whether the worker had fetched it."""
         is_lost = isinstance(outcome, RpcError) and not self.production.ended
-        was_given = self.executor.release(self, str(outcome) if is_lost else None)
+        was_fetched = self.executor.release(self, str(outcome) if is_lost else None)
         self.production.end()
         self.outcome = outcome
-        self.done.set()
-        return was_given
+        self.finished.set()
+        return was_fetched

@@ -68,7 +68,7 @@ class ExecutorUpstream(LocalSource):
         named = read_tools(tools, self._limits.tools, self._limits.definitions)
         executor = self._executor((principal, executor_id), named)
         epoch = self._next_epoch(principal, executor_id, executor.epoch)
-        for work in list(executor.given.values()):
+        for work in list(executor.fetched.values()):
             self._lose(work, "was registered again")
         executor.register(epoch, named, lease, self._clock.now())
         self._publish()
@@ -76,16 +76,16 @@ class ExecutorUpstream(LocalSource):
         return epoch
 
     def _executor(self, key: tuple[str, str], named: dict[str, bytes]) -> Executor:
-        for other, executor in self._executors.items():
-            if other != key and (taken := named.keys() & executor.tools.keys()):
-                raise _taken(min(taken), other[1] if other[0] == key[0] else None)
-        others = [own for own in self._executors if own != key]
-        mine = [own for own in others if own[0] == key[0]]
-        tools = sum(len(self._executors[own].tools) for own in mine) + len(named)
+        for other_key, executor in self._executors.items():
+            if other_key != key and (taken := named.keys() & executor.tools.keys()):
+                raise _taken(min(taken), other_key[1] if other_key[0] == key[0] else None)
+        other_keys = [owner_key for owner_key in self._executors if owner_key != key]
+        mine = [owner_key for owner_key in other_keys if owner_key[0] == key[0]]
+        tools = sum(len(self._executors[owner_key].tools) for owner_key in mine) + len(named)
         limits = self._limits
         _check("tools of executors of one principal", "own_tools", tools, limits.own_tools)
         _check("executors of one principal", "own_executors", len(mine) + 1, limits.own_executors)
-        _check("executors", "executors", len(others) + 1, limits.executors)
+        _check("executors", "executors", len(other_keys) + 1, limits.executors)
         if key not in self._executors:
             self._executors[key] = Executor(key)
         return self._executors[key]
@@ -94,17 +94,17 @@ class ExecutorUpstream(LocalSource):
         """Removes the executor and ends its calls. Raises `PostRefused`."""
         self._drop(self._find(principal, executor_id), "was removed")
 
-    async def calls(self, principal: str, executor_id: str, epoch: int, most: int, wait: float = 30.0) -> list[Offer]:
-        """Up to `most` offers, each once; waits for one up to `wait` seconds or half the lease.
+    async def calls(self, principal: str, executor_id: str, epoch: int, limit: int, wait: float = 30.0) -> list[Offer]:
+        """Up to `limit` offers, each once; waits for one up to `wait` seconds or half the lease.
 
         Raises `PostRefused`, also if the executor is removed meanwhile.
         """
-        if most < 1:
-            raise malformed(f"The number of offers has to be 1 or more, not {most}.")
+        if limit < 1:
+            raise malformed(f"The number of offers has to be 1 or more, not {limit}.")
         executor = self._find(principal, executor_id, epoch)
         executor.renew(self._clock.now())
         with anyio.move_on_after(min(wait, executor.lease / 2)):
-            while not (offers := executor.take(most, self._limits.running, self._clock.now())):
+            while not (offers := executor.take(limit, self._limits.running, self._clock.now())):
                 await executor.bell.wait()
                 self._find(principal, executor_id, epoch)
             return offers
@@ -114,10 +114,10 @@ class ExecutorUpstream(LocalSource):
         """Takes a post and returns when it is stored. Raises `PostRefused` and `NotKept`."""
         await self._catch_up(tool_call_id, len(post.events))
         posted = self._take(principal, tool_call_id, post)
-        await self._kept(tool_call_id)
+        await self._until_stored(tool_call_id)
         return Posted(await self._catch_up(tool_call_id, self._limits.window // 2), posted.is_duplicate)
 
-    async def _kept(self, id_: str) -> None:
+    async def _until_stored(self, id_: str) -> None:
         work, ended = self._works.get(id_), self._ended.get(id_)
         channel = work.channel if work is not None else ended[2]() if ended is not None else None
         if channel is not None:  # else the call is over and written
@@ -137,7 +137,7 @@ class ExecutorUpstream(LocalSource):
 
     def _take(self, principal: str, id_: str, post: Post) -> Posted:
         work = self._works.get(id_)
-        if work is not None and id_ in work.executor.given:
+        if work is not None and id_ in work.executor.fetched:
             executor, production = work.executor, work.production
         elif id_ in self._ended:
             executor, production, _ = self._ended[id_]
@@ -172,21 +172,21 @@ class ExecutorUpstream(LocalSource):
         for executor in list(self._executors.values()):
             if now >= executor.due:
                 self._drop(executor, f"was silent for {executor.lease:g} s, its lease")
-            for work in list(executor.given.values()):
+            for work in list(executor.fetched.values()):
                 if not work.asking and now - work.heard >= silence:
                     self._lose(work, f"was silent for {silence:g} s")
 
     def _find(self, principal: str, executor_id: str, epoch: int | None = None) -> Executor:
         if (executor := self._executors.get((principal, executor_id))) is None:
-            said = f'Executor "{hide_head(executor_id, 200)}" is unknown. Register it.'
-            raise PostRefused("unknown_executor_or_call", said)
+            text = f'Executor "{hide_head(executor_id, 200)}" is unknown. Register it.'
+            raise PostRefused("unknown_executor_or_call", text)
         if epoch is not None and epoch != executor.epoch:
             raise stale(epoch, executor.epoch)
         return executor
 
     def _drop(self, executor: Executor, why: str) -> None:
         log.info("executor_gone", upstream=self.name, executor=executor.key[1], reason=why)
-        for work in [*executor.given.values(), *executor.waiting.values()]:
+        for work in [*executor.fetched.values(), *executor.waiting.values()]:
             self._lose(work, why)
         del self._executors[executor.key]
         executor.ring()
@@ -206,7 +206,7 @@ class ExecutorUpstream(LocalSource):
     def _lose(self, work: Work, why: str) -> None:
         """A call that was not fetched has certainly not run."""
         id_ = work.executor.key[1]
-        outcome = {"outcome": "unknown"} if work.offer.tool_call_id in work.executor.given else {}
+        outcome = {"outcome": "unknown"} if work.offer.tool_call_id in work.executor.fetched else {}
         data: JsonObject = {"upstream": {"server": self.name}, "executor": id_, **outcome}
         self._finish(work, ExecutorLost(f'Executor "{id_}" of tool "{work.offer.name}" {why}.', data=data))
 
@@ -222,9 +222,9 @@ class ExecutorUpstream(LocalSource):
         """Queues the call and waits for its end. Raises `ExecutorLost` and `Busy`."""
         work = self._accept(call, channel)
         try:
-            await work.done.wait()
+            await work.finished.wait()
         finally:
-            if not work.done.is_set():
+            if not work.finished.is_set():
                 self._finish(work, CANCELLED)
         if isinstance(work.outcome, Completed):
             return work.outcome
@@ -232,7 +232,7 @@ class ExecutorUpstream(LocalSource):
 
     def _accept(self, call: Call, channel: CallChannel) -> Work:
         tool = self.tool_of(call)
-        executor = next((one for one in self._executors.values() if tool in one.tools), None)
+        executor = next((candidate for candidate in self._executors.values() if tool in candidate.tools), None)
         if executor is None:
             raise UnknownEntry(f'server "{self.name}" does not have a tool "{tool}".')
         arguments = call.params.get("arguments", msgspec.Raw(b"{}"))
@@ -265,10 +265,10 @@ def _unknown(tool_call_id: str) -> PostRefused:
     return PostRefused("unknown_executor_or_call", f'Tool call "{hide_head(tool_call_id, 200)}" is unknown.')
 
 
-def _check(unit: str, name: str, count: int, most: int) -> None:
-    if count > most:
-        said = f"The hub takes at most {most} {unit}. Remove one, or try again later."
-        raise PostRefused("busy", said, limit=name, most=most)
+def _check(unit: str, name: str, count: int, maximum: int) -> None:
+    if count > maximum:
+        text = f"The hub takes at most {maximum} {unit}. Remove one, or try again later."
+        raise PostRefused("busy", text, limit=name, most=maximum)
 
 
 def _taken(tool: str, holder: str | None) -> PostRefused:

@@ -46,9 +46,9 @@ def scan(root: Path, before: Scan) -> Scan:
     warnings: list[str] = []
     files: dict[str, _Digest] = {}
     for path, stamp in files_in(root).items():
-        known = before.files.get(path)
+        previous = before.files.get(path)
         try:
-            files[path] = known if known is not None and known.stamp == stamp else _digest(root, path, stamp)
+            files[path] = previous if previous is not None and previous.stamp == stamp else _digest(root, path, stamp)
         except (OSError, UnicodeError) as problem:
             warnings.append(f"{ascii(path)} is left out: {problem}")
     skills: dict[str, bytes] = {}
@@ -81,8 +81,8 @@ def _digest(root: Path, path: str, stamp: FileStamp) -> _Digest:
         return _Digest(stamp, _UNKNOWN, stamp.size)
     content, stamp = read_file(root, path, MOST_BYTES)
     head = None
-    if path.endswith(f"/{MAIN}") and (found := _HEAD.match(content)):
-        head = found[1]
+    if path.endswith(f"/{MAIN}") and (match := _HEAD.match(content)):
+        head = match[1]
     return _Digest(stamp, digest_of(content), len(content), head)
 
 
@@ -97,8 +97,8 @@ def _entry(main: str, files: dict[str, _Digest]) -> bytes:
         raise ValueError(f"its {MAIN} does not begin with YAML between two lines of ---, of at most 64 KiB")
     if not _NAME.fullmatch(folder.rstrip("/").rpartition("/")[2]):
         raise ValueError("the name of its folder may have a-z, 0-9 and single hyphens only, and at most 64 of them")
-    inside = {path: own for path, own in files.items() if path.startswith(folder)}
-    resources = [{"uri": uri_of(path), "digest": own.digest, "size": own.size} for path, own in inside.items()]
+    inside = {path: entry for path, entry in files.items() if path.startswith(folder)}
+    resources = [{"uri": uri_of(path), "digest": entry.digest, "size": entry.size} for path, entry in inside.items()]
     raw = msgspec.json.encode({"uri": uri_of(main), "frontmatter": _frontmatter(head), "resources": resources})
     msgspec.json.decode(raw, type=SkillEntry)
     return raw
@@ -113,17 +113,17 @@ def _frontmatter(head: bytes) -> msgspec.Raw:
 
 def _resource(path: str, files: dict[str, _Digest], skills: dict[str, bytes]) -> bytes:
     name = path.rpartition("/")[2]
-    made: JsonObject = {"uri": uri_of(path), "name": name, "size": files[path].size}
+    resource: JsonObject = {"uri": uri_of(path), "name": name, "size": files[path].size}
     if (kind := mime_type(name)) is not None:
-        made["mimeType"] = kind
+        resource["mimeType"] = kind
     if (skill := skills.get(path.removesuffix(MAIN))) is not None and name == MAIN:
-        about = msgspec.json.decode(skill, type=SkillEntry).frontmatter
-        made |= {"name": about.name, "description": about.description}
-    return msgspec.json.encode(made)
+        frontmatter = msgspec.json.decode(skill, type=SkillEntry).frontmatter
+        resource |= {"name": frontmatter.name, "description": frontmatter.description}
+    return msgspec.json.encode(resource)
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    found: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for tag, firsts, pattern in (
         ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
         ("null", ("~", "n", "N", ""), r"~|null|Null|NULL|"),
@@ -131,8 +131,8 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
         ("float", "-+.0123456789", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"),
     ):
         for first in firsts:
-            found.setdefault(first, []).append((f"tag:yaml.org,2002:{tag}", late(rf"(?:{pattern})\Z")))
-    return found
+            resolvers.setdefault(first, []).append((f"tag:yaml.org,2002:{tag}", late(rf"(?:{pattern})\Z")))
+    return resolvers
 
 
 class _Yaml(yaml.SafeLoader):

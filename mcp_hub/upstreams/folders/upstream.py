@@ -65,25 +65,25 @@ class FolderUpstream(LocalSource):
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
         if kind not in (Kind.SKILL, Kind.RESOURCE) or anyio.current_time() < self._looked + _TTL:
             return None
-        asked = anyio.current_time()
-        return lambda: self._look(asked)
+        requested_at = anyio.current_time()
+        return lambda: self._look(requested_at)
 
-    async def _look(self, asked: float) -> None:
+    async def _look(self, requested_at: float) -> None:
         """One scan serves all who asked before it began."""
         async with self._turn:
-            if self._looked >= asked > -math.inf:
+            if self._looked >= requested_at > -math.inf:
                 return
             began = anyio.current_time()
-            problem, found = None, Scan()
+            problem, scan = None, Scan()
             try:
-                found = await anyio.to_thread.run_sync(_scan, self._folder, self._scan)
+                scan = await anyio.to_thread.run_sync(_scan, self._folder, self._scan)
             except OSError as error:
                 problem = Cause("skills_not_found", hide(f"skills {self._folder}: {error.strerror or error}"))
             self._looked, self._listed_at = began, wall_time()
-            self._take(found, problem)
+            self._take(scan, problem)
 
-    def _take(self, found: Scan, problem: Cause | None) -> None:
-        lists = {Kind.SKILL: found.skills, Kind.RESOURCE: found.resources}
+    def _take(self, scan: Scan, problem: Cause | None) -> None:
+        lists = {Kind.SKILL: scan.skills, Kind.RESOURCE: scan.resources}
         fresh = Snapshot(
             server=self.name,
             era=MODERN,
@@ -91,8 +91,8 @@ class FolderUpstream(LocalSource):
             hints={Kind.SKILL: _HINT, Kind.RESOURCE: _HINT},
             capabilities=_CAPABILITIES,
         )
-        is_same = fresh == self._snapshot and (problem, found.warnings) == (self._problem, self._scan.warnings)
-        self._scan, self._problem = found, problem
+        is_same = fresh == self._snapshot and (problem, scan.warnings) == (self._problem, self._scan.warnings)
+        self._scan, self._problem = scan, problem
         if not is_same:
             self._snapshot = fresh
             self._changes.bump()
@@ -101,17 +101,17 @@ class FolderUpstream(LocalSource):
         """Reads a file or folder. Raises `UnknownEntry`, and whatever the gate raises."""
         if self._problem is not None:
             code, reason = self._problem
-            about = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
-            raise UpstreamUnavailable(f'server "{self.name}" has failed: {reason}', data={"upstream": about})
+            data = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
+            raise UpstreamUnavailable(f'server "{self.name}" has failed: {reason}', data={"upstream": data})
         if call.method not in ("resources/read", "resources/directory/read", "skills/get"):
             raise MethodNotFound(f'server "{self.name}" has skills only and does not support {call.method}.')
         uri = msgspec.json.decode(call.params["uri"], type=str)
         if call.method == "resources/read":
             return Completed(await self._contents(call, uri), MODERN)
-        found = children(self._scan.paths, uri) if call.method == "resources/directory/read" else []
-        if not found:
+        entries = children(self._scan.paths, uri) if call.method == "resources/directory/read" else []
+        if not entries:
             raise UnknownEntry(f"Not found: {hide_head(uri, 500)}", data={"uri": uri})
-        return Completed(object_bytes({"resultType": "complete", "resources": found}), MODERN)
+        return Completed(object_bytes({"resultType": "complete", "resources": entries}), MODERN)
 
     async def _contents(self, call: Call, uri: str) -> RawJson:
         for _ in range(_LOOKS):
@@ -146,11 +146,11 @@ def _content(folder: str, path: str) -> bytes:
 
 
 def _result(uri: str, content: bytes) -> bytes:
-    made: JsonObject = {"uri": uri}
+    contents: JsonObject = {"uri": uri}
     if (kind := mime_type(uri)) is not None:
-        made["mimeType"] = kind
+        contents["mimeType"] = kind
     try:
-        made["text"] = content.decode()
+        contents["text"] = content.decode()
     except UnicodeDecodeError:
-        made["blob"] = base64.b64encode(content).decode()
-    return object_bytes({"resultType": "complete", "contents": [made]})
+        contents["blob"] = base64.b64encode(content).decode()
+    return object_bytes({"resultType": "complete", "contents": [contents]})

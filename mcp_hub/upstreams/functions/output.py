@@ -36,13 +36,13 @@ class OutputText:
         return events.Delta(msgspec.json.encode([block]), index=len(self._blocks) - 1)
 
     def blocks(self) -> list[object]:
-        return [content_block(one.text()) if isinstance(one, _GrowingText) else one for one in self._blocks]
+        return [content_block(block.text()) if isinstance(block, _GrowingText) else block for block in self._blocks]
 
     def close(self) -> None:
         """Closes temporary files. Idempotent."""
-        for one in self._blocks:
-            if isinstance(one, _GrowingText):
-                one.close()
+        for block in self._blocks:
+            if isinstance(block, _GrowingText):
+                block.close()
 
 
 class _GrowingText:
@@ -98,8 +98,8 @@ def checked_step(step: events.ToolCall | events.ToolResult) -> events.ToolCall |
                 return msgspec.structs.replace(step, content=one_line(bytes(raw)))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
-    name, held = type(step).__name__, "arguments" if isinstance(step, events.ToolCall) else "content"
-    raise TypeError(f"the {held} of a {name} are not what they have to be as JSON: {name}.of(…) encodes them")
+    name, member = type(step).__name__, "arguments" if isinstance(step, events.ToolCall) else "content"
+    raise TypeError(f"the {member} of a {name} are not what they have to be as JSON: {name}.of(…) encodes them")
 
 
 def content_block(item: object) -> object:

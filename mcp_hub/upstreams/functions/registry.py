@@ -232,8 +232,8 @@ def tool(function: F | None = None, /, **options: Unpack[_ToolOptions]) -> F | C
 
 def default_registry(module: str) -> Registry:
     """The tools of a module and its submodules. Raises `ValueError` for a duplicate name."""
-    found = [own for name, own in _by_module.items() if f"{name}.".startswith(f"{module}.")]
-    return found[0] if len(found) == 1 else Registry.joined(found)
+    registries = [registry for name, registry in _by_module.items() if f"{name}.".startswith(f"{module}.")]
+    return registries[0] if len(registries) == 1 else Registry.joined(registries)
 
 
 def _make_tool(name: str, function: ToolFunction, options: _ToolOptions) -> Tool:
@@ -272,10 +272,10 @@ def _hints(function: ToolFunction) -> JsonObject:
 
 
 def _context_parameter(hints: Mapping[str, object]) -> str | None:
-    found = [name for name, hint in hints.items() if name != "return" and _is_context(hint)]
-    if len(found) > 1:
-        raise TypeError(f"more than one parameter is a Context: {', '.join(found)}")
-    return found[0] if found else None
+    parameters = [name for name, hint in hints.items() if name != "return" and _is_context(hint)]
+    if len(parameters) > 1:
+        raise TypeError(f"more than one parameter is a Context: {', '.join(parameters)}")
+    return parameters[0] if parameters else None
 
 
 def _is_context(hint: object) -> bool:

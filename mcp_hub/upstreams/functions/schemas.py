@@ -57,13 +57,13 @@ class Parameters(msgspec.Struct, frozen=True):
         return {name: getattr(bound, f"p{index}") for index, name in enumerate(self.names)}
 
     def _finding(self, detail: ErrorDetails) -> str:
-        known = ", ".join(field.alias or "" for field in self.model.model_fields.values())
+        parameters = ", ".join(field.alias or "" for field in self.model.model_fields.values())
         where = ".".join(str(part) for part in detail["loc"]) or "arguments"
         match detail["type"]:
             case "missing":
                 return f"- {where}: required, but missing"
             case "extra_forbidden" if len(detail["loc"]) == 1:
-                return f"- {where}: unknown argument (known: {known or 'none'})"
+                return f"- {where}: unknown argument (known: {parameters or 'none'})"
             case _:
                 return f"- {where}: {detail['msg']}"
 

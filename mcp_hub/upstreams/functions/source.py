@@ -20,28 +20,28 @@ def check_reference(reference: str, folder: str) -> None:
     `sys.path`.
     """
     module, _, attribute = reference.partition(":")
-    spec = _found(module, folder)
+    spec = _module_spec(module, folder)
     name = attribute.partition(".")[0]
-    known = _names(spec)
-    if not name or known is None or name in known:
+    names = _names(spec)
+    if not name or names is None or name in names:
         return
     if spec.submodule_search_locations and PathFinder.find_spec(f"{module}.{name}", spec.submodule_search_locations):
         return
-    said = f"module {module} does not have {name}{nearest(name, known) or '. Name a Registry that it defines.'}"
-    raise StartFailed("registry_not_found", said)
+    reason = f"module {module} does not have {name}{nearest(name, names) or '. Name a Registry that it defines.'}"
+    raise StartFailed("registry_not_found", reason)
 
 
-def _found(module: str, folder: str) -> ModuleSpec:
-    top, *rest = module.split(".")
+def _module_spec(module: str, folder: str) -> ModuleSpec:
+    top, *submodules = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         spec = None
     spec = spec or PathFinder.find_spec(top, [folder])
-    for length in range(len(rest)):
+    for length in range(len(submodules)):
         if spec is not None:
             places = spec.submodule_search_locations
-            spec = PathFinder.find_spec(".".join((top, *rest[: length + 1])), places) if places else None
+            spec = PathFinder.find_spec(".".join((top, *submodules[: length + 1])), places) if places else None
     if spec is None:
         raise StartFailed("module_not_found", f"module not found: {module}. Correct its name.")
     return spec
@@ -57,7 +57,7 @@ def _names(spec: ModuleSpec) -> set[str] | None:
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None  # loading will say so
     names = set(_bound(tree))
-    is_open = "*" in names or any(isinstance(own, ast.Name) and own.id in _DYNAMIC for own in ast.walk(tree))
+    is_open = "*" in names or any(isinstance(node, ast.Name) and node.id in _DYNAMIC for node in ast.walk(tree))
     return None if is_open or names & {"__getattr__"} else names
 
 
@@ -76,6 +76,6 @@ def _bound(node: ast.AST) -> Iterator[str]:
             case ast.Global(names=names):
                 yield from names
         if isinstance(child, _SCOPES):
-            yield from (name for own in ast.walk(child) if isinstance(own, ast.Global) for name in own.names)
+            yield from (name for inner in ast.walk(child) if isinstance(inner, ast.Global) for name in inner.names)
         else:
             yield from _bound(child)

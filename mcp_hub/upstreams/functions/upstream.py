@@ -75,14 +75,14 @@ class LocalUpstream(LocalSource):
             if isinstance(cause, RpcError):
                 raise cause from None
             log.exception("tool_failed", upstream=self.name, tool=tool.name, call_id=call.id)
-            said = f"the tool tried to exit the process ({cause})" if isinstance(cause, SystemExit) else str(cause)
-            return _failure(said or type(cause).__name__)
+            text = f"the tool tried to exit the process ({cause})" if isinstance(cause, SystemExit) else str(cause)
+            return _failure(text or type(cause).__name__)
 
     def _target(self, call: Call) -> tuple[Tool, bytes]:
         if isinstance(self._registry, Cause):
             code, reason = self._registry
-            about = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
-            raise UpstreamUnavailable(f'server "{self.name}" did not start: {reason}', data={"upstream": about})
+            data = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
+            raise UpstreamUnavailable(f'server "{self.name}" did not start: {reason}', data={"upstream": data})
         name = self.tool_of(call)
         if (tool := self._registry.tools.get(name)) is None:
             nearest = difflib.get_close_matches(name, self._registry.tools)
@@ -134,20 +134,20 @@ def load_registry(reference: str, folder: str | None = None, env: Mapping[str, s
         raise _not_found(reference, "Write it as module:attribute, for example my_tools:registry.")
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)
-    found = _imported(module_name, reference, folder, env)
+    target = _imported(module_name, reference, folder, env)
     if not attribute:
         return _decorated(module_name, reference)
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise _not_found(reference, f"module {module_name} does not have {attribute}.")
-        found = getattr(found, part)
-    if not isinstance(found, Registry):
-        raise _not_found(reference, f"it has to name a Registry, not a {type(found).__name__}.")
-    return found
+        target = getattr(target, part)
+    if not isinstance(target, Registry):
+        raise _not_found(reference, f"it has to name a Registry, not a {type(target).__name__}.")
+    return target
 
 
-def _not_found(reference: str, said: str) -> StartFailed:
-    return StartFailed("registry_not_found", f'local "{reference}": {said}')
+def _not_found(reference: str, detail: str) -> StartFailed:
+    return StartFailed("registry_not_found", f'local "{reference}": {detail}')
 
 
 def _decorated(module_name: str, reference: str) -> Registry:
@@ -156,8 +156,8 @@ def _decorated(module_name: str, reference: str) -> Registry:
     except ValueError as error:
         raise _not_found(reference, str(error)) from None
     if not registry.tools:
-        said = f"module {module_name} does not have tools. Decorate functions with mcp_hub.tool, or name a Registry, "
-        raise _not_found(reference, f"{said}for example {module_name}:registry.")
+        detail = f"module {module_name} does not have tools. Decorate functions with mcp_hub.tool, or name a Registry, "
+        raise _not_found(reference, f"{detail}for example {module_name}:registry.")
     return registry
 
 
@@ -171,10 +171,12 @@ def _imported(module_name: str, reference: str, folder: str | None, env: Mapping
         raise
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            said = f'local "{reference}": module {module_name} needs {error.name}, which is not installed. Install it.'
-            raise StartFailed("module_not_found", said) from error
-        said = f'local "{reference}": module {error.name} was not found.'
-        raise StartFailed("module_not_found", said, tuple(dict.fromkeys(sys.path))) from error
+            reason = (
+                f'local "{reference}": module {module_name} needs {error.name}, which is not installed. Install it.'
+            )
+            raise StartFailed("module_not_found", reason) from error
+        reason = f'local "{reference}": module {error.name} was not found.'
+        raise StartFailed("module_not_found", reason, tuple(dict.fromkeys(sys.path))) from error
     except (Exception, SystemExit) as error:  # the boundary to user code
         problem = f"{type(error).__name__}: {error}"
         raise StartFailed("import_failed", f'local "{reference}": importing {module_name} raised {problem}') from error

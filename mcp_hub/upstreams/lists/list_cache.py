@@ -45,11 +45,11 @@ class CachedList(msgspec.Struct, frozen=True):
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
-    """`kept` comes without the lists, which stay raw JSON."""
+    """`cached` comes without the lists, which stay raw JSON."""
 
     format: int
     key: str
-    kept: CachedList
+    cached: CachedList
     lists: dict[Kind, tuple[msgspec.Raw, ...]]
 
 
@@ -81,12 +81,12 @@ class ListFile(msgspec.Struct, frozen=True):
             log.warning("last_list_unread", upstream=self.server, path=str(self.path), reason=exc.strerror or str(exc))
             return None
         try:
-            found = msgspec.json.decode(data, type=_Document)
-            snapshot = found.kept.snapshot
-            if (found.format, found.key, snapshot.server) != (_FORMAT, self.key, self.server):
+            document = msgspec.json.decode(data, type=_Document)
+            snapshot = document.cached.snapshot
+            if (document.format, document.key, snapshot.server) != (_FORMAT, self.key, self.server):
                 raise ValueError("it was not written for this server by this version of the hub")
-            lists = {kind: tuple(map(bytes, raws)) for kind, raws in found.lists.items()}
-            return replace(found.kept, snapshot=replace(snapshot, lists=lists))
+            lists = {kind: tuple(map(bytes, raws)) for kind, raws in document.lists.items()}
+            return replace(document.cached, snapshot=replace(snapshot, lists=lists))
         except (ValueError, RecursionError) as exc:  # msgspec's errors are of the former
             log.warning("last_list_unread", upstream=self.server, path=str(self.path), reason=str(exc))
             return None
@@ -94,10 +94,10 @@ class ListFile(msgspec.Struct, frozen=True):
     def _bytes(self) -> bytes:
         opened = open_plain(self.path, os.O_RDONLY | NO_LINK)
         with open(opened, "rb") as file:
-            known = os.fstat(opened)
-            if not stat.S_ISREG(known.st_mode):
+            status = os.fstat(opened)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError("it is not a plain file")
-            if known.st_size > self.most_bytes:
+            if status.st_size > self.most_bytes:
                 raise OSError(f"longer than {self.most_bytes} bytes")
             with suppress(OSError):
                 os.utime(opened if os.utime in os.supports_fd else self.path)
@@ -109,8 +109,8 @@ class ListFile(msgspec.Struct, frozen=True):
             data = self._encoded(last)
             if len(data) > self.most_bytes:
                 self.path.unlink(missing_ok=True)
-                about = {"bytes": len(data), "limit": self.most_bytes, "path": str(self.path)}
-                log.warning("last_list_too_long", upstream=self.server, **about)
+                details = {"bytes": len(data), "limit": self.most_bytes, "path": str(self.path)}
+                log.warning("last_list_too_long", upstream=self.server, **details)
                 return
             self._replace(data)
             self._make_room()
@@ -119,8 +119,8 @@ class ListFile(msgspec.Struct, frozen=True):
 
     def _encoded(self, last: CachedList) -> bytes:
         lists = {kind: tuple(map(msgspec.Raw, raws)) for kind, raws in last.snapshot.lists.items()}
-        kept = replace(last, snapshot=replace(last.snapshot, lists={}))
-        return msgspec.json.encode(_Document(_FORMAT, self.key, kept, lists))
+        without_lists = replace(last, snapshot=replace(last.snapshot, lists={}))
+        return msgspec.json.encode(_Document(_FORMAT, self.key, without_lists, lists))
 
     def _replace(self, data: bytes) -> None:
         make_folder(self.folder)
@@ -136,12 +136,12 @@ class ListFile(msgspec.Struct, frozen=True):
 
     def _make_room(self) -> None:
         """Removes the files unused longest, aborted writes included."""
-        found: list[tuple[float, str]] = []
+        files: list[tuple[float, str]] = []
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 if _OURS.fullmatch(entry.name) and entry.name != self.path.name:
                     with suppress(FileNotFoundError):  # another hub was quicker
-                        found.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
-        for _, path in sorted(found)[: max(0, len(found) + 1 - self.most_files)]:
+                        files.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
+        for _, path in sorted(files)[: max(0, len(files) + 1 - self.most_files)]:
             with suppress(FileNotFoundError):
                 os.unlink(path)

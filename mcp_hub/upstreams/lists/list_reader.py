@@ -56,14 +56,14 @@ class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Late(msgspec.Struct):
     silence: float
-    _others: float | None = None
+    _deadline: float | None = None
 
     def deadline(self, kind: Kind, listed: Listed) -> float:
         if kind is Kind.TOOL:
             return anyio.current_time() + self.silence if listed.raws else math.inf
-        if self._others is None:
-            self._others = anyio.current_time() + self.silence
-        return self._others
+        if self._deadline is None:
+            self._deadline = anyio.current_time() + self.silence
+        return self._deadline
 
 
 async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
@@ -79,23 +79,23 @@ async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: 
     pages read before an error are kept.
     """
     capabilities = peer.info.capabilities
-    asked = [kind for kind in Kind if kind in kinds and KINDS[kind].is_offered(capabilities)]
-    if not asked and kinds == set(Kind):
+    announced = [kind for kind in Kind if kind in kinds and KINDS[kind].is_offered(capabilities)]
+    if not announced and kinds == set(Kind):
         return await _unannounced(peer, limits, silence)
     try:
-        firsts = {kind: peer.send(KINDS[kind].list_method) for kind in asked}
+        firsts = {kind: peer.send(KINDS[kind].list_method) for kind in announced}
     except UpstreamLost as exc:  # it went between the handshake and now
         raise _gone(exc) from None
-    found: dict[Kind, Listed] = {}
+    lists: dict[Kind, Listed] = {}
     late = _Late(math.inf if silence is None else silence)
     for kind, pending in firsts.items():
-        listed = found[kind] = Listed()
+        listed = lists[kind] = Listed()
         try:
             await _follow(peer, kind, pending, listed, limits, late)
         except RpcError as exc:
             _failed(peer, kind, exc, listed, is_enough=silence is not None and bool(listed.raws))
         _complete(peer, kind, listed, limits)
-    return found
+    return lists
 
 
 async def _unannounced(peer: Peer, limits: ListLimits, silence: float | None) -> dict[Kind, Listed]:
@@ -189,8 +189,8 @@ def _take_page(raw: RawJson, key: str, listed: Listed) -> msgspec.Raw | None:
     if cursor == _NULL:
         return None
     if read_as(cursor, str) is None and read_as(cursor, float) is None:
-        said = "the cursor of the next page is neither a text nor a number"
-        listed.warnings.append(f"{said}; stopped after {plural(len(listed.raws), 'entry')}")
+        problem = "the cursor of the next page is neither a text nor a number"
+        listed.warnings.append(f"{problem}; stopped after {plural(len(listed.raws), 'entry')}")
         return None
     return cursor
 

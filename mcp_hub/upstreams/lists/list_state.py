@@ -116,12 +116,12 @@ class ListState:
         `aged` lists are replaced only if their content has changed.
         """
         began = anyio.current_time()
-        found = await list_kinds(peer, kinds, self._limits(), silence)
-        read = {kind for kind, listed in found.items() if not listed.is_late}
+        lists = await list_kinds(peer, kinds, self._limits(), silence)
+        read = {kind for kind, listed in lists.items() if not listed.is_late}
         async with self._reads.merging:
-            same = await self._without_news(found, aged & read)
+            same = await self._without_news(lists, aged & read)
             if same != kinds:
-                fresh = {kind: listed for kind, listed in found.items() if kind not in same}
+                fresh = {kind: listed for kind, listed in lists.items() if kind not in same}
                 await self._merge(peer, kinds - same, fresh)
             elif self.last is not None:
                 self.inherit(replace(self.last, at=wall_time()))
@@ -137,18 +137,18 @@ class ListState:
             return None
         return partial(self._refresh, peer, kind, now)
 
-    async def _refresh(self, peer: Peer, kind: Kind, asked: float) -> None:
+    async def _refresh(self, peer: Peer, kind: Kind, requested_at: float) -> None:
         async with self._reads.refreshing:
-            if self._reads.at.get(kind, -math.inf) < asked:
+            if self._reads.at.get(kind, -math.inf) < requested_at:
                 with suppress(StartFailed):
                     await self.read(peer, {kind}, _REFRESH)
 
-    async def _merge(self, peer: Peer, kinds: set[Kind], found: dict[Kind, Listed]) -> None:
-        if late := {kind for kind, listed in found.items() if listed.is_late}:
+    async def _merge(self, peer: Peer, kinds: set[Kind], fresh_lists: dict[Kind, Listed]) -> None:
+        if late := {kind for kind, listed in fresh_lists.items() if listed.is_late}:
             peer.list_changes.announce(late)
-        lists = await self._settled({kind: tuple(listed.raws) for kind, listed in found.items()})
-        hints = {kind: listed.hint for kind, listed in found.items()}
-        warnings = tuple(f"{kind.value}s: {text}" for kind, listed in found.items() for text in listed.warnings)
+        lists = await self._settled({kind: tuple(listed.raws) for kind, listed in fresh_lists.items()})
+        hints = {kind: listed.hint for kind, listed in fresh_lists.items()}
+        warnings = tuple(f"{kind.value}s: {text}" for kind, listed in fresh_lists.items() for text in listed.warnings)
         if (old := self.snapshot) is not None:
             stay = old.lists.keys() & (late | (set(Kind) - kinds))
             lists |= {kind: old.lists[kind] for kind in stay}
@@ -177,13 +177,13 @@ class ListState:
             if is_own:
                 self._changes.lists.changed(self.name, _digest(fresh))
 
-    async def _without_news(self, found: Mapping[Kind, Listed], aged: Set[Kind]) -> set[Kind]:
+    async def _without_news(self, fresh_lists: Mapping[Kind, Listed], aged: Set[Kind]) -> set[Kind]:
         """The unchanged kinds. Order and `_meta` do not count."""
         now, same = anyio.current_time(), set[Kind]()
         for kind in aged:
             listed, is_urgent = self.snapshot.lists.get(kind, ()) if self.snapshot else (), kind in self._reads.doubtful
             self._reads.doubtful.discard(kind)
-            raws = tuple(found[kind].raws)
+            raws = tuple(fresh_lists[kind].raws)
             if len(raws) < self._limits().long:
                 contents = _contents(raws, listed)
             else:

@@ -48,16 +48,19 @@ class SkillUnion:
     def __init__(self) -> None:
         self._last: tuple[Snapshot, Snapshot, Snapshot] | None = None
 
-    def of(self, listed: Snapshot, other: Snapshot) -> Snapshot:
-        if self._last is None or self._last[0] is not listed or self._last[1] is not other:
-            extensions = {**listed.capabilities.get("extensions", {}), SKILLS: other.capabilities["extensions"][SKILLS]}
+    def of(self, listed: Snapshot, skills: Snapshot) -> Snapshot:
+        if self._last is None or self._last[0] is not listed or self._last[1] is not skills:
+            extensions = {
+                **listed.capabilities.get("extensions", {}),
+                SKILLS: skills.capabilities["extensions"][SKILLS],
+            }
             united = replace(
                 listed,
-                lists={**listed.lists, Kind.SKILL: other.lists[Kind.SKILL]},
-                hints={**listed.hints, Kind.SKILL: other.hints[Kind.SKILL]},
+                lists={**listed.lists, Kind.SKILL: skills.lists[Kind.SKILL]},
+                hints={**listed.hints, Kind.SKILL: skills.hints[Kind.SKILL]},
                 capabilities={**listed.capabilities, "extensions": extensions},
             )
-            self._last = listed, other, united
+            self._last = listed, skills, united
         return self._last[2]
 
 

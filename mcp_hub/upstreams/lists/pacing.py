@@ -66,8 +66,8 @@ class ListAges:
 
     def taken(self, kind: Kind, now: float) -> None:
         """Notes a reading that was taken over."""
-        known = self._ages.get(kind)
-        streak = 0 if known is None else known.streak
+        age = self._ages.get(kind)
+        streak = 0 if age is None else age.streak
         self._ages[kind] = _Age(now, now, streak=streak)
 
     def take_due(self, kind: Kind, now: float, max_age: float, ttl: float, *, is_new: bool) -> bool:
@@ -78,8 +78,8 @@ class ListAges:
         age = self._ages.get(kind)
         if age is None or not max_age:
             return False
-        most = min(max_age * age.factor, max(_HOUR, max_age))
-        limit = max(ttl, _LEAST_TTL) if ttl else most / _NEWCOMER if is_new else most
+        aged_limit = min(max_age * age.factor, max(_HOUR, max_age))
+        limit = max(ttl, _LEAST_TTL) if ttl else aged_limit / _NEWCOMER if is_new else aged_limit
         if now - age.tried <= limit:
             return False
         age.tried = now

@@ -45,7 +45,7 @@ class ServerLogs:
     def __init__(self, rule: Callable[[], LogRule] = lambda: "hub") -> None:
         self._rule = rule
         self._sent = 0
-        self._kept = 0
+        self._unsent = 0
 
     @property
     def rule(self) -> LogRule:
@@ -54,10 +54,10 @@ class ServerLogs:
     def count(self, *, is_sent: bool, is_counted: bool = False) -> None:
         """Counts a message. `is_counted`: it was counted as kept before."""
         self._sent += is_sent
-        self._kept += -1 if is_counted else not is_sent
+        self._unsent += -1 if is_counted else not is_sent
 
     def flow(self) -> LogFlow:
-        return LogFlow(self.rule, self._sent, self._kept)
+        return LogFlow(self.rule, self._sent, self._unsent)
 
 
 class Callers:
@@ -91,14 +91,14 @@ class Callers:
         gone = self.abandoned.asking(anyio.current_time(), since, {call.principal for call in calls})
         return [] if gone else calls
 
-    def other(self, call: Call) -> Asker | None:
+    def other_asker(self, call: Call) -> Asker | None:
         """The session's newest other call that may ask."""
-        others = [
+        askers = [
             asker
             for asker in self._in_flight(with_tasks=False)
             if asker[0] is not call and asker[0].session == call.session and asker[0].method in PARKABLE
         ]
-        return others[-1] if others else None
+        return askers[-1] if askers else None
 
     def abandon(self, call: Call, id_: int) -> None:
         self.abandoned.add(id_, call, anyio.current_time())
@@ -134,8 +134,8 @@ class Callers:
 
     def asker(self, message: Envelope, source: Pending | None) -> Asker | None:
         """The call that a message belongs to, if known."""
-        if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
-            return found
+        if isinstance(message.params, msgspec.Raw) and (asker := self._tasks.asker(message.params)) is not None:
+            return asker
         if source is None:
             return self._sole_asker(is_question=message.kind == "request")
         return context(source) if source.context is not None else None
@@ -148,12 +148,12 @@ class Callers:
     def _was_event(self, params: bytes) -> bool:
         if not self._logged:
             return False
-        said = msgspec.json.decode(params)
+        content = msgspec.json.decode(params)
         in_flight = {pending.id for pending in self._requests()}
-        found = next((one for one in self._logged if one[1] == said and one[0] in in_flight), None)
-        if found is not None:
-            self._logged.remove(found)
-        return found is not None
+        match = next((entry for entry in self._logged if entry[1] == content and entry[0] in in_flight), None)
+        if match is not None:
+            self._logged.remove(match)
+        return match is not None
 
     def log(self, level: str, message: Envelope, source: Pending | None) -> bool:
         """False if no caller gets the message. One that came as an event is not repeated (docs/specification/streams.md
@@ -177,14 +177,14 @@ class Callers:
         sessions = {call.session for call in gone}
         if not (is_question or self.is_ordered):
             sessions |= self._just_answered(now)
-        found: Asker | None = None
+        newest: Asker | None = None
         for asker in in_flight:
             sessions.add(asker[0].session)
             if len(sessions) > 1:
                 return None
-            if found is None or asker[0].method in PARKABLE:
-                found = asker
-        return found
+            if newest is None or asker[0].method in PARKABLE:
+                newest = asker
+        return newest
 
     def _just_answered(self, now: float) -> set[str]:
         signs = self._signs
@@ -196,15 +196,15 @@ class Callers:
         if self._logs.rule != "shared":
             return []
         principals = {call.principal for call in self.abandoned.logging(anyio.current_time())}
-        found: dict[str, Asker] = {}
+        by_session: dict[str, Asker] = {}
         for asker in self._in_flight(with_tasks=True):
             call = asker[0]
             principals.add(call.principal)
             if len(principals) > 1:
                 return []
             if call.log_level is not None and level_admits(call.log_level, level):
-                found[call.session] = asker
-        return found.values()
+                by_session[call.session] = asker
+        return by_session.values()
 
     def _in_flight(self, *, with_tasks: bool) -> Iterable[Asker]:
         """Oldest first."""

@@ -49,11 +49,11 @@ class KnownEras(msgspec.Struct, frozen=True):
         """Whether to try this era: it is spoken, or was not refused by a modern server."""
         return era in self.speaks or (era is HANDSHAKE and MODERN in self.speaks and era not in self.refuses)
 
-    def found(self, era: Era, *, speaks: bool) -> "KnownEras":
-        one = frozenset((era,))
+    def with_era(self, era: Era, *, speaks: bool) -> "KnownEras":
+        eras = frozenset((era,))
         if speaks:
-            return KnownEras(self.speaks | one, self.refuses - one)
-        return KnownEras(self.speaks - one, self.refuses | one)
+            return KnownEras(self.speaks | eras, self.refuses - eras)
+        return KnownEras(self.speaks - eras, self.refuses | eras)
 
     def __str__(self) -> str:
         return " ".join(f"{'+' if era in self.speaks else '-'}{era.value}" for era in Era if era in self._named)
@@ -65,12 +65,12 @@ class KnownEras(msgspec.Struct, frozen=True):
 
 @lru_cache(256)
 def _read(text: str) -> KnownEras:
-    words, known = text.split(), KnownEras()
+    words, eras = text.split(), KnownEras()
     for era in Era:
         for mark, speaks in (("+", True), ("-", False)):
             if mark + era.value in words:
-                known = known.found(era, speaks=speaks)
-    return known
+                eras = eras.with_era(era, speaks=speaks)
+    return eras
 
 
 class EraCache:
@@ -81,11 +81,11 @@ class EraCache:
         self._facts: dict[str, str] | None = None
         self._needed: dict[str, Era] = {}
 
-    def known(self, key: str) -> KnownEras:
+    def eras_of(self, key: str) -> KnownEras:
         return _read(self._load().get(key + _ERAS, ""))
 
     def learn(self, key: str, era: Era, *, speaks: bool) -> None:
-        self._put(key + _ERAS, str(self.known(key).found(era, speaks=speaks)))
+        self._put(key + _ERAS, str(self.eras_of(key).with_era(era, speaks=speaks)))
 
     def forget(self, key: str) -> None:
         if key + _ERAS in self._load():

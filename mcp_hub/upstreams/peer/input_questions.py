@@ -29,32 +29,32 @@ Wanted = Mapping[str, tuple[str, RawJson]]
 """Methods and params of questions, by the server's keys."""
 
 
-async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done: Completed) -> Completed:
-    """Asks a handshake client the questions of `done` and retries the call until it is complete.
+async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, result: Completed) -> Completed:
+    """Asks a handshake client the questions of `result` and retries the call until it is complete.
 
     Raises `RpcError` if the client refuses, cannot answer, or is asked too often.
     """
     rounds = 0
-    while (wanted := questions.input_requests(done.result)) is not None:
+    while (inputs := questions.input_requests(result.result)) is not None:
         rounds += 1
         if rounds == _ROUNDS:
-            said = f'server "{call.upstream}" asked for input {_ROUNDS} times in one call.'
-            raise RpcError(said, data=_about(call, {"rounds": _ROUNDS}))
-        responses = await _ask_all(call, channel, wanted.requests) if wanted.requests else None
-        call = msgspec.structs.replace(call, input_responses=responses, request_state=wanted.state)
-        done = await handler(call, channel)
-    return done
+            text = f'server "{call.upstream}" asked for input {_ROUNDS} times in one call.'
+            raise RpcError(text, data=_error_data(call, {"rounds": _ROUNDS}))
+        responses = await _ask_all(call, channel, inputs.requests) if inputs.requests else None
+        call = msgspec.structs.replace(call, input_responses=responses, request_state=inputs.state)
+        result = await handler(call, channel)
+    return result
 
 
-async def _ask_all(call: Call, channel: CallChannel, wanted: Wanted) -> RawObject:
-    asked = InputQuestions(call, channel)
+async def _ask_all(call: Call, channel: CallChannel, requests: Wanted) -> RawObject:
+    open_questions = InputQuestions(call, channel)
     try:
-        asked.put(wanted)
-        while not (answers := asked.answers()):
-            await asked.answered()
+        open_questions.put(requests)
+        while not (answers := open_questions.answers()):
+            await open_questions.answered()
         return answers
     finally:
-        asked.close()
+        open_questions.close()
 
 
 class _Answer(msgspec.Struct):
@@ -133,12 +133,12 @@ class InputQuestions:
         """
         self.put(_outstanding(requests))
 
-    def put(self, wanted: Wanted) -> None:
-        for key in [key for key in self._open if key not in wanted]:
+    def put(self, requests: Wanted) -> None:
+        for key in [key for key in self._open if key not in requests]:
             self._channel.withdraw(self._open.pop(key))
-        self._answers = {key: answer for key, answer in self._answers.items() if key in wanted}
-        fresh = {key: question for key, question in wanted.items() if key not in self._seen}
-        for key in wanted:
+        self._answers = {key: answer for key, answer in self._answers.items() if key in requests}
+        fresh = {key: question for key, question in requests.items() if key not in self._seen}
+        for key in requests:
             if key in self._refused:
                 raise self._refused[key]
         if len(self._seen) + len(fresh) > MOST_QUESTIONS:
@@ -146,8 +146,8 @@ class InputQuestions:
         for method, params in fresh.values():
             lack = self._call.lack(method, params)
             if lack is not None:
-                said = f'server "{self._call.upstream}" asked for {method}, but {lack}'
-                raise RpcError(said, data=_about(self._call, {"question": method}))
+                text = f'server "{self._call.upstream}" asked for {method}, but {lack}'
+                raise RpcError(text, data=_error_data(self._call, {"question": method}))
         for key, (method, params) in fresh.items():
             self._ask(key, method, params)
 
@@ -194,17 +194,17 @@ class InputQuestions:
 
 
 def _declined(call: Call, method: str, error: RpcError) -> RpcError:
-    about = {"question": method, "error": msgspec.Raw(bytes(error.encoded()))}
-    return RpcError(f"The client answered {method} with an error: {error.message}", data=_about(call, about))
+    details = {"question": method, "error": msgspec.Raw(bytes(error.encoded()))}
+    return RpcError(f"The client answered {method} with an error: {error.message}", data=_error_data(call, details))
 
 
-def _about(call: Call, what: Mapping[str, object]) -> JsonObject:
-    return {"upstream": {"server": call.upstream}, **what}
+def _error_data(call: Call, details: Mapping[str, object]) -> JsonObject:
+    return {"upstream": {"server": call.upstream}, **details}
 
 
 def _outstanding(requests: RawJson | None) -> Wanted:
     if requests is None or bytes(requests) in (b"", b"{}", b"null"):
         return {}
-    asked = {"resultType": "input_required", "inputRequests": msgspec.Raw(bytes(requests))}
-    found = questions.input_requests(object_bytes(asked))
-    return found.requests if found is not None else {}
+    envelope = {"resultType": "input_required", "inputRequests": msgspec.Raw(bytes(requests))}
+    inputs = questions.input_requests(object_bytes(envelope))
+    return inputs.requests if inputs is not None else {}

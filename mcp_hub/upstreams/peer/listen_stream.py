@@ -49,11 +49,11 @@ class _Listen:
 class ByListen:
     """Subscriptions over one connection. `timeout`: seconds for an acknowledgement."""
 
-    def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
+    def __init__(self, peer: Peer, resources: WantedResources, timeout: float) -> None:
         self._peer = peer
-        self._wanted = wanted
+        self._resources = resources
         self._timeout = timeout
-        self._asked = _NOTHING
+        self._requested = _NOTHING
         self._current: _Listen | None = None
         self._by_id: dict[int | str, _Listen] = {}
         self._is_refused = False
@@ -81,8 +81,8 @@ class ByListen:
             meta = raw_object(params.get("_meta", msgspec.UNSET)) or {}
             listen = self._named(meta.get(SUBSCRIPTION_ID))
             if listen is not None and listen.granted is None:
-                found = read_as(params.get("notifications", b""), ListenFilter)
-                listen.granted = frozenset(found.resourceSubscriptions if found is not None else ())
+                acknowledged = read_as(params.get("notifications", b""), ListenFilter)
+                listen.granted = frozenset(acknowledged.resourceSubscriptions if acknowledged is not None else ())
                 listen.settled.set()
 
     def _named(self, id_: msgspec.Raw | None) -> _Listen | None:
@@ -91,16 +91,16 @@ class ByListen:
     async def _keep_open(self, first: anyio.Event) -> None:
         is_due = False
         while True:
-            asked = self._filter()
-            if is_due or asked != self._asked:
-                await self._replace(asked)
+            listen_filter = self._filter()
+            if is_due or listen_filter != self._requested:
+                await self._replace(listen_filter)
             first.set()
             touched: set[str] = set()
             with anyio.move_on_after(self._next_pause()) as waiting:
-                touched = await self._wanted.touched()
-            for uri in touched - self._wanted.wanted.keys():
-                self._wanted.drop(uri)
-            is_due = waiting.cancelled_caught or any(map(self._wanted.is_due, touched))
+                touched = await self._resources.touched()
+            for uri in touched - self._resources.reference_counts.keys():
+                self._resources.drop(uri)
+            is_due = waiting.cancelled_caught or any(map(self._resources.is_due, touched))
             if self._current is not None and self._current.has_ended:
                 self._lapse(self._current)
                 self._current = None
@@ -108,11 +108,11 @@ class ByListen:
     def _filter(self) -> ListenFilter:
         info = self._peer.info
         tools, prompts, resources = (info.announces(name, "listChanged") for name in ("tools", "prompts", "resources"))
-        uris = tuple(sorted(self._wanted.wanted)) if info.can_watch else ()
+        uris = tuple(sorted(self._resources.reference_counts)) if info.can_watch else ()
         return ListenFilter(tools, prompts, resources, uris)
 
     def _next_pause(self) -> float | None:
-        if self._current is not None or self._asked == _NOTHING or self._is_refused:
+        if self._current is not None or self._requested == _NOTHING or self._is_refused:
             return None
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
         return pause
@@ -122,15 +122,15 @@ class ByListen:
         if anyio.current_time() - ended.since > _HEALTHY:
             self._pause = _PAUSE
         self._has_gap = True
-        self._wanted.lapse()
+        self._resources.lapse()
 
-    async def _replace(self, asked: ListenFilter) -> None:
+    async def _replace(self, listen_filter: ListenFilter) -> None:
         """Keeps the old stream if the new one fails."""
-        old, self._asked = self._current, asked
+        old, self._requested = self._current, listen_filter
         try:
-            fresh = await self._open(asked) if asked != _NOTHING else None
+            fresh = await self._open(listen_filter) if listen_filter != _NOTHING else None
         except RpcError as error:
-            self._failed(asked, error)
+            self._failed(listen_filter, error)
             return
         granted = fresh.granted if fresh is not None and fresh.granted is not None else ()
         self._is_refused = False
@@ -139,17 +139,17 @@ class ByListen:
             if old.has_ended:
                 self._lapse(old)
             old.scope.cancel()
-        for uri in asked.resourceSubscriptions:
+        for uri in listen_filter.resourceSubscriptions:
             refused = InvalidParams(
                 f'server "{self._peer.name}" does not watch {hide_head(uri, 500)}.', data={"uri": uri}
             )
-            self._wanted.settle(uri, None if uri in granted else refused)
-        if self._has_gap and asked.list_methods:
+            self._resources.settle(uri, None if uri in granted else refused)
+        if self._has_gap and listen_filter.list_methods:
             self._has_gap = False
             self._peer.list_changes.announce(Kind)
 
-    async def _open(self, asked: ListenFilter) -> _Listen:
-        params = {"notifications": msgspec.Raw(object_bytes(asked))}
+    async def _open(self, listen_filter: ListenFilter) -> _Listen:
+        params = {"notifications": msgspec.Raw(object_bytes(listen_filter))}
         listen = _Listen(self._peer.send("subscriptions/listen", params))
         self._by_id[listen.pending.id] = listen
         self._tasks.start_soon(self._until_end, listen)
@@ -158,8 +158,8 @@ class ByListen:
         if listen.granted is not None:
             return listen
         listen.scope.cancel()
-        said = f'server "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s.'
-        raise listen.error or DeadlineExceeded(said)
+        text = f'server "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s.'
+        raise listen.error or DeadlineExceeded(text)
 
     async def _until_end(self, listen: _Listen) -> None:
         try:
@@ -171,11 +171,11 @@ class ByListen:
             del self._by_id[listen.pending.id]
             listen.has_ended = True
             listen.settled.set()
-            self._wanted.wake()
+            self._resources.wake()
 
-    def _failed(self, asked: ListenFilter, error: RpcError) -> None:
+    def _failed(self, listen_filter: ListenFilter, error: RpcError) -> None:
         log.warning("upstream_listen_failed", upstream=self._peer.name, reason=str(error))
         self._is_refused = error.code == METHOD_NOT_FOUND
         self._has_gap |= self._current is None
-        for uri in set(asked.resourceSubscriptions) - self._wanted.watched:
-            self._wanted.settle(uri, error)
+        for uri in set(listen_filter.resourceSubscriptions) - self._resources.watched:
+            self._resources.settle(uri, error)

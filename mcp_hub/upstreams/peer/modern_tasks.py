@@ -15,7 +15,7 @@ from mcp_hub.protocol.jsonrpc import rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.input_questions import InputQuestions
-from mcp_hub.upstreams.peer.task_poll import RELATED, Known, ServerTask, TaskConnection, TaskPoll
+from mcp_hub.upstreams.peer.task_poll import RELATED, ServerTask, TaskConnection, TaskHandle, TaskPoll
 
 _TASK: Final = re.compile(rb'"task"')
 _COMPLETE: Final = msgspec.Raw(b'"complete"')
@@ -27,24 +27,24 @@ def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask 
     """The task in a result, if it is one. Raises `RpcError` for a bad task."""
     if _TASK.search(result) is None or bytes((raw_object(result) or {}).get("resultType", b"")) != b'"task"':
         return None
-    who, about = f'server "{call.upstream}"', {"upstream": {"server": call.upstream}, "outcome": "unknown"}
+    who, data = f'server "{call.upstream}"', {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     if call.method not in _CAN_BE_TASKS:
-        raise RpcError(f"{who} answered {call.method} with a task, which is not allowed.", data=about)
+        raise RpcError(f"{who} answered {call.method} with a task, which is not allowed.", data=data)
     try:
         task = msgspec.json.decode(result, type=ServerTask)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise RpcError(f"{who} made a task that cannot be read: {exc}", data=about) from None
-    return ModernTask(call, channel, task.known(Era.MODERN), task)
+        raise RpcError(f"{who} made a task that cannot be read: {exc}", data=data) from None
+    return ModernTask(call, channel, task.handle(Era.MODERN), task)
 
 
 class ModernTask(TaskPoll):
     """A task whose state has its questions and outcome; `first` is the initial one."""
 
-    def __init__(self, call: Call, channel: CallChannel, known: Known, first: ServerTask | None = None) -> None:
+    def __init__(self, call: Call, channel: CallChannel, handle: TaskHandle, first: ServerTask | None = None) -> None:
         is_working = first is not None and first.status == "working"
-        super().__init__(call, channel, known, first.pause if first is not None and is_working else 0.0)
+        super().__init__(call, channel, handle, first.pause if first is not None and is_working else 0.0)
         self._questions = InputQuestions(call, channel)
-        self._said = b""
+        self._last_message = b""
         self._steps = 0
         if first is not None and is_working:
             self._report(first)
@@ -93,8 +93,8 @@ class ModernTask(TaskPoll):
 
     def _report(self, task: ServerTask) -> None:
         message = bytes(task.statusMessage)
-        if self.call.wants_progress and message[:1] == b'"' and message != self._said:
-            self._said = message
+        if self.call.wants_progress and message[:1] == b'"' and message != self._last_message:
+            self._last_message = message
             self._steps += 1
             self.channel.send(Progressed(self._steps, None, {"message": msgspec.Raw(message)}))
 
@@ -107,9 +107,9 @@ class ModernTask(TaskPoll):
         if task.status == "failed" and bytes(task.error)[:1] == b"{":
             raise rpc_errors.from_wire(task.error)
         if task.status in ("failed", "cancelled"):
-            how = "was cancelled" if task.status == "cancelled" else "failed"
-            raise self._failed(f"{how}: {read_as(task.statusMessage, str) or 'the server does not say why'}", {})
+            ending = "was cancelled" if task.status == "cancelled" else "failed"
+            raise self._failed(f"{ending}: {read_as(task.statusMessage, str) or 'the server does not say why'}", {})
         raise self._failed(f"is in the unknown state {hide_head(task.status, 100)!r}", {"outcome": "unknown"})
 
-    def _failed(self, how: str, data: JsonObject) -> RpcError:
-        return RpcError(f'server "{self.call.upstream}": the task of this call {how}', data=self.about(data))
+    def _failed(self, ending: str, data: JsonObject) -> RpcError:
+        return RpcError(f'server "{self.call.upstream}": the task of this call {ending}', data=self.error_data(data))

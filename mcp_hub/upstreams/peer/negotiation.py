@@ -79,13 +79,13 @@ class ProbeTime(msgspec.Struct, frozen=True):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The way to settle the era: `only` this one, else what is `known`, else by probing.
+    """The way to settle the era: `only` this one, else what `eras` say, else by probing.
 
     `prefer` decides between two; `learn` receives findings.
     """
 
     only: Era | None = None
-    known: KnownEras = KnownEras()
+    eras: KnownEras = KnownEras()
     prefer: Callable[[], Awaitable[Era]] = _modern
     learn: Callable[[Era, bool], object] = _forgotten
     probe: ProbeTime = ProbeTime()
@@ -95,9 +95,9 @@ async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
     """Settles era and version. Raises `StartFailed`, also `AnotherProcess`."""
     if terms.only is not None:
         return await _only(peer, terms.only, terms)
-    if terms.known.are_both:
+    if terms.eras.are_both:
         return await _preferred(peer, terms)
-    if Era.HANDSHAKE in terms.known.speaks:
+    if Era.HANDSHAKE in terms.eras.speaks:
         try:
             return await _ask(peer, Era.HANDSHAKE, terms)
         except _IsModern:
@@ -141,20 +141,20 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
     """Raises `FreshNeeded` if a slow server then refuses to initialize."""
     is_locked = False
     try:
-        found = await (_discover(peer) if Era.MODERN in terms.known.speaks else _probed(peer, terms))
-        is_locked = found is None and peer.wire.is_pipe
+        info = await (_discover(peer) if Era.MODERN in terms.eras.speaks else _probed(peer, terms))
+        is_locked = info is None and peer.wire.is_pipe
     except _NotModern as exc:
-        found = None
+        info = None
         if exc.is_certain:
             terms.learn(Era.MODERN, False)
     except StartFailed:
         _blame_probe(peer, terms)
         raise
-    if found is not None:
+    if info is not None:
         terms.learn(Era.MODERN, True)
-        if Era.HANDSHAKE in terms.known.refuses or await terms.prefer() is Era.MODERN:
-            return found
-        return await _turned(peer, found, terms)
+        if Era.HANDSHAKE in terms.eras.refuses or await terms.prefer() is Era.MODERN:
+            return info
+        return await _turned(peer, info, terms)
     try:
         return await _ask(peer, Era.HANDSHAKE, terms, is_locked=is_locked)
     except _IsModern as exc:  # it was only slow to answer the probe
@@ -167,7 +167,7 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
         raise
 
 
-async def _turned(peer: Peer, found: PeerInfo, terms: Terms) -> PeerInfo:
+async def _turned(peer: Peer, discovered: PeerInfo, terms: Terms) -> PeerInfo:
     """Tries `initialize` on the probed connection.
 
     Raises `FreshNeeded` over a pipe: servers of the official SDK stay in the first request's era.
@@ -184,7 +184,7 @@ async def _turned(peer: Peer, found: PeerInfo, terms: Terms) -> PeerInfo:
             terms.learn(Era.HANDSHAKE, False)
     if peer.wire.is_pipe:
         raise FreshNeeded("handshake_failed", "it does not take initialize after server/discover")
-    return peer.settle(found)
+    return peer.settle(discovered)
 
 
 def _is_refused(exc: StartFailed) -> bool:
@@ -199,26 +199,26 @@ def _opposite(era: Era) -> Era:
 
 async def _probed(peer: Peer, terms: Terms) -> PeerInfo | None:
     sent: list[Pending] = []
-    found: list[PeerInfo | StartFailed] = []
+    results: list[PeerInfo | StartFailed] = []
     async with anyio.create_task_group() as tasks:
 
         async def ask() -> None:
             try:
-                found.append(await _discover(peer, sent.append))
+                results.append(await _discover(peer, sent.append))
             except StartFailed as exc:
-                found.append(exc)
+                results.append(exc)
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(ask)
         await terms.probe.alive()
         await anyio.sleep(terms.probe.seconds)
         tasks.cancel_scope.cancel()
-    if not found:
+    if not results:
         peer.wire.requests.when_late(sent[-1], partial(_learn_late, terms))
         return None
-    if isinstance(found[0], StartFailed):
-        raise found[0]
-    return found[0]
+    if isinstance(results[0], StartFailed):
+        raise results[0]
+    return results[0]
 
 
 def _learn_late(terms: Terms, answer: Envelope) -> None:
@@ -244,7 +244,7 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
 
 
 def _blame_probe(peer: Peer, terms: Terms) -> None:
-    if peer.ending.closed.is_set() and Era.MODERN not in terms.known.speaks:
+    if peer.ending.closed.is_set() and Era.MODERN not in terms.eras.speaks:
         code, reason = peer.ending.cause or CONNECTION_LOST
         raise ProbeKilled(code, f"it ended when it got server/discover: {reason}") from None
 
@@ -337,8 +337,8 @@ async def _initialize(peer: Peer) -> PeerInfo:
     result = _decoded(raw, "initialize")
     version = result.get("protocolVersion")
     if not isinstance(version, str) or version in eras.MODERN_VERSIONS or not _VERSION.fullmatch(version):
-        said = hide_head(ascii(version), _LONGEST_SAID)
-        raise Incompatible("era_mismatch", f"initialize settled on no handshake version: {said}")
+        quoted_version = hide_head(ascii(version), _LONGEST_SAID)
+        raise Incompatible("era_mismatch", f"initialize settled on no handshake version: {quoted_version}")
     peer.settle(_info(Era.HANDSHAKE, version, result, result.get("serverInfo")))
     if peer.wire.can_send:
         peer.wire.send(notification_frame("notifications/initialized"))

@@ -69,7 +69,7 @@ class Peer(WireHandler):
         self.name = name
         self.info = info
         self.ending = PeerEnding(is_explained=is_remote)
-        self.said = 0
+        self.message_count = 0
         self.signs = SignsOfLife()
         self.list_changes = ListChanges()
         self.tasks = ServerTasks(outlive=is_remote)
@@ -83,8 +83,8 @@ class Peer(WireHandler):
             lambda: self.wire.requests.pending.values(), self.tasks, self.signs, is_ordered=not is_remote
         )
         unclear = UnclearQuestions(self.callers.may_ask, lambda message: self.callers.asker(message, None))
-        self._asked = OpenRequests(
-            lambda frame: self.wire.send(frame), self._elicitations.asked, unclear, self.callers.other
+        self._open_requests = OpenRequests(
+            lambda frame: self.wire.send(frame), self._elicitations.note_question, unclear, self.callers.other_asker
         )
         self.wire = connect(self)
 
@@ -102,8 +102,8 @@ class Peer(WireHandler):
         """Sends a request of the hub. Raises `UpstreamLost`."""
         params = dict(params or {})
         if self.info.era is MODERN:
-            own = self.info.declares.own if capabilities is None else capabilities
-            params["_meta"] = msgspec.Raw(object_bytes(modern_meta(self.info.version, CLIENT_INFO, own, None)))
+            declared = self.info.declares.own if capabilities is None else capabilities
+            params["_meta"] = msgspec.Raw(object_bytes(modern_meta(self.info.version, CLIENT_INFO, declared, None)))
         try:
             return self.wire.request(method, object_bytes(params))
         except WireClosed:
@@ -117,7 +117,7 @@ class Peer(WireHandler):
         try:
             message = await self._answer(pending, _cancellation if may_cancel else None)
         except WireClosed:
-            raise await self._lost() from None
+            raise await self._loss() from None
         return self._result(message)
 
     async def _answer(self, pending: Pending, cancellation: Cancellation | None, call: Call | None = None) -> Envelope:
@@ -126,7 +126,7 @@ class Peer(WireHandler):
         except UpstreamLost as exc:
             self.signs.failed(Cause(str(exc.about_upstream.get("code", "connection_lost")), exc.message))
             raise
-        self.said += 1
+        self.message_count += 1
         self.signs.take(message, call)
         return message
 
@@ -140,19 +140,19 @@ class Peer(WireHandler):
             raise self._unreadable("a result that is not an object")
         return message.result
 
-    def _unreadable(self, what: str) -> UpstreamLost:
-        about = {"server": self.name, "code": "unreadable_answer"}
-        return UpstreamLost(f'server "{self.name}" sent {what}', data={"upstream": about, "outcome": "unknown"})
+    def _unreadable(self, detail: str) -> UpstreamLost:
+        data = {"server": self.name, "code": "unreadable_answer"}
+        return UpstreamLost(f'server "{self.name}" sent {detail}', data={"upstream": data, "outcome": "unknown"})
 
-    async def _lost(self) -> UpstreamLost:
+    async def _loss(self) -> UpstreamLost:
         await self.ending.last_words()
         return self._gone()
 
     def _gone(self) -> UpstreamLost:
         code, reason = self.ending.cause or (None, "the reason is unknown")
-        about = {"server": self.name} if code is None else {"server": self.name, "code": code}
-        said = f'server "{self.name}" lost its connection: {reason}'
-        return UpstreamLost(said, data={"upstream": about, "outcome": "unknown"})
+        data = {"server": self.name} if code is None else {"server": self.name, "code": code}
+        text = f'server "{self.name}" lost its connection: {reason}'
+        return UpstreamLost(text, data={"upstream": data, "outcome": "unknown"})
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -162,16 +162,16 @@ class Peer(WireHandler):
         Raises `WireClosed` if nothing was sent, `Busy` while the server does not read.
         """
         if self.tasks.required and self.tasks.needs_task(call):
-            asked = as_task(call)
-            pending = self._send_call(asked, channel)
-            done = await self.finish(asked, channel, pending, may_follow=False)
-            result = await self.tasks.run(asked, channel, done.result, pending.id, self._line(call))
+            task_call = as_task(call)
+            pending = self._send_call(task_call, channel)
+            created = await self.finish(task_call, channel, pending, may_follow=False)
+            result = await self.tasks.run(task_call, channel, created.result, pending.id, self._line(call))
             return completed(call, result, self.info.era)
         return await self.finish(call, channel, self._send_call(call, channel))
 
     async def follow(self, task: TaskPoll) -> Completed:
         """Continues a task of any hub. Raises `RpcError`."""
-        if task.known.era is not self.info.era:
+        if task.handle.era is not self.info.era:
             raise task.unknown("it speaks another version of the protocol now")
         return completed(task.call, await self.tasks.follow(task, self._line(task.call)), self.info.era)
 
@@ -202,7 +202,7 @@ class Peer(WireHandler):
             return None
         if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
             return None
-        self.said += 1
+        self.message_count += 1
         if self.signs.failures:
             self.signs.answered()
         return completed(call, message.result, era)
@@ -227,28 +227,28 @@ class Peer(WireHandler):
         except NotSent:
             raise
         except WireClosed:
-            raise await self._lost() from None
+            raise await self._loss() from None
         except anyio.get_cancelled_exc_class():
             self._give_up(call, pending.id)
             raise
         try:
-            done = completed(call, self._result(message), self.info.era)
+            result = completed(call, self._result(message), self.info.era)
         except RpcError as error:
             self._elicitations.refused(call, error)
             raise
-        if self.info.era is HANDSHAKE or is_complete(done.result):
-            return done
-        if (task := made_task(call, channel, done.result)) is not None:
+        if self.info.era is HANDSHAKE or is_complete(result.result):
+            return result
+        if (task := made_task(call, channel, result.result)) is not None:
             return await self.follow(task)
-        if may_follow and call.era is HANDSHAKE and call.method in PARKABLE and may_ask(done.result):
-            return await follow_up(call, channel, self._relay, done)
-        return done
+        if may_follow and call.era is HANDSHAKE and call.method in PARKABLE and may_ask(result.result):
+            return await follow_up(call, channel, self._relay, result)
+        return result
 
     async def _relay(self, call: Call, channel: CallChannel) -> Completed:
         try:
             return await self.finish(call, channel, self._send_call(call, channel), may_follow=False)
         except WireClosed:  # the server has acted on the call already: it is not begun anew
-            raise await self._lost() from None
+            raise await self._loss() from None
 
     def _send_call(self, call: Call, channel: CallChannel) -> Pending:
         if self.wire.is_congested:
@@ -283,7 +283,7 @@ class Peer(WireHandler):
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
         """Takes a question or ping."""
-        self.said += 1
+        self.message_count += 1
         id_ = message.usable_id
         if id_ is None:
             self._take_nameless(message, source)
@@ -294,7 +294,7 @@ class Peer(WireHandler):
             return
         if source is None:  # on a stream of its own a question says whose it is
             self.is_interactive |= self.callers.any_in_flight()
-        self._asked.take(message, self.callers.asker(message, source), may_wait=source is None)
+        self._open_requests.take(message, self.callers.asker(message, source), may_wait=source is None)
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
         """Its call may wait forever."""
@@ -306,14 +306,14 @@ class Peer(WireHandler):
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         """Takes a notification of any kind."""
-        self.said += 1
+        self.message_count += 1
         method = message.method
         if method == "notifications/progress":
             self._progress(message)
         elif method == "notifications/message":
             self._log_message(message, source)
         elif method == "notifications/cancelled" and isinstance(message.params, msgspec.Raw):
-            self._asked.withdraw(message.params)
+            self._open_requests.withdraw(message.params)
         elif method == _FINISHED and isinstance(message.params, msgspec.Raw):
             session = self._elicitations.finished(message.params)
             if session is not None and self._observer is not None:
@@ -332,18 +332,18 @@ class Peer(WireHandler):
         if key is None:
             return
         pending = self.wire.requests.pending.get(key)
-        found = context(pending) if pending is not None and pending.context is not None else self.tasks.reporter(key)
-        if found is None:
+        asker = context(pending) if pending is not None and pending.context is not None else self.tasks.reporter(key)
+        if asker is None:
             return  # an unknown token, or a call that has ended
         if (meta := params.get("_meta")) is not None and (events := of_server(meta)) is not None:
             for event in events:
-                found[1].send(event)
+                asker[1].send(event)
                 if isinstance(event, Log):
                     self.callers.logged(key, event)
             return
         progress, total = _number(params.pop("progress")), params.pop("total", None)
-        params = {name: own for name, own in params.items() if name not in _OPTIONAL or bytes(own) != b"null"}
-        found[1].send(Progressed(progress, _number(total) if total is not None else None, params or None))
+        params = {name: value for name, value in params.items() if name not in _OPTIONAL or bytes(value) != b"null"}
+        asker[1].send(Progressed(progress, _number(total) if total is not None else None, params or None))
 
     def _log_message(self, message: Envelope, source: Pending | None) -> None:
         if message.params is Unset or not (sent := raw_object(message.params)):
@@ -360,7 +360,7 @@ class Peer(WireHandler):
             self.strays.log(level, params)
 
     def on_late_answer(self, id_: int) -> None:
-        self.said += 1
+        self.message_count += 1
         self.callers.abandoned.answered(id_)
 
     def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
@@ -371,14 +371,14 @@ class Peer(WireHandler):
 
     def on_closed(self, reason: str, code: str) -> None:
         self.ending.close(Cause(code, hide(reason)))
-        self._asked.close()
+        self._open_requests.close()
         self.list_changes.announce(())
 
 
 def _cancellation(id_: int, channel: CallChannel | None = None) -> bytes:
     reason = None if channel is None else reason_of_client(channel.stopping)
-    said = b"" if reason is None else b',"reason":' + object_bytes(reason)
-    return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d%b}' % (id_, said))
+    member = b"" if reason is None else b',"reason":' + object_bytes(reason)
+    return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d%b}' % (id_, member))
 
 
 def _number(raw: msgspec.Raw) -> float:

@@ -68,7 +68,7 @@ class UnclearQuestions:
     def __init__(self, calls: Callable[[float], list[Call]], find: Callable[[Envelope], Asker | None]) -> None:
         self._calls = calls
         self._find = find
-        self._held: dict[int | str, _Unclear] = {}
+        self._questions: dict[int | str, _Unclear] = {}
         self._timer: aio.Timer | None = None
 
     def hold(self, message: Envelope, take: Callable[[Envelope, Asker | None], None]) -> bool:
@@ -78,13 +78,13 @@ class UnclearQuestions:
         """
         now = anyio.current_time()
         key, calls = message.id_key, self._calls(now)
-        is_question = message.method in questions.QUESTIONS and key not in self._held
-        if key is None or not is_question or len(self._held) + 1 >= min(len(calls), MOST_QUESTIONS):
+        is_question = message.method in questions.QUESTIONS and key not in self._questions
+        if key is None or not is_question or len(self._questions) + 1 >= min(len(calls), MOST_QUESTIONS):
             return False
         principals = {call.principal for call in calls}
         if len(principals) > 1:
             return False
-        self._held[key] = _Unclear(
+        self._questions[key] = _Unclear(
             since=now, until=now + _UNCLEAR, principal=principals.pop(), message=message, take=take
         )
         self._look_later()
@@ -93,25 +93,25 @@ class UnclearQuestions:
     def withdraw(self, params: RawJson) -> None:
         raw = (raw_object(params) or {}).get("requestId")
         if raw is not None:
-            self._held.pop(id_key(bytes(raw)), None)
+            self._questions.pop(id_key(bytes(raw)), None)
 
     def close(self) -> None:
-        self._held.clear()
+        self._questions.clear()
 
     def _look_later(self) -> None:
-        if self._held and self._timer is None:
+        if self._questions and self._timer is None:
             self._timer = aio.call_later(_LOOK, self._look)
 
     def _look(self) -> None:
         self._timer = None
         now = anyio.current_time()
-        for key, held in list(self._held.items()):
-            calls = self._calls(held.since)
-            is_sure = bool(calls) and all(call.principal == held.principal for call in calls)
-            asker = self._find(held.message) if is_sure else None
-            if asker is not None or not is_sure or now >= held.until:
-                del self._held[key]
-                held.take(held.message, asker)
+        for key, question in list(self._questions.items()):
+            calls = self._calls(question.since)
+            is_sure = bool(calls) and all(call.principal == question.principal for call in calls)
+            asker = self._find(question.message) if is_sure else None
+            if asker is not None or not is_sure or now >= question.until:
+                del self._questions[key]
+                question.take(question.message, asker)
         self._look_later()
 
 
@@ -126,9 +126,9 @@ class OpenRequests:
         send: Callable[[bytes], None],
         noted: Callable[[Call, RawJson], None],
         unclear: UnclearQuestions,
-        other: Callable[[Call], Asker | None],
+        other_call: Callable[[Call], Asker | None],
     ) -> None:
-        self._other = other
+        self._other_call = other_call
         self._send = send
         self._noted = noted
         self._unclear = unclear
@@ -159,8 +159,8 @@ class OpenRequests:
 
         def answered(outcome: RawJson | RpcError) -> None:
             self._open.pop(key, None)
-            if isinstance(outcome, CallEnded) and may_wait and (other := self._other(call)) is not None:
-                self.take(message, other, may_wait=True)
+            if isinstance(outcome, CallEnded) and may_wait and (next_asker := self._other_call(call)) is not None:
+                self.take(message, next_asker, may_wait=True)
             elif isinstance(outcome, RpcError):
                 self._send(envelope.error_frame(id_, outcome.encoded()))
             else:
@@ -194,9 +194,9 @@ class OpenRequests:
         """Withdraws a request (`notifications/cancelled`)."""
         self._unclear.withdraw(params)
         raw = (raw_object(params) or {}).get("requestId")
-        found = self._open.pop(id_key(bytes(raw)), None) if raw is not None else None
-        if found is not None:
-            channel, key = found
+        question = self._open.pop(id_key(bytes(raw)), None) if raw is not None else None
+        if question is not None:
+            channel, key = question
             channel.withdraw(key)
 
     def close(self) -> None:
@@ -230,20 +230,20 @@ class Elicitations:
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
-    def asked(self, call: Call, params: RawJson) -> None:
-        if b'"elicitationId"' in bytes(params) and (found := read_as(params, _Elicitation)) is not None:
-            self._keep(call, found.elicitationId)
+    def note_question(self, call: Call, params: RawJson) -> None:
+        if b'"elicitationId"' in bytes(params) and (elicitation := read_as(params, _Elicitation)) is not None:
+            self._keep(call, elicitation.elicitationId)
 
     def refused(self, call: Call, error: RpcError) -> None:
         """Notes a call that failed with -32042."""
-        if error.code == URL_ELICITATION_REQUIRED and (found := read_as(error.encoded(), _Error)) is not None:
-            for one in found.data.elicitations:
-                self._keep(call, one.elicitationId)
+        if error.code == URL_ELICITATION_REQUIRED and (refusal := read_as(error.encoded(), _Error)) is not None:
+            for elicitation in refusal.data.elicitations:
+                self._keep(call, elicitation.elicitationId)
 
     def finished(self, params: RawJson) -> str | None:
         """The session for `notifications/elicitation/complete`, once."""
-        found = read_as(params, _Elicitation)
-        return self._sessions.pop(found.elicitationId, None) if found is not None else None
+        elicitation = read_as(params, _Elicitation)
+        return self._sessions.pop(elicitation.elicitationId, None) if elicitation is not None else None
 
     def _keep(self, call: Call, id_: str) -> None:
         if call.era is Era.HANDSHAKE:

@@ -30,7 +30,7 @@ class ClientEra:
             self._era = era
             self._has_spoken.set()
 
-    async def known(self) -> Era | None:
+    async def current(self) -> Era | None:
         """None if no client has spoken, after a short wait."""
         if self._waits and not self._has_spoken.is_set():
             with anyio.move_on_after(_FIRST_WORD):
@@ -52,9 +52,9 @@ class ServerEras(msgspec.Struct, frozen=True):
     guesses: set[Era] = msgspec.field(default_factory=set)
 
     @property
-    def known(self) -> KnownEras:
-        known = self.cache.known(self.key)
-        return KnownEras(known.speaks | self.guesses, known.refuses - self.guesses) if self.guesses else known
+    def known_eras(self) -> KnownEras:
+        eras = self.cache.eras_of(self.key)
+        return KnownEras(eras.speaks | self.guesses, eras.refuses - self.guesses) if self.guesses else eras
 
     @property
     def called(self) -> Era | None:
@@ -93,12 +93,12 @@ class ServerEras(msgspec.Struct, frozen=True):
     async def terms(self, wish: "EraWish", pinned: Era | None) -> Terms:
         """Terms of the next connection; `pinned` is the configured era."""
         only = await wish.era() if pinned is None and wish.is_only else pinned
-        known = KnownEras() if only is None and self.cache.take_doubt(self.key) else self.known
-        return Terms(only, known, wish.era, self.learn)
+        eras = KnownEras() if only is None and self.cache.take_doubt(self.key) else self.known_eras
+        return Terms(only, eras, wish.era, self.learn)
 
     async def first(self) -> Era:
         """The era of the last caller, the hub's first client, or an earlier hub's last caller; else modern."""
-        return self.called or await self.client.known() or self.cache.needed(self.key) or MODERN
+        return self.called or await self.client.current() or self.cache.needed(self.key) or MODERN
 
 
 class EraWish(msgspec.Struct, frozen=True):
@@ -111,10 +111,10 @@ class EraWish(msgspec.Struct, frozen=True):
 def wish(era: Era, *, is_only: bool = False) -> EraWish:
     """The wish for a known era."""
 
-    async def known() -> Era:
+    async def fixed_era() -> Era:
         return era
 
-    return EraWish(known, is_only)
+    return EraWish(fixed_era, is_only)
 
 
 ANY_ERA: Final = wish(MODERN)

@@ -86,8 +86,8 @@ class StrayMessages:
         self._logged[is_grave] += 1
         write = log.info if is_grave else log.debug
         if self._logged[is_grave] <= _MOST[is_grave]:
-            said = {name: _text(params[name]) for name in ("logger", "data") if name in params}
-            write("upstream_log", upstream=self._server, severity=hide_head(severity, 20), **said)
+            members = {name: _text(params[name]) for name in ("logger", "data") if name in params}
+            write("upstream_log", upstream=self._server, severity=hide_head(severity, 20), **members)
         elif self._logged[is_grave] == _MOST[is_grave] + 1:
             write("upstream_log_floods", upstream=self._server, severity=hide_head(severity, 20))
 
@@ -128,9 +128,9 @@ class AbandonedCalls:
     def logging(self, now: float) -> list[Call]:
         """The calls that may log now; extends the wait for all."""
         self._drop_old(now)
-        for one in self._calls.values():
-            one.logs_until = now + _ECHO
-        return [one.call for one in self._calls.values()]
+        for entry in self._calls.values():
+            entry.logs_until = now + _ECHO
+        return [entry.call for entry in self._calls.values()]
 
     def asking(self, now: float, since: float, principals: Collection[str]) -> list[Call]:
         """The calls that may have asked at `since`, beside calls of these principals.
@@ -138,7 +138,11 @@ class AbandonedCalls:
         None whose cancellation was read, if one principal has all calls.
         """
         self._drop_old(now)  # sessions have waited for as long before their turn (`Turns`)
-        return [one.call for one in self._calls.values() if one.asks_until > now and not one.is_over(since, principals)]
+        return [
+            entry.call
+            for entry in self._calls.values()
+            if entry.asks_until > now and not entry.is_over(since, principals)
+        ]
 
     def _drop_old(self, now: float) -> None:
-        self._calls = {id_: one for id_, one in self._calls.items() if one.logs_until > now}
+        self._calls = {id_: entry for id_, entry in self._calls.items() if entry.logs_until > now}

@@ -81,7 +81,7 @@ class ServerSubscriptions:
     def _updated(self, params: RawObject) -> None:
         uri = read_as(params.get("uri", b""), str)
         if uri is not None:
-            for whole in self.resources.wanted.keys() & covering(uri):
+            for whole in self.resources.reference_counts.keys() & covering(uri):
                 self._changes.note((self._server, whole), uri, object_bytes(repaired_params(UPDATED, params)))
 
     def _gone(self) -> UpstreamLost:
@@ -91,9 +91,9 @@ class ServerSubscriptions:
 class _ByRequest:
     """`timeout`: seconds for a response."""
 
-    def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
+    def __init__(self, peer: Peer, resources: WantedResources, timeout: float) -> None:
         self._peer = peer
-        self._wanted = wanted
+        self._resources = resources
         self._timeout = timeout
         self._limit = anyio.CapacityLimiter(_AT_ONCE)
         self._busy: set[str] = set()
@@ -104,7 +104,7 @@ class _ByRequest:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._retry)
             while True:
-                for uri in await self._wanted.touched() - self._busy:
+                for uri in await self._resources.touched() - self._busy:
                     self._busy.add(uri)
                     tasks.start_soon(self._align, uri)
 
@@ -112,26 +112,26 @@ class _ByRequest:
         while True:
             await anyio.sleep(_RETRY)
             if self._peer.info.can_watch:
-                self._wanted.attempt_missing()
+                self._resources.attempt_missing()
 
     async def _align(self, uri: str) -> None:
         try:
             async with self._limit:
                 while True:
-                    if self._wanted.is_due(uri):
+                    if self._resources.is_due(uri):
                         self._sent.add(uri)
                         error = await self._ask("resources/subscribe", uri)
                         if error is not None and error.raw is not None:  # refused by the server: it does not watch
                             self._sent.discard(uri)
-                        self._wanted.settle(uri, error)
-                    elif uri not in self._wanted.wanted and uri in self._sent:
+                        self._resources.settle(uri, error)
+                    elif uri not in self._resources.reference_counts and uri in self._sent:
                         self._sent.discard(uri)
-                        self._wanted.drop(uri)
+                        self._resources.drop(uri)
                         await self._ask("resources/unsubscribe", uri)
                     else:
                         break
-                if uri not in self._wanted.wanted:
-                    self._wanted.drop(uri)
+                if uri not in self._resources.reference_counts:
+                    self._resources.drop(uri)
         finally:
             self._busy.discard(uri)
 

@@ -1,4 +1,4 @@
-"""A task that a server runs for a call, polled until it ends. Another hub can continue it (`Known`)."""
+"""A task that a server runs for a call, polled until it ends. Another hub can continue it (`TaskHandle`)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -48,14 +48,14 @@ class ServerTask(msgspec.Struct):
     @property
     def pause(self) -> float:
         """Seconds until the next poll."""
-        least, usual, most = _POLL
-        return max(least, min((self.pollIntervalMs or self.pollInterval or usual * 1000) / 1000, most))
+        least, usual, longest = _POLL
+        return max(least, min((self.pollIntervalMs or self.pollInterval or usual * 1000) / 1000, longest))
 
-    def known(self, era: Era) -> "Known":
-        return Known(era, self.taskId, self.createdAt)
+    def handle(self, era: Era) -> "TaskHandle":
+        return TaskHandle(era, self.taskId, self.createdAt)
 
 
-class Known(msgspec.Struct, frozen=True):
+class TaskHandle(msgspec.Struct, frozen=True):
     """Data to continue a task. `created` shows whether a restarted server reused the id."""
 
     era: Era
@@ -80,23 +80,23 @@ class TaskLeft(UpstreamLost):
     """The connection is lost; another can follow the task."""
 
     def __init__(self, task: "TaskPoll", why: str) -> None:
-        super().__init__(why, data=task.about({"outcome": "unknown"}))
+        super().__init__(why, data=task.error_data({"outcome": "unknown"}))
         self.task = task
 
 
 class TaskPoll(ABC):
     """A task and its call. `pause`: seconds until the first poll."""
 
-    def __init__(self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0) -> None:
+    def __init__(self, call: Call, channel: CallChannel, handle: TaskHandle, pause: float = 0.0) -> None:
         self.call = call
         self.channel = channel
-        self.known = known
-        self._named: RawObject = {"taskId": msgspec.Raw(object_bytes(known.task))}
+        self.handle = handle
+        self._named: RawObject = {"taskId": msgspec.Raw(object_bytes(handle.task))}
         self._pause = pause
-        channel.continuable(msgspec.json.encode(known))
+        channel.continuable(msgspec.json.encode(handle))
 
-    def about(self, more: JsonObject) -> JsonObject:
-        return {"upstream": {"server": self.call.upstream, "task": self.known.task}, **more}
+    def error_data(self, more: JsonObject) -> JsonObject:
+        return {"upstream": {"server": self.call.upstream, "task": self.handle.task}, **more}
 
     async def follow(self, line: TaskConnection) -> RawJson:
         """The result of the call. Cancellation cancels the task.
@@ -120,14 +120,16 @@ class TaskPoll(ABC):
 
     async def _look(self, line: TaskConnection) -> ServerTask:
         raw = await self._read(line, "tasks/get", _UNKNOWN)
-        said = f'server "{self.call.upstream}" answered tasks/get'
+        prefix = f'server "{self.call.upstream}" answered tasks/get'
         try:
             task = msgspec.json.decode(raw, type=ServerTask)
         except (msgspec.DecodeError, RecursionError) as exc:
-            raise RpcError(f"{said} without a task: {exc}", data=self.about({})) from None
-        if task.taskId != self.known.task:
-            raise RpcError(f"{said} with another task.", data=self.about({}))
-        if None not in (task.createdAt, self.known.created) and _second(task.createdAt) != _second(self.known.created):
+            raise RpcError(f"{prefix} without a task: {exc}", data=self.error_data({})) from None
+        if task.taskId != self.handle.task:
+            raise RpcError(f"{prefix} with another task.", data=self.error_data({}))
+        if None not in (task.createdAt, self.handle.created) and _second(task.createdAt) != _second(
+            self.handle.created
+        ):
             raise self.unknown("it has another task by that id")
         self._pause = task.pause
         return task
@@ -158,8 +160,8 @@ class TaskPoll(ABC):
 
     def unknown(self, why: str) -> TaskUnknown:
         return TaskUnknown(
-            f'server "{self.call.upstream}" does not know task {hide_head(self.known.task, 100)} of this call: {why}',
-            data=self.about({"outcome": "unknown"}),
+            f'server "{self.call.upstream}" does not know task {hide_head(self.handle.task, 100)} of this call: {why}',
+            data=self.error_data({"outcome": "unknown"}),
         )
 
 

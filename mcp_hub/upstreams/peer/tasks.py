@@ -13,7 +13,7 @@ from mcp_hub.protocol.extensions import without_mark
 from mcp_hub.protocol.jsonrpc.envelope import raw_object, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.modern_tasks import ModernTask
-from mcp_hub.upstreams.peer.task_poll import RELATED, Known, ServerTask, TaskConnection, TaskPoll
+from mcp_hub.upstreams.peer.task_poll import RELATED, ServerTask, TaskConnection, TaskHandle, TaskPoll
 
 Asker = tuple[Call, CallChannel]
 
@@ -42,16 +42,16 @@ class _HandshakeTask(TaskPoll):
     """Fetching the result also lets the server ask."""
 
     def __init__(
-        self, call: Call, channel: CallChannel, known: Known, pause: float = 0, status: str = "working"
+        self, call: Call, channel: CallChannel, handle: TaskHandle, pause: float = 0, status: str = "working"
     ) -> None:
-        super().__init__(call, channel, known, pause)
+        super().__init__(call, channel, handle, pause)
         self._status = status
 
     async def _follow(self, line: TaskConnection) -> RawJson:
         while self._status == "working":
             await self._look_again(line)
-        found = await (self._read(line, "tasks/result") if self._status in _ENDED else self._result(line))
-        return without_mark(found, RELATED)
+        result = await (self._read(line, "tasks/result") if self._status in _ENDED else self._result(line))
+        return without_mark(result, RELATED)
 
     async def _look_again(self, line: TaskConnection) -> None:
         await anyio.sleep(self._pause)
@@ -128,9 +128,13 @@ class ServerTasks:
         created = read_as(answer, _Created)
         if created is None:
             return answer  # it was answered without a task after all
-        made = created.task
+        server_task = created.task
         task = _HandshakeTask(
-            call=call, channel=channel, known=made.known(Era.HANDSHAKE), pause=made.pause, status=made.status
+            call=call,
+            channel=channel,
+            handle=server_task.handle(Era.HANDSHAKE),
+            pause=server_task.pause,
+            status=server_task.status,
         )
         self._by_token[token] = call, channel
         try:
@@ -139,7 +143,7 @@ class ServerTasks:
             del self._by_token[token]
 
     async def follow(self, task: TaskPoll, line: TaskConnection) -> RawJson:
-        id_ = task.known.task
+        id_ = task.handle.task
         self._by_id[id_] = task.call, task.channel
         try:
             return await task.follow(line)
@@ -150,10 +154,10 @@ class ServerTasks:
 def taken_up(call: Call, channel: CallChannel, state: RawJson) -> TaskPoll:
     """The task in another hub's `state`. Raises `HubRestarted`."""
     try:
-        known = msgspec.json.decode(state, type=Known)
+        handle = msgspec.json.decode(state, type=TaskHandle)
     except (msgspec.DecodeError, RecursionError) as exc:
         raise HubRestarted(
             f'server "{call.upstream}": the stored state of this call cannot be read, so it cannot be continued: {exc}',
             data={"upstream": {"server": call.upstream}, "outcome": "unknown"},
         ) from None
-    return (ModernTask if known.era is Era.MODERN else _HandshakeTask)(call, channel, known)
+    return (ModernTask if handle.era is Era.MODERN else _HandshakeTask)(call, channel, handle)

@@ -20,26 +20,26 @@ class _SubscribeAttempt:
     """Its callers share the outcome."""
 
     def __init__(self) -> None:
-        self._done = anyio.Event()
+        self._ended = anyio.Event()
         self._error: RpcError | None = None
 
     def settle(self, error: RpcError | None) -> None:
         self._error = error
-        self._done.set()
+        self._ended.set()
 
     async def outcome(self) -> None:
-        await self._done.wait()
+        await self._ended.wait()
         if self._error is not None:
             raise self._error
 
 
 class WantedResources:
-    """Resources by the server's URIs: `wanted` counts references, `watched` are confirmed."""
+    """Resources by the server's URIs: `reference_counts` counts references, `watched` are confirmed."""
 
     def __init__(self, server: str, changes: Notices) -> None:
         self._server = server
         self._changes = changes
-        self.wanted: Counter[str] = Counter()
+        self.reference_counts: Counter[str] = Counter()
         self._calls: dict[tuple[str, str], list[Call]] = {}
         self.watched: set[str] = set()
         self._attempts: dict[str, _SubscribeAttempt] = {}
@@ -54,7 +54,7 @@ class WantedResources:
     def want(self, uri: str, call: Call) -> None:
         """Adds a reference for the session of `call`."""
         self._calls.setdefault((uri, call.session), []).append(call)
-        self.wanted[uri] += 1
+        self.reference_counts[uri] += 1
 
     def release(self, uri: str, session: str) -> bool:
         """Drops a reference; False without one."""
@@ -64,9 +64,9 @@ class WantedResources:
         calls.pop()
         if not calls:
             del self._calls[uri, session]
-        self.wanted[uri] -= 1
-        if not self.wanted[uri]:
-            del self.wanted[uri]
+        self.reference_counts[uri] -= 1
+        if not self.reference_counts[uri]:
+            del self.reference_counts[uri]
             self._missed.discard(uri)
             self._touch(uri)
         return True
@@ -79,11 +79,11 @@ class WantedResources:
         return self._attempts[uri]
 
     def attempt_missing(self) -> None:
-        for uri in self.wanted.keys() - self.watched:
+        for uri in self.reference_counts.keys() - self.watched:
             self.attempt(uri)
 
     def is_due(self, uri: str) -> bool:
-        return uri in self.wanted and uri not in self.watched and uri in self._attempts
+        return uri in self.reference_counts and uri not in self.watched and uri in self._attempts
 
     def settle(self, uri: str, error: RpcError | None = None) -> None:
         """Notes that the server watches, or refuses."""
@@ -103,7 +103,7 @@ class WantedResources:
 
     def lapse(self) -> None:
         """Notes that the server stopped watching."""
-        self._missed |= self.watched & self.wanted.keys()
+        self._missed |= self.watched & self.reference_counts.keys()
         self.watched.clear()
 
     def fail(self, error: RpcError) -> None:

@@ -200,15 +200,15 @@ async def wait_for_exit(pid: int, pidfd: int | None) -> None:
 async def _wait_for_pidfd(pidfd: int) -> None:
     if sys.platform == "win32":
         raise NotImplementedError
-    own = os.dup(pidfd)  # anyio allows one reader a descriptor
+    descriptor = os.dup(pidfd)  # anyio allows one reader a descriptor
     exited = select.poll()
-    exited.register(own, select.POLLIN)
+    exited.register(descriptor, select.POLLIN)
     try:
-        await anyio.wait_readable(own)
+        await anyio.wait_readable(descriptor)
         while not exited.poll(0):  # a wake-up meant for another descriptor must not get a living process killed
-            await anyio.wait_readable(own)
+            await anyio.wait_readable(descriptor)
     finally:
-        os.close(own)
+        os.close(descriptor)
 
 
 def _block_until_exit(pid: int) -> None:

@@ -72,8 +72,8 @@ def proposed_variables(
     command: str, args: Iterable[str], passed: Iterable[str], env: Mapping[str, str], output: str = ""
 ) -> list[str]:
     """Variables to propose for `pass_env`: set, not yet passed, and needed by the command or named in its `output`."""
-    wanted = {*wanted_variables(command, args), *re.findall(r"\b[A-Z][A-Z0-9_]{3,63}\b", output)}
-    return [name for name in withheld(env) if name in wanted and name not in passed]
+    names = {*wanted_variables(command, args), *re.findall(r"\b[A-Z][A-Z0-9_]{3,63}\b", output)}
+    return [name for name in withheld(env) if name in names and name not in passed]
 
 
 def withheld(env: Mapping[str, str]) -> list[str]:
@@ -93,9 +93,9 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str, env: Mappin
         return _existing(_absolute(command, home, cwd))
     on_path = [_absolute(entry, home, cwd) for entry in (env_path or os.defpath).split(os.pathsep) if entry]
     places = list(dict.fromkeys([*on_path, *_usual_places(home, env)]))
-    found = shutil.which(command, path=os.pathsep.join(places)) if command else None
-    if found is not None:
-        return found
+    path = shutil.which(command, path=os.pathsep.join(places)) if command else None
+    if path is not None:
+        return path
     advice = _hint(command) or _split_up(command) or _nearest(command) or 'Install it, or set "command" to its path.'
     raise StartFailed("command_not_found", f"command not found: {command}. {advice}", tuple(places))
 
@@ -129,9 +129,9 @@ def _absolute(path: str, home: str, cwd: str) -> str:
 
 
 def _existing(path: str) -> str:
-    found = shutil.which(path)
-    if found is not None:
-        return found
+    program = shutil.which(path)
+    if program is not None:
+        return program
     if os.path.isdir(path):
         raise StartFailed("not_executable", f'"command" is a folder: {path}. Set it to a program in the folder.')
     if os.path.exists(path):

@@ -22,21 +22,21 @@ _EXCEPTION: Final = late(
 
 def with_output(reason: str, lines: Sequence[str]) -> str:
     """The exception, the reason and the last lines of the output."""
-    said = exception_of(lines)
-    head = reason if said is None else f"{said} ({reason})"
+    exception = exception_of(lines)
+    head = reason if exception is None else f"{exception} ({reason})"
     return f"{head}{LAST_OUTPUT}{' | '.join(lines[-_SHOWN:])}" if lines else head
 
 
 def exception_of(lines: Sequence[str]) -> str | None:
     """The last line that looks like an exception."""
-    found, traceback = None, None  # the depth of the traceback whose exception is still to come
+    exception, traceback = None, None  # the depth of the traceback whose exception is still to come
     for line in lines:
         drawn = line.removeprefix("stdout: ")
         text, depth = drawn.strip(_FRAME), len(drawn) - len(drawn.lstrip(_FRAME))
         if text.endswith(_TRACEBACK):
             traceback = depth
         elif traceback is not None and text and depth <= traceback:
-            found, traceback = text, None
+            exception, traceback = text, None
         elif traceback is None and _EXCEPTION.fullmatch(text):
-            found = text
-    return found
+            exception = text
+    return exception

@@ -67,12 +67,12 @@ def stamp_adopted(value: int, mark: bytes) -> None:
             stamp(pid, value)
 
 
-def reap_adopted(known: Collection[int] = ()) -> None:
-    """Reaps dead adopted children: `known` and stamped ones. Never blocks."""
+def reap_adopted(pids: Collection[int] = ()) -> None:
+    """Reaps dead adopted children: `pids` and stamped ones. Never blocks."""
     if sys.platform == "linux" and _has_dead_children():
         inherited = _limit(0)  # ours, and that of every program that something else in this process has started
         for pid in processes():
-            if pid not in LEADERS and (pid in known or _has_stamp(pid, inherited)):
+            if pid not in LEADERS and (pid in pids or _has_stamp(pid, inherited)):
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
 

@@ -127,7 +127,7 @@ class StdioConnection:
         except StartFailed as exc:
             is_guess = bool(self.eras.guesses)
             self._forget_eras()
-            if is_guess and Era.MODERN in self.eras.known.speaks:
+            if is_guess and Era.MODERN in self.eras.known_eras.speaks:
                 raise AnotherProcess(*exc.cause) from None
             raise
 
@@ -212,18 +212,18 @@ class StdioConnection:
                 if not pipe.requests.pending or pipe.bytes_read != size:
                     form, size = None, pipe.bytes_read
                     continue
-                known, before = peer.strays.framing, form
-                form = known if known in UNREADABLE and not is_settled.is_set() else pipe.unfinished
+                framing, before = peer.strays.framing, form
+                form = framing if framing in UNREADABLE and not is_settled.is_set() else pipe.unfinished
                 if form is not None and before == form:
                     peer.strays.take_form(form)
-                    said = "nothing that it writes can be read"
-                    peer.ending.explain(Cause("not_mcp", self._with_output(said)))
-                    pipe.close(said, "not_mcp")
+                    reason = "nothing that it writes can be read"
+                    peer.ending.explain(Cause("not_mcp", self._with_output(reason)))
+                    pipe.close(reason, "not_mcp")
 
     async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
         self.stderr = deque(maxlen=self.spec.stderr_lines)
         output = self.spec.output or _dropped
-        rest = b""
+        partial_line = b""
         try:
             while True:
                 await anyio.wait_readable(stderr)
@@ -233,14 +233,14 @@ class StdioConnection:
                     continue
                 if not chunk:
                     break
-                *lines, rest = (rest + chunk).split(b"\n")
+                *lines, partial_line = (partial_line + chunk).split(b"\n")
                 output(lines)
                 for line in lines[-self.spec.stderr_lines :]:
                     self._keep(line)
-                rest = rest[:_STDERR_HEAD]
+                partial_line = partial_line[:_STDERR_HEAD]
         finally:
-            self._keep(rest)
-            output([rest])
+            self._keep(partial_line)
+            output([partial_line])
             stderr.close()
             drained.set()
 
@@ -289,14 +289,14 @@ def _dropped(lines: Sequence[bytes]) -> None:
 
 async def _runs(pipe: ServerPipe, stdin: IO[bytes]) -> None:
     """Returns once the process has read or written something."""
-    most, end = 0, anyio.current_time() + _LOADED
+    highest, end = 0, anyio.current_time() + _LOADED
     while not pipe.bytes_read:
         await anyio.sleep(_LOOK)
         waiting = unread(stdin)
         if waiting is None:
             if anyio.current_time() >= end:
                 return
-        elif waiting < max(most, 1):
+        elif waiting < max(highest, 1):
             return
         else:
-            most = waiting
+            highest = waiting

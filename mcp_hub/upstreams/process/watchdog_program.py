@@ -122,8 +122,8 @@ TABLE: Table = ProcTable() if sys.platform == "linux" else PsutilTable(lambda: _
 
 def processes(table: Table = TABLE) -> "Iterator[int]":
     """Every process but this one."""
-    own = os.getpid()
-    yield from (pid for pid in table.pids() if pid != own)
+    this_process = os.getpid()
+    yield from (pid for pid in table.pids() if pid != this_process)
 
 
 def kill_marked(
@@ -136,31 +136,31 @@ def kill_marked(
     """
     if sys.platform == "win32":
         raise NotImplementedError
-    wanted, empty, reached = frozenset(marks), 0, set(sessions)
-    killed, spared, found, hidden = set[int](), set[int](), list[int](), dict[int, int]()
+    marked, empty, reached = frozenset(marks), 0, set(sessions)
+    killed, spared, matches, hidden = set[int](), set[int](), list[int](), dict[int, int]()
     for _ in range(rounds):
-        looks = {pid: is_marked(pid, wanted, reached, table) for pid in processes(table) if pid not in spared}
-        found = [pid for pid, is_found in looks.items() if is_found]
+        looks = {pid: is_marked(pid, marked, reached, table) for pid in processes(table) if pid not in spared}
+        matches = [pid for pid, is_found in looks.items() if is_found]
         hidden = {pid: hidden.get(pid, 0) + 1 for pid, is_found in looks.items() if is_found is None}
-        reached.update(session for pid in found if (session := _begun_session(pid, wanted, table)))
+        reached.update(session for pid in matches if (session := _begun_session(pid, marked, table)))
         is_hidden = any(searches <= _HIDDEN for searches in hidden.values())
-        for pid in found:
+        for pid in matches:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
             except PermissionError:
                 spared.add(pid)
-        if found:
+        if matches:
             empty = 0
-            killed.update(found)
-            _wait_until_gone(found, table)
+            killed.update(matches)
+            _wait_until_gone(matches, table)
         elif empty and not is_hidden:
             return killed - spared, True
         else:
             empty = 0 if is_hidden else 1
             time.sleep(_PAUSE)
-    return killed - spared, not found
+    return killed - spared, not matches
 
 
 def is_marked(pid: int, marks: frozenset[bytes], sessions: "Collection[int]", table: Table = TABLE) -> bool | None:
@@ -212,7 +212,7 @@ def _follow(hub: int) -> tuple[str, set[int], bool]:
         data = os.read(0, 65536)
         if not data:
             break
-        *lines, rest = (lines[-1] + data).split(b"\n")
+        *lines, partial = (lines[-1] + data).split(b"\n")
         for line in lines:
             if line in (b"?", b"!"):
                 is_starting = line == b"?"
@@ -223,7 +223,7 @@ def _follow(hub: int) -> tuple[str, set[int], bool]:
                 sessions.discard(int(line[1:]))
             else:
                 instance = line.decode()
-        lines = [rest]
+        lines = [partial]
     return instance, sessions, is_starting
 
 

@@ -107,8 +107,8 @@ class HttpConnection:
     @property
     def notes(self) -> tuple[str, ...]:
         target = self._http.moved_to if self._http is not None else None
-        said = f"it redirects requests to {target!r}: put that into the url, which saves one request for each"
-        return () if target is None else (hide(said),)
+        note = f"it redirects requests to {target!r}: put that into the url, which saves one request for each"
+        return () if target is None else (hide(note),)
 
     @property
     def lost_session(self) -> bool:
@@ -259,8 +259,8 @@ class HttpConnection:
             raise self._refused(exc.status, Cause(code, f"{so_far}{exc}")) from None
         except StartFailed as exc:
             kind = Incompatible if isinstance(exc, Incompatible) else StartFailed
-            said = (await self._with_name(exc.cause)).reason
-            raise kind(exc.code if first is None else first.code, f"{so_far}{said}") from None
+            reason = (await self._with_name(exc.cause)).reason
+            raise kind(exc.code if first is None else first.code, f"{so_far}{reason}") from None
         await wire.drained()
         return peer
 
@@ -272,9 +272,9 @@ class HttpConnection:
         self.can_retry = False
         has_credentials = any(name.lower() == "authorization" for name in self._spec.headers)
         login = "" if self._access is None or self._access.is_granted else f'run "mcp-hub login {self.name}", or '
-        said = "does not accept the credentials of" if has_credentials else f"wants credentials: {login}set"
+        verb = "does not accept the credentials of" if has_credentials else f"wants credentials: {login}set"
         code = "login_needed" if login and not has_credentials else "not_admitted"
-        return StartFailed(code, f'{origin(self._spec.url)} {said} "bearer" or "headers" (HTTP {status})')
+        return StartFailed(code, f'{origin(self._spec.url)} {verb} "bearer" or "headers" (HTTP {status})')
 
     async def _explain(self, response: httpx2.Response) -> str | None:
         """The login's reason for a 401 or 403."""

@@ -70,11 +70,11 @@ class SessionCheck:
         """Whether the session is lost; None if unclear. `is_explicit`: the server says so itself."""
         if self._begin is None or self._first in (None, self._peer.signs.answers):
             return None
-        asked = anyio.current_time()
+        requested_at = anyio.current_time()
         async with self._lock:
             if self.successor is not None:
                 return True
-            if asked > self._until:
+            if requested_at > self._until:
                 self._until = anyio.current_time()
                 self._result = await self._checked(self._begin, is_explicit)
                 self._space(is_clear=self._result is not None)

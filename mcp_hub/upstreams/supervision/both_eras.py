@@ -88,13 +88,13 @@ class BothEras:
             name, partial(connect, EraWish(eras.first)), rules, clock=clock, changes=changes, jitter=jitter,
             lists=lists, gate=gate, on_ready=self._on_ready, refused=self._refused,
         )  # fmt: skip
-        self._other = ManagedUpstream(
+        self._second = ManagedUpstream(
             name, partial(connect, EraWish(self._second_era, is_only=True)), _spare(rules), clock=clock,
             changes=side_notices(name, changes, _SECOND), jitter=jitter, gate=gate, starts=False,
             logs=self._first.state.logs,
         )  # fmt: skip
         self._sides = SideConnections(
-            self._first, {_SECOND: SideConnection(self._other)}, key=self._key, snapshot=self.snapshot
+            self._first, {_SECOND: SideConnection(self._second)}, key=self._key, snapshot=self.snapshot
         )
 
     # -- eras ---------------------------------------------------------------------------------------------------
@@ -105,32 +105,32 @@ class BothEras:
     def _on_ready(self, peer: Peer) -> None:
         if peer.info.era is not self._home:
             self._home = peer.info.era
-            second = self._other.supervisor
+            second = self._second.supervisor
             second.order(lifecycle.resting(Life(restarts=second.life.restarts), NOT_STARTED), _OTHER_ERA)
-        if not self._other.state.lists.is_fresh:
-            self._other.state.lists.inherit(self._first.state.lists.last)
+        if not self._second.state.lists.is_fresh:
+            self._second.state.lists.inherit(self._first.state.lists.last)
         self._eras.see(peer.info)
         self._divide()
 
     def _divide(self) -> None:
         """Decides who needs the second connection."""
-        asks = self._home is MODERN and self._eras.is_interactive and self._eras.known.may(HANDSHAKE)
+        asks = self._home is MODERN and self._eras.is_interactive and self._eras.known_eras.may(HANDSHAKE)
         self._is_split = asks or (self._home is HANDSHAKE and self._skills is not None)
         if self._eras.is_interactive:
-            (self._first.state.turns if self._home is HANDSHAKE else self._other.state.turns).switch_on()
-        here, there = self._first.state.subscriptions.resources, self._other.state.subscriptions.resources
-        for uri, call in here.references:
+            (self._first.state.turns if self._home is HANDSHAKE else self._second.state.turns).switch_on()
+        first_resources, there = self._first.state.subscriptions.resources, self._second.state.subscriptions.resources
+        for uri, call in first_resources.references:
             if self._key(call) is not None:
-                here.release(uri, call.session)
-                self._sides.wanted.want(uri, call)
+                first_resources.release(uri, call.session)
+                self._sides.resources.want(uri, call)
                 there.want(uri, call)
-        for uri, call in self._sides.wanted.references:
+        for uri, call in self._sides.resources.references:
             if self._key(call) is None:
-                self._sides.wanted.release(uri, call.session)
+                self._sides.resources.release(uri, call.session)
                 there.release(uri, call.session)
-                here.want(uri, call)
-        if there.wanted:
-            self._other.lifecycle.wake()
+                first_resources.want(uri, call)
+        if there.reference_counts:
+            self._second.lifecycle.wake()
 
     def _is_for_second(self, call: Call) -> bool:
         if self._home is HANDSHAKE:
@@ -139,7 +139,7 @@ class BothEras:
 
     def _key(self, call: Call) -> str | None:
         is_asked = self._is_split and self._home is MODERN and call.server_era is HANDSHAKE
-        return _SECOND if is_asked and self._other.supervisor.may_get_ready else None
+        return _SECOND if is_asked and self._second.supervisor.may_get_ready else None
 
     def _meet(self, call: Call) -> None:
         is_first, self._last = self._last is None, call.server_era
@@ -149,14 +149,20 @@ class BothEras:
 
     @property
     def _is_used(self) -> bool:
-        return not self._first.state.turns.is_empty or self._first.state.turns.left > 0 or self._first.state.is_wanted
+        return (
+            not self._first.state.turns.is_empty
+            or self._first.state.turns.ended_calls > 0
+            or self._first.state.is_wanted
+        )
 
     def _turn_to(self, era: Era) -> None:
         """Reconnects in this era if the connection is unused."""
-        may_turn = self._first.supervisor.connected is not None and era is not self._home and self._eras.known.may(era)
+        may_turn = (
+            self._first.supervisor.connected is not None and era is not self._home and self._eras.known_eras.may(era)
+        )
         if may_turn and not self._is_used:
             self._eras.need(era)
-            if era is HANDSHAKE and era not in self._eras.known.speaks:
+            if era is HANDSHAKE and era not in self._eras.known_eras.speaks:
                 self._eras.guess(era)  # a process that is probed first would not show it
             first = self._first.supervisor
             first.order(lifecycle.woken(lifecycle.resting(first.life, _OTHER_ERA)), _OTHER_ERA)
@@ -171,10 +177,10 @@ class BothEras:
     # -- lists --------------------------------------------------------------------------------------------------
 
     async def _follow_second(self) -> None:
-        changes, seen = self._other.state.changes, None
+        changes, seen = self._second.state.changes, None
         while True:
             version = changes.version
-            state = self._other.snapshot(), self._other.supervisor.may_get_ready
+            state = self._second.snapshot(), self._second.supervisor.may_get_ready
             if state != seen:
                 seen = state
                 self._divide()
@@ -183,7 +189,7 @@ class BothEras:
 
     @property
     def _skills(self) -> Snapshot | None:
-        lists = self._other.state.lists.fresh
+        lists = self._second.state.lists.fresh
         return lists if lists is not None and lists.era is MODERN and Kind.SKILL in lists.lists else None
 
     def snapshot(self) -> Snapshot | None:
@@ -192,16 +198,18 @@ class BothEras:
         return self._with_skills.of(last, skills) if is_elsewhere else last  # type: ignore[arg-type]
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
-        is_elsewhere = self._home is HANDSHAKE and self._eras.known.may(MODERN) and self._other.supervisor.may_get_ready
+        is_elsewhere = (
+            self._home is HANDSHAKE and self._eras.known_eras.may(MODERN) and self._second.supervisor.may_get_ready
+        )
         if kind is not Kind.SKILL or not is_elsewhere:
             return self._first.refresh(kind, is_new=is_new)
-        return self._meet_modern if self._other.state.lists.fresh is None else self._other.refresh(Kind.SKILL)
+        return self._meet_modern if self._second.state.lists.fresh is None else self._second.refresh(Kind.SKILL)
 
     async def _supervise(self) -> None:
         self._sides.begin(_SECOND)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._other.lifecycle.run)
+                tasks.start_soon(self._second.lifecycle.run)
                 tasks.start_soon(self._follow_second)
                 tasks.start_soon(self._follow_client)
                 await self._first.lifecycle.run()
@@ -210,7 +218,7 @@ class BothEras:
 
     async def _meet_modern(self) -> None:
         with anyio.move_on_after(_MODERN_START), suppress(UpstreamUnavailable):
-            await self._other.supervisor.next_peer(_MODERN_START)
+            await self._second.supervisor.next_peer(_MODERN_START)
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -220,7 +228,7 @@ class BothEras:
         if self._is_split and self._is_for_second(call):
             if call.directory is not None:
                 self._first.sessions.note(call.session)
-            return self._other.begin(call, channel)
+            return self._second.begin(call, channel)
         return self._first.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
@@ -233,7 +241,7 @@ class BothEras:
             if call.directory is not None:
                 self._first.sessions.note(call.session)
             try:
-                return await self._other.call(call, channel)
+                return await self._second.call(call, channel)
             except UpstreamUnavailable as exc:  # nothing was sent
                 if self._first.successor is not None and call.session not in self._first.sessions:
                     return await self._first.successor(call, channel)
@@ -253,7 +261,7 @@ class BothEras:
         await may_repeat(call, channel, question, state.lists.snapshot, state.rules.repetition)
         log.info("upstream_asks_by_handshake", upstream=self.name)
         try:
-            return await self._other.call(call, channel)
+            return await self._second.call(call, channel)
         except UpstreamUnavailable:
             raise error from None
 
@@ -265,18 +273,18 @@ class BothEras:
                 raise
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        era = taken_up(call, channel, state).known.era
+        era = taken_up(call, channel, state).handle.era
         if self._home is None:
             self._eras.need(era)
             with suppress(UpstreamUnavailable):
                 await self._first.supervisor.next_peer(None)
-        if self._home is not None and era is not self._home and self._eras.known.may(era):
-            return await self._other.resume(call, channel, state)
+        if self._home is not None and era is not self._home and self._eras.known_eras.may(era):
+            return await self._second.resume(call, channel, state)
         return await self._first.resume(call, channel, state)
 
     def set_log_level(self, level: str) -> None:
         self._first.set_log_level(level)
-        self._other.set_log_level(level)
+        self._second.set_log_level(level)
 
     def session_ended(self, session: str) -> None:
         self._first.session_ended(session)
@@ -292,11 +300,11 @@ class BothEras:
 
     def status(self) -> UpstreamStatus:
         """The first connection's status, or the second's if only that is left."""
-        first, other = self._first.status(), self._other.status()
-        restarts, asks = first.restarts + other.restarts, first.asks or other.asks
-        if first.state is UpstreamState.STOPPED and other.state in _LEFT:
-            return replace(other, restarts=restarts, warnings=first.warnings, listed_at=first.listed_at)
-        second = None if other.rests else other
+        first, second_status = self._first.status(), self._second.status()
+        restarts, asks = first.restarts + second_status.restarts, first.asks or second_status.asks
+        if first.state is UpstreamState.STOPPED and second_status.state in _LEFT:
+            return replace(second_status, restarts=restarts, warnings=first.warnings, listed_at=first.listed_at)
+        second = None if second_status.rests else second_status
         if second is not None and second.state is UpstreamState.READY and second.era is not None:
             second = replace(second, reason=_FOR[second.era])
         return replace(first, restarts=restarts, second=second, asks=asks)
@@ -309,7 +317,7 @@ class _BothLifecycle(HubLifecycle):
 
     @property
     def _each(self) -> tuple[HubLifecycle, HubLifecycle]:
-        return self._upstream._first.lifecycle, self._upstream._other.lifecycle
+        return self._upstream._first.lifecycle, self._upstream._second.lifecycle
 
     @property
     def peers(self) -> list[Peer]:
@@ -329,7 +337,7 @@ class _BothLifecycle(HubLifecycle):
     def restart(self) -> None:
         first, second = self._each
         first.restart()
-        if not self._upstream._other.supervisor.life.rests:
+        if not self._upstream._second.supervisor.life.rests:
             second.restart()
 
     def adjust(self, rules: SupervisorRules) -> None:
@@ -346,8 +354,8 @@ class _BothLifecycle(HubLifecycle):
         first, second = self._each
         second.hand_over(successor)
         state = first.hand_over(successor)
-        shared = SharedServer(upstream, upstream._first.sessions, (upstream._first.state, upstream._other.state))
-        return replace(state, wanted=(*state.wanted, *upstream._sides.wanted.references), shared=shared)
+        shared = SharedServer(upstream, upstream._first.sessions, (upstream._first.state, upstream._second.state))
+        return replace(state, references=(*state.references, *upstream._sides.resources.references), shared=shared)
 
     def inherit(self, state: Handover) -> None:
         self._upstream._sides.inherit(state)

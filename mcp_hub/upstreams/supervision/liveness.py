@@ -81,7 +81,7 @@ def _ping_of(peer: Peer) -> str:
 
 async def _lives(peer: Peer, seconds: float) -> bool:
     """Also asks for tools: some servers drop pings."""
-    said = peer.said
+    count = peer.message_count
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as tasks:
 
@@ -93,4 +93,4 @@ async def _lives(peer: Peer, seconds: float) -> bool:
             tasks.start_soon(ask, _ping_of(peer))
             tasks.start_soon(ask, "tools/list")
         return True
-    return peer.said != said
+    return peer.message_count != count

@@ -208,17 +208,17 @@ class ManagedUpstream:
         finally:
             channel.times.end_wait()
 
-    async def _follow(self, task: TaskPoll, left: RpcError | None = None) -> Completed:
-        """Follows a task over all connections. Raises `left` if none comes."""
+    async def _follow(self, task: TaskPoll, cause: RpcError | None = None) -> Completed:
+        """Follows a task over all connections. Raises `cause` if none comes."""
         while True:
             try:
                 peer = await self.supervisor.next_peer(None)
             except UpstreamUnavailable as gone:
-                raise left or gone from None
+                raise cause or gone from None
             try:
                 return await peer.follow(task)
             except TaskLeft as again:
-                left = again
+                cause = again
 
     async def _learn_headers(self, peer: Peer, refused: RpcError) -> None:
         """Reads the tools again after the server refused a call's headers. Raises `refused`.
@@ -243,7 +243,7 @@ class ManagedUpstream:
         except (TaskUnknown, UpstreamUnavailable) as lost:
             raise HubRestarted(
                 f"The hub was restarted and cannot continue the call: {lost.message}",
-                data=task.about({"outcome": "unknown"}),
+                data=task.error_data({"outcome": "unknown"}),
             ) from None
 
     def status(self) -> UpstreamStatus:
@@ -328,10 +328,10 @@ class _ListDoubts:
     def __init__(self, state: ServerState) -> None:
         self._state = state
 
-    def look_at(self, call: Call, done: Completed) -> Completed:
-        if FAILED.search(done.result, 0, LONGEST_UNKNOWN) and is_unknown_result(done.result):
+    def look_at(self, call: Call, result: Completed) -> Completed:
+        if FAILED.search(result.result, 0, LONGEST_UNKNOWN) and is_unknown_result(result.result):
             self._doubt(call)
-        return done
+        return result
 
     def note(self, call: Call, error: RpcError) -> None:
         if is_unknown(error):
@@ -354,10 +354,10 @@ class _Sent(msgspec.Struct, eq=False):
         self.pending.then(callback)
 
     def result(self) -> Completed | None:
-        done = self.peer.result(self.call, self.pending)
-        if done is not None and not done.is_plain and FAILED.search(done.result, 0, LONGEST_UNKNOWN):
-            return self._upstream.doubts.look_at(self.call, done)
-        return done
+        result = self.peer.result(self.call, self.pending)
+        if result is not None and not result.is_plain and FAILED.search(result.result, 0, LONGEST_UNKNOWN):
+            return self._upstream.doubts.look_at(self.call, result)
+        return result
 
     def leave(self) -> None:
         self._upstream._end(self.call)

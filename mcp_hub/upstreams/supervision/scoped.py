@@ -95,7 +95,7 @@ class Scoped:
         self._sides = SideConnections(
             self._listed, self._members, key=self._key, begun=self._begun, snapshot=self.snapshot
         )
-        self._predecessor = Predecessor(clock, changes, self._sides.wanted.want)
+        self._predecessor = Predecessor(clock, changes, self._sides.resources.want)
 
     async def _supervise(self) -> None:
         async with self._members.open() as tasks:
@@ -305,11 +305,11 @@ class _ScopedLifecycle(HubLifecycle):
 
     def hand_over(self, successor: CallHandler) -> Handover:
         upstream, state = self._upstream, self._listed.hand_over(successor)
-        wanted = (*state.wanted, *upstream._sides.wanted.references, *upstream._predecessor.references)
-        return replace(state, wanted=wanted, shared=None)
+        references = (*state.references, *upstream._sides.resources.references, *upstream._predecessor.references)
+        return replace(state, references=references, shared=None)
 
     def inherit(self, state: Handover) -> None:
         self._upstream._sides.inherit(self._upstream._predecessor.inherit(state))
 
     async def outlived(self) -> None:
-        await self._upstream._predecessor.left()
+        await self._upstream._predecessor.until_left()

@@ -86,7 +86,7 @@ class ServerState:
 
     @property
     def is_wanted(self) -> bool:
-        return bool(self.subscriptions.resources.wanted)
+        return bool(self.subscriptions.resources.reference_counts)
 
     def adjust(self, rules: SupervisorRules) -> None:
         """Replaces the rules."""
@@ -119,7 +119,7 @@ class ServerState:
     def inherit(self, state: "Handover") -> None:
         self.log_level = state.log_level
         self.lists.inherit(state.lists)
-        for uri, call in state.wanted:
+        for uri, call in state.references:
             self.subscriptions.resources.want(uri, call)
 
 
@@ -142,7 +142,7 @@ class SharedServer(msgspec.Struct, frozen=True):
 
     @property
     def calls_over(self) -> int:
-        return self.connections[0].turns.left
+        return self.connections[0].turns.ended_calls
 
     @property
     def references(self) -> tuple[tuple[str, Call], ...]:
@@ -160,7 +160,7 @@ class Handover(msgspec.Struct, frozen=True):
 
     lists: CachedList | None = None
     log_level: str | None = None
-    wanted: tuple[tuple[str, Call], ...] = ()
+    references: tuple[tuple[str, Call], ...] = ()
     shared: SharedServer | None = None
 
 
@@ -202,10 +202,10 @@ class Predecessor:
             return state
         self._shared = shared
         shared.move_after(_PATIENCE, self._move)
-        moved = tuple(pair for pair in state.wanted if pair[1].session not in shared.sessions)
+        moved = tuple(pair for pair in state.references if pair[1].session not in shared.sessions)
         for uri, call in moved:
             shared.upstream.unsubscribe(uri, call)
-        return replace(state, wanted=moved)
+        return replace(state, references=moved)
 
     def take_waiting(self) -> None:
         """Dismisses calls that wait there, except of staying clients."""
@@ -241,7 +241,7 @@ class Predecessor:
         elif since < self._clock.now() - seconds:
             self.leave()
 
-    async def left(self) -> None:
+    async def until_left(self) -> None:
         while self._shared is not None:
             await self._changes.wait(self._changes.version)
 

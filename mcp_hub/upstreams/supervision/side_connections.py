@@ -43,7 +43,7 @@ class SideConnections:
     """Lists and subscriptions at the connections beside `listed`.
 
     `key` returns a caller's connection, None for the listed one; `snapshot` the common lists. `begun` starts a caller's
-    connection and may raise `RpcError`. `wanted` are resources of side callers, also while their connection is down.
+    connection and may raise `RpcError`. `resources` are wanted by side callers, also while their connection is down.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SideConnections:
         snapshot: Callable[[], Snapshot | None],
         begun: Callable[[Call], Awaitable[SideConnection]] | None = None,
     ) -> None:
-        self.wanted = WantedResources(listed.name, Notices())
+        self.resources = WantedResources(listed.name, Notices())
         self._listed = listed
         self._sides = sides
         self._key = key
@@ -64,8 +64,8 @@ class SideConnections:
 
     def begin(self, key: str) -> None:
         state = self._listed.state
-        wanted = tuple(pair for pair in self.wanted.references if self._key(pair[1]) == key)
-        self._sides[key].upstream.state.inherit(Handover(state.lists.last, state.log_level, wanted))
+        references = tuple(pair for pair in self.resources.references if self._key(pair[1]) == key)
+        self._sides[key].upstream.state.inherit(Handover(state.lists.last, state.log_level, references))
 
     async def follow(self, side: SideConnection) -> None:
         """Announces changes of a side connection's lists, until cancelled."""
@@ -94,14 +94,14 @@ class SideConnections:
         if key is None:
             await self._listed.subscribe(uri, call)
             return
-        self.wanted.want(uri, call)
+        self.resources.want(uri, call)
         if (side := self._sides.get(key)) is not None:
             side.resources.want(uri, call)
         side = self._sides[key] if self._begun is None else await self._begun(call)  # a fresh one has it already
         await side.upstream.watched(uri)
 
     def unsubscribe(self, uri: str, call: Call) -> None:
-        if not self.wanted.release(uri, call.session):
+        if not self.resources.release(uri, call.session):
             self._listed.unsubscribe(uri, call)
             return
         key = self._key(call)
@@ -109,11 +109,11 @@ class SideConnections:
             side.resources.release(uri, call.session)
 
     def inherit(self, state: Handover) -> None:
-        apart = [pair for pair in state.wanted if self._key(pair[1]) is not None]
-        listed = tuple(pair for pair in state.wanted if self._key(pair[1]) is None)
-        self._listed.state.inherit(replace(state, wanted=listed))
+        apart = [pair for pair in state.references if self._key(pair[1]) is not None]
+        listed = tuple(pair for pair in state.references if self._key(pair[1]) is None)
+        self._listed.state.inherit(replace(state, references=listed))
         for uri, call in apart:
-            self.wanted.want(uri, call)
+            self.resources.want(uri, call)
 
 
 class ScopedProcess(SideConnection, eq=False, kw_only=True):
@@ -128,10 +128,10 @@ class ScopedProcess(SideConnection, eq=False, kw_only=True):
 class Holder(Protocol):
     """Knows which replica has the process of a session."""
 
-    async def hold(self, what: str) -> bool:
+    async def hold(self, session: str) -> bool:
         """Claims it for this replica; False if another has it. Raises `StoreError`."""
 
-    def release(self, what: str) -> None:
+    def release(self, session: str) -> None:
         """Lets any replica claim it."""
 
 
@@ -167,9 +167,9 @@ class ScopedProcesses(dict[str, ScopedProcess]):
         except StoreError as problem:
             raise UpstreamUnavailable(f'server "{self._server}" was not called: {problem.public}') from None
         if not is_here:
-            said = f'server "{self._server}" has its process for this session at another replica of the hub '
-            said += "(scope: session). Use a balancer with sticky sessions for its clients."
-            raise SessionElsewhere(said, data={"upstream": {"server": self._server}})
+            text = f'server "{self._server}" has its process for this session at another replica of the hub '
+            text += "(scope: session). Use a balancer with sticky sessions for its clients."
+            raise SessionElsewhere(text, data={"upstream": {"server": self._server}})
 
     @contextmanager
     def call(self, member: ScopedProcess, *, is_last: bool) -> Iterator[None]:
@@ -214,7 +214,7 @@ class ScopedProcesses(dict[str, ScopedProcess]):
     def make_room(self) -> bool:
         """Ends the process that was idle longest; False without one."""
         idle = [
-            (bool(process.resources.wanted), process.idle_since, key)
+            (bool(process.resources.reference_counts), process.idle_since, key)
             for key, process in self.items()
             if not process.busy
         ]
@@ -226,5 +226,5 @@ class ScopedProcesses(dict[str, ScopedProcess]):
         """Ends processes unused for so long."""
         limit = self._clock.now() - seconds
         for key, process in list(self.items()):
-            if not process.busy and process.idle_since < limit and not process.resources.wanted:
+            if not process.busy and process.idle_since < limit and not process.resources.reference_counts:
                 self.stop(key)

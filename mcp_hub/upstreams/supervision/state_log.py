@@ -22,12 +22,12 @@ def log_failure(server: str, before: Life, life: Life) -> None:
     """Logs a bad state. A repeated failure is logged only as the 10th, 100th, … in a row."""
     if life.state not in _BAD:
         return
-    said = brief(life.reason)
-    repeats = (life.code, _NUMBERS.sub("", said)) == (before.code, _NUMBERS.sub("", brief(before.reason)))
+    reason = brief(life.reason)
+    repeats = (life.code, _NUMBERS.sub("", reason)) == (before.code, _NUMBERS.sub("", brief(before.reason)))
     if life.state is UpstreamState.BACKING_OFF and repeats and str(life.streak).strip("0") != "1":
         return
     state = life.state.value
-    log.warning("upstream_state", upstream=server, state=state, code=life.code, reason=said, **_count(life))
+    log.warning("upstream_state", upstream=server, state=state, code=life.code, reason=reason, **_count(life))
 
 
 def log_ready(server: str, life: Life, info: PeerInfo) -> None:
@@ -43,8 +43,8 @@ def brief(reason: str | None) -> str:
     text = " ".join((reason or "").split())
     at = text.rfind(GAVE_UP)
     text, end = (text[:at], text[at:]) if at >= 0 else (text, "")
-    said, _, output = text.partition(LAST_OUTPUT)
+    summary, _, output = text.partition(LAST_OUTPUT)
     last = output.rpartition(" | ")[2]
-    if last and last not in said and exception_of([said]) is None:
-        said = f"{said}{LAST_OUTPUT}{last}"
-    return hide_head(said, LONGEST - len(end), "…") + end
+    if last and last not in summary and exception_of([summary]) is None:
+        summary = f"{summary}{LAST_OUTPUT}{last}"
+    return hide_head(summary, LONGEST - len(end), "…") + end

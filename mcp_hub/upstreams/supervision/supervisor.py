@@ -128,7 +128,7 @@ class Supervisor:
     def status(self) -> UpstreamStatus:
         server, life, last = self._server, self.life, self._server.lists.last
         connection, peer = self._connection, self.connected
-        known = peer.info if peer else last
+        source = peer.info if peer else last
         notes = connection.notes if peer and connection else ()
         state, reason, code, failures = life.state, life.reason, life.code, life.streak
         if peer is not None and peer.signs.is_bad and state is UpstreamState.READY:
@@ -138,9 +138,9 @@ class Supervisor:
             server=server.name,
             state=state,
             reason=reason,
-            era=known.era if known else None,
-            version=known.version if known else None,
-            server_info=known.server_info if known else None,
+            era=source.era if source else None,
+            version=source.version if source else None,
+            server_info=source.server_info if source else None,
             restarts=life.restarts,
             pid=connection.pid if peer and connection else None,
             stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else self._last_output),
@@ -231,14 +231,14 @@ class Supervisor:
     def unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
         """The error for a call that cannot be sent."""
         life = self.life
-        said = condition(life.state, life.reason, life.streak)
+        text = condition(life.state, life.reason, life.streak)
         if life.state is UpstreamState.READY:  # again, which does not explain the failure
-            said = "is not reachable" if reason is None else "did not take the request, also over a new connection"
+            text = "is not reachable" if reason is None else "did not take the request, also over a new connection"
         reason = life.reason or reason or "try again in a moment"
-        about = {"server": self._server.name, "state": life.state.value, "reason": reason}
+        data = {"server": self._server.name, "state": life.state.value, "reason": reason}
         if life.code is not None:
-            about["code"] = life.code
-        return UpstreamUnavailable(f'server "{self._server.name}" {said}: {reason}', data={"upstream": about})
+            data["code"] = life.code
+        return UpstreamUnavailable(f'server "{self._server.name}" {text}: {reason}', data={"upstream": data})
 
     # -- the owner task -----------------------------------------------------------------------------------------
 
@@ -339,13 +339,17 @@ class Supervisor:
         return await connection.last_words(peer.ending.cause or CONNECTION_LOST)
 
     async def _rest_when_idle(self) -> None:
-        checks, left = 0, self._server.turns.left
+        checks, calls_over = 0, self._server.turns.ended_calls
         while checks < _CHECKS:
             limit, adjusted = self._server.rules.idle_stop, self._adjusted
             with anyio.move_on_after(math.inf if limit is None else limit / _CHECKS):
                 await adjusted.wait()
-            is_idle = self._server.turns.is_empty and self._server.turns.left == left and not self._server.is_wanted
-            checks, left = checks + 1 if is_idle and not adjusted.is_set() else 0, self._server.turns.left
+            is_idle = (
+                self._server.turns.is_empty
+                and self._server.turns.ended_calls == calls_over
+                and not self._server.is_wanted
+            )
+            checks, calls_over = checks + 1 if is_idle and not adjusted.is_set() else 0, self._server.turns.ended_calls
         if self.life.state is UpstreamState.READY:
             log.info("upstream_idle", upstream=self._server.name, seconds=self._server.rules.idle_stop)
             self.order(lifecycle.resting(self.life, _IDLE), _WOKEN)

@@ -48,7 +48,7 @@ class Turns:
         self._is_on = is_on
         self._wait: tuple[float, Callable[[str], None] | None] = wait, None
         """Seconds that a call waits, and what takes its session elsewhere then."""
-        self.left = 0
+        self.ended_calls = 0
         """Calls that have been here and are over."""
 
     def switch_on(self) -> None:
@@ -146,7 +146,7 @@ class Turns:
     def leave(self, session: str, *, abandoned: bool = False) -> None:
         """Ends a call. After an abandoned one, other sessions wait a few seconds."""
         self._active[session] -= 1
-        self.left += 1
+        self.ended_calls += 1
         if not self._active[session]:
             del self._active[session]
             self._alone.discard(session)

@@ -88,7 +88,7 @@ def test_mistakes_are_named(server: str, said: str) -> None:
 def test_a_server_and_all_its_connections_go_by_its_rule_for_logs(more: str) -> None:
     default, upstream = made(f"{{{more}}}"), made(f"{{{more}, logs: shared}}")
     assert (default.status().logs, upstream.status().logs) == (LogFlow("hub"), LogFlow("shared"))
-    inner = [upstream._first, upstream._other] if isinstance(upstream, BothEras) else []
+    inner = [upstream._first, upstream._second] if isinstance(upstream, BothEras) else []
     if isinstance(upstream, Scoped):
         inner = [upstream._listed, *(upstream._process_for(era, Notices()) for era in Era)]
     assert all(one.state.logs is inner[0].state.logs for one in inner)

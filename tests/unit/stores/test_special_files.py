@@ -98,7 +98,7 @@ def test_an_era_is_remembered_again(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "eras.json")
     eras = EraCache(tmp_path / "eras.json")
     returned(lambda: eras.learn("a", Era.MODERN, speaks=True))
-    assert EraCache(tmp_path / "eras.json").known("a").may(Era.MODERN)
+    assert EraCache(tmp_path / "eras.json").eras_of("a").may(Era.MODERN)
 
 
 def test_a_socket_and_a_link_to_a_device_are_set_aside_too(tmp_path: Path) -> None:

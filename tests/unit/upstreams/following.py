@@ -29,7 +29,7 @@ class Following:
 
     @property
     def wanted(self) -> set[str]:
-        return set(self.subscriptions.resources.wanted)
+        return set(self.subscriptions.resources.reference_counts)
 
     async def subscribe(self, uri: str) -> None:
         """As an `Upstream` does it."""

@@ -292,34 +292,34 @@ async def test_what_a_killed_process_left_half_written_is_no_login_and_goes(tmp_
 
 
 async def test_a_scope_that_is_missing_is_kept_for_the_next_login(tmp_path: Path) -> None:
-    async with held(tmp_path, scope="read", asked="read") as it:
+    async with held(tmp_path, scope="read", requested="read") as it:
         denial = await it.lacks("write")
-        assert denial.code == "rights_missing" and not denial.ends and it.stored.wanted == "write"
+        assert denial.code == "rights_missing" and not denial.ends and it.stored.missing == "write"
         assert "'write'" in denial.reason and "mcp-hub login far" in denial.reason
-        it.store.save(it.access.key, replace(it.stored, asked="read write"))
+        it.store.save(it.access.key, replace(it.stored, requested="read write"))
         it.access.reread()
         assert "may not have them" in (await it.lacks("write")).reason
         assert await it.access.denied(403, "") is None
 
 
 async def test_scopes_that_calls_have_missed_one_after_the_other_are_all_kept_in_their_order(tmp_path: Path) -> None:
-    async with held(tmp_path, scope="read", asked="read") as it:
+    async with held(tmp_path, scope="read", requested="read") as it:
         for scope in ("write", "admin write", None, "", "  ", "audit"):
             await it.lacks(scope)
-        assert it.stored.wanted == "write admin audit"
+        assert it.stored.missing == "write admin audit"
 
 
 async def test_of_too_many_or_too_long_scopes_the_newest_are_kept(tmp_path: Path) -> None:
     async with held(tmp_path) as it:
         for number in range(35):
             await it.lacks(f"also r{number} s{number}")
-        wanted = str(it.stored.wanted).split()
+        wanted = str(it.stored.missing).split()
         assert len(wanted) == 64 and wanted[-1] == "s34" and len(set(wanted)) == 64
         await it.lacks("x" * 5000 + " write")
-        assert str(it.stored.wanted).split() == [*wanted[1:], "write"]
+        assert str(it.stored.missing).split() == [*wanted[1:], "write"]
         for letter in "abc":
             await it.lacks(letter * 2000)
-        assert it.stored.wanted == f"{'b' * 2000} {'c' * 2000}"
+        assert it.stored.missing == f"{'b' * 2000} {'c' * 2000}"
 
 
 # -- requests

@@ -315,20 +315,20 @@ async def test_updates_come_from_the_connection_of_the_callers_calls_also_if_tha
         old, new = far.caller(HANDSHAKE), far.caller(MODERN)
         await far.upstream.subscribe("toy://r", new)
         await far.upstream.subscribe("toy://r", old)
-        here, there = (one.state.subscriptions.resources for one in (far.upstream._first, far.upstream._other))
-        assert here.wanted["toy://r"] == 2
+        here, there = (one.state.subscriptions.resources for one in (far.upstream._first, far.upstream._second))
+        assert here.reference_counts["toy://r"] == 2
         await far.call(HANDSHAKE)  # it has asked
         await anyio.sleep(1)
-        assert (here.wanted["toy://r"], there.wanted["toy://r"]) == (1, 1)
+        assert (here.reference_counts["toy://r"], there.reference_counts["toy://r"]) == (1, 1)
         place = far.upstream.apart(old)
         assert place is not None and far.upstream.apart(new) is None
         far.toys.wire.updates("toy://r")
         changes = far.upstream._first.state.changes
         assert changes.notices((place.topic, "toy://r"), 0) and not changes.notices(("toy", "toy://r"), 0)
-        assert [uri for uri, _ in far.state().wanted] == ["toy://r"] * 2
+        assert [uri for uri, _ in far.state().references] == ["toy://r"] * 2
         for caller in (old, new):
             far.upstream.unsubscribe("toy://r", caller)
-        assert not here.wanted and not there.wanted and not far.state().wanted
+        assert not here.reference_counts and not there.reference_counts and not far.state().references
 
 
 async def hub_after(first: Era, cache: EraCache, toys: EraToys, era: Era) -> list[bytes]:

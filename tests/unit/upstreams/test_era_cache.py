@@ -18,14 +18,14 @@ def test_what_was_learned_is_known_to_the_next_start(tmp_path: Path) -> None:
     memory.learn("b", MODERN, speaks=True)
     memory.learn("b", HANDSHAKE, speaks=False)
     for found in (memory, EraCache(path)):
-        assert found.known("a").are_both
-        assert found.known("b") == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,)))
-        assert found.known("c") == NOTHING
+        assert found.eras_of("a").are_both
+        assert found.eras_of("b") == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,)))
+        assert found.eras_of("c") == NOTHING
     assert [file.name for file in path.parent.iterdir()] == ["eras.json"], "nothing half-written stays"
 
 
 def test_the_last_that_was_found_out_counts() -> None:
-    known = NOTHING.found(MODERN, speaks=True).found(MODERN, speaks=False).found(HANDSHAKE, speaks=True)
+    known = NOTHING.with_era(MODERN, speaks=True).with_era(MODERN, speaks=False).with_era(HANDSHAKE, speaks=True)
     assert known == KnownEras(frozenset((HANDSHAKE,)), frozenset((MODERN,)))
 
 
@@ -33,10 +33,10 @@ def test_the_last_that_was_found_out_counts() -> None:
     ("known", "handshake", "modern"),
     [
         (NOTHING, False, False),
-        (NOTHING.found(HANDSHAKE, speaks=True), True, False),
-        (NOTHING.found(MODERN, speaks=True), True, True),  # nobody has asked for the other one yet
-        (NOTHING.found(MODERN, speaks=True).found(HANDSHAKE, speaks=False), False, True),
-        (NOTHING.found(MODERN, speaks=True).found(HANDSHAKE, speaks=True), True, True),
+        (NOTHING.with_era(HANDSHAKE, speaks=True), True, False),
+        (NOTHING.with_era(MODERN, speaks=True), True, True),  # nobody has asked for the other one yet
+        (NOTHING.with_era(MODERN, speaks=True).with_era(HANDSHAKE, speaks=False), False, True),
+        (NOTHING.with_era(MODERN, speaks=True).with_era(HANDSHAKE, speaks=True), True, True),
     ],
 )
 def test_an_era_is_worth_a_try_unless_it_was_refused_or_never_shown(
@@ -52,7 +52,7 @@ def test_forgotten_eras_stay_forgotten(tmp_path: Path) -> None:
     memory.forget("a")
     memory.forget("never known")
     for found in (memory, EraCache(path)):
-        assert found.known("a") == NOTHING
+        assert found.eras_of("a") == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_file_that_makes_no_sense_is_nothing_known(tmp_path: Path, text: bytes
     path = tmp_path / "eras.json"
     path.write_bytes(text)
     memory = EraCache(path)
-    assert memory.known("a") == NOTHING
+    assert memory.eras_of("a") == NOTHING
     memory.learn("a", MODERN, speaks=True)
-    assert EraCache(path).known("a").speaks == {MODERN}
+    assert EraCache(path).eras_of("a").speaks == {MODERN}
 
 
 def test_a_place_that_cannot_be_written_costs_only_the_memory(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_place_that_cannot_be_written_costs_only_the_memory(tmp_path: Path) ->
     memory = EraCache(tmp_path / "file" / "eras.json")
     memory.learn("a", MODERN, speaks=True)
     memory.learn("b", MODERN, speaks=True)
-    assert memory.known("a").speaks == memory.known("b").speaks == {MODERN}
+    assert memory.eras_of("a").speaks == memory.eras_of("b").speaks == {MODERN}
 
 
 def test_the_oldest_facts_make_room(tmp_path: Path) -> None:
@@ -80,16 +80,16 @@ def test_the_oldest_facts_make_room(tmp_path: Path) -> None:
     path.write_text(json.dumps({f"k{number} eras": "+modern" for number in range(2000)}))
     memory = EraCache(path)
     memory.learn("new", MODERN, speaks=True)
-    assert memory.known("k0") == NOTHING and memory.known("k1").speaks == {MODERN}
+    assert memory.eras_of("k0") == NOTHING and memory.eras_of("k1").speaks == {MODERN}
     assert len(json.loads(path.read_text())) == 2000
 
 
 def test_hubs_that_share_the_file_keep_what_the_others_found_out(tmp_path: Path) -> None:
     one, other = EraCache(tmp_path / "eras.json"), EraCache(tmp_path / "eras.json")
-    assert one.known("a") == other.known("b") == NOTHING
+    assert one.eras_of("a") == other.eras_of("b") == NOTHING
     one.learn("a", MODERN, speaks=True)
     other.learn("b", MODERN, speaks=True)
-    assert all(EraCache(tmp_path / "eras.json").known(key).speaks == {MODERN} for key in "ab")
+    assert all(EraCache(tmp_path / "eras.json").eras_of(key).speaks == {MODERN} for key in "ab")
 
 
 def test_a_server_is_named_by_what_is_run() -> None:
@@ -106,7 +106,7 @@ def test_who_asks_is_remembered_beside_the_era(tmp_path: Path) -> None:
     memory.put_interactive("a")
     again = EraCache(tmp_path / "eras.json")
     assert again.is_interactive("a") and not again.is_interactive("b")
-    assert again.known("a").speaks == {HANDSHAKE} and again.known("a asks") == NOTHING
+    assert again.eras_of("a").speaks == {HANDSHAKE} and again.eras_of("a asks") == NOTHING
     again.forget("a")
     assert again.is_interactive("a")
 
@@ -144,4 +144,4 @@ def test_the_file_is_for_nobody_elses_eyes(tmp_path: Path) -> None:
     finally:
         os.umask(mask)
     assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
-    assert EraCache(path).known("a").speaks == {MODERN}
+    assert EraCache(path).eras_of("a").speaks == {MODERN}

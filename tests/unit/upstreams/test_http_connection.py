@@ -114,9 +114,9 @@ async def test_an_era_is_forgotten_when_a_start_takes_too_long_and_not_when_the_
         tasks.start_soon(made.open, tasks)
         await server.until("initialize")
         tasks.cancel_scope.cancel()
-    assert memory.known.speaks == {HANDSHAKE}
+    assert memory.known_eras.speaks == {HANDSHAKE}
     await made.last_words(Cause("start_timeout", "it was not ready"))
-    assert memory.known == KnownEras()
+    assert memory.known_eras == KnownEras()
     await made.close()
 
 
@@ -128,7 +128,7 @@ async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
     async with serving(Remote(modern=True, does={"initialize": refused})) as server:
         async with connection(server, memory) as (_, peer):
             assert peer.info.era is MODERN
-    assert memory.known == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,)))
+    assert memory.known_eras == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,)))
 
 
 async def test_a_server_of_both_eras_is_initialised_after_the_probe_for_callers_of_that_era() -> None:
@@ -136,7 +136,7 @@ async def test_a_server_of_both_eras_is_initialised_after_the_probe_for_callers_
     async with serving(Remote(modern=True)) as server, connection(server, memory, wish(HANDSHAKE)) as (_, peer):
         assert peer.info.era is HANDSHAKE
     assert [request.rpc for request in server.seen][:2] == ["server/discover", "initialize"]
-    assert memory.known.are_both
+    assert memory.known_eras.are_both
 
 
 @pytest.mark.parametrize(("code", "is_certain"), [(-32601, True), (-32022, True), (-32603, False)])
@@ -149,7 +149,7 @@ async def test_a_server_that_refuses_the_handshake_after_the_probe_stays_modern(
         async with connection(server, memory, wish(HANDSHAKE)) as (_, peer):
             assert peer.info.era is MODERN and peer.mirrors is not None
             await peer.answer(peer.send("tools/list"))
-    assert memory.known == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,) if is_certain else ()))
+    assert memory.known_eras == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,) if is_certain else ()))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_a_known_era_is_not_asked_for(configured: Era | None, remembered: 
     memory = remembering(remembered)
     async with serving(Remote(modern=True)) as server, connection(server, memory, era=configured):
         assert server.seen[0].rpc == asked
-    assert remembered in memory.known.speaks
+    assert remembered in memory.known_eras.speaks
 
 
 # -- the deprecated transport
@@ -226,7 +226,7 @@ async def test_an_era_that_led_nowhere_is_not_remembered() -> None:
         with pytest.raises(ExceptionGroup):
             async with connection(server, memory):
                 pass
-    assert memory.known == KnownEras()
+    assert memory.known_eras == KnownEras()
 
 
 async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:
@@ -279,7 +279,7 @@ async def test_a_server_that_is_not_there_is_said_as_such_and_stays_remembered(t
     (error,) = caught.value.exceptions
     assert isinstance(error, StartFailed) and error.code == "connection_refused"
     assert f"http://127.0.0.1:{gone.port}" in str(error)
-    assert memory.known.speaks == {HANDSHAKE}
+    assert memory.known_eras.speaks == {HANDSHAKE}
 
 
 async def test_a_redirect_says_where_to() -> None:

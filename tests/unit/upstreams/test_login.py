@@ -48,7 +48,7 @@ async def test_a_login_is_stored_and_shows_no_secret(tmp_path: Path) -> None:
     async with serving(guard) as server:
         grant = await logged_in(server, store)
         assert store.load(key_of(server.url)) == grant
-    assert (grant.access_token, grant.refresh_token, grant.scope, grant.asked) == ("a-1", "r-1", "read", "read")
+    assert (grant.access_token, grant.refresh_token, grant.scope, grant.requested) == ("a-1", "r-1", "read", "read")
     assert grant.issuer == guard.base and grant.resource == f"{guard.base}/mcp"
     assert "a-1" not in repr(grant) and "r-1" not in repr(grant)
     (file,) = (path for path in (tmp_path / "oauth").iterdir() if path.suffix == ".json")

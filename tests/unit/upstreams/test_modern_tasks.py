@@ -11,7 +11,7 @@ from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer import task_poll
-from mcp_hub.upstreams.peer.task_poll import Known, ServerTask
+from mcp_hub.upstreams.peer.task_poll import ServerTask, TaskHandle
 from tests.unit.upstreams import task_calls
 from tests.unit.upstreams.scripted import EXTENSIONS, talking
 from tests.unit.upstreams.task_calls import BORN, DONE, META, Running, asks, cancelled, created, group, running, state
@@ -192,7 +192,7 @@ async def test_a_task_that_is_left_to_another_hub_is_not_cancelled_with_its_call
 async def test_another_hub_can_continue_as_soon_as_there_is_a_task(era: Era) -> None:
     async with running(of=era) as (_, server, made):
         await server.expect("tasks/get")
-        assert msgspec.json.decode(made.how, type=Known) == Known(era, "t1", BORN)
+        assert msgspec.json.decode(made.how, type=TaskHandle) == TaskHandle(era, "t1", BORN)
 
 
 async def test_a_process_that_ends_takes_its_tasks_along() -> None:

@@ -47,7 +47,7 @@ async def test_a_session_hears_of_updates_at_its_own_process_and_of_no_others() 
         assert await far.call("b") == "ok" and far.toys.starts == 3
         for session in ("a", "b"):
             far.scoped.unsubscribe(URI, of(session))
-        assert far.scoped.lifecycle.hand_over(far.scoped.call).wanted == ()
+        assert far.scoped.lifecycle.hand_over(far.scoped.call).references == ()
 
 
 @virtual
@@ -143,7 +143,7 @@ async def test_clients_that_have_called_the_shared_process_stay_there_and_others
         place = far.scoped.apart(attached("old"))
         assert place is not None and place.topic == "toy" and place.lists is not None
         assert len(place.lists.lists[Kind.TOOL]) == 2
-        assert [call.session for _, call in far.scoped._sides.wanted.references] == ["new"]
+        assert [call.session for _, call in far.scoped._sides.resources.references] == ["new"]
         far.scoped.session_ended("old")
         with anyio.fail_after(240):
             await far.scoped.lifecycle.outlived()
@@ -170,7 +170,7 @@ async def test_a_client_whose_turn_does_not_come_leaves_the_shared_process_with_
         await far.scoped.call(attached("other"), Recorder())
         assert (len(toys.called), len(far.toys.called)) == (1, 1) and 9 < anyio.current_time() - began < 12
         assert [call.session for _, call in shared.state.subscriptions.resources.references] == ["long"]
-        assert [call.session for _, call in far.scoped._sides.wanted.references] == ["other"]
+        assert [call.session for _, call in far.scoped._sides.resources.references] == ["other"]
         tasks.cancel_scope.cancel()
 
 

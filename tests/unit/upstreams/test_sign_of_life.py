@@ -109,5 +109,5 @@ async def test_an_answer_to_the_probe_that_comes_too_late_counts_at_the_next_sta
             peer = await connection.open(tasks)
             assert peer.info.era is Era.HANDSHAKE
             await peer.answer(peer.send("ping"))  # which comes after all that was written before
-            assert eras.known.speaks == set(Era)
+            assert eras.known_eras.speaks == set(Era)
             tasks.cancel_scope.cancel()

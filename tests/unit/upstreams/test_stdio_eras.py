@@ -100,19 +100,19 @@ async def test_a_server_that_is_locked_by_the_probe_is_asked_in_a_process_of_its
         async with opened(speaks, eras, wish(HANDSHAKE)) as (peer, started):
             assert (peer.info.era, started) == (era, processes)
     both = frozenset(Era)
-    assert eras.known == (KnownEras(both) if speaks == "both" else KnownEras(both - {HANDSHAKE}, both - {MODERN}))
+    assert eras.known_eras == (KnownEras(both) if speaks == "both" else KnownEras(both - {HANDSHAKE}, both - {MODERN}))
 
 
 async def test_a_connection_of_one_era_only_fails_where_the_server_does_not_speak_it_and_forgets_nothing() -> None:
     eras = ServerEras(EraCache(None), "key")
     async with opened("handshake", eras, wish(MODERN)) as (peer, started):
         assert (peer.info.era, started) == (HANDSHAKE, 1)
-    known = eras.known
+    known = eras.known_eras
     with pytest.raises(ExceptionGroup) as caught:
         async with opened("handshake", eras, wish(MODERN, is_only=True)):
             pass
     assert caught.group_contains(StartFailed)
-    assert eras.known == known == KnownEras(frozenset((HANDSHAKE,)), frozenset((MODERN,)))
+    assert eras.known_eras == known == KnownEras(frozenset((HANDSHAKE,)), frozenset((MODERN,)))
 
 
 @pytest.mark.parametrize("wanted", [*Era])
@@ -128,7 +128,7 @@ async def test_a_modern_server_that_ends_at_its_start_fails_and_is_found_out_ane
                 with pytest.raises(StartFailed):
                     await starts.open(tasks)
                 await starts.close()
-                assert starts.started == processes and MODERN not in eras.known.speaks
+                assert starts.started == processes and MODERN not in eras.known_eras.speaks
             tasks.cancel_scope.cancel()
 
 
@@ -165,9 +165,9 @@ async def test_a_hub_that_ends_while_a_server_starts_forgets_nothing_and_a_start
     for era in Era:
         eras.learn(era, True)
     async with starting(eras) as connection:
-        assert eras.known.are_both
+        assert eras.known_eras.are_both
         await connection.last_words(Cause("start_timeout", "it was not ready"))
-        assert eras.known == KnownEras()
+        assert eras.known_eras == KnownEras()
 
 
 async def test_a_server_that_never_answers_initialize_is_modern_at_the_next_start() -> None:

@@ -24,15 +24,15 @@ from mcp_hub.upstreams.auth.token_requests import refreshed
 log = get_logger(__name__)
 
 _LOCK: Final = 15.0
-"""Seconds that another process may take to renew the login; it has to give up before."""
+"""Seconds to wait while another process renews the login."""
 _PAUSE: Final = 10.0
-"""Seconds before the next try after one that failed for no lasting reason."""
+"""Seconds between two tries after a temporary failure."""
 _GRACE: Final = 1.0
-"""Seconds that a renewal may take once nobody waits for it any more: the hub itself must be gone within 2 s."""
+"""Seconds for a renewal that nobody waits for: the hub has to exit within 2 s."""
 _MOST_WANTED: Final = 64
-"""The newest scopes that are kept for the next login: a server may name any number of them."""
+"""Missing scopes that are stored, the newest."""
 _LONGEST_WANTED: Final = 4096
-"""Characters of them together: they go into the address that a browser is sent to, and servers take 8 KiB of that."""
+"""Characters of all missing scopes: they are part of a URL, of which servers accept 8 KiB."""
 
 
 class Denial(msgspec.Struct, frozen=True):

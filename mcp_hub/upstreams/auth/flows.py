@@ -40,8 +40,7 @@ from mcp_hub.upstreams.peer.state import CLIENT_INFO
 from mcp_hub.wire.responses import origin
 
 _is_own: Final = ContextVar("is_own_login", default=False)
-"""Whether a login of the hub is under way in this task. The SDK logs answers of token endpoints then, which are secret;
-failures are raised anyway. Logins that a host program makes with the SDK are logged as before."""
+"""Whether this task runs a login of the hub: then the SDK must not log responses, which hold tokens."""
 logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: not _is_own.get())
 
 _METHODS: Final[dict[str, Literal["basic", "post", "none"]]] = {
@@ -50,7 +49,7 @@ _METHODS: Final[dict[str, Literal["basic", "post", "none"]]] = {
     "none": "none",
 }
 _MOST_REQUESTS: Final = 40
-"""Requests of one login, redirects included; metadata at every place there is takes a dozen."""
+"""Requests of one login, redirects included; usually about twelve."""
 
 
 class _Storage:

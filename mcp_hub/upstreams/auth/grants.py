@@ -9,7 +9,7 @@ from mcp_hub.masking import hide_head
 
 _SHOWN: Final = 200
 _MARGIN: Final = 60.0
-"""Seconds before its end in which a token is renewed, for requests on their way and clocks that differ."""
+"""Seconds before its expiry at which a token is renewed."""
 _PART: Final = 0.1
 """A shorter margin for short-lived tokens: this part of the lifetime."""
 

@@ -21,7 +21,7 @@ _PATH: Final = "/callback"
 _LARGEST: Final = 16 << 10
 """Bytes of a request's head; codes can be long."""
 _SECONDS: Final = 5.0
-"""For one request: a connection that sends nothing is in nobody's way for long."""
+"""Seconds for one request."""
 _MOST: Final = 16
 """Connections at once; more wait."""
 _DONE: Final = "Done: go back to where you began. You can close this page."

@@ -16,9 +16,9 @@ from mcp_hub.stores.locks import lock_file, open_plain, take
 from mcp_hub.upstreams.auth.grants import Grant, LoginFailed
 
 _LARGEST: Final = 256 << 10
-"""Bytes of a file that is read: tokens that are longer fit no header."""
+"""The largest file that is read: longer tokens fit no header."""
 _ROOM: Final = 64 << 10
-"""Bytes that have to fit on the disk before a token is asked for: one that cannot be kept would be lost."""
+"""Bytes reserved on the disk before a token is requested: one that cannot be stored would be lost."""
 _TURN: Final = 0.05
 """Seconds between two looks at a lock that somebody else holds."""
 

@@ -11,7 +11,7 @@ from mcp_hub.protocol.jsonrpc.envelope import one_line
 from mcp_hub.upstreams.functions.schemas import plain
 
 _IN_MEMORY: Final = 1 << 20
-"""Characters of a text; those before them go to a temporary file, as most such tools yield a result of their own."""
+"""Characters of a text in memory; earlier ones are in a temporary file."""
 
 
 class OutputText:

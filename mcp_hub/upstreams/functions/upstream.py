@@ -27,7 +27,7 @@ from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
 from mcp_hub.upstreams.local_source import LocalSource
 
 THREADS = 32
-"""Sync functions of one upstream that run at the same time; further ones wait. A cancelled one gives its place back."""
+"""Sync functions of one upstream that run at the same time; others wait."""
 CLEANUP_GRACE = 5.0
 """Seconds that a generator has for its `finally` blocks."""
 

@@ -9,24 +9,24 @@ from mcp_hub.types import Kind
 _SETTLE: Final = 0.1
 """Seconds to collect `list_changed` notifications before listing again."""
 _FREE: Final = 5
-"""Times in a row that are not held against a server: it may be adding tools one by one."""
+"""Changes in a row without a longer pause: a server may add tools one by one."""
 _LONGEST: Final = 5.0
 _QUIET: Final = 10.0
 """Seconds without a change after which everything is forgiven."""
 _HOUR: Final = 3600.0
-"""The age that a list reaches while nothing changes; one that is never twice the same is taken over so often."""
+"""The greatest age of a list, and how often an unsteady one is taken over."""
 _NEWCOMER: Final = 10
-"""A client that lists for the first time is content with a list of this part of the age."""
+"""At a client's first listing, lists are read again at this fraction of the age."""
 _LEAST_TTL: Final = 10.0
-"""Seconds: a server whose lists may be kept for less is not read more often."""
+"""Seconds; a shorter TTL of a server counts as this."""
 _UNSTEADY: Final = 3
-"""Readings in a row, each with another content, after which a list counts as never twice the same."""
+"""Different readings in a row after which a list is unsteady."""
 _DOUBT: Final = 5.0
 _MOST_DOUBT: Final = 300.0
 """Seconds between readings for a doubt; doubled while they show nothing new."""
 
 Doubt = Literal["entry", "stream"]
-"""The reasons to read at once: the server does not know an entry, or its stream of announcements was away."""
+"""Reasons to read at once: the server does not know an entry, or its stream of announcements broke."""
 Verdict = Literal["same", "news", "held"]
 
 

@@ -27,14 +27,14 @@ from mcp_hub.upstreams.peer.tasks import ServerTasks
 from mcp_hub.wire.base import Pending
 
 _MOST_LOGGED: Final = 64
-"""Log messages that came as events and are remembered until they come as messages; the oldest makes room."""
+"""Log events whose message may follow; the oldest is dropped."""
 
 _MOST_ROOTS: Final = 1024
-"""Sessions whose changes of roots are remembered; the one that called least lately makes room."""
+"""Sessions whose changes of roots are stored, the most recent."""
 
 _short_texts: Final = msgspec.json.Decoder(ShortTexts).decode
 _LATE: Final = 1.0
-"""Seconds after the answer of a call in which its log messages may come, as on a stream of their own over HTTP."""
+"""Seconds after a response in which log messages of its call may come, over another stream."""
 _MOST_LATE: Final = 32
 """Log messages after one call that are passed on."""
 

@@ -24,12 +24,12 @@ from mcp_hub.wire.base import Pending
 log = get_logger(__name__)
 
 _FIRST: Final = 1.0
-"""Seconds that reading the lists waits for the first acknowledgement, so that no change falls in between."""
+"""Seconds to wait for the first acknowledgement before the lists are read."""
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-"""Seconds until a stream that ended or was refused is tried again; doubled each time, up to the second."""
+"""Seconds until a failed stream is tried again; doubled up to the second."""
 _HEALTHY: Final = 60.0
-"""Seconds after which a stream that ends is not held against the server."""
+"""Seconds after which the end of a stream is not a failure."""
 _NOTHING: Final = ListenFilter()
 
 

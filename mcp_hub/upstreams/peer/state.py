@@ -20,7 +20,7 @@ CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 LAST_WORDS: Final = 1.0
 """Seconds for the exit code and the rest of stderr of a process that closed its output."""
 MOST_FAILURES: Final = 5
-"""Requests in a row without an answer of their own after which a server does not count as ready."""
+"""Requests in a row without a valid response after which a server is not ready."""
 _DOUBT: Final = 3
 """Requests in a row without an answer after which the server is pinged."""
 _NAMELESS: Final = (ABSENT, msgspec.Raw(b"null"))

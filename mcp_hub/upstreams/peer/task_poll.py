@@ -20,9 +20,9 @@ Ask = Callable[[str, RawObject], Awaitable[RawJson]]
 
 RELATED: Final = "io.modelcontextprotocol/related-task"
 _POLL: Final = (0.1, 1.0, 30.0)
-"""Seconds between two looks at a task: at least, where the server names no interval, at most."""
+"""Seconds between two polls: at least, by default, at most."""
 _MISSES: Final = 20
-"""Looks in a row that may miss, ever longer apart, about 8 minutes in all; a call's own limit is mostly shorter."""
+"""Failed polls in a row, about 8 minutes in all."""
 _GOODBYE: Final = 1.0
 """Seconds that a server has to take note of a cancellation."""
 _PASSING: Final = (408, 425, 429)

@@ -18,7 +18,7 @@ from mcp_hub.upstreams.peer.task_poll import RELATED, ServerTask, TaskConnection
 Asker = tuple[Call, CallChannel]
 
 _TTL: Final = msgspec.Raw(b'{"ttl":21600000}')
-"""Milliseconds that the server is asked to keep a task: the longest that a call may take by default."""
+"""Milliseconds to keep a task: the default limit of calls."""
 _ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
 

@@ -29,9 +29,9 @@ NO_LOCAL_SERVERS: Final = (
     "installed in Ubuntu: mcp-hub install --all --import"
 )
 KILL_GRACE = 5.0
-"""Seconds for SIGKILL to take effect: only a process stuck inside the kernel needs more, and no wait would help it."""
+"""Seconds for SIGKILL to take effect; only processes stuck in the kernel need more."""
 LEADERS: Final[set[int]] = set()
-"""Pids of the children that were started here and not reaped yet, of all hubs in this process: nobody else may."""
+"""Pids of started, unreaped children of all hubs in this process, which only their owners reap."""
 
 
 class Child:

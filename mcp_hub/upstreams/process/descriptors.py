@@ -19,12 +19,12 @@ PER_SERVER: Final = 10
 sandbox: its notifications and its private home.
 """
 HUB: Final = 48
-"""Descriptors of the hub itself: 28 without servers and clients, and what reads of files take for a moment."""
+"""Descriptors of the hub itself: 28, and some for reading files."""
 _COPIES: Final = 4
 """Descriptors that a process which is being started still opens."""
 _SPARE: Final = 16
 _ROOM: Final = 4096
-"""The limit is raised at least to this: sessions and connections come beside servers. No program is troubled by it."""
+"""The limit is raised at least to this, for sessions and connections."""
 
 
 class _Starts:

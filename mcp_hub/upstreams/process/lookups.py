@@ -31,14 +31,14 @@ SECONDS: Final = 10.0
 LARGEST: Final = 64 * 1024
 """Bytes of a value, as of a file."""
 _SHARED: Final = 10.0
-"""Seconds in which servers that start after one another share the output of one run."""
+"""Seconds in which starting servers share the output of one run."""
 _REFUSALS, _PERIOD = 10, 60.0
-"""Runs of a command because a server refused its value, and the seconds within which: a server may refuse all."""
+"""Most runs for refused values within the period, in seconds."""
 _MOST: Final = 256
 """Commands whose outputs are remembered."""
 _GRACE: Final = 0.2
 _ERRORS: Final = 3 * LARGEST
-"""Bytes of stderr that are kept, so that a value in it is there as a whole and is masked."""
+"""Bytes of stderr that are kept: a value in it must be complete to be masked."""
 _SHOWN: Final = 300
 """Characters of it that an error has."""
 _PORTION: Final = 1 << 16

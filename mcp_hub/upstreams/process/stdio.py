@@ -38,24 +38,24 @@ log = get_logger(__name__)
 _STDERR_LINE: Final = 2000
 """Characters kept of one stderr line."""
 _STDERR_HEAD: Final = 1 << 18
-"""Bytes of a line that are looked at, so that a long secret in it is masked as a whole."""
+"""Bytes of a line that are read: a long secret must be complete to be masked."""
 _LAST_LINES: Final = 5.0
-"""Seconds that an output is read at most, once its process has ended: something else may hold it and write on."""
+"""Seconds to read output after the exit: another process may still write."""
 _GRACE_EOF: Final = 0.7
 _GRACE_TERM: Final = 0.5
-"""Seconds for a child to obey end of file, then SIGTERM: the hub itself must be gone within 2 s."""
+"""Seconds to obey end of file, then SIGTERM: the hub has to exit within 2 s."""
 _LOOK: Final = 0.05
 """Seconds between two looks whether a process runs already."""
 _LOOK_AT_FORM: Final = 0.5
-"""Seconds between two looks at output that is not a message yet: two alike, and there is no more to come."""
+"""Seconds between two checks of an incomplete message; if they are alike, no more is coming."""
 _FIRST_ANSWERS: Final = 60.0
 _RULE: Final = "MCP over stdio is UTF-8 text with each message on one line. Change how the server writes"
 _LOADED: Final = 10.0
-"""Seconds after which a silent process counts as running where the system does not show what it has read."""
+"""Seconds after which a silent process counts as running, without knowledge of its reads."""
 _WRITE_LIMIT: Final = 64 << 20
 """Bytes that may wait for a server which does not read its input."""
 _DEAF: Final = 30.0
-"""Seconds after which a server that reads nothing of them is ended and started again."""
+"""Seconds after which a server that reads nothing is restarted."""
 
 
 TakeLines = Callable[[Sequence[bytes]], None]

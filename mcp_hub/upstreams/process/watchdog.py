@@ -27,7 +27,7 @@ CHILD: Final = "MCP_HUB_CHILD"
 _TICK: Final = 2.0
 """Seconds that an adopted process may stay a zombie."""
 _ROUNDS: Final = 20
-"""Searches after the exit of a server: 2 s at most, nearly all of it for processes that are stuck in the kernel."""
+"""Searches after a server's exit: 2 s at most."""
 
 
 class Watchdog:
@@ -80,6 +80,7 @@ class Watchdog:
         mark = f"{self.instance}.{self._number}"
         marks = {CHILD: mark} if leaves_daemons else {INSTANCE: self.instance, CHILD: mark}
         self._process.send("?\n")  # killed in here, we could not name the child, and it has our environment until exec
+        # PR_SET_PDEATHSIG is not used: it would rule out vfork, and follow the thread that forked instead of the process
         try:
             child = spawn(argv, {**env, **marks}, cwd, partial(self._end_others, mark), descriptors)
         except BaseException:

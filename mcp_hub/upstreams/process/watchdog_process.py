@@ -22,7 +22,7 @@ from mcp_hub.upstreams.process.child import open_pidfd, wait_for_exit
 log = get_logger(__name__)
 
 _END: Final = 0.5
-"""Seconds for the process to end once its pipe is closed: it looks twice whether anything is left."""
+"""Seconds for the process to end after its pipe is closed."""
 _STARTS, _PERIOD = 5, 60.0
 """Processes that are started at most, and the seconds within which."""
 

@@ -39,19 +39,19 @@ from mcp_hub.wire.sse import SseWire
 
 _CONNECT: Final = 10.0
 _PROBE: Final = 5.0
-"""Seconds that a server may take to answer the probe: one that was scaled down to nothing has to start first."""
+"""Seconds for the probe: a server that was scaled to zero has to start first."""
 _BEGIN: Final = 15.0
-"""Seconds in which a session beside one that may be lost has to begin."""
+"""Seconds to begin a session beside a doubtful one."""
 _GOODBYE: Final = 1.0
-"""Seconds for everything that a connection does when it is closed: the hub itself must be gone within 2 s."""
+"""Seconds to close a connection: the hub has to exit within 2 s."""
 _STRAGGLERS: Final = 1.0
-"""Seconds that requests on their way have to find out, too, that their session is unknown: those can be repeated."""
+"""Seconds for other requests to learn that their session is unknown: those can be repeated."""
 _IDLE: Final = 3.0
-"""Seconds after which an unused connection is closed: servers do it from 5 s on, and a request must not meet that."""
+"""Seconds after which an unused connection is closed, before servers do it (from 5 s on)."""
 _MOST_IDLE: Final = 32
 """Unused connections kept; each costs the pool a look at every request."""
 _SPARE: Final = 8
-"""Connections besides those of requests, so that notifications, cancellations among them, never wait for those."""
+"""Additional connections, so that notifications never wait for requests."""
 _OLD_SERVER: Final = (400, 404, 405)
 """Statuses by which a server of the HTTP+SSE transport answers `initialize`."""
 

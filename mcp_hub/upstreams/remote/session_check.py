@@ -21,11 +21,11 @@ log = get_logger(__name__)
 _PATIENCE: Final = 5.0
 """Seconds that a server has to answer the ping."""
 _PAUSE: Final = 1.0
-"""Seconds after a check without a result in which there is no other one; doubled for each in a row."""
+"""Seconds without a check after one without a result; doubled for each in a row."""
 _LONGEST: Final = 30.0
 _DOUBLINGS: Final = 5
 _TWICE: Final = 2
-"""Refusals in a row by which a server says that it does not know the session, though it answers the ping."""
+"""Refusals in a row that count more than an answered ping."""
 
 Refusal = tuple[object, ...]
 """The way in which a ping was refused: status or code, and the message."""

@@ -17,9 +17,9 @@ _CAP: Final = 30.0
 _DOUBLED: Final = 16
 """The most doublings of a pause."""
 MOST_SPENT: Final = 3
-"""Processes in a row that are spent on finding the era, each followed by the next one at once: two are usual."""
+"""Processes in a row for finding the era without a pause; two are usual."""
 _STABLE: Final = 10.0
-"""Seconds that a server under a rule without an end has to be ready for its next pause to be the shortest again."""
+"""Seconds of being ready that reset the pause under a rule without a limit."""
 
 
 class RestartRule(msgspec.Struct, frozen=True):

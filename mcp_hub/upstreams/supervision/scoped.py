@@ -38,7 +38,7 @@ from mcp_hub.upstreams.supervision.supervisor import Connection
 MOST_PROCESSES: Final = 32
 """Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
 _RELIST: Final = 60.0
-"""Seconds between two restarts of the listed process because others list something else; all may, each time."""
+"""Seconds between two restarts of the listed process because others list something else."""
 _SWEEP: Final = 30.0
 """Seconds between two looks for idle processes, at most."""
 

@@ -25,7 +25,7 @@ from mcp_hub.upstreams.supervision.turns import Turns
 from mcp_hub.wire.base import WireClosed
 
 _PATIENCE: Final = 10.0
-"""Seconds that a call of a client that stayed waits for its turn at the predecessor, until the client leaves it."""
+"""Seconds that a call waits at the predecessor before its client leaves that."""
 STOP_REQUESTED: Final = "it was stopped on request"
 
 Repetition = Literal["safe", "agreed", "never"]

@@ -24,13 +24,13 @@ from mcp_hub.upstreams.supervision.state_log import log_failure, log_ready
 log = get_logger(__name__)
 
 _SESSION: Final = 1.0
-"""Seconds that a session has to last for its loss to be followed by the next one at once."""
+"""Seconds that a session must last for the next to begin at once after its loss."""
 _CLOSED: Final = lifecycle.FINAL | {UpstreamState.DRAINING}
 """States in which no call waits."""
 _CHECKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
 _SILENCE: Final = 10.0
-"""Seconds that a server may take for an optional list at its start, at most half its `start_timeout`."""
+"""Seconds for an optional list at the start; at most half of `start_timeout`."""
 NOT_STARTED: Final = Cause("not_started", "it is started when it is needed")
 _IDLE: Final = Cause("idle", "it was idle and is started when it is needed")
 _ON_DEMAND: Final = "it ended by itself and is started when it is needed"

@@ -50,6 +50,7 @@ class KnownEras(msgspec.Struct, frozen=True):
         return era in self.speaks or (era is HANDSHAKE and MODERN in self.speaks and era not in self.refuses)
 
     def with_era(self, era: Era, *, speaks: bool) -> "KnownEras":
+        """A copy with one more fact."""
         eras = frozenset((era,))
         if speaks:
             return KnownEras(self.speaks | eras, self.refuses - eras)

@@ -53,6 +53,7 @@ class ServerEras(msgspec.Struct, frozen=True):
 
     @property
     def known_eras(self) -> KnownEras:
+        """The stored eras, and the guesses."""
         eras = self.cache.eras_of(self.key)
         return KnownEras(eras.speaks | self.guesses, eras.refuses - self.guesses) if self.guesses else eras
 

@@ -80,7 +80,7 @@ class Watchdog:
         mark = f"{self.instance}.{self._number}"
         marks = {CHILD: mark} if leaves_daemons else {INSTANCE: self.instance, CHILD: mark}
         self._process.send("?\n")  # killed in here, we could not name the child, and it has our environment until exec
-        # PR_SET_PDEATHSIG is not used: it would rule out vfork, and follow the thread that forked instead of the process
+        # PR_SET_PDEATHSIG is not used: it would rule out vfork, and follow the thread that forked, not the process
         try:
             child = spawn(argv, {**env, **marks}, cwd, partial(self._end_others, mark), descriptors)
         except BaseException:

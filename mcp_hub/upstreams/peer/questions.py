@@ -1,7 +1,7 @@
 """Questions of servers to their callers: requests of handshake servers, and retries at modern ones.
 
 A question goes to the caller of exactly one call, or is declined with an error. One that may belong to several calls
-waits until one of them is left. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
+waits until only one is left. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""The life of an upstream: when to retry, give up or rest. Sans-I/O.
+"""The life of an upstream: when to retry, give up or rest. Each function returns the life after one event. Sans-I/O.
 
 Too many deaths in a period end it; until then the pause doubles with each failed attempt.
 """

@@ -1,4 +1,4 @@
-"""A row of the tables of codes, and a table of them."""
+"""The form of the tables."""
 
 import shlex
 from collections.abc import Mapping
@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 
 class Advice(NamedTuple):
-    """The meaning of a code and the advice for it, in which SERVER stands for the name of a server."""
+    """A meaning and a fix, with SERVER for the server's name."""
 
     meaning: str
     fix: str
 
     def fix_of(self, server: str) -> str:
-        """The advice with the name of this server, as a shell takes it."""
+        """The fix for this server, quoted for a shell."""
         return self.fix.replace(" SERVER`", f" {shlex.quote(server)}`")
 
 
 def table(**rows: tuple[str, str]) -> Mapping[str, Advice]:
-    """A table that nobody changes."""
     return MappingProxyType({code: Advice(*row) for code, row in rows.items()})

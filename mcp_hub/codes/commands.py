@@ -1,4 +1,4 @@
-"""The codes of commands."""
+"""Codes of commands."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The codes of servers, configurations, calls, refusals over HTTP, and the output of models."""
+"""Codes of configurations, calls, HTTP, and model output."""
 
 from typing import Final
 

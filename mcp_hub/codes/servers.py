@@ -1,4 +1,4 @@
-"""The codes of servers, as `list`, `doctor` and the dashboard show them."""
+"""Codes of servers."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""All codes with their advice, in groups and by name."""
+"""All codes, in groups and by name."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,12 +1,11 @@
-"""Conformance of servers to docs/specification/streams.md: the vectors there, replayed against any server.
+"""Conformance of servers to docs/specification/streams.md. Imports no part of the hub.
 
-In: a server, by URL or command, a tool of it that streams, and vectors: files of JSON lines, each a scenario.
+In: a server, by URL or command, a tool of it that streams, and vectors (JSON lines).
 
-Out: for each scenario whether it passed, failed and why, or was skipped and why.
+Out: for each scenario whether it passed, failed or was skipped, and why.
 
-Held together by `runner.Runner`, which plays one scenario after the other. `peers` speak raw MCP of either era over
-stdio and HTTP, so that nothing of a client library comes between. `vectors` reads scenarios and matches templates,
-`rules` checks logs of events; both are pure.
-
-Not here: anything that knows how a hub works. It imports `protocol` and `types` only.
+* `runner`: plays scenarios
+* `peers`: raw MCP clients, without a client library
+* `vectors`: scenarios and templates
+* `rules`: checks of event logs
 """

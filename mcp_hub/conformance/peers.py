@@ -1,4 +1,4 @@
-"""Raw MCP clients of one server, of either era, over stdio, HTTP and SSE: messages as they were on the wire."""
+"""Raw MCP clients of either era, over stdio, HTTP and SSE."""
 
 import os
 from abc import ABC, abstractmethod
@@ -25,11 +25,11 @@ _PREFIX: Final = "io.modelcontextprotocol/"
 
 
 class PeerLost(Exception):
-    """The server is gone, or does not speak MCP; the text says how."""
+    """The server is gone or does not speak MCP."""
 
 
 class Exchange:
-    """One request: the notifications that came before its response, and the response."""
+    """One request: its notifications and its response."""
 
     def __init__(self, id_: int, token: object) -> None:
         self.id = id_
@@ -56,13 +56,12 @@ class Exchange:
         self._news = anyio.Event()
 
     async def answer(self) -> JsonObject:
-        """The response. Raises `PeerLost`."""
+        """Raises `PeerLost`."""
         while self.response is None:
             await self._more()
         return self.response
 
     async def notified(self, count: int) -> None:
-        """Returns when so many notifications, or the response, are there. Raises `PeerLost`."""
         while len(self.notifications) < count and self.response is None:
             await self._more()
 
@@ -73,7 +72,7 @@ class Exchange:
 
 
 class RawClient(Protocol):
-    """A client: `offered` are the capabilities of the server."""
+    """A client; `offered` are the server's capabilities."""
 
     era: Era
     offered: JsonObject
@@ -84,8 +83,6 @@ class RawClient(Protocol):
 
 
 class _Client(ABC):
-    """The part that both transports share: ids, the handshake, `_meta` of the modern era."""
-
     def __init__(self, era: Era, capabilities: JsonObject) -> None:
         self.era = era
         self.offered: JsonObject = {}
@@ -93,7 +90,6 @@ class _Client(ABC):
         self._exchanges: dict[int, Exchange] = {}
 
     async def hello(self) -> None:
-        """Raises `PeerLost` if the server refuses, or says nothing for too long."""
         with anyio.move_on_after(_STARTING) as scope:
             await self._hello()
         if scope.cancelled_caught:
@@ -132,7 +128,6 @@ class _Client(ABC):
         await self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, None)
 
     def _dispatch(self, message: JsonObject, of: Exchange | None = None) -> None:
-        """Hands on a response by its id, progress by its token."""
         if "method" not in message:
             of = self._exchanges.get(message["id"]) if isinstance(message.get("id"), int) else of
         elif of is None:
@@ -152,7 +147,6 @@ class _StdioClient(_Client):
         self._process = process
 
     async def read(self) -> None:
-        """Until the output ends."""
         buffer = b""
         assert self._process.stdout is not None
         async for chunk in self._process.stdout:
@@ -175,7 +169,7 @@ class _StdioClient(_Client):
 
 
 class _SseClient(_Client):
-    """The HTTP+SSE transport of 2024-11-05: one event stream has every message; requests go where its first says."""
+    """HTTP+SSE (2024-11-05)."""
 
     def __init__(self, capabilities: JsonObject, url: str, http: httpx2.AsyncClient) -> None:
         super().__init__(HANDSHAKE, capabilities)
@@ -185,7 +179,6 @@ class _SseClient(_Client):
         self._is_open = anyio.Event()
 
     async def read(self) -> None:
-        """Until the stream ends."""
         why = "the event stream has ended"
         try:
             async with self._http.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
@@ -293,7 +286,6 @@ class _HttpClient(_Client):
 
 
 def _decoded(text: bytes) -> JsonObject | None:
-    """A message; None for anything else, such as an empty line."""
     try:
         return msgspec.json.decode(text, type=JsonObject)
     except (msgspec.DecodeError, RecursionError):
@@ -302,7 +294,7 @@ def _decoded(text: bytes) -> JsonObject | None:
 
 @asynccontextmanager
 async def stdio_peer(command: Sequence[str], era: Era, capabilities: JsonObject) -> AsyncIterator[RawClient]:
-    """A process of its own, ended at the end. Raises `PeerLost`, `OSError` for a command that cannot be run."""
+    """Starts `command`, and ends it on exit. Raises `PeerLost`, `OSError`."""
     process = await anyio.open_process(command, stderr=None, env=dict(os.environ))
     client = _StdioClient(era, capabilities, process)
     try:
@@ -335,7 +327,7 @@ async def http_peer(url: str, token: str | None, era: Era, capabilities: JsonObj
 
 @asynccontextmanager
 async def sse_peer(url: str, token: str | None, capabilities: JsonObject) -> AsyncIterator[RawClient]:
-    """Of the handshake era; `url` is that of the event stream. Raises `PeerLost`."""
+    """A handshake client. Raises `PeerLost`."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     timeout = httpx2.Timeout(120.0, connect=5.0)
     async with (

@@ -1,4 +1,4 @@
-"""The rules of docs/specification/streams.md about logs, notifications and pages of events. Pure; raise `Mismatch`."""
+"""Rules of docs/specification/streams.md. Pure; raise `Mismatch`."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _BRIEF: Final = ("seq", "type", "data")
 
 
 class SeenEvent(msgspec.Struct, frozen=True):
-    """An event as a notification has it."""
+    """An event in a notification."""
 
     seq: int
     type: str
@@ -41,13 +41,12 @@ class _Page(msgspec.Struct):
 
 
 def check(claim: bool, otherwise: str) -> None:
-    """Raises `Mismatch`."""
     if not claim:
         raise Mismatch(otherwise)
 
 
 def live_events(notifications: Sequence[JsonObject], stream: object, token: str) -> list[SeenEvent]:
-    """The events of a call's notifications (section 4)."""
+    """The events in notifications (section 4)."""
     seen: list[SeenEvent] = []
     last = -math.inf
     for message in notifications:
@@ -77,7 +76,7 @@ def _part_events(part: _Part, stream: object) -> list[SeenEvent]:
 
 
 def whole_log(events: Sequence[JsonObject], stream: object) -> list[SeenEvent]:
-    """The events of a stream that has ended, from the first on (section 3)."""
+    """All events of an ended stream (section 3)."""
     for event in events:
         check(event.get("v") == 1, f"event {event.get('seq')}: v is {shown(event.get('v'))}, not 1")
         check(event.get("stream") == stream, f"event {event.get('seq')} is of stream {event.get('stream')}")
@@ -99,14 +98,14 @@ def _in_order(events: Sequence[SeenEvent]) -> None:
 
 
 def same(first: Sequence[SeenEvent], second: Sequence[SeenEvent]) -> None:
-    """The same events, byte for byte as far as JSON goes."""
+    """Compares two logs."""
     for mine, its in zip(first, second, strict=False):
         check(mine == its, f"event {mine.seq} differs: {shown(mine.data)} and {shown(its.data)}")
     check(len(first) == len(second), f"{len(first)} events here, {len(second)} there")
 
 
 def page(result: object, after: int, limit: int | None) -> _Page:
-    """A page behind a cursor (section 6)."""
+    """Checks a page (section 6)."""
     read = _read(result, _Page, "the result")
     numbers = [event.get("seq") for event in read.events]
     check(limit is None or len(numbers) <= limit, f"{len(numbers)} events where maxEvents is {limit}")

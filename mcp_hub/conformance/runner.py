@@ -1,4 +1,4 @@
-"""Plays scenarios against one server: each step is one verb, and the first that does not hold ends its scenario."""
+"""Plays scenarios against one server. Each step is one verb."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -25,7 +25,7 @@ Connect = Callable[[JsonObject, bool], AbstractAsyncContextManager[RawClient]]
 
 
 class ScenarioOutcome(msgspec.Struct, frozen=True):
-    """Of one scenario; `why` it failed or was skipped."""
+    """The outcome, and `why`."""
 
     scenario: Scenario
     verdict: Literal["passed", "failed", "skipped"]
@@ -36,10 +36,7 @@ class _Skipped(Exception): ...
 
 
 class ServerUnderTest(msgspec.Struct, frozen=True):
-    """The server under test: how to reach it, and a call that streams: a `tool` and its `arguments`.
-
-    `has_other`: there is a client of another principal.
-    """
+    """A server, and a call of it that streams. `has_other`: a client of another principal exists."""
 
     connect: Connect
     tool: str
@@ -48,7 +45,7 @@ class ServerUnderTest(msgspec.Struct, frozen=True):
 
 
 class Runner:
-    """Plays one scenario; a new one for each."""
+    """Plays one scenario."""
 
     def __init__(self, target: ServerUnderTest) -> None:
         self._target = target
@@ -169,7 +166,6 @@ class Runner:
     async def _events(
         self, peer: RawClient, stream: object, after: int, limit: int | None
     ) -> AsyncIterator[JsonObject]:
-        """Page by page until the stream is closed."""
         for _ in range(_MOST_PAGES):
             params: JsonObject = {"stream": stream, "cursor": str(after), "waitMs": 10_000}
             page = rules.page(
@@ -207,7 +203,6 @@ class Runner:
 
 
 def _first(exc: BaseException) -> BaseException:
-    """The exception within groups of one."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
     return exc

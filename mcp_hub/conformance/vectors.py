@@ -1,4 +1,4 @@
-"""Scenarios out of JSON lines, and templates with variables that are matched with what a server sent. Pure."""
+"""Scenarios, and templates that match messages. Pure."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,11 +15,11 @@ _SHOWN: Final = 120
 
 
 class Mismatch(Exception):
-    """The server did something else than the specification says; the text says where."""
+    """The server differs from the specification."""
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """One file: its first line says what it shows; the others are steps, objects with one verb each."""
+    """One file: a header, then one step a line."""
 
     name: str
     section: str
@@ -34,7 +34,7 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(path: Path) -> Scenario:
-    """The scenario in a file. Raises `OSError`, `ValueError` with file and line."""
+    """The scenario in a file. Raises `OSError`, `ValueError` with the line."""
     first, *lines = read_file(path, LARGEST_OF_CLIENTS).data.decode().splitlines() or [""]
     number = 1
     try:
@@ -49,7 +49,7 @@ def read(path: Path) -> Scenario:
 
 
 def read_all(folder: Path) -> list[Scenario]:
-    """Those of a folder, by file name. Raises as `read`; `ValueError` for a folder without any."""
+    """The scenarios in a folder. Raises `OSError`, `ValueError`."""
     scenarios = [read(path) for path in sorted(folder.glob("*.jsonl"))]
     if not scenarios:
         raise ValueError(f"{folder} has no vectors (*.jsonl)")
@@ -57,7 +57,7 @@ def read_all(folder: Path) -> list[Scenario]:
 
 
 def filled(template: object, values: Mapping[str, object]) -> object:
-    """The template with variables replaced. Raises `Mismatch` for one without a value."""
+    """The template with its variables replaced. Raises `Mismatch`."""
     if isinstance(template, str) and template.startswith("$"):
         if template not in values:
             raise Mismatch(f"{template} has no value yet")
@@ -70,7 +70,7 @@ def filled(template: object, values: Mapping[str, object]) -> object:
 
 
 def matched(template: object, value: object, values: dict[str, object], path: str = "") -> None:
-    """Compares; a variable without a value takes what is there. Objects may have more members. Raises `Mismatch`."""
+    """Binds new variables in `values`; objects may have more members. Raises `Mismatch`."""
     if template == _ANY:
         return
     if isinstance(template, str) and template.startswith("$"):
@@ -94,6 +94,6 @@ def _members(template: Mapping[str, object], value: object, path: str) -> Iterat
 
 
 def shown(value: object) -> str:
-    """A value as JSON, its beginning if it is long."""
+    """A value as JSON, cut if long."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -1,4 +1,7 @@
-"""One entry in the text of a file of any format: set, removed or copied, and proven to be the only difference. Pure."""
+"""Edits of one entry in a text, proven to change nothing else. Pure.
+
+The suffix of the `file` name says the format.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +22,7 @@ _MARK = "\ufeff"
 
 
 def put(text: str, file: str, path: Sequence[str], value: object, manner: Manner = Manner.CLIENT) -> str:
-    """The text with this value at the path of keys; the same text if it is there.
-
-    The suffix of `file`, its name, says the format. Mappings on the way are made. Raises `CannotEdit`.
-    """
+    """The text with this value at the path of keys; missing mappings are made. Raises `CannotEdit`."""
     present = held_at(plain_data(text, file), tuple(path))
     if present is not None and same_data(present, value, ""):
         return text
@@ -30,10 +30,7 @@ def put(text: str, file: str, path: Sequence[str], value: object, manner: Manner
 
 
 def put_all(text: str, file: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> str:
-    """The text with these members, which are new if they are several, in the mapping at the path: `put` of all at once.
-
-    The text is read twice, however many they are. Raises `CannotEdit`.
-    """
+    """The text with these members in the mapping at the path; several must all be new. Raises `CannotEdit`."""
     form = form_of(file)
     expected, holder = _opened(plain_data(text, file), above)
     if not isinstance(holder, dict):
@@ -44,10 +41,7 @@ def put_all(text: str, file: str, above: Sequence[str], members: Mapping[str, ob
 
 
 def remove(text: str, file: str, path: Sequence[str | int], manner: Manner = Manner.CLIENT) -> str:
-    """The text without the value at the path and its lines; an index is that of a list, in YAML only.
-
-    Raises `CannotEdit`, and `KeyError` if it is not there.
-    """
+    """The text without the value at the path; list indexes work in YAML only. Raises `CannotEdit`, `KeyError`."""
     expected, holder = _opened(plain_data(text, file), path[:-1])
     del holder[path[-1]]
     names = [key for key in path if isinstance(key, str)]
@@ -64,10 +58,9 @@ def remove(text: str, file: str, path: Sequence[str | int], manner: Manner = Man
 
 
 def copy_entry(text: str, file: str, path: Sequence[str], source: str) -> str:
-    """The text with the entry at the path as `source`, an older text of the file, writes it: comments, order and form.
+    """The text with the entry as the older text `source` writes it, or with its value alone.
 
-    It comes behind the neighbour that it followed there. Where only the text does not fit, its value is written anew.
-    An entry of a list is that of its `name`. Raises `CannotEdit`.
+    Finds entries of lists by `name`. Raises `CannotEdit`.
     """
     try:
         return copy_all(text, file, [path], source)
@@ -79,10 +72,7 @@ def copy_entry(text: str, file: str, path: Sequence[str], source: str) -> str:
 
 
 def copy_all(text: str, file: str, paths: Sequence[Sequence[str]], source: str) -> str:
-    """The text with these entries of one mapping or list, as `copy_entry` puts one after another, but read once.
-
-    None of them is there. Raises `CannotEdit` where they cannot be put there at once.
-    """
+    """`copy_entry` for several missing entries of one holder. Raises `CannotEdit`."""
     before, old, above = plain_data(text, file), plain_data(source, file), tuple(paths[0][:-1])
     holder, siblings = held_at(before, above), held_at(old, above)
     names, listed = names_in(siblings), names_in(holder)
@@ -117,10 +107,7 @@ def copy_all(text: str, file: str, paths: Sequence[Sequence[str]], source: str) 
 
 
 def remove_all(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
-    """The text without these entries of one mapping or list, which are there, as `remove`, but read once.
-
-    At least one more entry stays. Raises `CannotEdit` where they cannot be taken out at once.
-    """
+    """`remove` for several entries of one holder, not all of its entries. Raises `CannotEdit`."""
     above = tuple(paths[0][:-1])
     chosen, plain, form = {path[-1] for path in paths}, text.removeprefix(_MARK), form_of(file)
     expected, at = _opened(plain_data(text, file), above[:-1])
@@ -146,7 +133,7 @@ def remove_all(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
 
 
 def entry_at(data: object, path: Sequence[str]) -> Any:
-    """The entry at a path of keys, in a list that of its `name`; None if there is nothing."""
+    """The entry at a path of keys, in a list the one with this `name`, or None."""
     holder = held_at(data, tuple(path[:-1]))
     if isinstance(holder, list):
         return next((item for item in holder if isinstance(item, dict) and item.get("name") == path[-1]), None)
@@ -154,20 +141,20 @@ def entry_at(data: object, path: Sequence[str]) -> Any:
 
 
 def place_of(data: object, path: Sequence[str]) -> tuple[str | int, ...]:
-    """The path with the index of an entry that is in a list."""
+    """The path, with an index for an entry of a list."""
     holder = held_at(data, tuple(path[:-1]))
     return (*path[:-1], names_in(holder).index(path[-1])) if isinstance(holder, list) else tuple(path)
 
 
 def names_in(holder: object) -> list[str]:
-    """The names of the entries in a mapping or a list, in their order."""
+    """The names of the entries."""
     if isinstance(holder, list):
         return [str(item.get("name")) if isinstance(item, dict) else "" for item in holder]
     return [*holder] if isinstance(holder, dict) else []
 
 
 def line_of(text: str, file: str, path: Sequence[str]) -> int | None:
-    """The line, from 1, on which the entry at the path begins; None if the text does not say."""
+    """The line, from 1, on which the entry begins; None if it is not found."""
     plain = text.removeprefix(_MARK)
     try:
         form = form_of(file)
@@ -179,12 +166,11 @@ def line_of(text: str, file: str, path: Sequence[str]) -> int | None:
 
 
 def same_data(data: object, expected: object, file: str) -> bool:
-    """Whether two values of a file's data are equal: 1, 1.0 and true differ. An empty mapping may be null."""
+    """Whether two values are equal: 1, 1.0 and true differ. In YAML an empty mapping equals null."""
     return _shape(data, file) == _shape(expected, file)
 
 
 def _opened(data: object, path: Sequence[str | int]) -> tuple[JsonObject, Any]:
-    """A copy of the data, and its mapping or list at the path, which may be changed; mappings on the way are made."""
     tree = copy(data) if isinstance(data, dict) else {}
     holder: Any = tree
     for key in path:
@@ -199,7 +185,6 @@ def _opened(data: object, path: Sequence[str | int]) -> tuple[JsonObject, Any]:
 
 
 def _as_read(data: object) -> object:
-    """The data with the values that YAML reads for its words."""
     if isinstance(data, dict):
         return {key: _as_read(value) for key, value in data.items()}
     if isinstance(data, list):
@@ -208,7 +193,6 @@ def _as_read(data: object) -> object:
 
 
 def _proven(text: str, file: str, change: Callable[[str], list[Splice]], expected: object) -> str:
-    """The changed text, whose data is what was wanted and nothing else."""
     mark = _MARK if text.startswith(_MARK) else ""
     plain = text.removeprefix(_MARK)
     edited = spliced(plain, change(plain))
@@ -223,7 +207,6 @@ def _proven(text: str, file: str, change: Callable[[str], list[Splice]], expecte
 
 
 def _shape(data: object, file: str) -> str:
-    """A text that is equal for equal data only: 1, 1.0, true and "1" differ."""
     plain = data if (form := form_of(file)) == "json" else _pruned(data, is_toml=form == "toml")
     try:
         return json.dumps(plain, sort_keys=True, default=repr)
@@ -232,7 +215,6 @@ def _shape(data: object, file: str) -> str:
 
 
 def _pruned(data: object, *, is_toml: bool) -> object:
-    """The data where an empty mapping is null, or in TOML is missing."""
     if isinstance(data, list):
         return [_pruned(item, is_toml=is_toml) for item in data]
     if not isinstance(data, dict):
@@ -242,7 +224,7 @@ def _pruned(data: object, *, is_toml: bool) -> object:
 
 
 def plain_data(text: str, file: str) -> object:
-    """The mapping that a file of this name has as its text; None for a text without any. Raises `CannotEdit`."""
+    """The mapping in a text, or None. Raises `CannotEdit`."""
     try:
         data = read_data(text, file)
     except ConfigError as error:
@@ -255,15 +237,11 @@ def plain_data(text: str, file: str) -> object:
 
 
 def form_of(name: str) -> str:
-    """The format of a file of this name: json, toml or yaml."""
     return {"toml": "toml", "yaml": "yaml", "yml": "yaml"}.get(name.rpartition(".")[2].lower(), "json")
 
 
 def read_data(text: str, name: str) -> object:
-    """The plain data of a file with this name (its suffix says the format); None for a text without any.
-
-    Raises `ConfigError` for a text that is not in the format.
-    """
+    """The data of a text, None if it is empty. Raises `ConfigError`."""
     text = text.removeprefix("\ufeff")
     if (form := form_of(name)) != "json":
         document = read_document(text, name)
@@ -293,7 +271,7 @@ def read_data(text: str, name: str) -> object:
 
 
 def held_at(data: object, key: tuple[str, ...]) -> object:
-    """The value at a path of keys; None if there is nothing."""
+    """The value at a path of keys, or None."""
     for step in key:
         data = data.get(step) if isinstance(data, dict) else None
     return data

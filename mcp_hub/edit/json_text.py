@@ -1,7 +1,4 @@
-"""Members of JSON with comments and trailing commas, by their places in the text.
-
-Accepts what clients call JSONC, which is less than JSON5: names in double quotes only.
-"""
+"""Edits of JSON with comments and trailing commas (JSONC, not JSON5)."""
 
 import json
 import re
@@ -26,7 +23,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 class Span(msgspec.Struct):
-    """A value from `start` to `end`; an object on the path of an edit has `members` by name."""
+    """A value in the text; an object on the edited path has `members`."""
 
     start: int
     end: int
@@ -34,7 +31,7 @@ class Span(msgspec.Struct):
 
 
 class Member(msgspec.Struct):
-    """A name and its value; `comma` is the place of the comma behind it, if there is one."""
+    """A name and its value; `comma` is the index of the comma behind it."""
 
     start: int
     value: Span
@@ -42,10 +39,7 @@ class Member(msgspec.Struct):
 
 
 def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> list[Splice]:
-    """Sets one member of the object at the path, or several that are new; objects on the way are made.
-
-    Raises `CannotEdit`.
-    """
+    """Sets one member of an object, or several new ones; makes missing objects. Raises `CannotEdit`."""
     span = _scanned(text, (*above, ""))
     is_hubs = manner is Manner.HUB
     if span is None:
@@ -72,9 +66,9 @@ def _writer(text: str, name: str, value: object, is_on_one_line: bool) -> Callab
 
 
 def remove(text: str, path: Sequence[str], also_removed: Collection[str] = ()) -> list[Splice]:
-    """Removes the member at the path, which exists. Raises `CannotEdit`.
+    """Removes the member. Raises `CannotEdit`.
 
-    `also_removed` are members of the same object that go, too, by splices of their own.
+    `also_removed`: members that other splices remove.
     """
     at = _above(text, path)
     names = [name for name in _members(at) if name == path[-1] or name not in also_removed]
@@ -99,10 +93,7 @@ def remove(text: str, path: Sequence[str], also_removed: Collection[str] = ()) -
 
 
 def copy(text: str, path: Sequence[str], source: str, after: str | None) -> list[Splice]:
-    """Inserts the member at the path as `source` writes it, comments included: behind the member `after`, or first.
-
-    The object around it exists in both texts. Raises `CannotEdit`.
-    """
+    """Inserts the member as `source` writes it, behind `after`, or first. Raises `CannotEdit`."""
     member, at = _member(source, path), _above(text, path)
     written = source[member.start : member.value.end].replace("\r\n", "\n")
     indent = _indent_at(source, member.start)
@@ -136,12 +127,10 @@ def copy(text: str, path: Sequence[str], source: str, after: str | None) -> list
 
 
 def line_of(text: str, path: Sequence[str]) -> int:
-    """The line, from 1, on which the member at the path begins. Raises `CannotEdit`."""
     return _line(text, _member(text, path).start)
 
 
 def _above(text: str, path: Sequence[str]) -> Span:
-    """The object that holds the member at the path."""
     at = _scanned(text, (*path[:-1], ""))  # the members of the object are wanted, whatever the last name is
     for key in path[:-1]:
         if at is None or key not in _members(at):
@@ -160,14 +149,13 @@ def _member(text: str, path: Sequence[str]) -> Member:
 
 
 def _end_of_line(text: str, index: int) -> int:
-    """The end of the line of a place if only comments follow there, else the place."""
     tail = _TAIL.match(text, index)
     return tail.end() if tail is not None else index
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
 def _scanned(text: str, path: tuple[str, ...]) -> Span | None:
-    """The whole text, with the members of the objects on the path; None if it is nothing but blanks and comments."""
+    """The root, with members for objects on the path; None for an empty text."""
     start = _skipped(text, 0)
     if start == len(text):
         return None
@@ -257,17 +245,12 @@ def _new_document(text: str, value: JsonObject, is_on_one_line: bool) -> Splice:
 
 
 def _inner_indent(text: str, at: Span, member: Member | None) -> str:
-    """The indentation of members of an object: that of this member, if it begins a line."""
     if member is not None and not text[line_start(text, member.start) : member.start].strip():
         return _indent_at(text, member.start)
     return _indent_at(text, at.start) + indent_of(text)
 
 
 def _inserted(text: str, at: Span, flat: bool, entries: Sequence[Callable[[str], str]]) -> list[Splice]:
-    """The last members, behind the comments that follow the one that was last. Each entry writes itself at an indent.
-
-    `flat`: all on one line.
-    """
     members = list(_members(at).values())
     outer = _indent_at(text, at.start)
     inner = _inner_indent(text, at, members[-1] if members else None)
@@ -288,7 +271,6 @@ def _inserted(text: str, at: Span, flat: bool, entries: Sequence[Callable[[str],
 
 
 def _is_flat(text: str, at: Span, is_hubs: bool = False) -> bool:
-    """Whether the object stands on one line; in a client's file, an empty object does if the document does."""
     part = text[at.start : at.end] if at.members or is_hubs else text.strip()
     return "\n" not in part and (is_hubs or len(part) > len("{}"))
 
@@ -305,7 +287,7 @@ def _rendered(value: object, text: str, indent: str, is_on_one_line: bool) -> st
 
 
 def rendered(value: JsonObject, step: str) -> list[str]:
-    """The lines of an object: a member on each, lists on one line."""
+    """The lines of an object, one for each member."""
     lines = []
     for name, member in value.items():
         head = f"{step}{json.dumps(name, ensure_ascii=False)}: "
@@ -319,12 +301,10 @@ def rendered(value: JsonObject, step: str) -> list[str]:
 
 
 def _is_alone(text: str, at: Span, member: Member) -> bool:
-    """Whether nothing but blanks and a comma is beside the only member of an object."""
     return not (text[at.start + 1 : member.start] + text[member.value.end : at.end - 1]).strip(" \t\r\n,")
 
 
 def _with_line(text: str, start: int, end: int) -> Splice:
-    """The part from start to end with the line that it has for itself, or with the blanks behind it."""
     before, after = text[line_start(text, start) : start], text[end:].split("\n", 1)[0]
     if not before.strip() and not after.strip() and line_start(text, start):
         first = line_start(text, start) - 1
@@ -333,10 +313,6 @@ def _with_line(text: str, start: int, end: int) -> Splice:
 
 
 def _end_of_blanks(text: str, behind: int, start: int, end: int) -> int:
-    """The place behind the last comment before `start`, where a last member and the blanks before it begin.
-
-    The line end of a comment that nothing else would end belongs to the comment.
-    """
     index = behind + len(text[behind:start].rstrip())
     last = (_COMMENT.findall(text, behind, start) or [""])[-1]
     is_open = last.startswith("//") and "\n" not in text[end : len(text) - len(text[end:].lstrip())]

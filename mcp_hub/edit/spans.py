@@ -1,4 +1,4 @@
-"""The places of keys and values in a text of YAML, by the marks of PyYAML's parser. Pure."""
+"""Places of keys and values in YAML, by the marks of PyYAML's parser. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _COMMENT: Final = re.compile(r"#[^\r\n]*")
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """A key and its value; of an item of a list, both are the item."""
+    """A key and its value; for an item of a list, both are the item."""
 
     key: yaml.Node
     value: yaml.Node
@@ -26,8 +26,6 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class _Composer(yaml.SafeLoader):
-    """Composes nodes where an alias is a scalar: only its place matters."""
-
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if not self.check_event(yaml.AliasEvent):
             return super().compose_node(parent, index)
@@ -37,7 +35,7 @@ class _Composer(yaml.SafeLoader):
 
 @lru_cache(maxsize=KEPT_TEXTS)
 def composed(text: str) -> yaml.Node | None:
-    """The root; None for a text without a value. Raises `CannotEdit`."""
+    """The root node, or None. Raises `CannotEdit`."""
     try:
         return _Composer(text).get_single_node()
     except (yaml.YAMLError, RecursionError):
@@ -45,14 +43,14 @@ def composed(text: str) -> yaml.Node | None:
 
 
 def pairs(node: yaml.Node | None) -> list[Pair]:
-    """The entries of a mapping or a list; none of anything else."""
+    """The entries of a mapping or list."""
     if isinstance(node, yaml.SequenceNode):
         return [Pair(item, item) for item in node.value]
     return [Pair(*pair) for pair in node.value] if isinstance(node, yaml.MappingNode) else []
 
 
 def find(node: yaml.Node | None, key: str | int) -> Pair | None:
-    """The entry of that key, or in a list of that index. Raises `CannotEdit` for a key that is there twice."""
+    """The entry with this key or index, or None. Raises `CannotEdit` for a duplicate key."""
     listed = pairs(node)
     if isinstance(node, yaml.SequenceNode):
         return listed[key] if isinstance(key, int) and key < len(listed) else None
@@ -63,7 +61,7 @@ def find(node: yaml.Node | None, key: str | int) -> Pair | None:
 
 
 def walk(root: yaml.Node | None, path: Sequence[str | int]) -> Pair | None:
-    """The entry at the end of the path."""
+    """The entry at the path, or None."""
     pair, node = None, root
     for key in path:
         pair = find(node, key)
@@ -74,35 +72,32 @@ def walk(root: yaml.Node | None, path: Sequence[str | int]) -> Pair | None:
 
 
 def start(node: yaml.Node) -> int:
-    """The index of its first character."""
     return _index(node.start_mark)
 
 
 def column(node: yaml.Node) -> int:
-    """The number of characters before it on its line."""
+    """Its column, from 0."""
     assert node.start_mark is not None
     return int(node.start_mark.column)
 
 
 def is_flow(node: yaml.Node) -> bool:
-    """Whether it is a mapping or a list in brackets."""
     return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
 
 
 def is_block(node: yaml.Node) -> bool:
-    """Whether it has lines of its own: a mapping or a list without brackets, or a text behind `|` or `>`."""
+    """Whether it has lines of its own."""
     if isinstance(node, yaml.CollectionNode):
         return not node.flow_style
     return isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")
 
 
 def is_empty(node: yaml.Node) -> bool:
-    """Whether there is nothing in the text: `key:`."""
     return isinstance(node, yaml.ScalarNode) and start(node) == _index(node.end_mark)
 
 
 def end(text: str, node: yaml.Node) -> int:
-    """The index behind its last character; comments and blank lines behind it are not part of it."""
+    """The index behind its last character, before comments and blank lines."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return end(text, last[1] if isinstance(last, tuple) else last)
@@ -115,13 +110,13 @@ def end(text: str, node: yaml.Node) -> int:
 
 
 def indent(text: str, index: int) -> str | None:
-    """The blanks before it on its line; None if anything else is there."""
+    """The indentation before `index`, if nothing else is there."""
     before = text[line_start(text, index) : index]
     return before if not before.strip(" ") else None
 
 
 def without_comments(gap: str) -> str:
-    """The text between two values of a list or mapping, with its comments as blanks."""
+    """The text with blanks in place of comments."""
     return _COMMENT.sub(lambda comment: " " * len(comment[0]), gap)
 
 

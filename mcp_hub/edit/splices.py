@@ -1,4 +1,4 @@
-"""Parts of a text to replace, and the manners of a text: its line ends and its indentation."""
+"""Replacements in a text, and its line ends and indentation."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ KEPT_TEXTS: Final = 2
 
 
 class CannotEdit(Exception):
-    """The text cannot be edited safely; the message is a sentence for people."""
+    """The text cannot be edited safely."""
 
 
 class Splice(msgspec.Struct, frozen=True, order=True):
-    """The characters from `start` to `end`, to be replaced by `text`."""
+    """A part of a text, and its replacement."""
 
     start: int
     end: int
@@ -30,14 +30,14 @@ class Splice(msgspec.Struct, frozen=True, order=True):
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
-    """The text with all of them, which must not overlap, done."""
+    """The text with all replacements, which must not overlap."""
     for splice in sorted(splices, reverse=True):
         text = text[: splice.start] + splice.text + text[splice.end :]
     return text
 
 
 def joined(edits: Iterable[Sequence[Splice]]) -> list[Splice]:
-    """Several edits of one text as one: insertions at one place in their order, and removals that may overlap."""
+    """Several edits of one text as one; removals may overlap."""
     inserted: dict[int, str] = {}
     gone: list[tuple[int, int]] = []
     for splice in (splice for edit in edits for splice in edit):
@@ -55,24 +55,23 @@ def joined(edits: Iterable[Sequence[Splice]]) -> list[Splice]:
 
 
 def newline_of(text: str) -> str:
-    """The line end of the text: that of its first line."""
+    """The line end of the first line."""
     end = text.find("\n")
     return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
 def indent_of(text: str) -> str:
-    """The first indentation in the text; without any, two blanks."""
+    """The first indentation in the text, or two blanks."""
     indent = _INDENT.search(text)
     return indent[1] if indent else "  "
 
 
 def line_start(text: str, index: int) -> int:
-    """The start of the line with this place."""
     return text.rfind("\n", 0, index) + 1
 
 
 def line_end(text: str, index: int) -> int:
-    """The end of the line with this place, behind its line end; of a place that begins a line, of the line before."""
+    """The index behind the line end; `index` itself if a line begins there."""
     if index > 0 and text[index - 1] == "\n":
         return index
     end = text.find("\n", index)
@@ -80,11 +79,7 @@ def line_end(text: str, index: int) -> int:
 
 
 def merged(base: str, changed: str, present: str) -> str | None:
-    """`present` with the change that leads from `base` to `changed`, both as lines.
-
-    None where `present` differs from `base` in a line that goes, or on both sides of lines that come, and if there is
-    too much to compare.
-    """
+    """`present` with the line changes from `base` to `changed`; None for a conflict or too many lines."""
     lines, old, new = (text.splitlines(keepends=True) for text in (present, base, changed))
     there, changes = _line_numbers(old, lines), _opcodes(old, new)
     if there is None or changes is None:
@@ -98,7 +93,6 @@ def merged(base: str, changed: str, present: str) -> str | None:
 
 
 def _part(numbers: Sequence[int | None]) -> tuple[int, int] | None:
-    """The lines from the first to the last, if all are there one after the other."""
     first = numbers[0]
     if first is None or list(numbers) != [*range(first, first + len(numbers))]:
         return None
@@ -106,7 +100,6 @@ def _part(numbers: Sequence[int | None]) -> tuple[int, int] | None:
 
 
 def _gap(numbers: Sequence[int | None], line: int, size: int) -> tuple[int, int] | None:
-    """The place between two lines: behind the one above, or before the one below if only that is there."""
     above = -1 if line == 0 else numbers[line - 1]
     below = size if line == len(numbers) else numbers[line]
     index = above + 1 if above is not None else below
@@ -114,7 +107,6 @@ def _gap(numbers: Sequence[int | None], line: int, size: int) -> tuple[int, int]
 
 
 def _line_numbers(old: Sequence[str], lines: Sequence[str]) -> list[int | None] | None:
-    """For each line of `old` its index in `lines`; None for one that was changed."""
     changes = _opcodes(old, lines)
     if changes is None:
         return None
@@ -128,7 +120,7 @@ def _line_numbers(old: Sequence[str], lines: Sequence[str]) -> list[int | None] 
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int, int]] | None:
-    """The parts that differ: `old[a:b]` became `new[c:d]`. None for too many lines."""
+    """Differing parts: `old[a:b]` became `new[c:d]`. None for too many lines."""
     head = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     shorter = min(len(old), len(new)) - head
     tail = next((i for i in range(shorter) if old[-1 - i] != new[-1 - i]), shorter)

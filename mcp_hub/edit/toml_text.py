@@ -1,8 +1,4 @@
-"""Tables of TOML by their places in the text, which must be valid TOML.
-
-A table that the entry is written as is found with its sub-tables; an entry that is written in another way (inline or by
-dotted keys) is refused.
-"""
+"""Edits of tables in valid TOML; refuses entries that are inline or have dotted keys."""
 
 import json
 import re
@@ -28,7 +24,7 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TomlTable(msgspec.Struct):
-    """A table from its header to its last key, line end included; comments behind that are not part of it."""
+    """A table from its header to its last key, without comments behind it."""
 
     path: tuple[str, ...]
     start: int
@@ -36,7 +32,7 @@ class TomlTable(msgspec.Struct):
 
 
 def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> list[Splice]:
-    """Sets the one table below that of the path. Raises `CannotEdit`."""
+    """Sets one table below the path. Raises `CannotEdit`."""
     (name, value), *more = members.items()
     if more or not isinstance(value, dict):
         raise CannotEdit("only a table can be set in TOML")
@@ -57,7 +53,7 @@ def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: 
 
 
 def remove(text: str, path: Sequence[str]) -> list[Splice]:
-    """Removes the table at the path, which exists, and the empty line above it. Raises `CannotEdit`."""
+    """Removes the table at the path and the empty line above it. Raises `CannotEdit`."""
     tables = _tables_at(list(_listed(text)), path)
     if not tables:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
@@ -75,10 +71,7 @@ def remove(text: str, path: Sequence[str]) -> list[Splice]:
 
 
 def copy(text: str, path: Sequence[str], source: str) -> list[Splice]:
-    """Inserts the table at the path with its sub-tables as `source` writes it, behind the table that it followed there.
-
-    Raises `CannotEdit`.
-    """
+    """Inserts the table as `source` writes it, behind the same neighbour. Raises `CannotEdit`."""
     newline = newline_of(text)
     listed, sections = list(_listed(source)), list(_listed(text))
     tables = _tables_at(listed, path)
@@ -105,7 +98,7 @@ def copy(text: str, path: Sequence[str], source: str) -> list[Splice]:
 
 
 def line_of(text: str, path: Sequence[str]) -> int:
-    """The line, from 1, on which the table at the path begins. Raises `CannotEdit`."""
+    """The line, from 1, on which the table begins. Raises `CannotEdit`."""
     tables = _tables_at(list(_listed(text)), path)
     if not tables:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
@@ -122,7 +115,6 @@ def _listed(text: str) -> tuple[TomlTable, ...]:
 
 
 def _sections(text: str) -> Iterator[TomlTable]:
-    """The tables in the order of the text, without what stands above the first header."""
     current: TomlTable | None = None
     index = 0
     while index < len(text):
@@ -149,7 +141,6 @@ def _sections(text: str) -> Iterator[TomlTable]:
 
 
 def _end_of_value(text: str, index: int) -> int:
-    """The place behind the line on which a value, or a comment behind a header, ends."""
     depth = 0
     while index < len(text):
         part = _PART.match(text, index)
@@ -175,7 +166,7 @@ def _path(header: str) -> tuple[str, ...]:
 
 
 def rendered(path: Sequence[str], value: JsonObject, newline: str) -> str:
-    """The lines of the table, without a line end at the end."""
+    """The lines of the table, the last one open."""
     return newline.join(
         [f"[{'.'.join(map(_key, path))}]", *(f"{_key(key)} = {_value(member)}" for key, member in value.items())]
     )
@@ -196,5 +187,4 @@ def _key(key: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string: that of JSON, but for one control character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

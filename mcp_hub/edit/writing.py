@@ -1,4 +1,4 @@
-"""Plain data as text of YAML, for one place of a file that people or other programs read, too. Pure."""
+"""Plain data as YAML text. Pure."""
 
 import json
 import math
@@ -25,7 +25,7 @@ _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 class Manner(Enum):
-    """Whose file it is, and so how a new entry is written there."""
+    """The owner of the file, which sets the style of new entries."""
 
     HUB = "hub"
     """Texts without quotes where YAML allows it, behind the other entries; JSON has an entry on one line."""
@@ -36,7 +36,7 @@ class Manner(Enum):
 
 
 class Word(str):
-    """A text that YAML gets without quotes, though it may read it as a flag: `on`. The schema has to take both."""
+    """A text that is written without quotes although YAML may read it as a flag: `on`."""
 
 
 def flow(value: object, manner: Manner = Manner.HUB) -> str:
@@ -53,7 +53,7 @@ def flow(value: object, manner: Manner = Manner.HUB) -> str:
 
 
 def entry(key: str, value: object, indent: int, step: int, manner: Manner = Manner.HUB) -> list[str]:
-    """A pair in block style: lines without their ends, of which the first begins with `indent` blanks."""
+    """A pair in block style: its lines, without line ends."""
     head = f"{' ' * indent}{_key(key, manner)}:"
     match value:
         case dict() if value:
@@ -68,7 +68,7 @@ def entry(key: str, value: object, indent: int, step: int, manner: Manner = Mann
 
 
 def nested(path: Sequence[str], members: Mapping[str, object]) -> JsonObject:
-    """The members in a mapping for each key of the path."""
+    """The members, inside one mapping for each key."""
     tree = dict(members)
     for key in reversed(path):
         tree = {key: tree}
@@ -94,7 +94,6 @@ def _escape(char: str) -> str:
 
 
 def _is_text(text: str) -> bool:
-    """Whether YAML takes it for a text, and not for a number, a date or a flag."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str" and node.value == text
 

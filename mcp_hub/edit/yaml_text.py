@@ -1,4 +1,4 @@
-"""Entries of YAML by their places in the text: those of mappings and lists, in block or in flow style."""
+"""Edits of YAML mappings and lists, in block or flow style."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,10 +13,7 @@ from mcp_hub.types import JsonObject
 
 
 def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: Manner) -> list[Splice]:
-    """Sets one member of the mapping at the path, or several that are new; mappings on the way are made.
-
-    Raises `CannotEdit`.
-    """
+    """Sets one member of a mapping, or several new ones; makes missing mappings. Raises `CannotEdit`."""
     root = spans.composed(text)
     page = _Page(text, newline_of(text), _step(root), manner)
     if root is None or spans.is_empty(root):
@@ -38,7 +35,7 @@ def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: 
 
 
 def remove(text: str, path: Sequence[str | int], manner: Manner) -> list[Splice]:
-    """Removes the entry at the path, which exists; an index is that of a list. Raises `CannotEdit`."""
+    """Removes the entry at the path, which may end with an index. Raises `CannotEdit`."""
     above = spans.walk(spans.composed(text), path[:-1])
     node, pair = _walked(text, path)
     if spans.is_flow(node):
@@ -58,10 +55,7 @@ def remove(text: str, path: Sequence[str | int], manner: Manner) -> list[Splice]
 def copy(
     text: str, path: Sequence[str | int], source: str, old: Sequence[str | int], after: str | int | None
 ) -> list[Splice]:
-    """Inserts the lines of the entry that `source` has at the path `old`, behind the entry `after`, or first.
-
-    Raises `CannotEdit`.
-    """
+    """Inserts the lines at `old` in `source`, behind `after`, or first. Raises `CannotEdit`."""
     lines, newline = _copied(source, old), newline_of(text)
     root = spans.composed(text)
     above = spans.walk(root, path[:-1])
@@ -81,12 +75,11 @@ def copy(
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int:
-    """The line, from 1, on which the entry at the path begins. Raises `CannotEdit`."""
     return text.count("\n", 0, _walked(text, path)[1].start) + 1
 
 
 def document(value: JsonObject, newline: str = "\n") -> str:
-    """A new text of YAML with these keys, one a line; lists with one entry a line."""
+    """A new YAML text, one key or list entry a line."""
     lines = []
     for key, member in value.items():
         if isinstance(member, list):
@@ -97,7 +90,7 @@ def document(value: JsonObject, newline: str = "\n") -> str:
 
 
 class _Page(msgspec.Struct, frozen=True):
-    """A text, and how new lines of it are written."""
+    """A text, and the style of its new lines."""
 
     text: str
     newline: str = "\n"
@@ -105,23 +98,17 @@ class _Page(msgspec.Struct, frozen=True):
     manner: Manner = Manner.HUB
 
     def block(self, members: Mapping[str, object], column: int) -> list[str]:
-        """The lines of the members."""
         entries = (writing.entry(key, value, column, self.step, self.manner) for key, value in members.items())
         return [line for lines in entries for line in lines]
 
     def with_lines(self, index: int, lines: Sequence[str], end: int | None = None) -> Splice:
-        """The lines in place of those from there to the end, or between two."""
         stop = index if end is None else end
         before = self.newline if index and self.text[index - 1] != "\n" else ""
         is_open = self.manner is Manner.CLIENT and stop > 0 and self.text[stop - 1] != "\n"  # nor had the last line
         return Splice(index, stop, before + self.newline.join(lines) + ("" if is_open else self.newline))
 
     def inserted(self, above: Pair | None, node: yaml.Node, members: Mapping[str, object]) -> list[Splice]:
-        """New members of a mapping. `above` is its key.
-
-        In a block they come behind the last entry and its comments; in a client's file directly below the key, so that
-        comments there stay with the entries that they are about.
-        """
+        """Inserts members behind the last entry; in a client's file, directly below the key `above`."""
         if not isinstance(node, yaml.MappingNode):
             raise CannotEdit("there is a value that is not a mapping where the servers belong")
         if node.flow_style:
@@ -140,7 +127,7 @@ class _Page(msgspec.Struct, frozen=True):
         return [self.with_lines(index, self.block(members, len(blanks)))]
 
     def replaced(self, node: yaml.Node, pair: Pair, value: object) -> list[Splice]:
-        """Another value of an entry; an empty one gets lines below its key, where its comment stays."""
+        """Sets the value of an entry and keeps its comment."""
         old, text = pair.value, self.text
         begin, end = spans.start(old), spans.end(text, old)
         has_lines = isinstance(value, dict) and bool(value) and not spans.is_flow(node)
@@ -155,7 +142,6 @@ class _Page(msgspec.Struct, frozen=True):
         return [Splice(begin, end, gap + writing.flow(value, self.manner))]
 
     def without_item(self, node: yaml.Node, pair: Pair) -> list[Splice]:
-        """Takes out an entry in brackets, and the comma between it and a neighbour."""
         listed, text, end = spans.pairs(node), self.text, spans.end(self.text, pair.value)
         number = next(index for index, item in enumerate(listed) if item.start == pair.start)
         is_last = number + 1 == len(listed)
@@ -178,7 +164,6 @@ class _Page(msgspec.Struct, frozen=True):
         return [Splice(begin, stop)]
 
     def _with_items(self, node: yaml.MappingNode, members: Mapping[str, object]) -> list[Splice]:
-        """More entries in brackets, each on a line of its own if their neighbour has one."""
         items = [writing.flow({key: value}, self.manner)[1:-1] for key, value in members.items()]
         text, close, line, listed = self.text, spans.end(self.text, node) - 1, ", ".join(items), spans.pairs(node)
         if not listed:
@@ -197,20 +182,17 @@ class _Page(msgspec.Struct, frozen=True):
         return [Splice(last, last, ","), Splice(index, index, below)]
 
     def _column(self, pair: Pair) -> int:
-        """The column of a key that begins its line."""
         blanks = spans.indent(self.text, pair.start)
         if blanks is None:
             raise CannotEdit("the entry does not begin a line")
         return len(blanks)
 
     def _comma(self, begin: int, end: int) -> int | None:
-        """The index behind the comma there; None if there is none."""
         index = spans.without_comments(self.text[begin:end]).find(",")
         return None if index < 0 else begin + index + 1
 
 
 def _step(root: yaml.Node | None) -> int:
-    """The blanks by which the file indents."""
     for outer in spans.pairs(root):
         inner = spans.pairs(outer.value) if isinstance(outer.value, yaml.MappingNode) else []
         if inner and spans.is_block(outer.value):
@@ -219,7 +201,6 @@ def _step(root: yaml.Node | None) -> int:
 
 
 def _walked(text: str, path: Sequence[str | int]) -> tuple[yaml.Node, Pair]:
-    """The collection that holds the entry at the path, and the entry."""
     root = spans.composed(text)
     above = spans.walk(root, path[:-1])
     node = root if above is None else above.value
@@ -230,7 +211,6 @@ def _walked(text: str, path: Sequence[str | int]) -> tuple[yaml.Node, Pair]:
 
 
 def _lines(text: str, pair: Pair) -> tuple[int, int]:
-    """The lines of an entry in a block, without the comments that follow."""
     begin = line_start(text, pair.start)
     if text[begin : pair.start].strip(" -" if pair.key is pair.value else " "):
         raise CannotEdit("the entry does not begin a line")
@@ -244,7 +224,6 @@ def _end(key: yaml.Node) -> int:
 
 
 def _copied(source: str, path: Sequence[str | int]) -> list[str]:
-    """The lines of an entry in a block, without its indentation and without line ends."""
     node, pair = _walked(source, path)
     if spans.is_flow(node):
         raise CannotEdit("the entry is written on one line with others")
@@ -258,7 +237,6 @@ def _indented(lines: Sequence[str], column: int, newline: str) -> str:
 
 
 def _new_holder(text: str, root: yaml.Node | None, path: Sequence[str | int], lines: Sequence[str]) -> list[Splice]:
-    """The key that holds the entry, at the end of the text, with the entry below it."""
     if len(path) != 2 or not (root is None or isinstance(root, yaml.MappingNode) and not root.flow_style):
         raise CannotEdit(f"it does not have {path[0]}")
     newline = newline_of(text)
@@ -269,7 +247,6 @@ def _new_holder(text: str, root: yaml.Node | None, path: Sequence[str | int], li
 
 
 def _into_empty(text: str, above: Pair, lines: Sequence[str]) -> list[Splice]:
-    """The first entry, below the line of its key; the empty brackets there go."""
     newline = newline_of(text)
     colon, end = text.index(":", _end(above.key)) + 1, spans.end(text, above.value)
     emptied = [Splice(colon, end)] if end > colon else []

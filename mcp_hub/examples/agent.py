@@ -2,8 +2,7 @@
 
     python -m mcp_hub.examples.agent
 
-The loop is what frameworks do: list tools, ask the model, call what it chose, hand back the result. The model here is a
-script, so that no provider and no key is needed.
+A script stands for the model.
 """
 
 import sys
@@ -21,14 +20,14 @@ CONFIG = {"servers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}, 
 
 @dataclass(frozen=True)
 class ToolUse:
-    """The model wants a tool called."""
+    """A call that the model wants."""
 
     name: str
     arguments: dict[str, object]
 
 
 class ScriptedModel:
-    """Stands for a model: looks up the time once, then answers with the result."""
+    """Looks up the time once, then answers."""
 
     def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str:
         """The next tool call, or the final answer."""

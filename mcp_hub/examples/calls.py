@@ -1,6 +1,6 @@
 """List, search, call, stream and resume: `python -m mcp_hub.examples.calls [servers.yaml]`.
 
-Without a file it starts the server for time zones (`uvx` fetches it on first use) and the tools beside this module.
+By default it needs `uvx`.
 """
 
 import sys
@@ -18,14 +18,14 @@ CONFIG = {
 
 
 async def find(hub: Hub) -> None:
-    """All tools, and those that fit a query."""
+    """Lists all tools, and searches."""
     print("tools:", ", ".join(tool.name for tool in await hub.list_tools()))
     best, *_ = await hub.search("what time is it in another city")
     print("best hit:", best.name)
 
 
 async def call(hub: Hub) -> None:
-    """One call; errors of the tool are results, everything else is an exception."""
+    """One call; errors of the tool are results, others exceptions."""
     result = await hub.call_tool("time_convert_time", {
         "source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo",
     })  # fmt: skip
@@ -37,7 +37,7 @@ async def call(hub: Hub) -> None:
 
 
 async def stream_and_resume(hub: Hub) -> None:
-    """The events of a call. It continues when this stops following; `resume` gives the rest, without gap or repeat."""
+    """Follows a call, stops, and resumes without gap or repeat."""
     async with hub.stream_tool("mine_count_down", {"start": 5}) as stream:
         async for event in stream:
             print(f"event {stream.cursor}: {event.message if isinstance(event, Progressed) else type(event).__name__}")
@@ -55,7 +55,7 @@ async def stream_and_resume(hub: Hub) -> None:
 
 
 async def main() -> None:
-    """Lists, searches, calls and resumes."""
+    """Runs the example."""
     async with Hub.from_config(sys.argv[1] if len(sys.argv) > 1 else CONFIG) as hub:
         await find(hub)
         await call(hub)

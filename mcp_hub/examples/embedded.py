@@ -1,7 +1,6 @@
-"""A hub inside a Starlette application, beside a route of its own: `python -m mcp_hub.examples.embedded [port]`.
+"""A hub inside a Starlette application: `python -m mcp_hub.examples.embedded [port]`.
 
-MCP clients connect to http://127.0.0.1:8000/hub/mcp, programs to http://127.0.0.1:8000/hub/v1. The route `/time/{zone}`
-calls a tool of the same hub.
+MCP is at http://127.0.0.1:8000/hub/mcp, REST at http://127.0.0.1:8000/hub/v1.
 """
 
 import sys
@@ -21,7 +20,7 @@ CONFIG: Final[Mapping[str, object]] = {"servers": {"time": {"command": "uvx", "a
 
 
 def application(config: str | Mapping[str, object]) -> Starlette:
-    """The hub runs as long as the application: its block is the application's lifespan."""
+    """The hub runs as long as the application."""
     hub = Hub.from_config(config)
 
     @asynccontextmanager

@@ -1,9 +1,9 @@
-"""Tools to try the hub with, and to copy from: a streaming job, a plain function, a slow one.
+"""Tools to copy from: a streaming job, a plain function, a slow one.
 
     servers:
       jobs: {local: "mcp_hub.examples.jobs:registry"}
 
-`mcp_hub.upstreams.functions.registry` describes what a tool may take, yield, return and raise.
+`mcp_hub.upstreams.functions.registry` describes the rules.
 """
 
 from collections.abc import AsyncIterator
@@ -25,8 +25,7 @@ async def run_job(
 ) -> AsyncIterator[Progress | str | Result]:
     """Run a simulated job that reports each step while it works.
 
-    An async generator streams: `Progress` moves the progress bar, text is partial output that callers see at once, and
-    the last `Result` is what the call returns.
+    Text is partial output; the last `Result` is what the call returns.
 
     Args:
         steps: into how many steps the job is divided
@@ -43,7 +42,7 @@ async def run_job(
 def count_words(text: str) -> dict[str, int]:
     """Count the words, lines and characters of a text.
 
-    A sync function runs in a worker thread, so it may block. A dict becomes structured content.
+    Runs in a worker thread; a dict becomes structured content.
 
     Args:
         text: the text to count in
@@ -55,8 +54,7 @@ def count_words(text: str) -> dict[str, int]:
 async def wait(seconds: Seconds, context: Context) -> str:
     """Wait for a given time, then report it.
 
-    An async function runs on the hub's event loop. The `Context` parameter is not part of the tool's arguments: the hub
-    fills it in, for reports and logs.
+    Runs on the event loop; the hub fills in `Context`.
 
     Args:
         seconds: how long to wait

@@ -1,11 +1,6 @@
-"""An MCP server that streams by itself (docs/specification/streams.md): `python -m mcp_hub.examples.streaming_server`.
+"""An MCP server that streams (docs/specification/streams.md): `python -m mcp_hub.examples.streaming_server`.
 
-Built on the official Python SDK, over stdio, in both eras. Its one tool, `report`, writes line after line; a client
-that supports the extension reads them while the tool runs, and again afterwards. Behind mcp-hub, its partial content
-reaches the hub's clients unchanged.
-
-Copy `EventLog` and `Streams` into a server of your own. They keep the latest streams in memory: a server that has to
-keep them over a restart stores each event before it sends it.
+Copy `EventLog` and `Streams`. They keep streams in memory: to survive restarts, store each event before sending it.
 """
 
 import secrets
@@ -30,7 +25,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 class EventLog:
-    """The numbered events of one call; `end` or `error` is the last."""
+    """The numbered events of one call."""
 
     def __init__(self, name: str, arguments: str) -> None:
         self.id = f"st_{secrets.token_urlsafe(20)}"
@@ -45,7 +40,7 @@ class EventLog:
         return str(len(self.events))
 
     def add(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Appends an event and wakes its readers. A stream that has ended takes nothing more."""
+        """Appends an event. Raises `ValueError` after the end."""
         if self.is_closed or (len(self.events) >= MOST_EVENTS and kind not in ("end", "error")):
             raise ValueError("the stream takes no more events")
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -57,11 +52,10 @@ class EventLog:
         return event
 
     def mark(self, status: str) -> dict[str, Any]:
-        """The `_meta` of a result."""
         return {EXTENSION: {"stream": self.id, "cursor": self.cursor, "status": status}}
 
     async def read(self, after: int, limit: int, seconds: float) -> dict[str, Any]:
-        """A page behind a cursor; waits for news if there are none."""
+        """A page behind a cursor, or a wait for news."""
         if after >= len(self.events) and not self.is_closed:
             with anyio.move_on_after(min(seconds, LONGEST_WAIT)):
                 await self._news.wait()
@@ -72,7 +66,7 @@ class EventLog:
 
 
 class ReadParams(types.RequestParams):
-    """The parameters of `dev.mcp-hub/streams.read`."""
+    """Parameters of `dev.mcp-hub/streams.read`."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -83,13 +77,13 @@ class ReadParams(types.RequestParams):
 
 
 class Page(types.Result):
-    """The result of `dev.mcp-hub/streams.read`."""
+    """Result of `dev.mcp-hub/streams.read`."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Streams:
-    """The latest streams of a server. This one has a single client, so they have a single owner."""
+    """The latest streams, with a single owner."""
 
     def __init__(self) -> None:
         self._streams: dict[str, EventLog] = {}
@@ -102,7 +96,6 @@ class Streams:
         return stream
 
     async def read(self, context: Context, params: ReadParams) -> Page:
-        """Answers `dev.mcp-hub/streams.read`."""
         if not declares(context):
             raise MCPError(types.METHOD_NOT_FOUND, f"Method not found: {EXTENSION}.read")
         if unknown := ", ".join(params.model_extra or {}):  # a misspelt parameter is not ignored
@@ -116,14 +109,14 @@ class Streams:
 
 
 def declares(context: Context) -> bool:
-    """Whether the client of a request supports the extension."""
+    """Whether the client supports the extension."""
     declared = context.session.client_capabilities
     places = (declared.extensions, declared.experimental) if declared is not None else ()
     return any(EXTENSION in (capabilities or {}) for capabilities in places)
 
 
 class Sender:
-    """Sends the events of a call to its client in progress notifications, if it can read them."""
+    """Sends a call's events in progress notifications."""
 
     def __init__(self, context: Context, stream: EventLog) -> None:
         self._context = context
@@ -133,7 +126,7 @@ class Sender:
         self._step = 0
 
     async def emit(self, kind: str, data: dict[str, Any], message: str) -> None:
-        """Appends an event to the stream, then sends it."""
+        """Appends an event, then sends it."""
         event = self._stream.add(kind, data)
         self._step += 1
         if self._token is None:
@@ -181,7 +174,7 @@ class Arguments(BaseModel):
 
 
 class StreamingServer:
-    """The server: `make` gives it to any transport of the SDK."""
+    """`make` gives the server, for any transport."""
 
     def __init__(self, streams: Streams | None = None, sender: type[Sender] = Sender) -> None:
         self.streams = streams or Streams()
@@ -212,7 +205,7 @@ class StreamingServer:
 
 
 async def main() -> None:
-    """Serves stdin and stdout until the client leaves."""
+    """Runs the server."""
     server = StreamingServer().make()
     options = server.create_initialization_options(NotificationOptions(), {EXTENSION: {}})
     async with stdio_server() as (reading, writing):

@@ -1,9 +1,9 @@
-"""A module of tools: plain functions with `@tool`, served by the name of their module.
+"""A module of tools: plain functions with `@tool`.
 
     servers:
       mine: {local: "mcp_hub.examples.tools"}
 
-Run it alone to list and call them: `python -m mcp_hub.examples.tools`.
+Run it alone: `python -m mcp_hub.examples.tools`.
 """
 
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ async def count_down(start: int = 3, pause: float = 0.2) -> AsyncIterator[Progre
 
 
 async def main() -> None:
-    """Calls the tools of this module through a hub."""
+    """Runs the example."""
     async with Hub.from_config({"servers": {"mine": {"local": "mcp_hub.examples.tools"}}}) as hub:
         for listed in await hub.list_tools():
             print(f"{listed.name}: {listed.description}")

@@ -1,7 +1,6 @@
 """Tools that a program executes for a hub over REST: `python -m mcp_hub.examples.worker [URL]`.
 
-The hub needs no configuration for it: the tools are listed while the program runs. A token comes from `MCP_HUB_TOKEN`.
-The worker survives a lost connection and a restart of the hub. A second worker of the same name replaces the first.
+The token is in `MCP_HUB_TOKEN`. The worker survives restarts of the hub; a second one of its name replaces it.
 """
 
 import os
@@ -43,11 +42,11 @@ TOOLS: Final[dict[str, tuple[Tool, dict[str, Any]]]] = {
 
 
 class Replaced(Exception):
-    """Another worker has registered under the same name."""
+    """Another worker has this name."""
 
 
 class ExampleWorker:
-    """Fetches calls and executes them side by side."""
+    """Executes calls concurrently."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
@@ -55,7 +54,7 @@ class ExampleWorker:
         self._running: dict[str, anyio.CancelScope] = {}
 
     async def run(self) -> None:
-        """Until it is replaced (raises `Replaced`) or refused (raises `httpx2.HTTPStatusError`)."""
+        """Raises `Replaced`, `httpx2.HTTPStatusError`."""
         await self._register()
         async with anyio.create_task_group() as tasks:
             while True:
@@ -79,7 +78,6 @@ class ExampleWorker:
         print(f"registered {', '.join(TOOLS)} (epoch {self._epoch})", flush=True)
 
     async def _offers(self) -> list[dict[str, Any]]:
-        """The next offers; none when the hub could not be asked."""
         try:
             epoch = {"producer-epoch": str(self._epoch)}
             answer = await self._http.get(f"/v1/executors/{NAME}/calls", params={"wait": 10}, headers=epoch)
@@ -96,7 +94,6 @@ class ExampleWorker:
         return offers
 
     async def _execute(self, offer: dict[str, Any]) -> None:
-        """One call: its output in batches, then its end. A call that the hub has ended is given up."""
         id_, collected = offer["tool_call_id"], list[str]()
         function, _ = TOOLS[offer["name"]]
         seq, sent_at = 0, anyio.current_time()
@@ -119,7 +116,6 @@ class ExampleWorker:
 
     @contextmanager
     def _known(self, id_: str) -> Iterator[None]:
-        """The call can be cancelled."""
         with anyio.CancelScope() as self._running[id_]:
             try:
                 yield
@@ -127,7 +123,7 @@ class ExampleWorker:
                 del self._running[id_]
 
     async def _post(self, seq: int, body: dict[str, Any]) -> bool:
-        """Whether the hub wants more. The same number may be sent again: the hub takes it once."""
+        """Whether the hub wants more; it takes each number once."""
         headers = {"producer-epoch": str(self._epoch), "producer-seq": str(seq)}
         for _ in range(PATIENCE):
             try:
@@ -142,7 +138,7 @@ class ExampleWorker:
 
 
 async def main() -> None:
-    """Works until it is interrupted or replaced."""
+    """Runs the worker."""
     url, token = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8765", os.environ.get("MCP_HUB_TOKEN")
     headers = {"authorization": f"Bearer {token}"} if token else {}
     async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=20) as http:

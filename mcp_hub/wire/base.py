@@ -1,4 +1,4 @@
-"""The common part of all connections to peers: the interface, the table of the hub's requests, the handler."""
+"""The interface of connections, and the requests under way."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from mcp_hub.types import RawJson
 _LATE_IDS = 1024
 """Abandoned request ids remembered, so that their late answers are not taken for strays."""
 _NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
-"""Requests that stay open for as long as the session, and those whose answer is nothing to anybody."""
+"""Requests without a waiter: those that stay open, and those whose answer does not matter."""
 
 Params = RawJson | Callable[[int], RawJson]
 """The params of a request, or a function that makes them of its id, which is its progress token, too."""
@@ -29,17 +29,17 @@ Tap = Callable[[bool, bytes], object]
 
 
 class WireClosed(Exception):
-    """The connection is gone; what it was to carry was not sent."""
+    """The connection has ended. Raised by `Wire.request`: nothing was sent."""
 
 
 class NotSent(WireClosed):
-    """The peer has certainly not acted on the request, so that it may be sent again elsewhere."""
+    """The peer has not acted on the request: it may be sent elsewhere."""
 
 
 class Pending(msgspec.Struct, eq=False):
-    """A request of ours that is under way; `context` is the sender's own. `doubtful` may have been its answer.
+    """A request under way; `doubtful` may have been its answer.
 
-    Its answer is taken by `then`, in place, or awaited by `future`, which is made only then.
+    The answer goes to `then`, in place, or to `future`.
     """
 
     id: int
@@ -53,20 +53,18 @@ class Pending(msgspec.Struct, eq=False):
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is an answer, or there will be none."""
         return self.answer is not None or self.failure is not None
 
     def doubt(self, answer: Envelope) -> None:
-        """This may have been the answer. If none follows, it was."""
+        """Keeps an answer that counts if no other follows."""
         self.doubtful = answer
 
     def dismiss_doubt(self) -> None:
-        """There certainly was no answer."""
         self.doubtful = None
 
     @property
     def future(self) -> "asyncio.Future[Envelope]":
-        """Gets the answering `Envelope`, or the reason why there is none."""
+        """Gets the answer or the failure."""
         if self._future is None:
             self._future = asyncio.get_running_loop().create_future()
             if self.is_settled:
@@ -74,11 +72,11 @@ class Pending(msgspec.Struct, eq=False):
         return self._future
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Calls `callback` in place, once, when this is settled, in place of a waiter."""
+        """Calls `callback` in place, once, when there is an outcome."""
         self._then = callback
 
     def settle(self, answer: Envelope) -> None:
-        """Gives the answer to the waiter; the first one counts."""
+        """Sets the answer, unless there is an outcome."""
         if self.answer is None and self.failure is None:
             self.answer = answer
             if self._future is not None:
@@ -88,7 +86,7 @@ class Pending(msgspec.Struct, eq=False):
                 then()
 
     def fail(self, error: Exception) -> None:
-        """There will be no answer; the first outcome counts."""
+        """Sets the failure, unless there is an outcome."""
         if self.answer is None and self.failure is None:
             self.failure = error
             self._notify()
@@ -109,9 +107,9 @@ class Pending(msgspec.Struct, eq=False):
 
 
 class WireHandler(Protocol):
-    """The owner of a connection. Called on the event loop, must not block.
+    """The owner of a connection; must not block the event loop.
 
-    `source` is the request of ours on whose own stream the message came (HTTP).
+    `source`: the request on whose HTTP stream the message came.
     """
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None: ...
@@ -119,21 +117,21 @@ class WireHandler(Protocol):
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None: ...
 
     def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
-        """A line that is not a message; a pending request whose answer it certainly was is settled already."""
+        """Takes a line that is not a message; its request is settled."""
 
     def on_late_answer(self, id_: int) -> None:
-        """A request that was abandoned has been answered after all."""
+        """An abandoned request was answered."""
 
     def on_writable(self) -> None:
-        """The peer reads again after the write buffer was full."""
+        """The peer reads again."""
         return
 
     def on_closed(self, reason: str, code: str) -> None:
-        """The connection has ended. Called once."""
+        """Called once."""
 
 
 class Requests:
-    """The table of requests under way; ids count up from `first` and are never used twice."""
+    """The requests under way; ids count up from `first`, without reuse."""
 
     def __init__(self, first: int = 1) -> None:
         self._first = self._next_id = first
@@ -141,7 +139,7 @@ class Requests:
         self.pending: dict[int, Pending] = {}
 
     def expect(self, method: str, context: object = None, number: int | None = None) -> Pending:
-        """Registers a request that the caller is about to send under the id it is given: `number`, if that is free."""
+        """Registers a request under `number`, if it is free, or the next id."""
         if number is not None and number not in self.pending and number not in self._late:
             id_ = number
         else:
@@ -152,7 +150,7 @@ class Requests:
         return pending
 
     def abandon(self, pending: Pending) -> bool:
-        """Forgets a request; its answer, should it come, is counted and dropped. False if it was answered already."""
+        """Forgets a request and drops its answer. False if it was answered."""
         if self.pending.pop(pending.id, None) is None:
             return False
         self._late[pending.id] = None
@@ -161,22 +159,20 @@ class Requests:
         return True
 
     def was_asked(self, id_: int) -> bool:
-        """Whether a request had this id, answered or not."""
         return self._first <= id_ < self._next_id
 
     def sole(self) -> Pending | None:
-        """The only request whose answer somebody waits for now."""
+        """The only request with a waiter, or None."""
         awaited = (pending for pending in self.pending.values() if pending.method not in _NOT_AWAITED)
         first_two = list(islice(awaited, 2))
         return first_two[0] if len(first_two) == 1 else None
 
     def when_late(self, pending: Pending, take: LateAnswer) -> None:
-        """From now on `take` gets the answer to this request, which was abandoned."""
         if pending.id in self._late:
             self._late[pending.id] = take
 
     def take_late(self, id_: int, answer: Envelope) -> bool:
-        """Whether this answers a request that was abandoned; true once."""
+        """Whether it answers an abandoned request; true once."""
         if id_ not in self._late:
             return False
         if (late := self._late.pop(id_)) is not None:
@@ -184,19 +180,18 @@ class Requests:
         return True
 
     def fail_all(self, reason: str) -> None:
-        """Nothing will be answered any more."""
+        """Fails with `WireClosed`."""
         waiting, self.pending = list(self.pending.values()), {}
         for pending in waiting:
             pending.fail(WireClosed(reason))
 
 
 class Tapped:
-    """A connection whose messages a `tap` gets, as long as there is one. It must not raise, nor take long."""
+    """A connection whose messages `tap` gets, which must be fast and not raise."""
 
     tap: Tap | None = None
 
     def watched_by(self, tap: Tap | None) -> None:
-        """From now on `tap` gets the messages; None for nobody."""
         self.tap = tap
 
     def _outgoing(self, message: bytes) -> bytes:
@@ -211,30 +206,30 @@ class Tapped:
 
 
 class Wire(Protocol):
-    """A connection as the session with a server sees it."""
+    """A connection, for the session with a server."""
 
     @property
     def requests(self) -> Requests: ...
 
     @property
     def is_pipe(self) -> bool:
-        """Whether a request is written, and answered, without anything else to wait for."""
+        """Whether a request is written at once, without a connection to wait for."""
 
     @property
     def can_send(self) -> bool: ...
 
     @property
     def is_congested(self) -> bool:
-        """The peer does not read what was sent; more must wait."""
+        """Whether the peer does not read."""
 
     def send(self, frame: bytes) -> None:
-        """Sends one line: a notification, or an answer to the peer's request."""
+        """Sends a notification, or an answer."""
 
     def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
-        """Sends a request; `headers` go along where the transport has any. Raises `WireClosed`: nothing was sent."""
+        """Sends a request; a pipe drops `headers`. Raises `WireClosed`: nothing was sent."""
 
     async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
-        """The answer; a waiter that is cancelled tells the peer if there is a `cancellation`. Raises `WireClosed`."""
+        """The answer. A cancelled waiter sends the `cancellation`. Raises `WireClosed`."""
 
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
-        """Ends the connection and fails what is pending. Idempotent."""
+        """Fails pending requests. Idempotent."""

@@ -1,8 +1,4 @@
-"""The bytes of bodies of responses: in bounded pieces, and bounded for all that one server has not finished.
-
-The hub asks for no compression; some servers compress anyway. One layer of gzip or deflate is taken off in
-pieces, so that a hundred kilobytes on the network cannot become gigabytes here at once. Source: RFC 9110 §8.4.
-"""
+"""Bodies of HTTP responses in bounded pieces, with one layer of gzip or deflate removed (RFC 9110 §8.4)."""
 
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -23,11 +19,11 @@ _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class BadEncoding(httpx2.DecodingError):
-    """The body is encoded in a way that nobody asked for and the hub does not undo, or not as it says."""
+    """The body has an unknown encoding, or not the one it names."""
 
 
 def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-    """The body piece by piece, to be iterated over within the context. Raises `BadEncoding`, `TransportError`."""
+    """The pieces of the body, within the context. Raises `BadEncoding`, `TransportError`."""
     header = response.headers.get("content-encoding", "")
     encoding = header.strip().lower()
     if encoding in ("", "identity"):
@@ -52,14 +48,14 @@ async def _inflated(response: httpx2.Response, inflater: "Inflater") -> AsyncGen
 
 
 class Inflater:
-    """Takes one layer of compression off; a piece has at most `_PIECE` bytes."""
+    """Removes compression; a piece has at most `_PIECE` bytes."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
         self._zlib = zlib.decompressobj(_WINDOWS[encoding])
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The output for `chunk`, lazily: the caller may stop at any piece. Raises `BadEncoding`."""
+        """Yields the output for `chunk` lazily. Raises `BadEncoding`."""
         data = chunk
         while data and not self._zlib.eof:
             try:
@@ -72,7 +68,7 @@ class Inflater:
 
 
 class Unfinished:
-    """Counts the bytes of all the unfinished messages of one server, of which there may be `most`."""
+    """Counts the bytes of a server's unfinished messages, at most `most`."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -80,10 +76,7 @@ class Unfinished:
 
     @contextmanager
     def share(self, let_go: Callable[[], None]) -> Iterator[Callable[[int], bool]]:
-        """The share of one response: a function of its present bytes, which returns whether there is room for them.
-
-        In the end `let_go` drops the bytes: the traceback of an error would keep them alive for a while.
-        """
+        """Yields a function of a response's size that returns whether it fits; `let_go` drops the bytes."""
         mine = 0
 
         def fits(size: int) -> bool:

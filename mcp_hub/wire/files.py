@@ -1,4 +1,4 @@
-"""The files at the two ends of a pipe: which of them the event loop can wait for, and writing to the others."""
+"""The files at the ends of a pipe."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,11 @@ if sys.platform == "linux":
 
 
 class _HasFileno(Protocol):
-    """An open file, by its descriptor."""
-
     def fileno(self) -> int: ...
 
 
 def has_reader(file: _HasFileno) -> bool:
-    """Whether somebody may still read what is written to this file; true for every file that has no other end."""
+    """Whether the other end is open; true where there is none, and on Windows."""
     if sys.platform == "win32":
         return True
     else:
@@ -32,7 +30,7 @@ def has_reader(file: _HasFileno) -> bool:
 
 
 class FileWriter:
-    """Writes to what cannot be polled; blocks, as regular files do not."""
+    """Writes to a file that cannot be polled; blocks."""
 
     def __init__(self, file: IO[bytes], on_failure: Callable[[str], None]) -> None:
         self._file = file
@@ -51,7 +49,7 @@ class FileWriter:
 
 
 def read_in_thread(file: IO[bytes], protocol: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:
-    """Feeds `protocol` from a file that cannot be polled: a regular file, `/dev/null`, a Windows pipe."""
+    """Feeds `protocol` from a file that cannot be polled."""
 
     def read() -> None:
         with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: the loop is closed
@@ -63,16 +61,13 @@ def read_in_thread(file: IO[bytes], protocol: asyncio.Protocol, loop: asyncio.Ab
 
 
 def can_poll(file: IO[Any]) -> bool:
-    """Whether the event loop can wait for this file: pipes, sockets and terminals."""
+    """Whether the event loop can wait for it."""
     mode = os.fstat(file.fileno()).st_mode
     return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file.fileno()))
 
 
 class _WithCopy:
-    """A file with a copy of its descriptor, which uvloop gets and closes. After that it closes the file.
-
-    A file without a copy would be closed by a number that may be another thread's file by then.
-    """
+    """A file with a copy of its descriptor for uvloop to close, whose number cannot become another file's."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -86,19 +81,19 @@ class _WithCopy:
 
 
 def owned_by(loop: asyncio.AbstractEventLoop, file: IO[bytes]) -> Any:
-    """The file in the form in which a transport of this loop closes it once."""
+    """The file, for a transport that closes it once."""
     return file if isinstance(loop, asyncio.BaseEventLoop) else _WithCopy(file)
 
 
 def widen(file: IO[Any]) -> None:
-    """Gives a Linux pipe the largest buffer that a user may ask for: a large result moves in a quarter of the calls."""
+    """Gives a Linux pipe a buffer of 1 MiB."""
     if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
         with contextlib.suppress(OSError):
             fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
 
 
 def unread(pipe: IO[bytes]) -> int | None:
-    """Bytes in a pipe that its reader has not taken, 0 for a closed one; None if the system does not show it."""
+    """The unread bytes in a pipe, 0 for a closed one, None if unknown."""
     if sys.platform == "linux":
         try:
             return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

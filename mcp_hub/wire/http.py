@@ -1,4 +1,4 @@
-"""Streamable HTTP to a server, both eras: sessions and resumable streams before 2026-07-28, neither from there on.
+"""Streamable HTTP to a server, both eras.
 
 Source: specification 2025-11-25, basic/transports "Streamable HTTP"; 2026-07-28, basic/transports/streamable-http.
 """
@@ -68,19 +68,15 @@ _AWAY: Final = (429, 502, 503, 504)
 
 
 async def _unclear(is_explicit: bool) -> bool | None:
-    """Nobody finds out."""
     return None
 
 
 class HttpWire(RemoteWire):
-    """A `RemoteWire` whose requests have a connection each, on which their answers come.
+    """A `RemoteWire` with one HTTP exchange for each request.
 
-    `speaks` gives the era and version that the session has settled on. `status` is that of the last answer;
-    `is_forgotten` says that the server no longer knows the session, which has to begin anew. `still_modern` is asked
-    when a modern server refuses something as those of the handshake era do. `is_lost` is asked when a request with a
-    session id ends without an answer of its own: whether the session is lost, None if that is not clear. Its argument
-    says that the refusal is the one of the specification, or names the session. `on_gap`: the stream of what belongs to
-    no request is open again, and something may have been missed meanwhile.
+    `speaks`: era and version. `is_forgotten`: the server has lost the session. `still_modern` checks the era after a
+    doubtful refusal. `is_lost` checks the session (None: unclear); its argument: the refusal names the session.
+    `on_gap`: the common stream was reopened, with a gap.
     """
 
     def __init__(
@@ -131,7 +127,6 @@ class HttpWire(RemoteWire):
             await self._resume(pending, parser, why)
 
     def _headers(self, method: str | None = None, params: RawJson = b"") -> dict[str, str]:
-        """Those of a request, or of what is none."""
         era, version = self._speaks()
         headers = dict(POSTED)
         if era is Era.MODERN and method is not None:
@@ -143,13 +138,11 @@ class HttpWire(RemoteWire):
         return headers
 
     def _begin(self, response: httpx2.Response, pending: Pending) -> None:
-        """Keeps the id of the session that `initialize` began."""
         if pending.method == "initialize":
             session = response.headers.get("mcp-session-id", "")
             self.session = session if session.isascii() and session.isprintable() and session else None
 
     async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
-        """An answer that is not a stream: a message with any status, or a refusal."""
         status = response.status_code
         is_json = kind_of(response) == JSON
         body = await self._body(response) if (is_json or status in _ANSWERED) and status not in DENIED else b""
@@ -175,7 +168,6 @@ class HttpWire(RemoteWire):
             raise await self._refusal(response)
 
     def _take_several(self, body: bytes, pending: Pending) -> Envelope | BadMessage:
-        """The answer in a body that may hold several messages; takes the others."""
         text = envelope.one_line(self._incoming(body))
         message = envelope.decode(text)
         if isinstance(message, BadMessage):
@@ -185,16 +177,16 @@ class HttpWire(RemoteWire):
         return message
 
     def _may_be_another(self, status: int | None, code: int | None, pending: Pending) -> bool:
-        """Whether this refusal may be that of a server of the handshake era in place of the modern one.
+        """Whether the server may have changed to the handshake era.
 
-        Source: specification 2026-07-28, basic/versioning "Backward Compatibility": what fails is probed again.
+        Source: specification 2026-07-28, basic/versioning "Backward Compatibility".
         """
         if self._still_modern is None or not self._is_settled(pending) or status not in _CLIENT_FAULTS:
             return False
         return code not in _MODERN_FAULTS and (code is None or not rpc_errors.is_reserved(code))
 
     async def _is_another_now(self) -> bool:
-        """Whether that is so. One request of all that wait asks, which needs a connection: they have left theirs."""
+        """Probes whether it has changed; one request asks for all that wait."""
         assert self._still_modern is not None
         async with self._asking:
             if not self.is_forgotten and anyio.current_time() >= self._sure_until and await self._still_modern():
@@ -202,11 +194,9 @@ class HttpWire(RemoteWire):
         return self.is_forgotten or anyio.current_time() >= self._sure_until
 
     def _is_settled(self, pending: Pending) -> bool:
-        """Whether this request relies on a modern version that was settled on."""
         return self._speaks()[0] is Era.MODERN and pending.method != _DISCOVER
 
     def _settle_whole(self, pending: Pending, message: Envelope) -> None:
-        """The answer, unless it names another request; a refusal need not name any."""
         if message.id_key not in (None, pending.id):
             self._settle_bad(pending, BadMessage(rpc_errors.INVALID_REQUEST, "the answer to another request"))
         elif self._is_settled(pending) and _code(message) == rpc_errors.UNSUPPORTED_VERSION:
@@ -215,7 +205,6 @@ class HttpWire(RemoteWire):
             pending.settle(message)
 
     def _forget(self, reason: str, code: str = "session_lost") -> NotSent:
-        """The session is over and has to begin anew; requests on their way may still come to their own end."""
         self.is_forgotten = True
         self.retire(reason, code)
         return NotSent(reason)
@@ -223,7 +212,6 @@ class HttpWire(RemoteWire):
     # -- lost sessions --------------------------------------------------------------------------------------------
 
     def _may_be_lost(self, pending: Pending) -> bool:
-        """Whether the refusal of this request may be about the session that it names."""
         return self.session is not None and pending.method not in _CHECKS
 
     def _take_answer(self, message: Envelope, data: bytes, source: Pending | None) -> None:
@@ -233,7 +221,7 @@ class HttpWire(RemoteWire):
         super()._take_answer(message, data, source)
 
     async def _refused(self, pending: Pending, refusal: Exception) -> None:
-        """Finds out whether the session is the reason. If so the request is `NotSent`, or its outcome is unknown."""
+        """Raises `NotSent` if the session or era is lost, else settles or raises the refusal."""
         status = refusal.status if isinstance(refusal, Refused | HttpRefused) else None
         code = _code(refusal.answer) if isinstance(refusal, Refused) else None
         if self._may_be_another(status, code, pending) and await self._is_another_now():
@@ -250,7 +238,6 @@ class HttpWire(RemoteWire):
         self._settle_whole(pending, refusal.answer)
 
     def _without_session(self, refusal: Exception, gone: NotSent) -> Exception:
-        """The error for a request that a server without its session refused, maybe after it acted on it."""
         if not isinstance(refusal, Refused | HttpRefused):
             return refusal
         if refusal.status in _NOT_BEGUN:
@@ -259,7 +246,6 @@ class HttpWire(RemoteWire):
         return self._lost(f"lost the session and refused the request: {error}", code="session_lost")
 
     async def _check_session(self, *, is_explicit: bool = True) -> None:
-        """A notification or a stream was refused: a session that is lost begins anew."""
         if self.session is not None and not self.is_forgotten:
             is_lost = await self._is_lost(is_explicit)
             if is_lost or (is_lost is None and is_explicit):
@@ -288,7 +274,7 @@ class HttpWire(RemoteWire):
         await self._check_session()
 
     async def end(self) -> None:
-        """Ends the session at the server, if it has one. May raise `httpx2.HTTPError`."""
+        """Ends the session at the server. May raise `httpx2.HTTPError`."""
         if self.session is not None and not self.is_forgotten:
             async with self._http.stream("DELETE", self._url, headers=self._headers()):
                 pass
@@ -296,7 +282,6 @@ class HttpWire(RemoteWire):
     # -- streams of the handshake era -------------------------------------------------------------------------------
 
     def _stream(self, last_id: bytes | None) -> AbstractAsyncContextManager[httpx2.Response]:
-        """A stream of the session: one that broke off, from this place on, or what belongs to no request."""
         headers = {name.encode(): value.encode() for name, value in self._headers().items()}
         headers[b"accept"] = EVENT_STREAM.encode()
         if last_id is not None:
@@ -304,7 +289,7 @@ class HttpWire(RemoteWire):
         return self._http.stream("GET", self._url, headers=headers)
 
     async def _resume(self, pending: Pending, parser: EventParser, why: str) -> None:
-        """Follows the stream of a request from where it broke off, if that has an id (SEP-1699), or `UpstreamLost`."""
+        """Resumes the stream of a request (SEP-1699). Raises `UpstreamLost`."""
         pause, silent = _pause(parser, _PAUSE), 0
         while not pending.is_settled:
             last_id = parser.last_id
@@ -326,10 +311,7 @@ class HttpWire(RemoteWire):
             silent = 0 if parser.last_id != last_id else silent + 1
 
     async def listen(self) -> None:
-        """Takes what belongs to no request from now on, where the server offers a stream for it.
-
-        Returns when the server has answered, or soon: what it announces right after that must not be missed.
-        """
+        """Follows the common stream, if there is one; returns when the server has answered, or after a bound."""
         answered = anyio.Event()
         self._start("listen", partial(self._listen, answered))
         with anyio.move_on_after(_PAUSE):
@@ -366,12 +348,10 @@ class HttpWire(RemoteWire):
 
 
 def _pause(parser: EventParser, otherwise: float) -> float:
-    """Seconds before a stream is asked for again: what the server said last."""
     return otherwise if parser.retry is None else max(parser.retry / 1000, _SHORTEST)
 
 
 def _longer(pause: float, silent: int) -> float:
-    """That pause, doubled for each stream that brought nothing, up to a bound which only the server exceeds."""
     return max(pause, min(pause * 2.0 ** min(silent, _DOUBLINGS), _LONGEST))
 
 
@@ -385,10 +365,7 @@ def _code(message: Envelope | BadMessage | None) -> int | None:
 
 
 def _names_session(refusal: Exception) -> bool:
-    """Whether the refusal is that of an unknown session (2025-11-25, "Session Management" 3), or says so.
-
-    Servers in the field answer 400, too, with an error that names no request.
-    """
+    """Whether this refuses an unknown session (2025-11-25, "Session Management" 3)."""
     if isinstance(refusal, UpstreamLost):
         return refusal.about_upstream.get("status") == 404
     if not isinstance(refusal, Refused):

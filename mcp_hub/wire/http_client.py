@@ -1,4 +1,4 @@
-"""The common part of all HTTP clients of the hub: certificates, the proxies of the environment, its name."""
+"""HTTP clients of the hub: certificates, proxies, redirects."""
 
 import functools
 import os
@@ -25,10 +25,10 @@ log = get_logger(__name__)
 
 USER_AGENT: Final = f"mcp-hub/{__version__}"
 EXTRA_CERTIFICATES: Final = "NODE_EXTRA_CA_CERTS"
-"""The variable of Node.js for certificates to trust besides: who has set it for other clients means this one, too."""
+"""The variable of Node.js for more trusted certificates."""
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _UNCHANGED: Final = 5.0
-"""Seconds after which headers that were read again, and were the same, are read once more."""
+"""Seconds until headers that had not changed are read again."""
 _NAME: Final = 5.0
 """Seconds to look at the name in a certificate."""
 _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -36,7 +36,7 @@ _KEEP_ALIVE: Final = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _PROBES.items() if hasattr(socket, name)),
 ]
-"""A server that vanished without a word is found out after a minute, however long its streams are silent."""
+"""Finds a server that vanished within a minute, however long its streams are silent."""
 
 
 _MOVED: Final = (307, 308)
@@ -45,10 +45,9 @@ _MOST_MOVES: Final = 3
 
 
 class Transport(httpx2.AsyncHTTPTransport):
-    """Connections to one server. Raises `ConnectError` also where a connection broke before anything was sent on it.
+    """Connections to one server; follows redirects that keep the method, within the origin.
 
-    Redirects that keep the method are followed within the origin, and no others: credentials stay there. `moved_to` is
-    where the last one led.
+    Raises `ConnectError` also for a connection that broke before anything was sent.
     """
 
     def __init__(self, url: str, limits: httpx2.Limits, verify: ssl.SSLContext) -> None:
@@ -75,7 +74,7 @@ class Transport(httpx2.AsyncHTTPTransport):
 
 
 class RemoteClient(httpx2.AsyncClient):
-    """An HTTP client for one server, which waits for an answer as long as it takes."""
+    """An HTTP client for one server, without a read timeout."""
 
     def __init__(
         self,
@@ -93,16 +92,15 @@ class RemoteClient(httpx2.AsyncClient):
 
     @property
     def moved_to(self) -> str | None:
-        """Where the server has redirected a request within its origin, without the query; None if it has not."""
+        """The target of the last redirect, without query, or None."""
         url = self._connections.moved_to
         return None if url is None else str(url.copy_with(query=None, fragment=None))
 
 
 class RenewedClient:
-    """An HTTP client whose headers may hold secrets that change: after a 401 they are read again.
+    """An HTTP client that renews its headers after a 401, and repeats the request if they changed.
 
-    `renew` returns the headers that hold now, None if that is not known. If they have changed, `headers` and the client
-    get them, and the request is sent once more: a server that refuses credentials has not acted on it.
+    `renew` returns the present headers, or None.
     """
 
     def __init__(
@@ -133,7 +131,6 @@ class RenewedClient:
             yield response
 
     async def _has_others(self, sent: Mapping[str, str]) -> bool:
-        """Whether other headers hold than those that were sent, after a look at their source."""
         async with self._reading:
             if self._headers == sent and anyio.current_time() >= self._not_before:
                 self._not_before = anyio.current_time() + _UNCHANGED
@@ -149,7 +146,6 @@ class RenewedClient:
 
 
 def _moved(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request | None:
-    """The request as a redirect within the origin wants it; None for any other response."""
     if response.status_code not in _MOVED:
         return None
     try:
@@ -167,21 +163,18 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 class BadAuthority(Exception):
-    """The file with the certificate of an authority cannot be used; the message says why."""
+    """The certificate file cannot be used."""
 
 
 def tls(ca: str | None = None) -> ssl.SSLContext:
-    """The certificates that are trusted: the usual ones, those of $NODE_EXTRA_CA_CERTS, and those of the file `ca`.
-
-    Raises `BadAuthority`. As in Node.js, a variable that names no such file only leaves a warning.
-    """
+    """Trusts the usual certificates, $NODE_EXTRA_CA_CERTS and `ca`. Raises `BadAuthority` for `ca` only."""
     extra = os.environ.get(EXTRA_CERTIFICATES) or None
     return _context(extra, _stamp(extra), ca, _stamp(ca))
 
 
 @functools.lru_cache(maxsize=16)
 def _context(extra: str | None, _changed: object, ca: str | None, _ca_changed: object) -> ssl.SSLContext:
-    """One for all connections, until a file changes: making it takes 20 ms."""
+    """Cached until a file changes: it takes 20 ms."""
     context = httpx2.create_ssl_context()
     if extra is not None and (problem := _add(context, extra)) is not None:
         log.warning("extra_certificates_unusable", variable=EXTRA_CERTIFICATES, file=extra, reason=problem)
@@ -191,7 +184,6 @@ def _context(extra: str | None, _changed: object, ca: str | None, _ca_changed: o
 
 
 def _add(context: ssl.SSLContext, file: str) -> str | None:
-    """Trusts the certificates in a file; the reason if there are none that can be read."""
     try:
         context.load_verify_locations(cafile=file)
     except ssl.SSLError:
@@ -210,10 +202,7 @@ def _stamp(file: str | None) -> object:
 
 
 async def wrong_name(url: str) -> str | None:
-    """The problem with the name in a certificate whose issuer is unknown: TLS does not look at the name any more then.
-
-    None if it is right, or cannot be found out. Nothing is sent over the two connections that this takes.
-    """
+    """The problem with the name in a certificate of an unknown issuer. Makes two connections and sends nothing."""
     parts = urlsplit(url)
     if parts.hostname is None or proxy(url) is not None:
         return None
@@ -223,10 +212,9 @@ async def wrong_name(url: str) -> str | None:
 
 
 class _OnlyName(ssl.SSLContext):
-    """Checks nothing but the name in one certificate."""
+    """Checks only the name in one certificate."""
 
     def trust(self, certificate: str) -> None:
-        """This one needs no authority."""
         self.load_verify_locations(cadata=certificate)
         self.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
@@ -247,10 +235,7 @@ def _wrong_name(host: str, port: int) -> str | None:
 
 
 def proxy(url: str) -> str | None:
-    """The proxy that the environment names for this URL; none reaches a server on this machine.
-
-    `socks://`, as desktops write it, is SOCKS 5.
-    """
+    """The environment's proxy for this URL, not for this machine. `socks://` is SOCKS 5."""
     address = _of_environment(url)[1]
     if address is None or "://" not in address:
         return address and f"http://{address}"
@@ -259,7 +244,7 @@ def proxy(url: str) -> str | None:
 
 
 def bad_proxy(url: str, problem: Exception) -> str:
-    """Why the proxy for this URL cannot be used, and what to do. The value, which may be secret, is not in it."""
+    """Why the proxy fails, and the fix, without its value."""
     variable, address = _of_environment(url)
     if isinstance(problem, ImportError):
         return f"{variable} names a SOCKS proxy, which needs one more package: {with_extra('socks')}"
@@ -270,7 +255,7 @@ def bad_proxy(url: str, problem: Exception) -> str:
 
 
 def _of_environment(url: str) -> tuple[str, str | None]:
-    """The variable that names a proxy for this URL, and its value; None if there is none or it is not to be used."""
+    """The variable that names a proxy for this URL, and its value."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_this_machine(host) or urllib.request.proxy_bypass(host):

@@ -1,7 +1,6 @@
-"""JSON-RPC over a pair of pipes, both directions: framing, correlation, write coalescing, back-pressure.
+"""JSON-RPC over a pair of pipes: framing, correlation, joined writes, back-pressure.
 
-Used by the stdio front (the peer is the client) and by stdio upstreams (the peer is the server). Knows messages, not
-MCP. Uses asyncio directly: a memory stream and a task for each message cost 12 to 140 times a callback.
+Uses asyncio: a memory stream and a task for each message cost 12 to 140 times a callback.
 """
 
 import asyncio
@@ -24,9 +23,9 @@ from mcp_hub.wire.files import FileWriter, can_poll, has_reader, owned_by, read_
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another, so that readers get them in time."""
 _SLICE = 128
-"""Lines of one read that are taken before everybody else has a turn: a few milliseconds, whatever a peer floods."""
+"""Lines of one read that are taken in one turn of the event loop: a few milliseconds."""
 _LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
-"""Seconds for answers of a peer that closed its input: since the last it wrote, and in all."""
+"""Seconds for answers of a peer that closed its input: since its last bytes, and in all."""
 _GRACE = 0.5  # seconds for the answer behind an error that may have been it
 _EMPTY = "neither a method nor a result"
 _ODD_ID = "the id is neither a string nor an integer"
@@ -36,11 +35,9 @@ _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 class Pipe(Tapped, asyncio.Protocol):
     """One JSON-RPC connection.
 
-    `line_limit`: bytes of one incoming line. `write_limit`: bytes that may wait for a peer that does not read; above
-    it `is_congested` is true and the owner must stop producing. `couples`: nothing is read from a peer that does not
-    read either, so that answers to what it sends cannot pile up. `patience`: seconds after which a congested peer that
-    reads nothing at all is given up; None for never. `turn`: that of the event loop; without one it has its own.
-    `on_end` is called at the end of input, in place of `close`.
+    `line_limit`: bytes of an incoming line. `write_limit`: unsent bytes above which it `is_congested`. `couples`: reads
+    only while the peer reads. `patience`: seconds until a peer that reads nothing is closed. `on_end` replaces `close`
+    at the end of input.
     """
 
     is_pipe = True
@@ -79,7 +76,7 @@ class Pipe(Tapped, asyncio.Protocol):
         self.counts = {"bad": 0, "late": 0, "stray": 0}
 
     async def open(self, read: IO[bytes], write: IO[bytes]) -> None:
-        """Attaches to the two files and owns them from here on, also if it is cancelled."""
+        """Attaches to both files, and owns them even if it fails."""
         try:
             await self._attach(read, write)
         except BaseException:
@@ -107,19 +104,18 @@ class Pipe(Tapped, asyncio.Protocol):
     # -- sending ------------------------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
-        """Queues one line (terminator included); it leaves with everything else queued in this turn."""
+        """Queues one line, terminator included, for this turn."""
         if not self._out:
             self._turn.flush_later(self)
         self._out.append(frame if self.tap is None else self._outgoing(frame))
 
     def flush(self) -> None:
-        """Writes what is queued now, as one write."""
+        """Writes the queue at once."""
         out, self._out = self._out, []
         if out and self._writer is not None and self.can_send:
             self._writer.write(out[0] if len(out) == 1 else b"".join(out))
 
     def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
-        """Sends a request; a pipe has no headers. Raises `WireClosed`."""
         if not self.can_send:
             raise WireClosed("the pipe is closed")
         pending = self.requests.expect(method, context)
@@ -128,7 +124,6 @@ class Pipe(Tapped, asyncio.Protocol):
         return pending
 
     async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
-        """The answer to a request (`Wire.answer`)."""
         try:
             return await pending.future
         except asyncio.CancelledError:
@@ -137,11 +132,10 @@ class Pipe(Tapped, asyncio.Protocol):
             raise
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Runs `callback` at the end of this turn."""
         self._turn.after(callback)
 
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
-        """Flushes, closes both sides and fails what is pending. Idempotent."""
+        """Flushes, closes both sides, fails pending requests. Idempotent."""
         if self.is_closed:
             return
         backlog, self._backlog = self._backlog, deque()
@@ -162,7 +156,7 @@ class Pipe(Tapped, asyncio.Protocol):
 
     @property
     def has_reader(self) -> bool:
-        """Whether the peer may still read what is sent. A peer that was killed reads no more."""
+        """Whether the peer may still read."""
         if self.is_closed or not self.can_send or self._writer is None:
             return False
         if isinstance(self._writer, FileWriter):
@@ -188,7 +182,6 @@ class Pipe(Tapped, asyncio.Protocol):
             self._take(line)
 
     def _queue(self, lines: list[bytes | TooLong]) -> None:
-        """Takes many lines slice by slice; nothing is read meanwhile."""
         is_new = not self._backlog
         self._backlog += lines
         if is_new:
@@ -215,7 +208,6 @@ class Pipe(Tapped, asyncio.Protocol):
         self._set_reading()
 
     def _set_reading(self) -> None:
-        """Reads, unless the taker of what was read needs a turn first or, coupled, the peer does not read either."""
         if self._reader is not None:
             paused = self._is_resting or bool(self._backlog) or (self._couples and self.is_congested)
             with contextlib.suppress(RuntimeError):  # uvloop's word for "closing already"
@@ -233,7 +225,6 @@ class Pipe(Tapped, asyncio.Protocol):
         self._turn.run(self._end, Cause("connection_lost", f"reading failed: {exc}") if exc else _CLOSED_OUTPUT)
 
     def _end(self, cause: Cause) -> None:
-        """Nothing more comes; what was read is taken first."""
         if self._backlog:
             self._ended = self._ended or cause
         elif self._on_end is not None:
@@ -263,11 +254,9 @@ class Pipe(Tapped, asyncio.Protocol):
             self._take_answer(message, line)
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
-        """The messages in a line that is not one message, and its bad rest. A client's line is bad as a whole."""
         return [], (bad, line)
 
     def _take_rest(self, line: bytes) -> None:
-        """Takes the rest without a line break. Half a message settles nothing: the reason follows with the end."""
         message = envelope.decode(line)
         parts, remainder = self._cut(line, message) if isinstance(message, BadMessage) else ([line], None)
         if self._backlog:
@@ -301,14 +290,11 @@ class Pipe(Tapped, asyncio.Protocol):
             self._take_stray(message, line)
 
     def _take_stray(self, message: Envelope, line: bytes) -> None:
-        """An answer to nothing that is under way or was abandoned."""
         self.counts["stray"] += 1
 
     def _take_nameless(self, message: Envelope, line: bytes, reason: str) -> None:
-        """An answer without a usable id. An error may lack it: the peer could not read the request (JSON-RPC 2.0 §5).
-
-        Some peers refuse notifications like that: the answer may still come. The hub's own requests, without a
-        `context`, wait a moment for it.
+        """Takes an answer without a usable id (JSON-RPC 2.0 §5). Some peers refuse notifications like that, so the
+        hub's sole request waits a moment longer.
         """
         bad = BadMessage(INVALID_REQUEST, reason)
         sole = self.requests.sole() if message.kind == "error" else None
@@ -322,10 +308,7 @@ class Pipe(Tapped, asyncio.Protocol):
             pending.settle(pending.doubtful)
 
     def _take_bad(self, bad: BadMessage, line: bytes, *, is_certain: bool = False) -> None:
-        """Settles the request whose answer this must have been; always notifies the handler.
-
-        Without a readable id it may be noise. `is_certain`: it is an answer anyway, that of the only request.
-        """
+        """Settles the request that a bad line answers; `is_certain`: without an id, the sole one."""
         self.counts["bad"] += 1
         pending: Pending | None = None
         if bad.id is not None:
@@ -339,13 +322,11 @@ class Pipe(Tapped, asyncio.Protocol):
         self._handler.on_bad_line(bad, line)
 
     def _stop_sending(self) -> None:
-        """The peer reads no more. What it may still have to say is read for a moment longer."""
         if self.can_send:
             self.can_send = False
             self._listen_on(self._loop.time() + _ALL_ANSWERS, -1)
 
     def _listen_on(self, until: float, before: int) -> None:
-        """Closes a pipe whose peer owes nothing or has written nothing since so much was read; else looks again."""
         time, reason = self._loop.time(), "the peer closed its input"
         if not self.requests.pending or self.bytes_read == before or time >= until:
             self._loop.call_soon(self.close, reason, "closed_input")
@@ -362,11 +343,9 @@ class Pipe(Tapped, asyncio.Protocol):
 
     @property
     def _waiting(self) -> int:
-        """Bytes that the peer has not taken yet."""
         return self._writer.get_write_buffer_size() if isinstance(self._writer, asyncio.WriteTransport) else 0
 
     def _look_at_peer(self, before: int) -> None:
-        """Gives up a peer that has read nothing since there were that many bytes for it; looks again at any other."""
         if self.is_closed or not self.is_congested or self._patience is None:
             return
         if self._waiting >= before:
@@ -376,8 +355,6 @@ class Pipe(Tapped, asyncio.Protocol):
 
 
 class _WriteSide(asyncio.Protocol):
-    """Passes flow control of the write transport to the pipe."""
-
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
 

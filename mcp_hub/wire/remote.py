@@ -1,7 +1,4 @@
-"""The common part of connections to remote servers: a POST for each message, a task for each request, event streams.
-
-Knows JSON-RPC and HTTP, not MCP; `http` and `sse` are the two transports. A failure ends only its own request.
-"""
+"""Connections to servers over HTTP."""
 
 import asyncio
 import re
@@ -39,13 +36,13 @@ _MOST_REQUESTS, _MOST_NOTES = 2048, 256
 """Requests under way, and notifications that wait, above which the server counts as congested; twice as many
 notifications are never kept."""
 _MOST_BYTES: Final = 64 << 20
-"""Of the notifications that wait: answers to a server's questions can be long."""
+"""Bytes of the notifications that wait."""
 _MOST_LIMITS: Final = 4
 """Messages of the greatest length whose bytes a server may have sent at once, none of them whole."""
 _NOTE_SECONDS: Final = 15.0
-"""In which a server has to accept a notification or an answer; the next one waits for that."""
+"""Seconds for a server to accept a notification or an answer."""
 TAIL_SECONDS: Final = 0.2
-"""To wait for the end of a stream after the answer: a connection that is read to its end is used again."""
+"""Seconds to read a stream to its end after the answer, so that its connection is used again."""
 _HEAD: Final = 4096
 """Bytes of a bad message that are looked at."""
 _MEMBER: Final = re.compile(rb'"(method|result|error)"')
@@ -72,9 +69,9 @@ class HttpStreams(Protocol):
 
 
 class RemoteWire(Tapped, ABC):
-    """A `Wire` over HTTP; its tasks run in `tasks`. `server` is what messages call it.
+    """A `Wire` over HTTP, with a task for each request, which fails alone.
 
-    `limit`: bytes of one message that comes in. `http` must not follow redirects to another origin.
+    `limit`: bytes of an incoming message. `http` must not follow redirects to other origins.
     """
 
     is_pipe = False
@@ -115,7 +112,7 @@ class RemoteWire(Tapped, ABC):
         return len(self.requests.pending) >= _MOST_REQUESTS or len(self._notes) >= _MOST_NOTES
 
     def send(self, frame: bytes) -> None:
-        """Queues a notification or an answer; each leaves when the one before was accepted."""
+        """Queues a notification or an answer. Drops it if the queue is full."""
         is_full = len(self._notes) >= 2 * _MOST_NOTES or self._note_bytes + len(frame) > _MOST_BYTES
         if not self.can_send or is_full:
             self.counts["dropped"] += 1
@@ -127,7 +124,7 @@ class RemoteWire(Tapped, ABC):
             self._start(_NOTES, self._post_notes)
 
     async def drained(self) -> None:
-        """Waits until what was queued has been accepted or given up."""
+        """Waits until the queue is empty."""
         if _NOTES in self._scopes:
             await self._drained.wait()
 
@@ -166,7 +163,7 @@ class RemoteWire(Tapped, ABC):
             self.retire(reason, code)
 
     def retire(self, reason: str, code: str) -> None:
-        """Takes nothing more; what is under way may still end by itself."""
+        """Refuses new messages; requests under way may still end."""
         if self.can_send:
             self.can_send = False
             self._handler.on_closed(reason, code)
@@ -175,11 +172,11 @@ class RemoteWire(Tapped, ABC):
 
     @abstractmethod
     async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
-        """Sends a request, and settles it if its answer comes on the same connection. Any error means it has failed."""
+        """Sends a request; settles it if this response has the answer."""
 
     @abstractmethod
     async def _post(self, frame: bytes) -> None:
-        """Sends a notification or an answer, and waits until it is accepted."""
+        """Sends a notification or an answer."""
 
     def _start(self, key: int | str, run: Callable[[], Awaitable[None]]) -> None:
         scope = self._scopes[key] = anyio.CancelScope()
@@ -198,7 +195,6 @@ class RemoteWire(Tapped, ABC):
             scope.cancel()
 
     async def _run(self, pending: Pending, params: RawJson, headers: Headers) -> None:
-        """One request on the network."""
         try:
             try:
                 async with self._slots:
@@ -215,7 +211,7 @@ class RemoteWire(Tapped, ABC):
             self._fail(pending, self._lost(f"broke off the connection: {reason_of(exc)}"))
 
     async def _refused(self, pending: Pending, refusal: Exception) -> None:
-        """The end of a request without an answer of its own, when its connection is free again. Raises its error."""
+        """Ends a request whose connection is free. Raises its error."""
         raise refusal
 
     async def _post_notes(self) -> None:
@@ -232,7 +228,6 @@ class RemoteWire(Tapped, ABC):
             self._drained.set()
 
     def _fail(self, pending: Pending, error: Exception) -> None:
-        """Ends a request that has no answer yet. What may have been its answer was it: nothing more comes."""
         is_open = self.requests.pending.pop(pending.id, None) is not None
         if pending.doubtful is not None:
             pending.settle(pending.doubtful)
@@ -248,7 +243,6 @@ class RemoteWire(Tapped, ABC):
         return UpstreamLost(f'server "{self._server}" {reason}', data=data)
 
     def _unreachable(self, exc: Exception, pending: Pending | None = None) -> None:
-        """No connection could be made. With nothing else under way, the server counts as gone."""
         reason = f"cannot connect to {origin(self._url)}: {reason_of(exc)}"
         if pending is not None and len(self.requests.pending) > 1:
             message = f'server "{self._server}": {reason}. The request was not sent.'
@@ -263,7 +257,6 @@ class RemoteWire(Tapped, ABC):
     # -- what comes in --------------------------------------------------------------------------------------------
 
     async def _body(self, response: httpx2.Response) -> bytes:
-        """The whole body. Raises `UpstreamLost` over the limit."""
         parts: list[bytes] = []
         size = 0
         async with chunks(response) as pieces:
@@ -278,10 +271,8 @@ class RemoteWire(Tapped, ABC):
                 return b"".join(parts)
 
     async def _follow(self, response: httpx2.Response, parser: EventParser, source: Pending | None = None) -> None:
-        """Hands on what a stream brings until it ends or `source` has its answer.
-
-        After the answer the stream is read to its end if that comes at once, and nothing on it counts any more.
-        A message over the limit ends the stream of a request: raises `UpstreamLost`. From one of many it is left out.
+        """Takes the messages of a stream until `source` is settled. Raises `UpstreamLost` for a message over the limit
+        on a request's stream.
         """
         async with chunks(response) as pieces:
             with self._unfinished.share(parser.end) as fits:
@@ -355,7 +346,6 @@ class RemoteWire(Tapped, ABC):
             self.counts["stray"] += 1
 
     def _take_odd_answer(self, message: Envelope, data: bytes, source: Pending) -> None:
-        """An answer without the id of the request on whose stream it came: an error may lack it, a result not."""
         is_nameless = message.id in (ABSENT, _NULL)
         if source.is_settled:
             self.counts["stray"] += 1
@@ -370,10 +360,6 @@ class RemoteWire(Tapped, ABC):
             self._handler.on_bad_line(bad, data, source)
 
     def _take_bad(self, bad: BadMessage, data: bytes, source: Pending | None = None) -> None:
-        """Settles the request whose answer it must have been; calls the handler.
-
-        On the stream of a request what may have been its answer is kept, in case that none follows.
-        """
         self.counts["bad"] += 1
         key = envelope.id_key(bad.id) if bad.id is not None else None
         pending: Pending | None = None

@@ -1,4 +1,4 @@
-"""The meaning of a response without a message, and of a failed connection."""
+"""Responses without a message, and failed connections."""
 
 import math
 import os
@@ -45,7 +45,7 @@ _LOCATION: Final = 200
 
 
 class Refused(Exception):
-    """An error answer that may be about the session rather than about the request."""
+    """An error answer that may be about the session."""
 
     def __init__(self, status: int, answer: Envelope) -> None:
         super().__init__(f"HTTP {status}")
@@ -56,10 +56,7 @@ class Refused(Exception):
 def refusal(
     server: str, response: httpx2.Response, why: str | None = None, answer: RawJson | None = None
 ) -> HttpRefused:
-    """The error for a response without a message: its status, and the reason, the target of a redirect, or the type.
-
-    `answer` is a JSON-RPC error that came with a status which says more.
-    """
+    """The error for a response without a message, or with an `answer` that says less than its status."""
     status = response.status_code
     message = f"HTTP {status} {response.reason_phrase}".rstrip()
     if 300 <= status < 400:
@@ -78,7 +75,7 @@ def refusal(
 
 
 def _retry_after(response: httpx2.Response) -> int | None:
-    """The seconds of `Retry-After`, which may be a date (RFC 9110, 10.2.3); None if it is missing or malformed."""
+    """The seconds of `Retry-After` (RFC 9110 §10.2.3), or None."""
     text = response.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return min(int(text[:_DIGITS]), _LONGEST)
@@ -91,13 +88,13 @@ def _retry_after(response: httpx2.Response) -> int | None:
 
 
 def kind_of(response: httpx2.Response) -> str:
-    """The media type, without parameters; the first of several."""
+    """The first media type, without parameters."""
     kind: str = response.headers.get("content-type", "")
     return kind.partition(";")[0].partition(",")[0].strip().lower()
 
 
 def _content_type(response: httpx2.Response) -> str:
-    """The media type for people. It is masked as the server wrote it: no secret is found in lower case."""
+    """The media type, masked before it is in lower case."""
     return hide_head(hide(response.headers.get("content-type", "")).partition(";")[0].strip().lower(), _LOCATION)
 
 
@@ -110,13 +107,13 @@ def is_stream(response: httpx2.Response) -> bool:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port: what of a URL may be shown to everybody."""
+    """Scheme, host and port, which are not secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def code_of(exc: BaseException) -> str:
-    """The code of a connection that could not be made."""
+    """The error code of a failed connection."""
     for cause in _causes(exc):
         match cause:
             case ssl.SSLCertVerificationError(verify_code=code):
@@ -135,7 +132,7 @@ def code_of(exc: BaseException) -> str:
 
 
 def reason_of(exc: BaseException) -> str:
-    """The operating system's text for a failed connection, else the text of the error."""
+    """The reason of a failed connection."""
     for cause in _causes(exc):
         if isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_message:
             return f"its certificate cannot be verified: {cause.verify_message.rstrip('.')}"
@@ -147,7 +144,6 @@ def reason_of(exc: BaseException) -> str:
 
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:
-    """The error and what it came from; of several at once the first."""
     cause: BaseException | None = exc
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):
@@ -157,14 +153,14 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
 
 
 def is_overload(refusal: Exception) -> bool:
-    """Whether the server asks for fewer requests or for patience, so that no check may follow."""
+    """Whether the server asks for fewer requests."""
     if not isinstance(refusal, HttpRefused):
         return False
     return refusal.status == 429 or (refusal.status in OVERLOADED and "retryAfter" in (refusal.data or {}))
 
 
 def error_in(message: Envelope | BadMessage | None) -> RpcError | None:
-    """The JSON-RPC error that a message is; what merely has an `error` (OAuth's, say) is none."""
+    """The JSON-RPC error in a message, or None."""
     if not isinstance(message, Envelope) or message.kind != "error" or message.jsonrpc is Unset:
         return None
     return rpc_errors.from_wire(message.error)

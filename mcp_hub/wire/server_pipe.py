@@ -1,8 +1,4 @@
-"""A pipe to a server: it splits a line with several messages, and reports answers to unknown requests.
-
-A receiver must take an array of messages in 2025-03-26, and some servers write them in other versions. A message over
-several lines, as pretty-printers write it, is put together: only lines that are not messages are looked at for that.
-"""
+"""A pipe to a server: splits arrays and joins messages over several lines."""
 
 from typing import Final
 
@@ -21,7 +17,7 @@ _EACH: Final = 48
 
 
 class _Gathered:
-    """The lines so far of a JSON text over several, at most `limit` bytes of memory; `depth` brackets are open."""
+    """The lines so far of one JSON text, at most `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         self.lines: list[bytes] = []
@@ -30,7 +26,7 @@ class _Gathered:
         self._size = 0
 
     def take(self, line: bytes) -> bool:
-        """Whether the line is the next one; if it is not, there is nothing gathered any more."""
+        """Whether the line continues the text; if not, drops all."""
         size = self._size + len(line) + _EACH
         is_next = bool(self.lines) or line.strip() in _OPENS
         opened = framing.depth(line) if is_next and size <= self._limit else None
@@ -42,7 +38,6 @@ class _Gathered:
         return True
 
     def whole(self) -> bytes | None:
-        """The text on one line, if it is complete."""
         if self.depth:
             return None
         text = b" ".join(self.lines)
@@ -54,13 +49,13 @@ class _Gathered:
 
 
 class ServerPipe(Pipe):
-    """Reports answers to unknown requests as bad lines: a call may wait for one. A second answer is not one of them."""
+    """Reports answers to unknown requests as bad lines."""
 
     _gathered: _Gathered | None = None
 
     @property
     def unfinished(self) -> str | None:
-        """The form of a message that has come without the line break that ends it; None if there is none."""
+        """The fault of a message without its line break, or None."""
         remainder = self._framer.rest
         if self._gathered is not None and self._gathered.lines:
             remainder = b" ".join([*self._gathered.lines, remainder])

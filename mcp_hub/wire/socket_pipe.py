@@ -1,4 +1,4 @@
-"""A JSON-RPC pipe over one connected socket, whose two directions end one after the other."""
+"""A JSON-RPC pipe over one connected socket."""
 
 import asyncio
 import socket
@@ -8,24 +8,21 @@ from mcp_hub.wire.pipe import Pipe
 
 
 class SocketPipe(Pipe):
-    """As `Pipe`. A peer that sends no more may still read what it asked for before."""
+    """A `Pipe` whose peer may still read after it stops sending."""
 
     async def connect(self, connection: socket.socket) -> None:
-        """Takes the connection over."""
         await self._loop.connect_accepted_socket(lambda: _SocketSide(self), connection)
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """Connected: from here on messages can come, and their answers be instant."""
         transport.set_write_buffer_limits(high=self._write_limit)
         self._writer = self._reader = transport
 
     def congest(self, congested: bool) -> None:
-        """The peer does not read, or reads again."""
         self._turn.run(self._congest, congested)
 
 
 class _SocketSide(asyncio.Protocol):
-    """Passes on what the transport has to say, and stays open when the peer has closed its side."""
+    """Passes on events; stays open when the peer stops sending."""
 
     def __init__(self, pipe: SocketPipe) -> None:
         self._pipe = pipe

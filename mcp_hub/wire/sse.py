@@ -1,4 +1,4 @@
-"""The deprecated HTTP+SSE transport: one stream on which everything comes, and a second address to send to.
+"""The deprecated HTTP+SSE transport.
 
 Source: specification 2024-11-05, basic/transports "HTTP with SSE"; 2026-07-28, basic/transports/streamable-http
 "Backward Compatibility".
@@ -22,10 +22,10 @@ from mcp_hub.wire.responses import EVENT_STREAM, NO_CONNECTION, POSTED, code_of,
 
 
 class SseWire(RemoteWire):
-    """A `RemoteWire` whose answers come on one stream; when that ends, the connection has ended."""
+    """A `RemoteWire` with one stream for all answers, and ends with it."""
 
     async def open(self) -> None:
-        """Connects and learns where to send to. Raises `StartFailed`, `UpstreamLost`."""
+        """Connects and learns the endpoint. Raises `StartFailed`, `UpstreamLost`."""
         self._endpoint: str | None = None
         self._failure: Exception = StartFailed("no_endpoint", "the event stream ended before it named an endpoint")
         self._settled = anyio.Event()
@@ -54,7 +54,6 @@ class SseWire(RemoteWire):
         self.close(reason, code)
 
     def _salvaged_id(self, head: bytes) -> bytes | None:
-        """That of the only request, if it stands behind what is too long: every answer comes on this stream."""
         id_ = super()._salvaged_id(head)
         sole = self.requests.sole() if id_ is None and is_answer(head, is_huge=True) else None
         return id_ if sole is None else b"%d" % sole.id
@@ -67,7 +66,7 @@ class SseWire(RemoteWire):
             super()._take_event(event, source)
 
     def _resolved(self, data: bytes) -> str:
-        """The address that the server named. Raises `StartFailed` for one elsewhere: credentials would go there."""
+        """The endpoint. Raises `StartFailed` for another origin, which would get the credentials."""
         try:
             home = httpx2.URL(self._url)
             url = home.join(data.decode("utf-8", "replace").strip())
@@ -79,7 +78,7 @@ class SseWire(RemoteWire):
         return str(url)
 
     async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
-        """Ends soon after the answer, which comes on the stream: a response to the POST may never end."""
+        """Ends soon after the answer: the response may never end."""
         with anyio.CancelScope() as scope:
             pending.future.add_done_callback(partial(_end_soon, scope, pending))
             await self._post(envelope.request_frame(pending.id, pending.method, params), pending)
@@ -94,7 +93,6 @@ class SseWire(RemoteWire):
                     self._take_whole(self._incoming(await self._body(response)), pending)
 
     def _take_whole(self, body: bytes, pending: Pending) -> None:
-        """Some servers answer in the response to the POST; others say there that they have taken the request."""
         message = envelope.decode(envelope.one_line(body))
         if isinstance(message, Envelope) and message.kind in ("result", "error") and message.id_key == pending.id:
             self._take_answer(message, body, None)

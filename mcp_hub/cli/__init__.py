@@ -1,22 +1,14 @@
-"""The `mcp-hub` command: one module per command, imported when it is called, so that `serve` starts without the others.
+"""The `mcp-hub` command; imports each command only when it is called.
 
-In: arguments, environment, signals and the configuration file.
+Exit codes: 0 ok, 1 the tool or the output failed, 2 usage or configuration, 3 a server or hub is not available, 130
+interrupted.
 
-Out: a hub that serves (`serve`), or text, tables and JSON on stdout, messages on stderr, and an exit code: 0 ok, 1 the
-tool reported an error or the output cannot be written, 2 usage or configuration, 3 a server or the hub is not
-available, 130 interrupted.
-
-Held together by the table of commands below and by `setup`, which has the common options, loads the configuration,
-chooses the event loop and turns errors into exit codes. `serving`, `http_server`, `background` and `signals` are for a
-hub that serves, `lean` keeps its imports few; `arguments` reads the arguments of `mcp-hub call`, `completion` completes
-them. `trials` starts new servers once, in a sandbox, and counts the tokens of their tools. `top` is the screen of
-`mcp-hub top`.
-
-Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read), `questions` (of a tool, to
-the person at the terminal).
-
-Not here: files of clients and their servers (`onboarding`), and the work of a hub. Commands open one through `app`, and
-ask it, or a running one, through `client`.
+* `setup`: options, configuration, event loop, exit codes
+* `serving`, `http_server`, `background`, `signals`, `lean`: a hub that serves
+* `arguments`, `completion`: arguments of a call, completion in shells
+* `trials`: servers started once, in a sandbox
+* `top`: the screen of `mcp-hub top`
+* `commands`, `access`, `render`, `questions`: commands, ways to a hub, output, questions of tools
 """
 
 import errno
@@ -100,17 +92,13 @@ _HIDDEN: Final = {"attached-hub": "running.attached:attached_hub"}
 _STATELESS: Final = frozenset(("schema", "completion", "doctor"))
 """Commands that read nothing of the state folder, and the one that makes it private again."""
 _HELPS: Final = frozenset(("-h", "--help"))
-_COMMANDS: Final = {name: place for group in _GROUPS.values() for name, (place, _) in group.items()}
+_COMMANDS: Final = {name: function for group in _GROUPS.values() for name, (function, _) in group.items()}
 _NAME: Final = max(map(len, _COMMANDS))
 _FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")
 
 
 def open_standard_streams() -> None:
-    """Opens the null device for each of stdin, stdout and stderr that this process was started without.
-
-    Otherwise the event loop would use their numbers, and a write to them would end it. Stdout is opened for reading
-    only, so that a print fails: the output of a command must not be lost silently.
-    """
+    """Opens the null device for each missing standard stream. Stdout is read-only: a print must fail."""
     for name, mode, flags in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:
             from mcp_hub.files import open_null
@@ -121,7 +109,6 @@ def open_standard_streams() -> None:
 
 
 def _lacks_files(problem: BaseException) -> bool:
-    """Whether a command has failed because it may not open more files."""
     if isinstance(problem, BaseExceptionGroup):
         return any(map(_lacks_files, problem.exceptions))
     return isinstance(problem, OSError) and problem.errno in (errno.EMFILE, errno.ENFILE)
@@ -143,7 +130,6 @@ class _Commands(click.Group):
         return list(_COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the commands under their headings; a line is never cut."""
         for title, group in _GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(_NAME), text) for name, (_, text) in group.items()])
@@ -151,7 +137,6 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command, or an error that names the nearest one."""
         name = args[0]
         if name in _COMMANDS and not (name in _STATELESS or ctx.resilient_parsing or _HELPS.intersection(args)):
             check_state_folder()
@@ -177,7 +162,7 @@ class _Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names of commands, without their help: for that all of them would have to be imported."""
+        """Names without help: that would import all commands."""
         names = [CompletionItem(name) for name in sorted(_COMMANDS) if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -231,11 +216,10 @@ _MISSING: Final = {
     **dict.fromkeys(("resume", "cancel"), "mcp-hub streams lists them."),
     **dict.fromkeys(("restart", "login", "logout", "remove", "enable", "disable"), "mcp-hub list names the servers."),
 }
-"""Where the word that a command lacks can be found."""
+"""The place of a word that a command lacks."""
 
 
 def _with_advice(error: click.ClickException) -> click.ClickException:
-    """The error of a command line that lacks something or has it in another place, with the way to write it."""
     context = getattr(error, "ctx", None)
     command = "" if context is None else context.command.name or ""
     message = ""
@@ -249,7 +233,7 @@ def _with_advice(error: click.ClickException) -> click.ClickException:
 
 
 def _first_sentence(error: click.ClickException) -> str:
-    """The message as click prints it, without its guess at an option, which is about another command here."""
+    """Without click's guess, which is about another command here."""
     return error.format_message().partition(" Did you mean ")[0]
 
 

@@ -1,8 +1,4 @@
-"""The arguments of `mcp-hub call`: `name=value` and JSON text become one encoded object.
-
-Texts are checked before a server starts; the name and the type of a `name=value` wait for the tool's schema. JSON is
-sent as it was written: its names are not checked, and numbers of any size keep their digits.
-"""
+"""The arguments of `mcp-hub call`: `name=value` and JSON, sent as written."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -19,10 +15,7 @@ from mcp_hub.types import JsonObject, RawJson, RawObject
 
 
 def spelled_out(args: Sequence[str]) -> list[str]:
-    """The command line with `--json` given its empty value, unless arguments (`{…}` or `@FILE`) follow it.
-
-    So `--json NAME` is the flag and the tool's name, as `NAME --json` is.
-    """
+    """Gives `--json` its empty value, unless arguments (`{…}`, `@FILE`) follow it."""
     words: list[str] = []
     for index, arg in enumerate(args):
         if arg == "--":
@@ -34,7 +27,7 @@ def spelled_out(args: Sequence[str]) -> list[str]:
 
 
 def split_pairs(texts: Sequence[str]) -> dict[str, str]:
-    """`["a=1", "b=x=y"]` → `{"a": "1", "b": "x=y"}`. Raises: `UsageError`."""
+    """`["a=1", "b=x=y"]` → `{"a": "1", "b": "x=y"}`. Raises `UsageError`."""
     pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -48,16 +41,16 @@ def split_pairs(texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def check_text(text: str, what: str) -> None:
-    """Raises `UsageError` for text that is not Unicode, as arguments of a process can be."""
+def check_text(text: str, subject: str) -> None:
+    """Raises `UsageError` for text with lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise click.UsageError(f"{what} is not UTF-8 text. Use --args-json with \\u escapes.") from None
+        raise click.UsageError(f"{subject} is not UTF-8 text. Use --args-json with \\u escapes.") from None
 
 
 def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
-    """The members of the JSON object in `source`, in the file of `@FILE`, or on stdin (`-`). Raises: `UsageError`."""
+    """The members of the JSON object in `source`, `@FILE` or stdin (`-`). Raises `UsageError`."""
     try:
         text = _text(source, option, stdin)
         if not text.strip():
@@ -78,7 +71,6 @@ def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
 
 
 def _has_half(text: bytes) -> bool:
-    """Whether JSON cannot be decoded only because of a lone surrogate."""
     try:
         json.dumps(json.loads(text), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -102,45 +94,39 @@ def _text(source: str, option: str, stdin: BinaryIO) -> bytes:
         raise click.UsageError(f"{option}: cannot read the file {source[1:]}: {error.strerror}. Correct it.") from None
 
 
-def check_names(tool: str, given: Collection[str], base: Collection[str], definition: RawJson) -> None:
-    """Raises `ConfigError` for a name in `given` that the tool does not have, and for a required one that is missing.
-
-    `base` are the names that came as JSON, which are the server's to check.
-    """
+def check_names(tool: str, names: Collection[str], base: Collection[str], definition: RawJson) -> None:
+    """Raises `ConfigError` for unknown or missing names; the server checks those in `base`."""
     schema = _schema(definition)
-    known, needed, more = properties(schema), required(schema), " --args-json sends any."
-    check_known(tool, given, {*base, *given}, known, needed, is_open=is_open(schema), more=more)
+    parameters, needed, more = properties(schema), required(schema), " --args-json sends any."
+    check_known(tool, names, {*base, *names}, parameters, needed, is_open=is_open(schema), more=more)
 
 
 def check_known(
-    what: str,
-    given: Collection[str],
+    subject: str,
+    names: Collection[str],
     present: Collection[str],
-    known: Mapping[str, object],
+    parameters: Mapping[str, object],
     required: Sequence[str],
     *,
     is_open: bool = False,
     more: str = "",
 ) -> None:
-    """Raises `ConfigError` for an unknown name in `given`, unless `is_open`, and for `required` ones not `present`.
-
-    `more` is advice for an unknown name.
-    """
+    """Raises `ConfigError` for unknown names, unless `is_open`, and for missing ones. `more` is advice."""
     from mcp_hub.config.findings import nearest
 
-    listed = f"Its parameters: {', '.join(known)}." if known else "It takes no arguments."
-    for name in given:
-        if not is_open and name not in known:
-            hint = nearest(name, known) or "."
-            message = f'{what} does not have a parameter "{name}"{hint} {listed}{more}'
+    listed = f"Its parameters: {', '.join(parameters)}." if parameters else "It takes no arguments."
+    for name in names:
+        if not is_open and name not in parameters:
+            hint = nearest(name, parameters) or "."
+            message = f'{subject} does not have a parameter "{name}"{hint} {listed}{more}'
             raise ConfigError(ConfigFinding("unknown_parameter", message))
     if missing := [name for name in required if name not in present]:
-        message = f"{what} needs {' '.join(f'{name}=…' for name in missing)}. {listed}"
+        message = f"{subject} needs {' '.join(f'{name}=…' for name in missing)}. {listed}"
         raise ConfigError(ConfigFinding("missing_parameter", message))
 
 
 def compose(base: RawObject, pairs: dict[str, str], definition: RawJson) -> msgspec.Raw:
-    """The encoded arguments: `base`, over it each pair with the type that the tool's `definition` says."""
+    """The encoded arguments: `base`, and each pair with the type in `definition`."""
     schema = _schema(definition)
     listed = properties(schema)
     typed = {name: _typed(text, allowed_types(listed.get(name), schema)) for name, text in pairs.items()}
@@ -148,7 +134,6 @@ def compose(base: RawObject, pairs: dict[str, str], definition: RawJson) -> msgs
 
 
 def _schema(definition: RawJson) -> JsonObject:
-    """The input schema of the tool; empty for one that cannot be read."""
     try:
         return input_schema(msgspec.json.decode(definition))
     except (msgspec.DecodeError, RecursionError):
@@ -156,7 +141,7 @@ def _schema(definition: RawJson) -> JsonObject:
 
 
 def _typed(text: str, allowed: Collection[str]) -> msgspec.Raw:
-    """JSON as written where it is JSON, unless the schema wants text there (nothing allowed: it does not say)."""
+    """JSON as written, or a string where the schema wants one."""
     encoded = msgspec.Raw(msgspec.json.encode(text))
     try:
         parsed = msgspec.json.decode(text)

@@ -1,7 +1,4 @@
-"""HTTP of a background hub: for the user's own commands on its socket, and for a browser on a port of its own.
-
-Nothing of it is loaded before it is needed for the first time.
-"""
+"""HTTP of a background hub: its socket and its dashboard."""
 
 import socket
 from functools import partial
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BackgroundHttp:
-    """Every endpoint on the hub's socket, which only its user reaches; on the port only the dashboard, by its token."""
+    """All endpoints on the user's socket; on the port only the dashboard."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -31,7 +28,7 @@ class BackgroundHttp:
         self._url = ""
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """The tasks of both servers, until cancelled."""
+        """Runs the servers until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             task_status.started()
             await anyio.sleep_forever()
@@ -50,7 +47,7 @@ class BackgroundHttp:
         await aio.adopt(partial(protocol, config=config, server_state=state, app_state={}), connection)
 
     async def dashboard(self) -> dict[str, str]:
-        """`url` and `operator` of the dashboard, which listens from now on; `why` it does not."""
+        """Opens the dashboard: `url` and `operator`, or `why` not."""
         if self._server is None:
             self._started()
         front = self._front
@@ -95,6 +92,6 @@ class BackgroundHttp:
 
 
 async def _dashboard_only(front: "HttpFront", scope: Any, receive: Any, send: Any) -> None:
-    """Other users of this machine reach the port, too: they get nothing without the operator's token."""
+    """Other users reach the port, too: they need the operator's token."""
     owned = front.dashboard is not None and front.dashboard.owns(scope["path"])
     await front.endpoints(scope if owned else {**scope, "path": "/"}, receive, send)

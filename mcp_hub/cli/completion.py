@@ -1,8 +1,4 @@
-"""The values that a shell completes: names of servers, profiles, clients, tools, prompts and streams.
-
-They come from the configuration, the last lists of servers and the store of streams. Nothing
-is started, nobody is asked, and the keyring stays closed; a mistake anywhere means that nothing is offered.
-"""
+"""Values for shell completion, from the configuration, the last lists and the store."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_hub.config.load.load import Loaded
 
 VARIABLE: Final = "_MCP_HUB_COMPLETE"
-"""Set by the scripts of shells, while they ask for completions, whatever the program is called."""
+"""The variable that shell scripts set to ask for completions."""
 _MOST: Final = 200
 """Streams that are offered."""
 
@@ -29,16 +25,14 @@ _MOST: Final = 200
 def _completing(
     values: Callable[["Loaded"], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """The argument `shell_complete` of a parameter."""
-
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere), redirect_stdout(nowhere):
             try:
                 loaded = _loaded(ctx.params.get("config"))
-                found = [] if loaded is None else sorted(values(loaded))
+                candidates = [] if loaded is None else sorted(values(loaded))
             except (ConfigError, RpcError, OSError, ValueError):
-                found = []
-        return [CompletionItem(value) for value in found if value.startswith(incomplete) and value.isprintable()]
+                candidates = []
+        return [CompletionItem(value) for value in candidates if value.startswith(incomplete) and value.isprintable()]
 
     return complete
 
@@ -71,8 +65,6 @@ def _clients(loaded: "Loaded") -> Iterable[str]:
 
 
 def _exported(kind: Kind) -> Callable[["Loaded"], Iterable[str]]:
-    """The names under which clients know the entries of the last lists."""
-
     def names(loaded: "Loaded") -> Iterable[str]:
         from mcp_hub.app.catalog_rules import view_rules
         from mcp_hub.app.limits import state_dir
@@ -96,7 +88,7 @@ def _streams(loaded: "Loaded") -> Iterable[str]:
 
 
 def applications(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of clients that the hub knows the files of."""
+    """The names of other clients."""
     from mcp_hub.onboarding.clients.table import CLIENTS, WINDOWS_CLIENTS
     from mcp_hub.onboarding.clients.wsl import is_wsl
 
@@ -105,7 +97,6 @@ def applications(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def sources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The same, and files."""
     return [*applications(ctx, param, incomplete), CompletionItem(incomplete, type="file")]
 
 

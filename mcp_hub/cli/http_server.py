@@ -1,4 +1,4 @@
-"""The server of the HTTP front: uvicorn without its signals, logs and limits, which are the hub's own."""
+"""uvicorn without its signals, logs and limits."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,20 +8,18 @@ import uvicorn
 
 
 class HttpServer(uvicorn.Server):
-    """A server that leaves the signals to us: uvicorn would raise them again after its shutdown."""
+    """A server without signal handlers: uvicorn would raise the signals again."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Takes none."""
         yield
 
     def end(self) -> None:
-        """Accepts nothing more, and ends when what it serves has ended, within a second."""
+        """Accepts nothing more, and ends within a second."""
         self.should_exit = True
 
 
 def http_server(endpoints: Any, protocol: type[Any]) -> HttpServer:
-    """A server of an ASGI application, not yet running; `protocol` is that of its connections."""
     return HttpServer(
         uvicorn.Config(
             endpoints,

@@ -1,9 +1,4 @@
-"""Loads structlog without rich, a seventh of the start, and pydantic without its plugins, 1 MB.
-
-structlog takes rich for tracebacks on consoles if it is there. The hub's tracebacks are plain, since the rich ones show
-local variables; commands with tables import rich themselves. pydantic looks for plugins in the metadata of all packages
-that are installed; the models of the hub need none.
-"""
+"""Loads structlog without rich, whose tracebacks show local variables, and pydantic without plugins."""
 
 import gc
 import sys

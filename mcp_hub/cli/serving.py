@@ -1,4 +1,4 @@
-"""The parts of every hub that serves: reloads and its end."""
+"""Reloads and the end of every hub that serves."""
 
 import gc
 import os
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def calm_collector() -> None:
-    """Excludes the objects of the start from later collections: over HTTP a full one every 3,000 calls took 60 ms."""
+    """Excludes objects of the start from garbage collection, which took 60 ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR)
 
 
 async def keep_reloading(reloader: Reloader, signals: Signals) -> None:
-    """Reloads by SIGHUP and when the file changes, until cancelled."""
+    """Reloads by SIGHUP and file changes, until cancelled."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reloader.watch, name="configuration")
         while True:
@@ -56,7 +56,7 @@ def page_editor(config: Path) -> "ServerEditor":
 
 
 def check_started_as(caller: Caller) -> Callable[[Settings], None]:
-    """Refuses settings without the profile or the kind of client that the hub was started for."""
+    """Refuses settings without the caller's profile or client."""
 
     def check(settings: Settings) -> None:
         if caller.profile is not None and caller.profile not in settings.profiles:
@@ -69,13 +69,13 @@ def check_started_as(caller: Caller) -> Callable[[Settings], None]:
 
 
 async def cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    """Cancels the scope once the event is set."""
+    """Cancels the scope on the event."""
     await event.wait()
     scope.cancel()
 
 
 def open_for_many(loaded: Loaded, *, clients: ClientFolder | None = None) -> AbstractAsyncContextManager[App]:
-    """A hub for clients of both eras, and for workers."""
+    """A hub for both eras and for workers."""
     return open_app(
         loaded, os.environ, has_executors=True, client=ClientEra(waits=clients is not None), clients=clients
     )

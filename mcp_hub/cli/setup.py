@@ -1,4 +1,4 @@
-"""Shared by all commands: options, loading the configuration, running on the right event loop, exit codes."""
+"""Options, configuration, event loop and exit codes of all commands."""
 
 import math
 import os
@@ -34,15 +34,14 @@ EXIT_INTERRUPTED = 130
 
 _T = TypeVar("_T")
 _TURN: Final = 0.0005
-"""Seconds after which a busy event loop lets another thread run. During a flood of notifications each step of a commit
-waits that long: with the interpreter's 5 ms a commit takes up to 150 ms, and progress is merged meanwhile."""
+"""Seconds until a busy event loop lets another thread run: with the default of 5 ms, a commit takes up to 150 ms."""
 
 
 class Seconds(click.FloatRange):
-    """A finite number within bounds; without this class, NaN would be within all bounds."""
+    """A finite number within bounds; click's range admits NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; refuses infinity and NaN."""
+        """Refuses infinity and NaN."""
         seconds = float(super().convert(value, param, ctx))
         if not math.isfinite(seconds):
             self.fail(f"{value} is not a finite number.", param, ctx)
@@ -76,8 +75,7 @@ _output_option = click.option(
 )
 
 
-def _made(folder: Path) -> Path:
-    """The folder, which exists then. Exits with 2 if it cannot be made."""
+def _made_folder(folder: Path) -> Path:
     from mcp_hub.cli.render.results import make_media_folder
 
     try:
@@ -88,25 +86,22 @@ def _made(folder: Path) -> Path:
 
 
 class Output(msgspec.Struct, frozen=True):
-    """The format in which the result of a call is printed (text, json, jsonl), and the folder for what is not text."""
+    """The format of a result (text, json, jsonl), and the folder for binary content."""
 
     form: str
     folder: Path | None = None
 
 
 def output_options(default: Callable[[Mapping[str, Any]], str]) -> Callable[[Callable[..., Any]], Any]:
-    """Adds --format and --output to a command, which gets them as its `output`. `default` is the format without them.
-
-    A format as the value of --output is taken for one, as before there was --format.
-    """
+    """Adds --format and --output, passed as `output`."""
 
     def decorated(command: Callable[..., Any]) -> Any:
         @wraps(command)
-        def run(form: str | None, output: str | None, **given: Any) -> Any:
+        def run(form: str | None, output: str | None, **options: Any) -> Any:
             if output in _FORMATS:
                 form, output = form or output, None
-            folder = None if output is None else _made(Path(output))
-            return command(output=Output(form or default(given), folder), **given)
+            folder = None if output is None else _made_folder(Path(output))
+            return command(output=Output(form or default(options), folder), **options)
 
         return _format_option(_output_option(run))
 
@@ -117,7 +112,7 @@ stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named
 
 
 def check_state_folder() -> None:
-    """Exits with 2 if others may write the state folder. That of the store is checked with the configuration."""
+    """Exits with 2 if others may write the state folder."""
     from mcp_hub.config.trust import check_state
 
     try:
@@ -127,7 +122,7 @@ def check_state_folder() -> None:
 
 
 def config_path(path: str | None) -> Path:
-    """The configuration file. Exits with 2 and a message if it does not exist."""
+    """The configuration file. Exits with 2."""
     from mcp_hub.config.load.load import find_config  # pydantic and YAML, which commands with --url do without
 
     try:
@@ -137,10 +132,7 @@ def config_path(path: str | None) -> Path:
 
 
 def read_config(path: str | None, *, partly: bool = False, lenient: bool = True) -> "Loaded":
-    """The configuration, once nobody else may write the hub's folders. Raises: ConfigError.
-
-    `partly` and `lenient` as in `load`.
-    """
+    """The configuration, if only this user may write the hub's folders. Raises `ConfigError`."""
     from mcp_hub.app.limits import own_folders
     from mcp_hub.config.load.load import find_config, is_named, load
     from mcp_hub.config.trust import check_state
@@ -153,11 +145,7 @@ def read_config(path: str | None, *, partly: bool = False, lenient: bool = True)
 
 
 def load_config(path: str | None, *, partly: bool = False, reports_failures: bool = True) -> "Loaded":
-    """The configuration; `partly` as in `load`. Prints its warnings, without those about servers that have failed if it
-    does not report them: for a command that lists the servers.
-
-    If it is invalid, or others may write the hub's folders, prints why and exits with 2.
-    """
+    """The configuration; prints its warnings, about failed servers only if it `reports_failures`. Exits with 2."""
     try:
         loaded = read_config(path, partly=partly)
     except ConfigError as exc:
@@ -170,13 +158,13 @@ def load_config(path: str | None, *, partly: bool = False, reports_failures: boo
 
 
 def check_servers(loaded: "Loaded", names: Iterable[str]) -> None:
-    """Exits with 2 for a server that is not configured."""
+    """Exits with 2 for an unknown server."""
     for name in names:
         _check_known("server", name, loaded.settings.servers, loaded.path)
 
 
 def check_caller(loaded: "Loaded", profile: str | None, client: str | None = None) -> None:
-    """Exits with 2 for a profile or a kind of client that is not configured."""
+    """Exits with 2 for an unknown profile or client."""
     if profile is not None:
         _check_known("profile", profile, loaded.settings.profiles, loaded.path)
     if client is not None:
@@ -186,32 +174,29 @@ def check_caller(loaded: "Loaded", profile: str | None, client: str | None = Non
             fail_with(exc, loaded.path)
 
 
-def _check_known(kind: str, name: str, known: Collection[str], file: Path) -> None:
+def _check_known(kind: str, name: str, names: Collection[str], file: Path) -> None:
     from mcp_hub.config.findings import nearest
 
-    if name not in known:
-        hint = nearest(name, known) or f". Configured: {', '.join(known) or 'none'}."
+    if name not in names:
+        hint = nearest(name, names) or f". Configured: {', '.join(names) or 'none'}."
         fail(f"unknown_{kind}", f'{file}: there is no {kind} "{name}"{hint}')
 
 
 def fail(code: str, message: str, exit_code: int = EXIT_CONFIG) -> NoReturn:
-    """Ends the command with a message on stderr, which names the stable code of the failure."""
+    """Exits with a message and a stable code."""
     say(f"{message} [{code}]")
     raise SystemExit(exit_code)
 
 
 def fail_with(error: ConfigError, file: Path | None = None) -> NoReturn:
-    """Ends the command with the findings of an invalid configuration; `file` is the file they are about."""
+    """Exits with the findings about `file`."""
     for finding in error.findings:
         say(str(finding if file is None else replace(finding, file=str(file))))
     raise SystemExit(EXIT_CONFIG)
 
 
 def leave() -> None:
-    """Ends the process now if a thread still runs an abandoned function: joining it could take forever.
-
-    Also if the output has lost its reader: the interpreter would turn that into an exit code.
-    """
+    """Ends the process at once if a thread still runs or stdout is closed."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -222,7 +207,7 @@ def leave() -> None:
 
 
 def run(main: Callable[[], Awaitable[_T]]) -> _T:
-    """Runs `main` on uvloop, on Windows on plain asyncio. Threads get their turns as `_TURN` says."""
+    """Runs `main` on uvloop, on Windows on asyncio."""
     sys.setswitchinterval(_TURN)
     try:
         return anyio.run(main, backend_options={"use_uvloop": sys.platform != "win32"})
@@ -245,18 +230,14 @@ _SENTENCES: Final = {
 
 
 def quiet_logs(verbose: int) -> None:
-    """Sets up the log of a command whose output a person reads: errors only, unless asked for more.
-
-    Those about files of the hub are sentences, which say what to do.
-    """
+    """Logs errors only, or more with `verbose`."""
     logs.configure(("error", "info", "debug")[min(verbose, 2)], "console", {} if verbose else _SENTENCES)
 
 
 def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]) -> NoReturn:
-    """Runs `main` with the object that `opened` opens, closes it, and exits with the code of `main`.
+    """Runs `main` with an opened object; exits with its code.
 
-    SIGINT or SIGTERM cancels `main`, which may clean up while the object is still open, and exits with 130. A reader
-    of stdout that leaves (`| head`) ends it, too, with 1 and without a word.
+    SIGINT and SIGTERM cancel it and exit with 130; a closed stdout ends it with 1.
     """
     code = EXIT_TOOL
     try:

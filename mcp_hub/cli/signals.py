@@ -1,7 +1,6 @@
-"""The signals of a hub that serves: SIGINT and SIGTERM end it, SIGHUP makes it reload its configuration.
+"""SIGINT, SIGTERM and Ctrl-Break end a hub that serves, SIGHUP reloads it.
 
-A terminal sends SIGHUP, too, when it is closed. Then it does not answer any more, and the hub ends, unless it was
-started with `nohup`. Windows has no SIGHUP, and Ctrl-Break ends the hub, too.
+A closed terminal sends SIGHUP, too: it ends the hub, unless started with `nohup`.
 """
 
 import os
@@ -30,7 +29,7 @@ _WAITING: Final = 16
 
 
 class Signals:
-    """The signals received so far. The first that ends the hub sets `stopped`; further ones change nothing."""
+    """The signals so far; `stopped` is set by the first that ends the hub."""
 
     def __init__(self, was_hung_up: Callable[[], bool]) -> None:
         self.stopped = anyio.Event()
@@ -38,7 +37,7 @@ class Signals:
         self._was_hung_up = was_hung_up
 
     def receive(self, number: signal.Signals) -> None:
-        """Takes in a signal."""
+        """Takes a signal."""
         if number == _HANGUP and not self._was_hung_up():
             self._reload.set()
             return
@@ -47,13 +46,13 @@ class Signals:
         self.stopped.set()
 
     async def reload_wanted(self) -> None:
-        """Waits for a SIGHUP; those that come before the next call of this count as one."""
+        """Waits for SIGHUP; several since the last call count once."""
         await self._reload.wait()
         self._reload = anyio.Event()
 
 
-class _Held:
-    """Whether SIGHUP came while the hub started; `terminal` as `_terminal` returned it at the beginning."""
+class _EarlyHangup:
+    """A SIGHUP that came during the start."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -64,27 +63,27 @@ class _Held:
         self.has_come = True
 
 
-_held = _Held()
+_early_hangup = _EarlyHangup()
 
 
 def hold_hangups() -> None:
-    """Remembers SIGHUP for `received_signals` from now on: it does not end a hub that still starts."""
+    """Keeps a SIGHUP during the start for `received_signals`."""
     is_main = threading.current_thread() is threading.main_thread()
     if _HANGUP is not None and is_main and signal.getsignal(_HANGUP) is signal.SIG_DFL:  # an ignored one stays ignored
-        _held.is_on, _held.terminal = True, _terminal()
-        signal.signal(_HANGUP, _held.receive)
+        _early_hangup.is_on, _early_hangup.terminal = True, _terminal()
+        signal.signal(_HANGUP, _early_hangup.receive)
 
 
 @asynccontextmanager
 async def received_signals() -> AsyncIterator[Signals]:
-    """Signals are taken from here on, until the end of the block."""
-    was_held, _held.is_on = _held.is_on, False
-    terminal = _held.terminal if was_held else _terminal()
+    """Takes signals until the end of the block."""
+    was_held, _early_hangup.is_on = _early_hangup.is_on, False
+    terminal = _early_hangup.terminal if was_held else _terminal()
     signals = Signals(lambda: terminal is not None and not _answers(terminal))
     try:
         async with anyio.create_task_group() as tasks:
             await tasks.start(_receive, signals)
-            if _HANGUP is not None and was_held and _held.has_come:
+            if _HANGUP is not None and was_held and _early_hangup.has_come:
                 signals.receive(_HANGUP)
             yield signals
             tasks.cancel_scope.cancel()
@@ -102,7 +101,7 @@ async def _receive(signals: Signals, *, task_status: anyio.abc.TaskStatus[None])
 
 @contextmanager
 def signal_receiver(*numbers: signal.Signals) -> Iterator[AsyncIterator[signal.Signals]]:
-    """These signals as they come, within the block, which the main thread runs."""
+    """Receives signals in the main thread."""
     receiver = plain_receiver if sys.platform == "win32" else anyio.open_signal_receiver
     with receiver(*numbers) as received:
         yield received
@@ -110,7 +109,7 @@ def signal_receiver(*numbers: signal.Signals) -> Iterator[AsyncIterator[signal.S
 
 @contextmanager
 def plain_receiver(*numbers: signal.Signals) -> Iterator[AsyncIterator[signal.Signals]]:
-    """As `signal_receiver`, by handlers of Python: the event loop of Windows takes no signals. 16 may wait."""
+    """Receives signals by handlers of Python, for Windows; 16 may wait."""
     sender, received = anyio.create_memory_object_stream[signal.Signals](_WAITING)
     enter = entrance()
 
@@ -131,7 +130,7 @@ def plain_receiver(*numbers: signal.Signals) -> Iterator[AsyncIterator[signal.Si
 
 
 def _terminal() -> int | None:
-    """A handle on the terminal of the process; None without one, and if the process ignores SIGHUP."""
+    """A handle on the terminal; None without one, or if SIGHUP is ignored."""
     if _HANGUP is None or signal.getsignal(_HANGUP) is signal.SIG_IGN:
         return None
     try:

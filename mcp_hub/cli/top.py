@@ -1,4 +1,4 @@
-"""The screen of `mcp-hub top`: three views over one feed, drawn at most twice a second, and the texts in them."""
+"""The screen of `mcp-hub top`, drawn at most twice a second."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -49,12 +49,11 @@ CALL_COLUMNS: Final = ("started", "state", "took", "call", "message", "server", 
 
 class _Views(ContentSwitcher):
     def show(self, view: str) -> None:
-        """Shows one view in place of the one before."""
         self.current = view
 
 
 class TopApp(App[ConfigError | None]):
-    """Shows the hub of `feed`; `client` follows and cancels calls. Its result is the reason if the hub refuses it."""
+    """Shows the hub of `feed`; returns the reason if the hub refuses."""
 
     TITLE = "mcp-hub top"
     ENABLE_COMMAND_PALETTE = False
@@ -79,10 +78,10 @@ class TopApp(App[ConfigError | None]):
         self._client = client
         self._is_due = True
         self._stream = ""
-        self._asked = ""
+        self._confirming = ""
 
     def compose(self) -> ComposeResult:
-        """The widgets of all views, of which one is shown."""
+        """The widgets of all views."""
         yield Header(show_clock=True)
         with _Views(initial="overview"):
             with Vertical(id="overview"):
@@ -151,16 +150,13 @@ class TopApp(App[ConfigError | None]):
         self._table("servers" if view == "overview" else "calls").focus()
 
     async def action_back(self) -> None:
-        """From a call to the calls, from the calls to the overview."""
         self.action_show("calls" if self._stream else "overview")
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor of the table that has the focus."""
         if isinstance(table := self.focused, DataTable):
             table.move_cursor(row=table.cursor_row + step)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Opens a call."""
         if event.data_table.id == "calls" and event.row_key.value is not None:
             self._stream = event.row_key.value
             self.query_one(_Views).show("stream")
@@ -186,14 +182,14 @@ class TopApp(App[ConfigError | None]):
             events.write(Text(visible(str(error)), "red"))
 
     async def action_cancel(self) -> None:
-        """Cancels the call that is open, when the key is pressed for the second time."""
+        """Cancels the open call on the second key press."""
         if not self._stream:
             self.notify("Open a call first.")
-        elif self._asked != self._stream:
-            self._asked = self._stream
+        elif self._confirming != self._stream:
+            self._confirming = self._stream
             self.notify("Press x again to cancel this call.")
         else:
-            self._asked = ""
+            self._confirming = ""
             try:
                 await self._client.cancel(self._stream)
             except HubError as error:
@@ -201,11 +197,10 @@ class TopApp(App[ConfigError | None]):
 
 
 def _fill(table: DataTable[Text], rows: Iterable[tuple[str, _Cells]]) -> None:
-    """Other rows for a table, whose cursor stays on its row."""
-    wanted = dict(rows)
+    new_rows = dict(rows)
     keys = [key.value for key in table.rows]
-    if keys == list(wanted):
-        for row, cells in enumerate(wanted.values()):
+    if keys == list(new_rows):
+        for row, cells in enumerate(new_rows.values()):
             for column, cell in enumerate(cells):
                 if table.get_cell_at((row, column)) != cell:  # type: ignore[arg-type]  # a coordinate is a pair
                     table.update_cell_at((row, column), cell, update_width=True)  # type: ignore[arg-type]
@@ -213,9 +208,9 @@ def _fill(table: DataTable[Text], rows: Iterable[tuple[str, _Cells]]) -> None:
     at = table.cursor_row
     chosen = keys[at] if 0 <= at < len(keys) else None
     table.clear()
-    for key, cells in wanted.items():
+    for key, cells in new_rows.items():
         table.add_row(*cells, key=key)
-    if chosen in wanted and at > 0:
+    if chosen in new_rows and at > 0:
         table.move_cursor(row=table.get_row_index(chosen), animate=False)
 
 
@@ -229,7 +224,7 @@ def server_row(server: ServerInfo) -> list[Text]:
 
 
 def call_row(call: CallSummary, now: float) -> list[Text]:
-    """One call; `now` in Unix seconds by the clock of the hub."""
+    """One call; `now` in Unix seconds of the hub."""
     message = call.message
     if call.waits_for:
         message = f"waits for {call.waits_for}, {tables.age(call.waits_since, now)}"
@@ -247,7 +242,7 @@ def call_row(call: CallSummary, now: float) -> list[Text]:
 
 
 def needs(servers: Sequence[ServerInfo], live: Sequence[CallSummary]) -> Iterator[Text]:
-    """A line for each thing that a person has to do."""
+    """A line for each thing to do."""
     for call in live:
         if call.questions:
             question = f': "{call.question}"' if call.question else f" {plural(call.questions, 'question')}"
@@ -262,7 +257,7 @@ def needs(servers: Sequence[ServerInfo], live: Sequence[CallSummary]) -> Iterato
 
 
 def event_text(event: CallEvent | None) -> Text | None:
-    """An event of a call; None for one that has nothing to show."""
+    """An event, or None if it is not shown."""
     match event:
         case Progressed():
             progress = f"{event.progress:g}{'' if event.total is None else f' of {event.total:g}'}"
@@ -286,7 +281,7 @@ def event_text(event: CallEvent | None) -> Text | None:
 
 
 def duration(seconds: float) -> str:
-    """For people: `12 ms`, `3.4 s`, `5 min 2 s`."""
+    """`12 ms`, `3.4 s`, `5 min 2 s`."""
     if seconds < 1:
         return f"{seconds * 1000:.{1 if seconds < 0.01 else 0}f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"

@@ -1,8 +1,4 @@
-"""A start of new servers in a sandbox, to find out which of them can have one.
-
-Started are only servers that the person has agreed to, each once, in the sandbox that it would get: never outside of
-it, so that the install scripts of a package run inside.
-"""
+"""Starts of new servers in a sandbox, and never outside, to find out which can have one."""
 
 import os
 import shlex
@@ -53,7 +49,7 @@ _SPARE: Final = 5.0
 _LONGEST: Final = 120.0
 """Seconds for a group of servers to start."""
 UNATTENDED: Final = 20.0
-"""The same where nobody waits at a terminal: a server may never answer."""
+"""Seconds for a group where nobody waits at a terminal."""
 _LONGEST_REASON: Final = 3000
 """Characters of a refusal: it holds a path twice."""
 _ELSEWHERE: Final = {
@@ -68,14 +64,14 @@ WAIT: Final = 60.0
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """The outcome for servers by name: those that start in a sandbox, why others do not, why some were not tried."""
+    """Servers that start in a sandbox, and why others do not."""
 
     passed: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     untried: Mapping[str, str] = {}
 
     def lines(self, file: ServersFile) -> Iterator[str]:
-        """The outcome for people; `file` is the configuration."""
+        """The outcome for people."""
         if self.passed:
             yield f"In a sandbox: {', '.join(self.passed)}"
         for name, reason in (*self.refused.items(), *self.untried.items()):
@@ -86,7 +82,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Boxed(msgspec.Struct, frozen=True):
-    """Servers by name with their `sandbox`, and the trial, if there was one; `lines` are for people."""
+    """Servers with their `sandbox`, and the trial."""
 
     servers: Mapping[str, JsonObject] = {}
     lines: tuple[str, ...] = ()
@@ -101,10 +97,9 @@ def boxed(
     *,
     asks: bool,
 ) -> Boxed:
-    """The servers, those in a sandbox that start in one; others of their own rule stay as they are.
+    """The servers, with a sandbox where they start in one; existing rules stay.
 
-    `choice` is that of the person; without one the command `asks` or takes yes. `fill` puts the values of secrets into
-    an entry that are not written yet.
+    `choice` None: `asks`, or agrees. `fill` resolves unwritten secrets.
     """
     names = [name for name, entry in servers.items() if is_local(entry) and "sandbox" not in entry]
     if not names:
@@ -127,7 +122,7 @@ def boxed(
 
 
 def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[ImportPlan, Boxed]:
-    """The plan of an import with sandboxes, as `boxed`."""
+    """The plan of an import with sandboxes."""
     result = boxed(
         plan.file, {server.name: server.own for server in plan.taken}, plan.secrets.filled, choice, asks=asks
     )
@@ -135,13 +130,12 @@ def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[Im
 
 
 def print_boxed(outcome: Boxed) -> None:
-    """Says which servers are in a sandbox, and why others are not."""
     for line in outcome.lines:
         say(hide(on_one_line(line)))
 
 
 def is_default(file: ServersFile) -> bool:
-    """Whether the file has a sandbox for all servers."""
+    """Whether the file has a sandbox for all."""
     try:
         return file.loaded_with(()).settings.defaults.sandbox.mode != "off"
     except ConfigError:  # the command says so later
@@ -149,7 +143,7 @@ def is_default(file: ServersFile) -> bool:
 
 
 def why_unsupported() -> str | None:
-    """Why servers on this system cannot have a sandbox; None if they can."""
+    """Why this system has no sandbox, or None."""
     try:
         support()
     except Unsupported as problem:
@@ -158,21 +152,19 @@ def why_unsupported() -> str | None:
 
 
 def is_local(entry: Mapping[str, object]) -> bool:
-    """Whether the entry of a server is for a process of its own."""
     return bool(entry.get("command")) and not entry.get("url")
 
 
 def in_sandbox(entry: JsonObject, word: Word = ON) -> JsonObject:
-    """The entry with its sandbox on or off; a rule stays."""
+    """The entry with its sandbox switched; a rule stays."""
     box = entry.get("sandbox")
     return {**entry, "sandbox": {**box, "mode": word} if isinstance(box, dict) else word}
 
 
 def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float = _LONGEST) -> Trial:
-    """Starts local servers once in a sandbox, some at a time, and ends them; the file is not written.
+    """Starts local servers once in a sandbox, in groups; writes nothing.
 
-    `servers` are entries in which all secrets are values or can be read; `longest` is the number of seconds for a group
-    of them; all of them have twice as many. Exits as any command if it is interrupted.
+    `longest`: seconds for a group, twice that for all.
     """
     untried = {name: reason for name, entry in servers.items() if (reason := why_not_tried(entry)) is not None}
     chosen = {name: in_sandbox(entry) for name, entry in servers.items() if name not in untried}
@@ -194,8 +186,8 @@ def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float =
     clock = SystemClock()
     until = clock.now() + 2 * longest
     for first in range(0, len(names), _AT_A_TIME):
-        group, left = names[first : first + _AT_A_TIME], min(longest, until - clock.now())
-        refused |= _started(loaded, group, left) if left > 1 else dict.fromkeys(group, "others took all the time")
+        group, seconds = names[first : first + _AT_A_TIME], min(longest, until - clock.now())
+        refused |= _started(loaded, group, seconds) if seconds > 1 else dict.fromkeys(group, "others took all the time")
     for name in [name for name in names if name not in refused]:
         if (reason := next(_closed(loaded, name), None)) is not None:
             refused[name] = f"{reason} [sandbox_refused]"
@@ -206,7 +198,7 @@ def tried(file: ServersFile, servers: Mapping[str, JsonObject], longest: float =
 
 
 def why_not_tried(entry: Mapping[str, object]) -> str | None:
-    """Why a local server is not to have a sandbox, or not now, without a start; None if a start shows it."""
+    """Why a trial cannot show whether a server works in a sandbox, or None."""
     if entry.get("enabled") is False:
         return "it is disabled"
     program = os.path.basename(str(entry["command"])).removesuffix(".exe")
@@ -218,7 +210,6 @@ def why_not_tried(entry: Mapping[str, object]) -> str | None:
 
 
 def _started(loaded: Loaded, names: Collection[str], longest: float) -> dict[str, str]:
-    """Starts these servers of the configuration; why they did not become ready in so many seconds, by name."""
     settings = loaded.settings
     at_once = {"start": "eager", "idle_stop": "never"}
     servers = {name: settings.servers[name].model_copy(update=at_once) for name in names}
@@ -245,7 +236,6 @@ def _folders(loaded: Loaded) -> StartFolders:
 
 
 def _failure(status: UpstreamStatus) -> str:
-    """Why a server did not become ready; for a refusal of the sandbox with the whole line to add."""
     text = (status.reason or "").partition(LAST_OUTPUT)[0]
     is_refusal = (status.code or "").startswith("sandbox")
     message = hide_head(" ".join(text.split()), _LONGEST_REASON, "…") if is_refusal else brief(status.reason)
@@ -253,7 +243,6 @@ def _failure(status: UpstreamStatus) -> str:
 
 
 def _closed(loaded: Loaded, name: str) -> Iterator[str]:
-    """Paths of the entry that the sandbox closes, though the server has started: a call would fail without them."""
     server, starts = loaded.settings.servers[name], _folders(loaded)
     try:
         program = find_program(server, os.environ, str(loaded.path.absolute().parent))
@@ -289,11 +278,9 @@ def _closed_value(server: str, variable: str, value: str, resolved: ResolvedRule
 
 
 class MeasuredCosts(msgspec.Struct, frozen=True):
-    """`before`: tokens of all definitions, as a client lists them that has the servers itself; `after`: of the hub's
-    list and instructions, where `expose` comes to `mode` and `budget` is the limit of `auto`.
+    """Tokens of all definitions `before`, and `after` with the hub; `budget` limits `auto`.
 
-    `absent` are servers that did not start, whose tools are not counted; `working` counts the others, without those
-    that are disabled.
+    `absent` servers did not start; `working` counts the others.
     """
 
     tools: int
@@ -307,7 +294,7 @@ class MeasuredCosts(msgspec.Struct, frozen=True):
 
 
 def measured(loaded: Loaded, names: Collection[str]) -> MeasuredCosts:
-    """Starts these servers, counts, and stops them. Exits as any command if it is interrupted."""
+    """Starts these servers, counts, and stops them."""
     at_once = {"start": "eager", "idle_stop": "never"}
     servers = {
         name: server.model_copy(update=at_once)

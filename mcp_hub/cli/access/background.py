@@ -1,4 +1,4 @@
-"""Background hubs for commands: requests by a hub's own socket, which are not part of REST, and its end."""
+"""Requests to background hubs by their own sockets."""
 
 import os
 import sys
@@ -27,8 +27,8 @@ _SHORTEST: Final = 1.0
 _LOOK: Final = 0.05
 
 
-def asked(folder: str, wants: str) -> dict[str, str]:
-    """The answer of the hub in that folder. Exits with 3 if it does not give one."""
+def hub_fields(folder: str, wants: str) -> dict[str, str]:
+    """The answer of the hub in that folder. Exits with 3."""
     from mcp_hub.attach.join import NotJoined, request  # sockets and locks that Windows does not have
 
     try:
@@ -38,7 +38,7 @@ def asked(folder: str, wants: str) -> dict[str, str]:
 
 
 def use_of(folder: str) -> "HubUse | None":
-    """The use of the background hub in that folder; None if it does not say: it does not answer, or is too old."""
+    """The use of a background hub; None if it does not say."""
     from mcp_hub.attach.join import NotJoined, request  # not on Windows
     from mcp_hub.sessions.clients_seen import HubUse
 
@@ -49,13 +49,10 @@ def use_of(folder: str) -> "HubUse | None":
 
 
 def dashboard_of(hub: HubRecord) -> tuple[str, str]:
-    """The endpoint and the operator token of the hub's dashboard; a background hub opens a port for it.
-
-    Exits with 3 if it does not have one.
-    """
+    """The URL and operator token of the dashboard. Exits with 3."""
     url, operator = hub.url, hub.operator if hub.has_dashboard else ""
     if hub.folder and not url:
-        fields = asked(hub.folder, "dashboard")
+        fields = hub_fields(hub.folder, "dashboard")
         url, operator = fields.get("url", ""), fields.get("operator", "")
     if not operator:
         fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
@@ -63,10 +60,7 @@ def dashboard_of(hub: HubRecord) -> tuple[str, str]:
 
 
 def started_hub(config: str | None, advice: str) -> str:
-    """The folder of the background hub of the configuration, which starts now. Exits with 3 and `advice` if it cannot.
-
-    Not for a file that nobody has named: by its path the hub would take it for one that somebody has.
-    """
+    """Starts the background hub; returns its folder. Exits with 3 and `advice`."""
     loaded = load_config(config, partly=True)
     why = "this system does not have background hubs" if sys.platform == "win32" else "no option names this file"
     if sys.platform != "win32" and not loaded.needs_name:
@@ -85,16 +79,13 @@ def started_hub(config: str | None, advice: str) -> str:
 
 
 def end_hub(folder: str) -> None:
-    """Ends the background hub in that folder. Exits with 3 if it does not end within ten seconds."""
+    """Ends a background hub. Exits with 3 after ten seconds."""
     for why in end_folders([folder]).values():
         fail("hub_not_answering", f"The background hub in {folder} has not ended: {why}.", EXIT_UNAVAILABLE)
 
 
 def end_folders(folders: Sequence[str]) -> dict[str, str]:
-    """Ends the background hubs in these folders; those that have not ended in time, each with the reason.
-
-    All together get ten seconds, and each of those that do not answer one more.
-    """
+    """Ends background hubs in ten seconds; returns the others, with reasons."""
     if not folders:
         return {}
     from mcp_hub.attach.join import NotJoined, request  # sockets, which Windows does not have
@@ -115,10 +106,7 @@ def end_folders(folders: Sequence[str]) -> dict[str, str]:
 
 
 def hubs_of(config: str | None) -> tuple[str, list[HubRecord]]:
-    """The path of the configuration and the hubs that run for it; without any configuration "", and all hubs.
-
-    Raises `ConfigError`.
-    """
+    """The path of the configuration and its hubs; without one, all hubs. Raises `ConfigError`."""
     try:
         path = os.path.abspath(find_config(config, Path.cwd(), os.environ))
     except ConfigError as error:
@@ -129,12 +117,9 @@ def hubs_of(config: str | None) -> tuple[str, list[HubRecord]]:
 
 
 def end_hubs_of(configs: Iterable[str]) -> list[str]:
-    """Ends the background hubs of these configurations, which may be gone; the configurations that had one.
-
-    Exits with 3 if one of them does not end, after the others have.
-    """
+    """Ends their background hubs; returns the configurations that had one. Exits with 3."""
     paths = {os.path.realpath(config) for config in configs}
-    hubs = [hub for hub in running_hubs(None, os.environ) if hub.folder and os.path.realpath(hub.place) in paths]
+    hubs = [hub for hub in running_hubs(None, os.environ) if hub.folder and os.path.realpath(hub.config) in paths]
     for folder, why in end_folders([hub.folder for hub in hubs]).items():
         fail("hub_not_answering", f"The background hub in {folder} has not ended: {why}.", EXIT_UNAVAILABLE)
-    return list(dict.fromkeys(hub.place for hub in hubs))
+    return list(dict.fromkeys(hub.config for hub in hubs))

@@ -1,4 +1,4 @@
-"""Follows a call to its end, for `mcp-hub call` and `mcp-hub resume`: shows its events and finds the exit code."""
+"""Follows a call to its end: shows its events and finds the exit code."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ Asked = Callable[[InputRequired], Awaitable[str]]
 
 
 def show_for(output: Output, title: str) -> Show:
-    """The renderer for the format, as fits the place that stdout leads to."""
+    """The renderer for the format and for stdout."""
     if output.form == "jsonl":
         return JsonLines(json_output())
     if output.form == "json":
@@ -54,16 +54,15 @@ def show_for(output: Output, title: str) -> Show:
 async def followed(
     events: "Events",
     show: Show,
-    asked: Asked,
+    ask: Asked,
     *,
     method: str = "tools/call",
     folder: Path | None = None,
     names_stream: bool = False,
 ) -> int | None:
-    """Shows the events of a call of `method` as they come; the exit code of their ending, None if they end without one.
+    """Shows the events of a call; returns the exit code, None without an ending.
 
-    `asked` is called for each question of the tool and returns the note to show. With `names_stream` a note has the id
-    of the stream. Binary content of the result is saved in `folder`.
+    `ask` answers a question and returns a note. Binary content goes to `folder`.
     """
     async for event in events:
         if names_stream:
@@ -85,12 +84,11 @@ async def followed(
             case _:
                 show.event(event)
                 if isinstance(event, InputRequired):
-                    show.note(await asked(event))
+                    show.note(await ask(event))
     return None
 
 
 def _save(outcome: results.ShownResult, folder: Path, show: Show) -> bool:
-    """Whether all binary content is saved."""
     try:
         for message in saved(outcome.blocks, folder):
             show.note(message)
@@ -101,7 +99,7 @@ def _save(outcome: results.ShownResult, folder: Path, show: Show) -> bool:
 
 
 def refuse(show: Show, error: RpcError) -> int:
-    """Shows an error; its exit code."""
+    """Shows an error; returns its exit code."""
     code = exit_code(error)
     message = f"error {error.code}: {error.message}" if code == EXIT_TOOL else error.message
     show.error(error, with_code(error, message))
@@ -112,7 +110,7 @@ def refuse(show: Show, error: RpcError) -> int:
 
 
 def exit_code(error: RpcError) -> int:
-    """2: the tool or stream is unknown. 3: its server or its hub is not available. 1: an error of the server."""
+    """2: unknown tool or stream. 3: no server or hub. 1: any other error."""
     if isinstance(error, UnknownEntry | UnknownStream):
         is_unlisted = "state" in error.about_upstream  # its server is not ready and has never listed its tools
         return EXIT_UNAVAILABLE if is_unlisted else EXIT_CONFIG

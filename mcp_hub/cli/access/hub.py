@@ -1,7 +1,4 @@
-"""A hub for a command, behind one client: at `--url`, else the running one of the configuration, else its own.
-
-Without a running hub, commands about streams read the store.
-"""
+"""A hub for a command: at `--url`, else the running one, else one in this process."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -60,11 +57,7 @@ _T = TypeVar("_T")
 
 
 class ReachedHub(msgspec.Struct, frozen=True):
-    """The hub that a command asks.
-
-    `app` is a hub of the command's own. `loaded` is the configuration, if there is one that can be read; `has_all` of
-    its servers, the hub.
-    """
+    """The hub of a command; `app` if it is in this process. `has_all`: it has all configured servers."""
 
     client: "HubClient"
     loaded: "Loaded | None" = None
@@ -73,22 +66,18 @@ class ReachedHub(msgspec.Struct, frozen=True):
     has_all: bool = True
 
     @property
-    def place(self) -> str:
-        """The file of our own configuration, or the URL."""
+    def location(self) -> str:
         return self.client.url if self.app is None or self.loaded is None else str(self.loaded.path)
 
     async def settle(self) -> None:
-        """Waits until every server is ready or has failed, with a spinner on a terminal; briefly if the hub runs."""
+        """Waits until all servers are ready or failed; for a running hub ten seconds."""
         if self.app is not None:
             await waiting.settle(self.app.hub, self.wait)
         else:
             await waiting.settle_running(self.client.servers)
 
     async def find(self, name: str, doing: Callable[[str], None], kind: Kind = Kind.TOOL) -> None:
-        """Waits until a server of our own has it, or all have settled. `doing` is handed what it waits for.
-
-        A resource is known by its URI.
-        """
+        """Waits until `app` lists the entry (a resource by its URI) or all servers settled; `doing` shows the wait."""
         if self.app is None:
             return
         hub = self.app.hub
@@ -103,7 +92,7 @@ class ReachedHub(msgspec.Struct, frozen=True):
         doing("")
 
     def unmatched(self, listed: "ServerList") -> list[ConfigFinding]:
-        """Warnings about patterns of our configuration that match nothing in what the hub has listed."""
+        """Warnings about patterns that match nothing."""
         from mcp_hub.cli.render.notices import unmatched_patterns
 
         if self.loaded is None:
@@ -112,7 +101,7 @@ class ReachedHub(msgspec.Struct, frozen=True):
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """The options by which a command reaches its hub, as far as it has them."""
+    """The options by which a command reaches its hub."""
 
     url: str | None
     token: str | None
@@ -123,10 +112,7 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class HubPlace(msgspec.Struct, frozen=True):
-    """The URL of a hub, and the Unix socket on which it is served, if it is not the network.
-
-    `operator` is the token of its user; empty for a hub that is not this user's, or needs none.
-    """
+    """The URL of a hub and its Unix socket; `operator` is its token, or empty."""
 
     url: str
     socket: str | None = None
@@ -134,7 +120,7 @@ class HubPlace(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Names that a command was given, and that the configuration has to have: servers, a profile, a kind of client."""
+    """Names on the command line that the configuration must have."""
 
     servers: Sequence[str] = ()
     profile: str | None = None
@@ -171,13 +157,11 @@ _local = click.option(
 
 
 def _reaching(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Adds these options to a command, which gets them as its `reach`."""
-
     def decorated(command: Callable[..., Any]) -> Any:
         @wraps(command)
-        def run(**given: Any) -> Any:
-            found = {name: given.pop(name) for name in Reach.__struct_fields__ if name in given}
-            return command(reach=Reach(**found), **given)
+        def run(**values: Any) -> Any:
+            reach_options = {name: values.pop(name) for name in Reach.__struct_fields__ if name in values}
+            return command(reach=Reach(**reach_options), **values)
 
         return reduce(lambda inner, option: option(inner), reversed(options), run)
 
@@ -204,8 +188,7 @@ def run_with_hub(
 ) -> NoReturn:
     """Runs `main` with the hub that `reach` means; exits with its code.
 
-    If that is a hub of our own, it is one with the whole configuration, which may be `loaded` already, or with what
-    `start` makes of it. `operates`: as its operator. `lists_servers`: `main` says which servers have failed.
+    `start` changes the configuration of a hub in this process. `lists_servers`: `main` reports failed servers.
     """
     if reach.url is not None:
         at = HubPlace(reach.url)
@@ -230,7 +213,7 @@ def run_with_hub(
 
 
 def run_own_hub(loaded: "Loaded", main: Callable[[ReachedHub], Awaitable[int]], wait: float) -> int:
-    """The code of `main`, run with a hub of our own that has these servers, once that hub has ended."""
+    """Runs `main` with a hub in this process; returns its code."""
     try:
         run_opened(lambda: _own_hub(loaded, loaded, wait, None), main)
     except SystemExit as ended:
@@ -240,10 +223,7 @@ def run_own_hub(loaded: "Loaded", main: Callable[[ReachedHub], Awaitable[int]], 
 def run_with_client(
     reach: Reach, main: Callable[["HubClient"], Awaitable[int]], stream: str | None = None, *, operates: bool = False
 ) -> NoReturn:
-    """Runs `main` with a client of the running hub that `reach` means, and exits with its code.
-
-    `operates`: as the operator of the hub, if it is this user's.
-    """
+    """Runs `main` with a client of the running hub; exits with its code."""
     if reach.url is not None:
         run_at(reach, HubPlace(reach.url), None, main, stream)
     if (target := running_place(reach)) is None:
@@ -255,7 +235,7 @@ def run_with_client(
 
 
 def running_place(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
-    """The place of the running hub of the configuration, and that, unless it cannot be read now."""
+    """The running hub and, if readable, its configuration."""
     if reach.local:
         return None
     from mcp_hub.cli.access.running import running_hub
@@ -287,10 +267,7 @@ def run_at(
     profile: str | None = None,
     operates: bool = False,
 ) -> NoReturn:
-    """Runs `main` with a client of the hub `at` a place; `loaded` has its tokens, if it is our configuration's.
-
-    Calls are those of a principal of the configuration, if it names one, as the user's clients have it.
-    """
+    """Runs `main` with a client of the hub at a place; exits with its code."""
     from mcp_hub.client.http import connect
 
     if reach.url is not None:
@@ -305,7 +282,6 @@ def run_at(
 
 
 def _token_of(loaded: "Loaded") -> str | None:
-    """A token of the configuration that is not bound to a profile."""
     free = (token.token.get_secret_value() for token in loaded.settings.hub.tokens if token.profile is None)
     return next(free, None)
 
@@ -319,7 +295,7 @@ def run_opened(
     main: Callable[[_T], Awaitable[int]],
     stream: str | None = None,
 ) -> NoReturn:
-    """Exits with 2 if the hub refuses us or does not have the stream, with 3 where nobody answers."""
+    """Runs `main` and exits: 2 if the hub refuses, 3 if nothing answers."""
 
     async def checked(reached: _T) -> int:
         try:
@@ -338,7 +314,7 @@ def run_opened(
 
 @asynccontextmanager
 async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: str | None) -> AsyncIterator[ReachedHub]:
-    """A hub in this process behind its REST front, whose lists do not wait for servers: the command itself waits."""
+    """A hub in this process, whose lists do not wait for servers."""
     from mcp_hub.app.build import open_app
     from mcp_hub.client import HubClient
     from mcp_hub.client.in_process import AsgiTransport
@@ -377,7 +353,6 @@ def _command() -> str:
 
 
 def _check_options() -> None:
-    """Raises `UsageError` for options that are about servers of the command itself; a file is only not used."""
     context = click.get_current_context()
     for name in _OF_OWN_SERVERS:
         is_about_file = name == "config" and context.command.name == "check"

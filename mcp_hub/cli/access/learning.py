@@ -1,8 +1,4 @@
-"""A learning run of one server: a hub of the command's own with this server alone, over HTTP for this machine.
-
-Hubs that run already keep the server and its rule. The hub here ends with the command, and its server with it, also
-when the command is killed: nothing of a learning run is on the disk.
-"""
+"""A learning run: a hub with one server, over HTTP."""
 
 import os
 import secrets
@@ -36,13 +32,13 @@ from mcp_hub.sandbox.learning import Learning
 from mcp_hub.types import UpstreamStatus
 
 _CALLS: Final = 10
-"""Tools that are called without anybody asking: those that only read, and need no arguments."""
+"""Read-only tools that are called, at most."""
 _CALL: Final = 20.0
 """Seconds for each."""
 
 
 class LearningHub(msgspec.Struct, frozen=True):
-    """The hub of a learning run: where clients reach it, and why its server did not start."""
+    """The hub of a learning run, and why its server failed."""
 
     url: str
     token: str
@@ -51,7 +47,7 @@ class LearningHub(msgspec.Struct, frozen=True):
 
 
 def settings_for(loaded: Loaded, server: str, token: str, *, limits_hosts: bool) -> Loaded:
-    """The configuration with this server alone, in a sandbox; `limits_hosts`: as if `net` listed hosts."""
+    """The configuration with this server alone, in a sandbox; `limits_hosts`: `net` lists hosts."""
     settings = loaded.settings
     rule = settings.effective(server).sandbox.model_copy(update={"mode": "on"})
     if limits_hosts and rule.net == "any":
@@ -70,10 +66,7 @@ def settings_for(loaded: Loaded, server: str, token: str, *, limits_hosts: bool)
 async def learn(
     loaded: Loaded, server: str, seconds: float, use: Callable[[LearningHub], None], *, limits_hosts: bool
 ) -> Learning:
-    """Runs the server until a signal, Enter on a terminal, or the end of the time; what it did then.
-
-    `use` hears of the hub once the server has answered or failed.
-    """
+    """Runs the server until a signal, Enter, or the time. Calls `use` when it answers or fails."""
     token = secrets.token_urlsafe(24)
     started = settings_for(loaded, server, token, limits_hosts=limits_hosts)
     async with received_signals() as signals, open_app(started, os.environ) as app:
@@ -121,7 +114,6 @@ async def _cancel_on_enter(scope: anyio.CancelScope) -> None:
 
 
 async def _call_readers(client: HubClient) -> None:
-    """Calls the tools that say that they only read, and that need no arguments; what comes of it does not matter."""
     for name in [name for raw in await client.tools() if (name := _reader(raw)) is not None][:_CALLS]:
         with anyio.move_on_after(_CALL), suppress(HubError):
             async with client.stream(name) as stream:
@@ -131,7 +123,6 @@ async def _call_readers(client: HubClient) -> None:
 
 
 def _reader(raw: bytes) -> str | None:
-    """The name of a tool that only reads and needs no arguments."""
     tool = msgspec.json.decode(raw)
     hints, schema = tool.get("annotations"), tool.get("inputSchema")
     is_reader = isinstance(hints, dict) and hints.get("readOnlyHint") is True
@@ -141,7 +132,7 @@ def _reader(raw: bytes) -> str | None:
 
 @asynccontextmanager
 async def _served(app: App) -> AsyncIterator[str]:
-    """The hub over HTTP on a free port of 127.0.0.1, for those who have its token; its URL."""
+    """Serves the hub on a free port of 127.0.0.1; yields its URL."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)

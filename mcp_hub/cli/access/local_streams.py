@@ -1,8 +1,4 @@
-"""The durable streams and the past calls of the hubs of this machine, read from their store without running a hub.
-
-A follower sees committed events only. The store's inbox takes cancellations to the hub of a call. The stream of a dead
-hub gets the ending that the next hub would give it, unless that hub could continue the call.
-"""
+"""Durable streams and past calls, read from the store without a hub."""
 
 import os
 from collections.abc import AsyncIterator
@@ -38,12 +34,12 @@ from mcp_hub.types import CallId
 
 _LOOK: Final = 0.05
 _OWNER: Final = 2.0
-"""Seconds between two checks for new events, and for whether the hub that writes them is alive."""
+"""Seconds between two looks at new events, and at the owner of the stream."""
 
 
 @asynccontextmanager
 async def open_streams(loaded: Loaded) -> AsyncIterator["LocalStreams"]:
-    """The streams in the store of this configuration; without a store, none. Raises `UpstreamUnavailable`."""
+    """The streams in the store, if there is one. Raises `UpstreamUnavailable`."""
     settings = loaded.settings.hub
     if settings.store.type == "redis":
         store_name, is_there, store = settings.store.shown, True, open_store(loaded.settings, os.environ)
@@ -62,43 +58,43 @@ async def open_streams(loaded: Loaded) -> AsyncIterator["LocalStreams"]:
 
 
 class LocalStreams:
-    """Streams of the principal `local`: those of clients without a token."""
+    """The streams of clients without a token."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
 
-    async def streams(self, most: int) -> list[StreamStatus]:
+    async def streams(self, limit: int) -> list[StreamStatus]:
         """The newest first."""
-        rows = await self._store.log.rows(LOCAL.principal, most)
+        rows = await self._store.log.rows(LOCAL.principal, limit)
         gone = dict[str, bool]()
         for row in rows:
             if not row.has_ended and row.owner not in gone:
                 gone[row.owner] = await self._store.leases.is_orphan(row)
         return [_status(row, is_orphan=gone.get(row.owner, False)) for row in rows]
 
-    async def stream_list(self, most: int) -> StreamList:
-        """The same; nobody here knows the calls that have no stream yet."""
-        return StreamList(await self.streams(most))
+    async def stream_list(self, limit: int) -> StreamList:
+        """Without calls that have no stream yet."""
+        return StreamList(await self.streams(limit))
 
     async def status(self, stream: str) -> StreamStatus:
         """Raises `UnknownStream`."""
-        row = await found(self._store.log, stream)
+        row = await stream_row(self._store.log, stream)
         return _status(row, is_orphan=not row.has_ended and await self._store.leases.is_orphan(row))
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> "LocalStream":
-        """The events behind number `after`."""
+        """The events behind `after`."""
         return LocalStream(self._store, stream, after, on_pause)
 
     async def cancel(self, stream: str) -> StreamStatus:
-        """Asks the hub that runs the call to end it; its state then. Raises `UnknownStream`."""
-        row = await tended(self._store, await found(self._store.log, stream))
+        """Asks the owner of the call to end it. Raises `UnknownStream`."""
+        row = await tended(self._store, await stream_row(self._store.log, stream))
         if not row.has_ended:
             await self._store.inbox.post(Message(row.id, "cancel", b"cancelled on request"))
         return status_of(row)
 
 
 def _status(row: StreamInfo, *, is_orphan: bool) -> StreamStatus:
-    """The status of a stream; of a call whose hub is gone, as the next hub will find it."""
+    """The status of a stream; without its hub, as the next hub will find it."""
     status = status_of(row)
     if row.has_ended or not is_orphan:
         return status
@@ -108,10 +104,9 @@ def _status(row: StreamInfo, *, is_orphan: bool) -> StreamStatus:
 
 
 class LocalStream:
-    """The events of one stream, to be iterated once; the ending is the last, unless it lies at the cursor already.
+    """The events of one stream, to be iterated once. `on_pause` says why it waits for another hub.
 
-    Iterating raises `UnknownStream`, `EventsGone` for events that are no longer kept, `InvalidParams` for a cursor
-    beyond the end. `on_pause` is called with the reason when it waits for another hub, because the call's own is gone.
+    Raises `UnknownStream`, `EventsGone`, and `InvalidParams` for a cursor beyond the end.
     """
 
     def __init__(self, store: EventStore, stream: str, after: int, on_pause: OnPause) -> None:
@@ -125,7 +120,7 @@ class LocalStream:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Nothing is held."""
+        """Holds nothing."""
 
     async def __aiter__(self) -> AsyncIterator[CallEvent]:
         row = await self._begin()
@@ -144,18 +139,17 @@ class LocalStream:
                 if row.has_ended:
                     return
                 await self._wait(row)
-                row = await found(self._store.log, self.stream)
+                row = await stream_row(self._store.log, self.stream)
 
     async def _begin(self) -> StreamInfo:
         await self._store.inbox.has_news()  # from here on: whether there is any
-        row = await found(self._store.log, self.stream)
+        row = await stream_row(self._store.log, self.stream)
         if self.cursor > row.last:
             message = f"cursor {self.cursor} is beyond the stream's last event, {row.last}"
             raise InvalidParams(message, symbol="invalid_cursor")
         return row
 
     async def _wait(self, row: StreamInfo) -> None:
-        """Returns when there may be new events."""
         self._store.inbox.moved([row])
         while not await self._store.inbox.has_news():
             if anyio.current_time() >= self._next_look:
@@ -169,7 +163,7 @@ class LocalStream:
             await self._store.inbox.wait(_LOOK)
 
 
-async def found(store: StreamLog, stream: str) -> StreamInfo:
+async def stream_row(store: StreamLog, stream: str) -> StreamInfo:
     """Raises `UnknownStream`."""
     row = await store.find(CallId(stream))
     if row is None or row.principal != LOCAL.principal:
@@ -178,7 +172,7 @@ async def found(store: StreamLog, stream: str) -> StreamInfo:
 
 
 async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
-    """The row; with an ending if its hub has died and no other hub can continue the call."""
+    """The row, with an ending if no hub can continue the call."""
     if row.has_ended or row.continuation is not None or not await store.leases.is_orphan(row):
         return row
     return (await StreamTable(store, SystemClock(), StreamLimits()).open(row.principal, row.id)).row
@@ -186,7 +180,7 @@ async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
 
 @asynccontextmanager
 async def open_past_calls(loaded: Loaded) -> AsyncIterator["LocalHistory"]:
-    """The past calls in the store of this configuration. Raises `StoreError`."""
+    """The past calls in the store. Raises `StoreError`."""
     store = open_store(loaded.settings, os.environ) if loaded.settings.hub.store.type == "redis" else None
     if store is not None:
         await store.open()
@@ -201,17 +195,16 @@ async def open_past_calls(loaded: Loaded) -> AsyncIterator["LocalHistory"]:
 
 
 class LocalHistory:
-    """The past calls of every principal, for whoever may read the store; methods are those of `client.lists`."""
+    """The past calls of every principal. Methods raise `StoreError`, too."""
 
     def __init__(self, calls: PastCalls) -> None:
         self._calls = calls
 
     async def history(self, query: HistoryQuery) -> HistoryPage:
-        """As `HubLists.history`. Raises `StoreError`, too."""
         return await self._calls.page(LOCAL, query)
 
     async def past_call(self, id_: str) -> HistoryCall:
-        """As `HubLists.past_call`. Raises `StoreError`, too."""
+        """Raises `InvalidParams`."""
         call = await self._calls.call(LOCAL, id_)
         if call is None:
             unknown = unknown_call()
@@ -219,5 +212,4 @@ class LocalHistory:
         return call
 
     async def clear_history(self) -> int:
-        """As `HubLists.clear_history`. Raises `StoreError`, too."""
         return await self._calls.clear()

@@ -1,7 +1,6 @@
-"""The hubs that run, by configuration: each keeps a record of itself in the state folder.
+"""Records of running hubs in the state folder; each hub locks its own.
 
-A hub holds the lock of its record for as long as it lives, so that no record outlives its hub. Only a record that
-nobody else could have written is believed: commands send a token to the hub.
+Records that others could write are ignored.
 """
 
 import hashlib
@@ -28,15 +27,14 @@ _LARGEST: Final = 4096
 _LONGEST: Final = 1000
 """Characters of a reason in a record."""
 _ATTEMPTS: Final = 100
-"""To lock a record of our own that commands look at meanwhile, each for microseconds."""
+"""Attempts to lock this hub's record while commands read it."""
 
 
 class HubRecord(msgspec.Struct, frozen=True):
-    """A hub: it serves HTTP at `url`, over stdio a kind of `client`, or in the background whoever joins it.
+    """A hub: it serves HTTP at `url`, a `client` over stdio, or a background `folder`.
 
-    `started` are Unix seconds. `operator` is the token of its user over HTTP, empty without that; `has_dashboard`:
-    there is a page for it. `folder` is that of a background hub (`attach.folder`), which serves HTTP on a socket in it.
-    `place` is its configuration. `alone`: why it is a client's own and not in the background.
+    `started`: Unix seconds. `operator`: its token. `config`: its configuration. `alone`: why it is not in the
+    background.
     """
 
     url: str
@@ -47,17 +45,17 @@ class HubRecord(msgspec.Struct, frozen=True):
     operator: str = ""
     folder: str = ""
     has_dashboard: bool = True
-    place: str = ""
+    config: str = ""
     alone: str = ""
 
     @property
     def endpoint(self) -> str:
-        """The URL of its MCP endpoint; for a background hub that of its socket's. Empty for a hub of one client."""
+        """The URL of its MCP endpoint, empty for a hub of one client."""
         return self.url or (ON_SOCKET if self.folder else "")
 
     @property
     def socket(self) -> str | None:
-        """The socket on which that URL is served; None for the network."""
+        """The socket of that URL, None for the network."""
         return os.path.join(self.folder, HTTP_SOCKET) if self.folder else None
 
 
@@ -65,28 +63,25 @@ ON_SOCKET: Final = "http://localhost/mcp"
 
 
 def dashboard_address(url: str, operator: str = "") -> str:
-    """The page of the hub at `url`; with the token in the fragment, which is not sent to any server."""
+    """The URL of the dashboard; the token is in the fragment, which is not sent."""
     page = url.removesuffix("mcp")
     return f"{page}#token={operator}" if operator else page
 
 
 @contextmanager
 def recorded(
-    place: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "", folder: str = "",
+    config: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "", folder: str = "",
     *, has_dashboard: bool = True, alone: str = "",
 ) -> Iterator[None]:  # fmt: skip
-    """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block.
-
-    `url` is empty for a hub that does not listen on the network.
-    """
-    path = _folder(env) / f"{_key(place)}-{os.getpid()}.json"
+    """Keeps the record of this hub during the block."""
+    path = _folder(env) / f"{_key(config)}-{os.getpid()}.json"
     file = None
     try:
         make_folder(path.parent)
         file = _locked(path)
         os.ftruncate(file, 0)
-        about = (url, os.getpid(), wall_time(), __version__, client, operator, folder, has_dashboard, place)
-        record = HubRecord(*about, alone[:_LONGEST])
+        fields = (url, os.getpid(), wall_time(), __version__, client, operator, folder, has_dashboard, config)
+        record = HubRecord(*fields, alone[:_LONGEST])
         os.write(file, msgspec.json.encode(record))
     except OSError as problem:  # the hub serves anyway, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
@@ -98,22 +93,16 @@ def recorded(
             os.close(file)
 
 
-def running_hub(place: str, env: Mapping[str, str], *, over_http: bool = False) -> HubRecord | None:
-    """The hub of the configuration at `place` that commands can ask, over HTTP or in the background, if one runs.
-
-    Of several, that over HTTP, then the one that was started last. `over_http`: no other.
-    """
-    hubs = [hub for hub in running_hubs(place, env) if hub.url or (hub.endpoint and not over_http)]
+def running_hub(config: str, env: Mapping[str, str], *, over_http: bool = False) -> HubRecord | None:
+    """The hub that commands ask: over HTTP, else the youngest background hub."""
+    hubs = [hub for hub in running_hubs(config, env) if hub.url or (hub.endpoint and not over_http)]
     return next((hub for hub in hubs if hub.url), hubs[0] if hubs else None)
 
 
-def running_hubs(place: str | None, env: Mapping[str, str]) -> list[HubRecord]:
-    """The hubs of the configuration at `place`, which may be gone, or with None of all; the youngest first.
-
-    Removes records of dead hubs.
-    """
+def running_hubs(config: str | None, env: Mapping[str, str]) -> list[HubRecord]:
+    """The hubs of a configuration, or all for None, youngest first. Removes dead records."""
     hubs: list[tuple[float, HubRecord]] = []
-    for path in _folder(env).glob("*.json" if place is None else f"{_key(place)}-*.json"):
+    for path in _folder(env).glob("*.json" if config is None else f"{_key(config)}-*.json"):
         with suppress(OSError, ValueError, RecursionError):  # msgspec's errors are of the second
             file = os.open(path, os.O_RDONLY | NO_WAIT | NO_LINK)
             try:
@@ -122,11 +111,11 @@ def running_hubs(place: str | None, env: Mapping[str, str]) -> list[HubRecord]:
                     hubs.append((started.st_mtime, msgspec.json.decode(os.read(file, _LARGEST), type=HubRecord)))
             finally:
                 os.close(file)
-    return [hub for _, hub in sorted(hubs, key=lambda one: one[0], reverse=True)]
+    return [hub for _, hub in sorted(hubs, key=lambda pair: pair[0], reverse=True)]
 
 
 def dead_records(env: Mapping[str, str]) -> list[Path]:
-    """Records of hubs that were killed, of all configurations. Each is removed when its configuration is looked up."""
+    """The records of killed hubs."""
     records: list[Path] = []
     for path in sorted(_folder(env).glob("*.json")):
         with suppress(OSError):
@@ -159,5 +148,5 @@ def _folder(env: Mapping[str, str]) -> Path:
     return state_dir(env) / "hubs"
 
 
-def _key(place: str) -> str:
-    return hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
+def _key(config: str) -> str:
+    return hashlib.sha256(config.encode(errors="surrogateescape")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Streams and past calls for a command: asked of the running hub, or read from the store where none runs."""
+"""Streams and past calls, from the running hub or its store."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 def run_with_streams(
     reach: Reach, main: Callable[["StreamAccess"], Awaitable[int]], stream: str | None = None
 ) -> NoReturn:
-    """Runs `main`, which is about `stream`, with the hub that `reach` means or the store; exits with its code."""
+    """Runs `main` with the hub or the store; exits with its code."""
     if reach.url is not None:
         run_with_client(reach, main, stream)
     if (target := running_place(reach)) is not None:
@@ -39,7 +39,7 @@ def run_with_streams(
 def run_with_history(
     reach: Reach, main: Callable[["HistoryAccess"], Awaitable[int]], call: str | None = None
 ) -> NoReturn:
-    """The same with past calls, of which `main` may be about one; a hub of this user is asked as its operator."""
+    """Runs `main` with the past calls; exits with its code."""
 
     async def of_hub(client: "HubClient") -> int:
         return await main(client.lists)
@@ -55,7 +55,7 @@ def run_with_history(
 
 
 def _with_store(reach: Reach) -> "Loaded":
-    """The configuration. Exits with 2 if its hubs keep nothing outside of their memory."""
+    """The configuration. Exits with 2 if its store is in memory."""
     loaded = load_config(reach.config)
     if loaded.settings.hub.store.type == "memory":
         message = f"Hubs of {loaded.path} keep calls in memory (hub.store), and none serves HTTP. Name one with --url."
@@ -65,10 +65,10 @@ def _with_store(reach: Reach) -> "Loaded":
 
 
 def _run_on_store(
-    opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]], about: str | None
+    opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]], subject: str | None
 ) -> NoReturn:
     try:
-        run_opened(opened, main, about)
+        run_opened(opened, main, subject)
     except UpstreamUnavailable as error:  # the store
         say(with_code(error))
         raise SystemExit(EXIT_UNAVAILABLE) from None

@@ -1,4 +1,4 @@
-"""Waits for servers that a command has just started, and for those of a running hub that are on their way up."""
+"""Waits for servers that start."""
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_hub.protocol.rest.servers import ServerInfo
 
 _RUNNING: Final = 10.0
-"""Seconds: a hub that runs already is there to be looked at, also while a server hangs."""
+"""Seconds to wait for a running hub."""
 _SHORTEST: Final = 0.05
 _LONGEST: Final = 0.5
 _RESTARTED: Final = "restarted"
@@ -29,16 +29,13 @@ _RESTARTED: Final = "restarted"
 
 
 async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamStatus]], None] | None = None) -> None:
-    """Waits until every server has settled; a terminal on stderr shows which ones have not.
-
-    `look` is called with the states whenever they change.
-    """
-    with _spinner() as shown:
+    """Waits until all servers have settled; calls `look` with the states at each change."""
+    with _spinner() as spinner:
 
         def is_enough() -> bool:
             statuses = hub.statuses()
-            if shown is not None:
-                shown.update(starting_text(statuses).replace("[", r"\["))  # a name is not markup
+            if spinner is not None:
+                spinner.update(starting_text(statuses).replace("[", r"\["))  # a name is not markup
             if look is not None:
                 look(statuses)
             return all_settled(hub)
@@ -47,37 +44,32 @@ async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamSt
 
 
 async def settle_running(servers: Callable[[], Awaitable[list["ServerInfo"]]]) -> None:
-    """Waits until no server of a running hub is on its way up, ten seconds at most; a terminal shows which ones are.
-
-    A hub restarts a server of both eras for its first client. `servers` asks the hub.
-    """
+    """Waits until no server of a running hub is starting, ten seconds at most."""
     with anyio.move_on_after(_RUNNING):
         names, pause = _on_way_up(await servers()), _SHORTEST
         if not names:
             return
-        with _spinner() as shown:
+        with _spinner() as spinner:
             while names:
-                if shown is not None:
-                    shown.update(f"starting {', '.join(names)} …".replace("[", r"\["))
+                if spinner is not None:
+                    spinner.update(f"starting {', '.join(names)} …".replace("[", r"\["))
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _LONGEST)
                 names = _on_way_up(await servers())
 
 
 def _on_way_up(servers: Iterable["ServerInfo"]) -> list[str]:
-    """The servers that start for the first time, or again without having failed."""
     starting = (server for server in servers if UpstreamState(server.state) is UpstreamState.STARTING)
     return [server.server for server in starting if not server.reason or server.code == _RESTARTED]
 
 
 def starting_text(statuses: Iterable[UpstreamStatus]) -> str:
-    """`starting git, time …`; empty when all have settled."""
+    """`starting git, time …`, or empty."""
     names = ", ".join(status.server for status in statuses if not has_settled(status))
     return f"starting {names} …" if names else ""
 
 
 def _spinner() -> "AbstractContextManager[Status | None]":
-    """A spinner on stderr for the length of the block; None where stderr is not a terminal."""
     if not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console
@@ -86,7 +78,7 @@ def _spinner() -> "AbstractContextManager[Status | None]":
 
 
 async def warm(app: "App") -> int:
-    """Starts every server once, and says which are ready; the exit code."""
+    """Starts every server once; returns the exit code."""
     working, absent = await started_once(app)
     say(f"{working} of {tables.plural(working + len(absent), 'server')} ready. Their lists are remembered.")
     tables.print_lines(tables.reasons(absent, ends=True))
@@ -94,10 +86,7 @@ async def warm(app: "App") -> int:
 
 
 async def started_once(app: "App") -> tuple[int, list[UpstreamStatus]]:
-    """Waits until every server is ready or has failed; the number of those that work, and the others.
-
-    What the servers listed is on disk when the hub is closed.
-    """
+    """Starts every server once; returns the number that work, and the others."""
     settings = app.settings
     names = [name for name, server in settings.servers.items() if server.enabled]
     for name in names:

@@ -1,8 +1,4 @@
-"""`mcp-hub approve`: shows the tools and other texts that servers have changed, and approves them.
-
-Works on the records of running hubs; nothing is started. A running hub applies an approval within a second. An edit of
-the configuration that the dashboard has proposed is shown first: it needs a yes at a terminal, each one its own.
-"""
+"""`mcp-hub approve`: shows changed tools and texts of servers, and approves them."""
 
 import os
 import sys
@@ -54,7 +50,7 @@ from mcp_hub.types import JsonObject
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One tool or other text that waits for approval, with its record and the key of its server's file."""
+    """A tool or other text that waits for approval."""
 
     finding: UnapprovedTool
     pin: Pin
@@ -86,11 +82,10 @@ def approve(
 ) -> None:
     """Review and approve changed or new tools.
 
-    Edits of the dashboard wait here, too. With `hints: approved` also tools that were trusted on first use.
+    Also edits that the dashboard proposes and, with `hints: approved`, tools that were trusted on first use.
 
-    SERVER is a name from the configuration, TOOL the server's own name of a tool, or `prompt:NAME`, `template:URI`, or
-    `server:instructions` for the server's instructions. The command reads what hubs have recorded and starts no server;
-    run `mcp-hub list` first to record the current lists. Exit code 1 if a tool or an edit was not approved.
+    TOOL is the server's name of a tool, or `prompt:NAME`, `template:URI` or `server:instructions`. Reads records and
+    starts no server; `mcp-hub list` records the current lists. Exit code 1 if something was not approved.
     """
     loaded, file = load_config(config), found_file(config)
     if reject:
@@ -131,45 +126,44 @@ def _reviewed(
     yes: bool,
     is_list: bool,
 ) -> bool:
-    """Lists what waits, or asks for each tool; whether something is left."""
-    for one in edits:
-        say(f"{decoded(one.server)}: an edit of the configuration waits. Review it: {command_of(file, one.server)}")
+    for edit in edits:
+        say(f"{decoded(edit.server)}: an edit of the configuration waits. Review it: {command_of(file, edit.server)}")
     if is_list or not waiting:
         _list(waiting, has_edits=bool(edits))
         return bool(waiting or edits)
-    left = [one for one in waiting if not _approved(store, one, yes)]
-    return bool(left or edits)
+    unapproved = [item for item in waiting if not _approved(store, item, yes)]
+    return bool(unapproved or edits)
 
 
-def _edited(file: ServersFile, one: ProposedEdit, yes: bool) -> bool:
-    """Shows an edit that the dashboard has proposed, and makes it if the person at the terminal agrees."""
-    before, name = file.servers().get(one.server), decoded(one.server)
+def _edited(file: ServersFile, edit: ProposedEdit, yes: bool) -> bool:
+    """Shows an edit of the dashboard, and makes it if the person agrees."""
+    before, name = file.servers().get(edit.server), decoded(edit.server)
     verb = "add" if before is None else "change"
-    lines = [(f"{name}: a page of the dashboard proposes to {verb} it, since {timestamp(one.at)}", "bold")]
-    lines += [(f"  why you are asked: {squeezed(reason)}", "yellow") for reason in one.reasons]
+    lines = [(f"{name}: a page of the dashboard proposes to {verb} it, since {timestamp(edit.at)}", "bold")]
+    lines += [(f"  why you are asked: {squeezed(reason)}", "yellow") for reason in edit.reasons]
     styles = {"+": "green", "-": "red"}
-    lines += [(f"  {squeezed(line)}", styles.get(line[:1], "")) for line in lines_for_terminal(before, one.entry)]
+    lines += [(f"  {squeezed(line)}", styles.get(line[:1], "")) for line in lines_for_terminal(before, edit.entry)]
     tables.print_lines(lines)
     if yes or not _is_anybody_there():
         fail("no_terminal", "An edit needs a yes at a terminal, also with --yes. Run the command there, without it.")
     if not agrees(f"Make this edit of {name}?", default=False, err=False):
-        say(f"Nothing is changed. The edit still waits; to discard it: {command_of(file, one.server, ' --reject')}")
+        say(f"Nothing is changed. The edit still waits; to discard it: {command_of(file, edit.server, ' --reject')}")
         return False
     try:
-        if file.servers().get(one.server) != before:
+        if file.servers().get(edit.server) != before:
             say(f"{name} has changed in the meantime. Review it again.")
             return False
-        entry, started = one.entry, None
+        entry, started = edit.entry, None
         if before is None and is_local(entry):
-            started = boxed(file, {one.server: entry}, lambda plain: plain, None, asks=False)
-            entry = dict(started.servers[one.server])
-        change_to(file, one.server, before, entry)
-        proposals_of(file).remove(one.server, one)
+            started = boxed(file, {edit.server: entry}, lambda plain: plain, None, asks=False)
+            entry = dict(started.servers[edit.server])
+        change_to(file, edit.server, before, entry)
+        proposals_of(file).remove(edit.server, edit)
     except ConfigError as error:
         end_with(error)
     report(file, f"{'Added' if before is None else 'Changed'} {name}")
     if started is not None:
-        note_added(file, [one.server])
+        note_added(file, [edit.server])
         print_boxed(started)
     return True
 
@@ -184,9 +178,14 @@ def _reject(file: ServersFile, server: str | None) -> None:
     put(f"{'Discarded the edit' if was_there else 'No edit waits'} of {decoded(server)}.")
 
 
-def _proposal(file: ServersFile, one: ProposedEdit) -> JsonObject:
-    lines = [hide(line) for line in lines_for_terminal(file.servers().get(one.server), one.entry)]
-    return {"server": one.server, "since": timestamp(one.at), "reasons": list(one.reasons), "diff": lines}
+def _proposal(file: ServersFile, edit: ProposedEdit) -> JsonObject:
+    lines = [hide(line) for line in lines_for_terminal(file.servers().get(edit.server), edit.entry)]
+    return {
+        "server": edit.server,
+        "since": timestamp(edit.at),
+        "reasons": list(edit.reasons),
+        "diff": lines,
+    }
 
 
 def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequence[str]) -> Iterator[Waiting]:
@@ -198,12 +197,12 @@ def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequenc
         if absent := [decoded(tool) for tool in tools if tool not in record.tools]:
             message = f'No hub has recorded a tool "{absent[0]}" of server "{decoded(name)}". Run mcp-hub list first.'
             fail("unknown_tool", message)
-        for tool, found in findings_of(name, record, record.tools, policy).items():
+        for tool, finding in findings_of(name, record, record.tools, policy).items():
             if not tools or tool in tools:
-                yield Waiting(found, record.tools[tool], key)
-        for tool, found in (unconfirmed_of(name, record, record.tools) if name in confirms else {}).items():
+                yield Waiting(finding, record.tools[tool], key)
+        for tool, finding in (unconfirmed_of(name, record, record.tools) if name in confirms else {}).items():
             if not tools or tool in tools:
-                yield Waiting(found, Pin(offered=record.tools[tool].approved), key)
+                yield Waiting(finding, Pin(offered=record.tools[tool].approved), key)
 
 
 def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
@@ -219,27 +218,34 @@ def _list(waiting: Sequence[Waiting], *, has_edits: bool) -> None:
     if not waiting:
         put("All tools are approved." if not has_edits else "All tools are approved; edits wait.")
         return
-    made = tables.table("server", "tool", "since", "held", "what")
-    for one in waiting:
-        found = one.finding
-        texts = (decoded(found.server), decoded(found.tool), timestamp(found.since), "yes" if found.is_held else "no")
-        made.add_row(*map(tables.cell, (*texts, found.text)))
-    tables.print_table(made)
+    table = tables.table("server", "tool", "since", "held", "what")
+    for item in waiting:
+        finding = item.finding
+        texts = (
+            decoded(finding.server),
+            decoded(finding.tool),
+            timestamp(finding.since),
+            "yes" if finding.is_held else "no",
+        )
+        table.add_row(*map(tables.cell, (*texts, finding.text)))
+    tables.print_table(table)
 
 
-def _approved(store: KeyedFiles, one: Waiting, yes: bool) -> bool:
-    """Shows the tool, and approves it if the person agrees."""
-    tables.print_lines(list(_shown(one)))
-    return (yes or _agrees(one.finding)) and _approve(store, one)
+def _approved(store: KeyedFiles, item: Waiting, yes: bool) -> bool:
+    tables.print_lines(list(_finding_lines(item)))
+    return (yes or _agrees(item.finding)) and _approve(store, item)
 
 
-def _shown(one: Waiting) -> Iterator[tuple[str, str]]:
-    found = one.finding
-    held = ", held back" if found.is_held else ""
-    yield f"{decoded(found.server)}: {decoded(found.tool)} {found.text}, since {timestamp(found.since)}{held}", "bold"
-    for line, style in diff_lines(one.pin):
+def _finding_lines(item: Waiting) -> Iterator[tuple[str, str]]:
+    finding = item.finding
+    note = ", held back" if finding.is_held else ""
+    yield (
+        f"{decoded(finding.server)}: {decoded(finding.tool)} {finding.text}, since {timestamp(finding.since)}{note}",
+        "bold",
+    )
+    for line, style in diff_lines(item.pin):
         yield f"  {line}", style
-    for line in flag_lines(one.pin):
+    for line in flag_lines(item.pin):
         yield f"  suspicious: {line}", "yellow"
 
 
@@ -253,24 +259,24 @@ def _confirmed(question: str) -> bool:
     return agrees(question, default=False, err=False)
 
 
-def _agrees(found: UnapprovedTool) -> bool:
-    return _confirmed(f"Approve {decoded(found.tool)}?")
+def _agrees(finding: UnapprovedTool) -> bool:
+    return _confirmed(f"Approve {decoded(finding.tool)}?")
 
 
-def _approve(store: KeyedFiles, one: Waiting) -> bool:
-    """Approves the tool; False if it has changed again since it was shown."""
+def _approve(store: KeyedFiles, item: Waiting) -> bool:
+    """False if the tool has changed since it was shown."""
     missed: list[str] = []
 
     def change(text: bytes | None) -> bytes | None:
-        record, others = approved(read(text), {one.finding.tool: one.finding.digest}, wall_time())
-        missed.extend(others)
-        return None if others else encoded(record)
+        record, changed = approved(read(text), {item.finding.tool: item.finding.digest}, wall_time())
+        missed.extend(changed)
+        return None if changed else encoded(record)
 
     try:
-        store.update(one.key, change)
+        store.update(item.key, change)
     except (OSError, ValueError) as problem:
-        _fail_to_write(store, one.key, problem)
-    tool = decoded(one.finding.tool)
+        _fail_to_write(store, item.key, problem)
+    tool = decoded(item.finding.tool)
     if missed:
         say(f"{tool} has changed again in the meantime. Review it again.")
     else:
@@ -295,27 +301,26 @@ def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
     put(f"Forgot the approvals of {name}. Its next list is trusted on first use.")
 
 
-def _data(one: Waiting) -> JsonObject:
-    found = one.finding
+def _data(item: Waiting) -> JsonObject:
+    finding = item.finding
     return {
-        "server": found.server,
-        "tool": found.tool,
-        "kind": found.kind,
-        "members": list(found.members),
-        "since": timestamp(found.since),
-        "held": found.is_held,
-        "approved": _definition(one.pin.approved),
-        "offered": _definition(one.pin.offered),
-        "is_whole": one.pin.offered is not None
-        and not one.pin.offered.length
-        and _definition(one.pin.offered) is not None,
-        "diff": [line for line, _ in diff_lines(one.pin)],
-        "flags": flag_lines(one.pin),
+        "server": finding.server,
+        "tool": finding.tool,
+        "kind": finding.kind,
+        "members": list(finding.members),
+        "since": timestamp(finding.since),
+        "held": finding.is_held,
+        "approved": _definition(item.pin.approved),
+        "offered": _definition(item.pin.offered),
+        "is_whole": item.pin.offered is not None
+        and not item.pin.offered.length
+        and _definition(item.pin.offered) is not None,
+        "diff": [line for line, _ in diff_lines(item.pin)],
+        "flags": flag_lines(item.pin),
     }
 
 
 def _definition(fingerprint: Fingerprint | None) -> msgspec.Raw | None:
-    """The text that was kept: of a long definition the ends of its members; None without one."""
     return (
         fingerprint.definition if fingerprint is not None and isinstance(fingerprint.definition, msgspec.Raw) else None
     )

@@ -1,8 +1,4 @@
-"""`mcp-hub call`: calls one tool, shows its progress while it runs, and ends with its result. Also `read` and `prompt`.
-
-SIGINT and SIGTERM end the call, wherever it runs: the hub cancels it at its server before anything is stopped. With
-`--detach` the call is left to a running hub, and the command only waits for the id of its stream.
-"""
+"""`mcp-hub call`, `read` and `prompt`. SIGINT and SIGTERM cancel the call at its server."""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -29,15 +25,13 @@ if TYPE_CHECKING:
     from mcp_hub.client import HubClient, HubStream
 
 _json_option: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-_json_output = output_options(lambda given: "json" if given["as_json"] else "text")
+_json_output = output_options(lambda options: "json" if options["as_json"] else "text")
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""
 _METHODS: Final = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get", Kind.RESOURCE: "resources/read"}
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """One call as the command line has it."""
-
     name: str
     base: RawObject
     has_json: bool
@@ -60,7 +54,7 @@ class _CallCommand(click.Command):
     "--json", "json_lines", is_flag=False, flag_value="", metavar="[TEXT|@FILE]",
     help="Print JSON lines. An optional value gives all arguments as JSON.",
 )  # fmt: skip
-@output_options(lambda given: "text" if given["json_lines"] is None else "jsonl")
+@output_options(lambda options: "text" if options["json_lines"] is None else "jsonl")
 @click.option("--detach", is_flag=True, help="Start the call in the running hub, print its stream id and exit.")
 @hub_options
 def call(
@@ -75,9 +69,9 @@ def call(
 ) -> None:
     """Call the tool NAME and show its progress and result.
 
-    NAME is a name that `mcp-hub tools` lists. Each KEY=VALUE is one argument: as JSON, or as plain text where the tool
-    expects a string. In a running hub, the call survives a lost connection. Use
-    `mcp-hub resume` to follow a detached call; for other calls, -v shows the stream id.
+    NAME is a name that `mcp-hub tools` lists. Each KEY=VALUE is one argument: as JSON, or as text where the tool
+    expects a string. In a running hub, the call survives a lost connection; `mcp-hub resume` follows it, and -v shows
+    its stream id.
     """
     arguments.check_text(name, f"NAME {name!r}")
     if detach and reach.local:
@@ -85,7 +79,7 @@ def call(
     if detach and output.folder is not None:
         raise click.UsageError("--detach does not wait for a result. Give --output to mcp-hub resume.")
     base = _base(args_json, json_lines)
-    wanted = _Wanted(
+    request = _Wanted(
         name=name,
         base=base,
         has_json=bool(args_json or json_lines),
@@ -94,12 +88,11 @@ def call(
         is_verbose=reach.verbose > 0,
     )
     if detach:
-        run_with_client(reach, lambda client: _detach(client, wanted))
-    run_with_hub(reach, lambda hub: _call(hub, wanted))
+        run_with_client(reach, lambda client: _detach(client, request))
+    run_with_hub(reach, lambda hub: _call(hub, request))
 
 
 def _base(args_json: str | None, json_lines: str | None) -> RawObject:
-    """The arguments that came as JSON. Raises: `UsageError`."""
     if args_json is not None and json_lines:
         raise click.UsageError("--args-json and --json both give arguments. Keep one of them.")
     if args_json is not None:
@@ -107,11 +100,11 @@ def _base(args_json: str | None, json_lines: str | None) -> RawObject:
     return arguments.read_object(json_lines.strip(), "--args-json", sys.stdin.buffer) if json_lines else {}
 
 
-async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
+async def _call(hub: ReachedHub, request: _Wanted) -> int:
     async def arguments_now() -> RawJson:
-        return await _arguments(hub.client, wanted)
+        return await _arguments(hub.client, request)
 
-    return await run_call(hub, wanted.name, arguments_now, wanted.output, is_verbose=wanted.is_verbose)
+    return await run_call(hub, request.name, arguments_now, request.output, is_verbose=request.is_verbose)
 
 
 async def run_call(
@@ -124,15 +117,14 @@ async def run_call(
     is_verbose: bool = False,
     past: str = "",
 ) -> int:
-    """Calls a tool, gets a prompt or reads a resource, and shows it to its end; the exit code.
+    """Makes a call and shows it to its end; returns the exit code. Raises `ConfigError`.
 
-    The arguments are made when its server is there; not those of a `past` call, which is made again. Raises
-    `ConfigError` as they do.
+    `arguments_of` is awaited when the server is ready.
     """
     show = show_for(output, name)
     client = hub.client
 
-    async def asked(question: InputRequired) -> str:
+    async def ask(question: InputRequired) -> str:
         return await answered(client, stream.stream or "", question, show, name)
 
     try:
@@ -140,7 +132,7 @@ async def run_call(
         stream = client.stream(name, await arguments_of(), kind=kind, on_pause=show.doing, past=past)
         async with stream, _cancelled_unless_ended(stream, show):
             code = await followed(
-                stream, show, asked, method=_METHODS[kind], folder=output.folder, names_stream=is_verbose
+                stream, show, ask, method=_METHODS[kind], folder=output.folder, names_stream=is_verbose
             )
         return EXIT_INTERRUPTED if code is None else code
     except RpcError as error:
@@ -149,49 +141,47 @@ async def run_call(
         show.close()
 
 
-async def _detach(client: "HubClient", wanted: _Wanted) -> int:
-    form = "text" if wanted.output.form == "text" else "jsonl"
-    show = show_for(Output(form), wanted.name)
+async def _detach(client: "HubClient", request: _Wanted) -> int:
+    form = "text" if request.output.form == "text" else "jsonl"
+    show = show_for(Output(form), request.name)
     show.close()
     try:
-        stream = await client.start(wanted.name, await _arguments(client, wanted))
+        stream = await client.start(request.name, await _arguments(client, request))
     except RpcError as error:
         return refuse(show, error)
     put(stream if form == "text" else msgspec.json.encode({"stream": stream}).decode())
     return 0
 
 
-async def _arguments(client: "HubClient", wanted: _Wanted) -> RawJson:
-    """The arguments; texts become what the tool's definition says. An unknown tool is left to the hub.
-
-    Raises `ConfigError` for a text whose name the tool does not have, and for arguments that are missing unless any
-    came as JSON.
-    """
+async def _arguments(client: "HubClient", request: _Wanted) -> RawJson:
+    """The typed arguments; the hub refuses an unknown tool. Raises `ConfigError`."""
     definition: RawJson = b"{}"
-    if wanted.pairs or not wanted.has_json:
-        name = msgspec.json.encode(wanted.name)
+    if request.pairs or not request.has_json:
+        name = msgspec.json.encode(request.name)
         named = (raw for raw in await client.tools() if (raw_object(raw) or {}).get("name") == msgspec.Raw(name))
         definition = next(named, definition)
-        arguments.check_names(wanted.name, wanted.pairs, wanted.base, definition)
-    return arguments.compose(wanted.base, wanted.pairs, definition)
+        arguments.check_names(request.name, request.pairs, request.base, definition)
+    return arguments.compose(request.base, request.pairs, definition)
 
 
 @asynccontextmanager
 async def _cancelled_unless_ended(stream: "HubStream", show: Show) -> AsyncIterator[None]:
-    """Cancels the call when the block is left in its middle; says so when the command was interrupted."""
+    """Cancels the call if the block is left early."""
     try:
         yield
     except HubError:
         raise
     except BaseException as left:
-        done = False
+        is_cancelled = False
         with anyio.move_on_after(_CANCELLING, shield=True), suppress(HubError):
             await stream.cancel()
-            done = True
+            is_cancelled = True
         if isinstance(left, anyio.get_cancelled_exc_class()):
             show.close()
             named = f"stream {stream.stream}" if stream.stream else "no stream yet"
-            show.note(f"cancelled ({named})" if done else f"interrupted, but the hub did not confirm it ({named})")
+            show.note(
+                f"cancelled ({named})" if is_cancelled else f"interrupted, but the hub did not confirm it ({named})"
+            )
         raise
 
 
@@ -203,8 +193,8 @@ async def _cancelled_unless_ended(stream: "HubStream", show: Show) -> AsyncItera
 def read(uri: str, as_json: bool, output: Output, reach: Reach) -> None:
     """Read the resource URI and print it.
 
-    URI is one that the hub lists, one of its server's own, or one that a template admits. In a pipe, a resource that
-    is not text is written as it is; --output DIR saves it.
+    URI is one that the hub or its server lists, or that a template admits. A pipe gets binary content as it is;
+    --output DIR saves it.
     """
     arguments.check_text(uri, f"URI {uri!r}")
 
@@ -241,12 +231,11 @@ def prompt(name: str, loose: Sequence[str], pairs: Sequence[str], as_json: bool,
     run_with_hub(reach, got)
 
 
-async def _check(client: "HubClient", name: str, given: dict[str, str]) -> None:
-    """Raises `ConfigError` for arguments that do not fit the prompt. An unknown one is left to the hub."""
+async def _check(client: "HubClient", name: str, values: dict[str, str]) -> None:
     for raw in (await client.lists.prompts()).prompts:
         definition = msgspec.json.decode(raw, type=JsonObject)
         if definition.get("name") == name:
             listed = definition.get("arguments")
-            known = {item["name"]: item for item in listed or () if isinstance(item, dict) and "name" in item}
-            required = [key for key, item in known.items() if item.get("required") is True]
-            arguments.check_known(name, given, given, known, required)
+            parameters = {item["name"]: item for item in listed or () if isinstance(item, dict) and "name" in item}
+            required = [key for key, item in parameters.items() if item.get("required") is True]
+            arguments.check_known(name, values, values, parameters, required)

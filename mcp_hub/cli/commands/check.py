@@ -1,7 +1,4 @@
-"""`mcp-hub check`: finds mistakes in a configuration.
-
-It starts servers only if there are patterns to compare with their lists.
-"""
+"""`mcp-hub check`: finds mistakes in a configuration."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -39,7 +36,7 @@ from mcp_hub.types import JsonObject
 _Findings = Sequence[ConfigFinding]
 _READING: Final = 5.0
 _LOOK: Final = 0.1
-"""Seconds in which a running hub reads a file that has changed, and between two looks at whether it has."""
+"""Seconds for a running hub to read a changed file, and between two looks."""
 
 
 @click.command()
@@ -49,19 +46,18 @@ _LOOK: Final = 0.1
 def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     """Validate the configuration.
 
-    If the file has globs, renames or other patterns, the command warns about patterns that match nothing. For that it
-    asks the running hub of the configuration; if none runs, it starts the servers. Exit code 2 if the configuration
-    is invalid; warnings do not change the exit code.
+    Warns about patterns that match nothing: for that it asks the running hub, or starts the servers. Exit code 2 if the
+    configuration is invalid; warnings do not change it.
     """
     try:
         loaded = _loaded(reach.config, runs_commands=not no_start)
     except ConfigError as exc:
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None
-    found, missing = _looked_up(loaded)
+    programs, missing = _looked_up(loaded)
     around = [*project_warnings(loaded.settings), *waiting_edits(loaded.path)]
     warnings = [*map(masked, (*loaded.warnings, *loaded.notes, *missing)), *around]
-    report = {"ok": True, **_summary(loaded, found)}
+    report = {"ok": True, **_summary(loaded, programs)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)
         return
@@ -89,7 +85,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
 
 
 async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:
-    """The servers of a hub that has read the file as it is now; None if the hub does not read it in time."""
+    """The servers of a hub that has read the present file, None after a wait."""
     with anyio.move_on_after(_READING):
         while True:
             listed = await hub.client.lists.servers()
@@ -100,7 +96,7 @@ async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:
 
 
 def _loaded(config: str | None, *, runs_commands: bool) -> Loaded:
-    """The configuration. Raises `ConfigError`; if it `runs_commands`, also for each `${cmd:…}` without a value."""
+    """Raises `ConfigError`, with `runs_commands` also for each failed `${cmd:…}`."""
     loaded = read_config(config, lenient=False)
     if runs_commands:
         report, folder = report_of(loaded), str(loaded.path.absolute().parent)
@@ -112,11 +108,10 @@ def _loaded(config: str | None, *, runs_commands: bool) -> Loaded:
 
 
 def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:
-    """The program of each enabled server, and warnings about programs that are not there and an unsafe HTTP front."""
     report = report_of(loaded)
     if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
         report.warn(("hub", "http", "host"), "public_without_tokens", f"`serve --http` would not start. {refusal}")
-    found: dict[str, str] = {}
+    programs: dict[str, str] = {}
     folder, starts = str(loaded.path.absolute().parent), StartFolders.of(Path(loaded.place), state_dir(os.environ))
     for name, server in loaded.settings.servers.items():
         if not server.enabled:
@@ -126,7 +121,7 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
             report.warn(("servers", name, "cwd"), "cwd_not_found", message)
         try:
             program = find_program(server, os.environ, folder)
-            found[name] = hide(program)
+            programs[name] = hide(program)
             if server.command is not None and loaded.settings.effective(name).sandbox.mode != "off":
                 from mcp_hub.app.attached.sandboxes import sandbox_findings
 
@@ -135,15 +130,15 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
         except StartFailed as problem:
             key = _kind(server)
             report.warn(("servers", name, key), problem.code, str(problem))
-    return found, report.located(report.warnings)
+    return programs, report.located(report.warnings)
 
 
-def _summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
-    """The configuration in short, without arguments and environment: they may be secret."""
+def _summary(loaded: Loaded, programs: dict[str, str]) -> JsonObject:
+    """Without arguments and environment, which may be secret."""
     settings = loaded.settings
     return {
         "file": str(loaded.path),
-        "servers": {name: _server(loaded, name, found.get(name)) for name in settings.servers},
+        "servers": {name: _server(loaded, name, programs.get(name)) for name in settings.servers},
         "overrides_file": str(overrides_of(loaded.path)) if loaded.overrides is not None else None,
         "profiles": list(settings.profiles),
         "http": f"http://{settings.hub.http.host}:{settings.hub.http.port}/mcp",
@@ -152,15 +147,12 @@ def _summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
 
 
 def _kind(server: ServerSettings) -> str:
-    """The key that says what it is."""
     return next(key for key in ("command", "url", "local", "skills") if getattr(server, key) is not None)
 
 
 def _server(loaded: Loaded, name: str, program: str | None) -> JsonObject:
-    """`overrides` are the keys that change a tool for clients, by name or glob of the tool.
-
-    `failure` is the code of the reason for which the server cannot be started. `gets` is all that a server of another
-    client's file takes from outside, and `to` where that goes.
+    """`overrides`: keys that change a tool. `failure`: the code of a start failure. `gets`: what an imported server
+    takes from outside, `to`: its target.
     """
     server, cause = loaded.settings.servers[name], loaded.settings.failure(name)
     kind = _kind(server)
@@ -178,7 +170,6 @@ def _server(loaded: Loaded, name: str, program: str | None) -> JsonObject:
 def _print(
     report: JsonObject, errors: _Findings, warnings: _Findings, as_json: bool, late: Collection[str] = ()
 ) -> None:
-    """`late` servers did not start."""
     report = {"ok": report["ok"], "errors": [*map(str, errors)], "warnings": [*map(str, warnings)], **report}
     if as_json:
         leveled = [*(("error", finding) for finding in errors), *(("warning", finding) for finding in warnings)]
@@ -193,8 +184,8 @@ def _print(
     servers = report["servers"]
     down = [name for name, server in servers.items() if server["failure"] or server["enabled"] and not server["runs"]]
     down += [name for name in late if name not in down]
-    found, counted = f"valid, but {plural(len(down), 'server')} cannot start", _counted(report)
-    put(f"{report['file']}: " + (f"{found} ({counted}). Run: mcp-hub doctor" if down else f"ok, {counted}"))
+    verdict, counted = f"valid, but {plural(len(down), 'server')} cannot start", _counted(report)
+    put(f"{report['file']}: " + (f"{verdict} ({counted}). Run: mcp-hub doctor" if down else f"ok, {counted}"))
     if report["overrides_file"] is not None:
         put(f"  with {report['overrides_file']}, which the dashboard writes")
     for name, server in servers.items():

@@ -1,4 +1,4 @@
-"""`mcp-hub doctor`: what is wrong with each server, started or in a running hub, and how to fix it."""
+"""`mcp-hub doctor`: the problem of each server, and its fix."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ from mcp_hub.upstreams.process.commands import proposed_variables
 _WIDTH: Final = 100
 """Characters of a line of folders."""
 _SPARE: Final = 5.0
-"""Seconds beyond the longest `start_timeout`, for a server to stop and its last lines to be read."""
+"""Seconds beyond the longest `start_timeout`, to read the last lines of a server."""
 
 
 @click.command()
@@ -54,8 +54,8 @@ _SPARE: Final = 5.0
 def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixes: bool, reach: Reach) -> None:
     """Explain what is wrong with the servers.
 
-    Asks the running hub of the configuration; if none runs, starts the servers. Checks all servers, or only those
-    named. Exit code 3 if a server has a problem.
+    Asks the running hub, or starts the servers. Checks all servers, or only those named. Exit code 3 if a server has a
+    problem.
     """
 
     def chosen(loaded: Loaded) -> Loaded:
@@ -69,27 +69,26 @@ def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixe
 
 
 def _repaired(path: Path, fixes: bool) -> list[tuple[Repair, str]]:
-    """Problems beside the servers, each with "fixed", nothing if it was not tried, or the reason why it failed."""
-    left = [(repair, "") for repair in missing_parts(path, os.environ)]
-    found = list(found_repairs(path, os.environ))
+    """Problems beside the servers, each with "fixed", "" or the reason of a failed fix."""
+    missing = [(repair, "") for repair in missing_parts(path, os.environ)]
+    repairs = list(found_repairs(path, os.environ))
     if not fixes:
-        return [*((repair, "") for repair in found), *left]
-    done: list[tuple[Repair, str]] = []
+        return [*((repair, "") for repair in repairs), *missing]
+    outcomes: list[tuple[Repair, str]] = []
     with redirect_stdout(sys.stderr):  # where --json prints its document, nothing else is printed
-        for repair in found:
+        for repair in repairs:
             for line in (repair.problem, *(f"  {line}" for line in repair.diff)):
                 say(hide(line))
             try:
                 repair.apply()
-                done.append((repair, "fixed"))
+                outcomes.append((repair, "fixed"))
             except (ConfigError, OSError) as problem:
-                done.append((repair, str(problem)))
-            say(hide(f"  {done[-1][1]}"))
-    return [*done, *left]
+                outcomes.append((repair, str(problem)))
+            say(hide(f"  {outcomes[-1][1]}"))
+    return [*outcomes, *missing]
 
 
 def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
-    """The configuration with only these servers, started at once; without names, with all."""
     at_once = {"start": "eager", "idle_stop": "never"}
     chosen = {
         name: server.model_copy(update=at_once)
@@ -109,19 +108,23 @@ async def _doctor(
     seconds = await _settled(hub, patience)
     listed = await hub.client.lists.servers()
     servers = [server for server in listed.servers if not names or server.server in names]
-    found = [_diagnosis(server, hub.loaded, seconds.get(server.server)) for server in servers]
-    repairs = [(repair, outcome) for repair, outcome in repairs if not any(_has_path(one, repair) for one in found)]
+    diagnoses = [_diagnosis(server, hub.loaded, seconds.get(server.server)) for server in servers]
+    repairs = [
+        (repair, outcome)
+        for repair, outcome in repairs
+        if not any(_has_path(diagnosis, repair) for diagnosis in diagnoses)
+    ]
     warnings = [*hub.unmatched(listed), *notices(servers, ends=hub.app is not None)]
     if hub.loaded is not None:
         warnings += [*project_warnings(hub.loaded.settings), *waiting_edits(hub.loaded.path, names)]
-    wrong = sum(not one.is_ok for one in found)
+    wrong = sum(not diagnosis.is_ok for diagnosis in diagnoses)
     if as_json:
         around = [_repair_data(repair, outcome) for repair, outcome in repairs]
-        tables.print_json({"servers": [*map(_data, found)], "around": around, "warnings": [*map(str, warnings)]})
+        tables.print_json({"servers": [*map(_data, diagnoses)], "around": around, "warnings": [*map(str, warnings)]})
     else:
-        for one in found:
-            tables.print_lines(_lines(one))
-        counted = tables.plural(len(found), "server")
+        for diagnosis in diagnoses:
+            tables.print_lines(_lines(diagnosis))
+        counted = tables.plural(len(diagnoses), "server")
         put(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
         if hub.loaded is not None and (why := why_alone(hub.loaded.place, os.environ)):
             say(f"Each client of this shell has a hub of its own, because {why}")
@@ -132,22 +135,20 @@ async def _doctor(
     return EXIT_UNAVAILABLE if wrong or is_left else 0
 
 
-def _has_path(one: Diagnosis, repair: Repair) -> bool:
-    """Whether the verdict about the server says already that this path is missing."""
-    is_about = not one.is_ok and bool(repair.path) and one.status.server == repair.server
-    return is_about and any(repair.path in text for text in (one.problem, *one.places))
+def _has_path(diagnosis: Diagnosis, repair: Repair) -> bool:
+    is_about = not diagnosis.is_ok and bool(repair.path) and diagnosis.status.server == repair.server
+    return is_about and any(repair.path in text for text in (diagnosis.problem, *diagnosis.places))
 
 
 def _repair_data(repair: Repair, outcome: str) -> JsonObject:
     problem, advice = told_apart(repair.problem)
     fix = "" if outcome == "fixed" else CODES[repair.code].fix
     diff = [hide(line) for line in repair.diff]
-    about = {"code": repair.code, "problem": hide(problem), "advice": hide(advice), "diff": diff}
-    return {**about, "fixed": outcome == "fixed", "reason": hide(outcome) if fix and outcome else None, "fix": fix}
+    fields = {"code": repair.code, "problem": hide(problem), "advice": hide(advice), "diff": diff}
+    return {**fields, "fixed": outcome == "fixed", "reason": hide(outcome) if fix and outcome else None, "fix": fix}
 
 
 def _repair_lines(repair: Repair, outcome: str) -> list[tuple[str, str]]:
-    """Nothing for one that was fixed, which was said already."""
     if outcome == "fixed":
         return []
     problem, advice = told_apart(repair.problem)
@@ -159,7 +160,6 @@ def _repair_lines(repair: Repair, outcome: str) -> list[tuple[str, str]]:
 
 
 async def _settled(hub: ReachedHub, patience: float | None) -> Mapping[str, float]:
-    """Waits for the servers of a hub of our own; after how many seconds each was ready or had failed."""
     seconds = dict[str, float]()
     if hub.app is not None:
         clock, settings = SystemClock(), hub.app.settings
@@ -174,22 +174,21 @@ async def _settled(hub: ReachedHub, patience: float | None) -> Mapping[str, floa
     return seconds
 
 
-def _diagnosis(own: ServerInfo, loaded: Loaded | None, seconds: float | None) -> Diagnosis:
-    """The verdict, with the program of a server that our configuration has."""
-    diagnosis = structs.replace(diagnose(own), seconds=seconds, places=_places(own.server, loaded))
-    server = None if loaded is None else loaded.settings.servers.get(own.server)
+def _diagnosis(info: ServerInfo, loaded: Loaded | None, seconds: float | None) -> Diagnosis:
+    diagnosis = structs.replace(diagnose(info), seconds=seconds, places=_places(info.server, loaded))
+    server = None if loaded is None else loaded.settings.servers.get(info.server)
     if loaded is None or server is None:
         return diagnosis
     try:
         program = find_program(server, os.environ, str(loaded.path.absolute().parent))
         return structs.replace(diagnosis, program=program, variables=_variables(diagnosis, server, os.environ))
     except StartFailed as missing:
-        verdict = diagnosis.about(missing.brief) if diagnosis.code == missing.code else diagnosis
+        verdict = diagnosis.with_message(missing.brief) if diagnosis.code == missing.code else diagnosis
         return structs.replace(verdict, searched=missing.searched)
 
 
 def _places(server: str, loaded: Loaded | None) -> tuple[str, ...]:
-    """The places of the configuration that keep the server from starting; those behind the first with their reasons."""
+    """The places that keep the server from starting; all but the first with a reason."""
     findings = () if loaded is None else loaded.failures.get(server, ())
     places = (f"{finding.file}:{finding.line}: {finding.path}" for finding in findings)
     reasons = ("", *(f": {finding.message}" for finding in findings[1:]))
@@ -197,7 +196,6 @@ def _places(server: str, loaded: Loaded | None) -> tuple[str, ...]:
 
 
 def _searched(folders: Sequence[str]) -> list[str]:
-    """The folders without the program that exist, wrapped, and the number of those that do not."""
     if not folders:
         return []
     home = str(Path.home())
@@ -213,52 +211,52 @@ def _searched(folders: Sequence[str]) -> list[str]:
 
 
 def _variables(diagnosis: Diagnosis, server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables of this shell that a server with a problem may lack."""
     if diagnosis.is_ok or server.command is None:
         return ()
     output = "\n".join([diagnosis.problem, *diagnosis.lines])
     return tuple(proposed_variables(server.command, server.args, [*server.env, *server.pass_env], env, output))
 
 
-def _data(one: Diagnosis) -> JsonObject:
-    """One server as `--json` shows it."""
-    status = one.status
+def _data(diagnosis: Diagnosis) -> JsonObject:
+    status = diagnosis.status
     return {
         "server": status.server,
-        "code": one.code,
-        "ok": one.is_ok,
-        "problem": hide(one.problem),
-        "advice": "" if one.is_ok else hide(one.advice),
-        "fix": "" if one.is_ok else one.fix,
+        "code": diagnosis.code,
+        "ok": diagnosis.is_ok,
+        "problem": hide(diagnosis.problem),
+        "advice": "" if diagnosis.is_ok else hide(diagnosis.advice),
+        "fix": "" if diagnosis.is_ok else diagnosis.fix,
         "state": status.state.value,
-        "command": hide(one.program) if one.program else None,
+        "command": hide(diagnosis.program) if diagnosis.program else None,
         "era": status.era.value if status.era else None,
         "version": status.version,
-        "seconds": None if one.seconds is None else round(one.seconds, 3),
-        "searched": [*one.searched],
-        "pass_env": [*one.variables],
-        "output": [hide(line) for line in one.lines],
+        "seconds": None if diagnosis.seconds is None else round(diagnosis.seconds, 3),
+        "searched": [*diagnosis.searched],
+        "pass_env": [*diagnosis.variables],
+        "output": [hide(line) for line in diagnosis.lines],
     }
 
 
-def _lines(one: Diagnosis) -> list[tuple[str, str]]:
-    """One server for people: lines and their styles."""
-    is_on = one.code != "disabled"
-    style = "red" if not one.is_ok else "green" if is_on else "dim"
-    about = [tables.protocol(one.status)] if one.status.era else []
-    if one.seconds is not None and is_on:
-        about.append(f"{one.seconds:.1f} s")
-    lines = [(", ".join([f"{one.status.server}: {one.code}", *about]), style)]
-    if one.program and is_on:
-        label = "url:    " if one.program.startswith("http") else "command:"
-        lines.append((f"  {label} {one.program}", ""))
-    if not one.is_ok:
-        lines += [(f"  problem: {one.problem}", ""), *((f"  at:      {location}", "") for location in one.places)]
-        lines.append((f"  fix:     {one.advice or one.fix}", "bold"))
-        if names := ", ".join(one.variables):
+def _lines(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    is_on = diagnosis.code != "disabled"
+    style = "red" if not diagnosis.is_ok else "green" if is_on else "dim"
+    heading = [tables.protocol(diagnosis.status)] if diagnosis.status.era else []
+    if diagnosis.seconds is not None and is_on:
+        heading.append(f"{diagnosis.seconds:.1f} s")
+    lines = [(", ".join([f"{diagnosis.status.server}: {diagnosis.code}", *heading]), style)]
+    if diagnosis.program and is_on:
+        label = "url:    " if diagnosis.program.startswith("http") else "command:"
+        lines.append((f"  {label} {diagnosis.program}", ""))
+    if not diagnosis.is_ok:
+        lines += [
+            (f"  problem: {diagnosis.problem}", ""),
+            *((f"  at:      {location}", "") for location in diagnosis.places),
+        ]
+        lines.append((f"  fix:     {diagnosis.advice or diagnosis.fix}", "bold"))
+        if names := ", ".join(diagnosis.variables):
             lines.append(
                 (f"  hint:    It does not get {names} of this shell. If it needs them: pass_env: [{names}]", "")
             )
-        lines += [(text, "dim") for text in _searched(one.searched)]
-        lines += [(f"  | {line}", "dim") for line in one.lines]
+        lines += [(text, "dim") for text in _searched(diagnosis.searched)]
+        lines += [(f"  | {line}", "dim") for line in diagnosis.lines]
     return [(visible(hide(text)), style) for text, style in lines]

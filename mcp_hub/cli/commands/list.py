@@ -1,4 +1,4 @@
-"""`mcp-hub list`: the state of every server, the number of its tools, and why a server is not ready."""
+"""`mcp-hub list`."""
 
 import click
 
@@ -20,8 +20,7 @@ def list_servers(as_json: bool, reach: Reach) -> None:
     """List the servers with their state.
 
     Shows state, protocol version and number of tools, resources, prompts and skills, and why a server is not ready.
-    Asks the running hub of the configuration; if none runs, starts the servers. Exit code 3 if an enabled server
-    is not ready.
+    Asks the running hub, or starts the servers. Exit code 3 if an enabled server is not ready.
     """
     run_with_hub(reach, lambda hub: _list(hub, as_json), operates=True, lists_servers=True)
 
@@ -36,7 +35,7 @@ async def _list(hub: ReachedHub, as_json: bool) -> int:
     if as_json:
         tables.print_json({"servers": [*map(server_data, servers)]})
     elif not servers:
-        put(f"There are no servers in {hub.place}.")
+        put(f"There are no servers in {hub.location}.")
     else:
         tables.print_table(server_table(servers, ends=hub.app is not None))
         partly = [s for s in statuses if s.rests or (s.reason and s.version and s.state is UpstreamState.READY)]

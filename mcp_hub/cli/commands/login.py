@@ -1,4 +1,4 @@
-"""`mcp-hub login` and `logout`: a person logs in to a remote server, for all hubs of this user."""
+"""`mcp-hub login` and `logout`."""
 
 import os
 import threading
@@ -48,7 +48,7 @@ _BROWSER: Final = 5.0
 def login(server: str, no_browser: bool, timeout: float, verbose: int, config: str | None) -> None:
     """Log in to the remote SERVER in a browser (OAuth).
 
-    All hubs of this user share the login and renew it. Running hubs notice it by themselves.
+    All hubs of this user share the login and renew it.
     """
     url, client = remote(server, config)
     quiet_logs(verbose)
@@ -56,11 +56,11 @@ def login(server: str, no_browser: bool, timeout: float, verbose: int, config: s
 
 
 def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
-    """The URL of a configured server and the client to log in as; exits with 2 for a server without a login."""
+    """The URL of a remote server and its OAuth client. Exits with 2."""
     loaded = load_config(config)
     settings = loaded.settings.servers.get(name)
     if settings is None:
-        remote_ones = [own for own, it in loaded.settings.servers.items() if it.url is not None]
+        remote_ones = [key for key, it in loaded.settings.servers.items() if it.url is not None]
         hint = nearest(name, remote_ones) or f". Remote servers: {', '.join(remote_ones) or 'none'}."
         fail("unknown_server", f'{loaded.path}: there is no server "{name}"{hint}')
     if (login := login_of(settings)) is None:
@@ -87,7 +87,7 @@ def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, o
 
 
 async def show_login(server: str, page: str, issuer: str, *, opens: bool) -> None:
-    """Prints the page to visit and opens it; `page` has been checked to be https, or http on this machine."""
+    """Prints the page and opens it. `page` must be https, or http on this machine."""
     say(f"{server} logs in at {issuer}")
     is_open = opens and await anyio.to_thread.run_sync(_opened, page)
     message = "The login page is open in your browser. If not, open:"
@@ -96,17 +96,17 @@ async def show_login(server: str, page: str, issuer: str, *, opens: bool) -> Non
 
 
 def _opened(page: str) -> bool:
-    """Whether a browser has been started. Some browsers, in a terminal, only return when they are closed."""
-    found: list[bool] = []
+    """Whether a browser was started; some return only when they are closed."""
+    outcomes: list[bool] = []
 
     def run() -> None:
         with suppress(webbrowser.Error, OSError):
-            found.append(webbrowser.open(page))
+            outcomes.append(webbrowser.open(page))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(_BROWSER)
-    return thread.is_alive() or any(found)
+    return thread.is_alive() or any(outcomes)
 
 
 @click.command()
@@ -115,7 +115,7 @@ def _opened(page: str) -> bool:
 def logout(server: str, config: str | None) -> None:
     """Remove the login to the remote SERVER.
 
-    The login is removed from this machine only. Running hubs notice it by themselves.
+    The login is removed from this machine only. Running hubs notice it.
     """
     from mcp_hub.upstreams.auth.login import log_out
 

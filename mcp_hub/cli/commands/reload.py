@@ -1,4 +1,4 @@
-"""`mcp-hub reload` and `restart`: makes a running hub reload its configuration, or restart a server."""
+"""`mcp-hub reload` and `restart`: change a running hub."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -40,20 +40,20 @@ _WORDS: Final = {
 def reload(reach: Reach) -> None:
     """Reload the configuration of a running hub.
 
-    The hub is the one at --url, else the one that serves the configuration over HTTP. Prints what changed. If the file
-    is invalid, nothing changes and the exit code is 2.
+    The hub is the one at --url, else the running one of the configuration. Prints what changed. If the file is invalid,
+    nothing changes and the exit code is 2.
     """
     run_with_client(reach, _reload, operates=True)
 
 
 async def _reload(client: "HubClient") -> int:
-    done = await client.reload()
-    if not any(getattr(done, key) for key in _WORDS if key != "kept"):
-        put(f"No changes ({plural(len(done.kept), 'server')}).")
+    outcome = await client.reload()
+    if not any(getattr(outcome, key) for key in _WORDS if key != "kept"):
+        put(f"No changes ({plural(len(outcome.kept), 'server')}).")
         return 0
     for key, word in _WORDS.items():
-        if found := getattr(done, key):
-            put(f"{word}: {', '.join(found)}")
+        if names := getattr(outcome, key):
+            put(f"{word}: {', '.join(names)}")
     return 0
 
 
@@ -63,9 +63,8 @@ async def _reload(client: "HubClient") -> int:
 def restart(name: str, reach: Reach) -> None:
     """Restart a SERVER of a running hub.
 
-    The hub is the one at --url, else the one that serves the configuration over HTTP. A failed server is restarted,
-    too. Running calls may finish on the old process; new calls wait for the new one. Waits until the server is ready.
-    Exit code 3 if it fails, or is not ready after 60 s.
+    The hub is the one at --url, else the running one of the configuration. Also restarts a failed server. Running calls
+    may finish on the old process; new calls wait for the new one. Exit code 3 if the server is not ready after 60 s.
     """
     run_with_client(reach, lambda client: _restart(client, name), operates=True)
 

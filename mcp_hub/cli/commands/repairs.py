@@ -1,7 +1,4 @@
-"""Problems around the servers that `mcp-hub doctor` can fix without asking anything: each with its change as a diff.
-
-A diff names the place and the value before and after, never a line of a file: there a secret could stand beside it.
-"""
+"""Problems that `mcp-hub doctor` can fix. A diff never has a line of a file, which could hold a secret."""
 
 import os
 import re
@@ -56,10 +53,9 @@ _SKIPPED: Final = frozenset(("url", "headers", "description", "name", "tools", "
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """A problem with its change; `apply` makes it. Raises `ConfigError` and `OSError`.
+    """A problem; `apply` fixes it, and raises `ConfigError`, `OSError`.
 
-    `is_problem`: something does not work now, so that the exit code says so. `is_fixable`: `doctor --fix` applies it.
-    `server` and `path`: the server that it is about, and the path that is missing.
+    `is_problem`: something fails now. `is_fixable`: by `doctor --fix`. `path`: the missing one.
     """
 
     code: str
@@ -73,12 +69,12 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 def by_hand(code: str, problem: str, server: str = "", path: str = "") -> Repair:
-    """A problem that only a person can fix, such as a folder that is not on this machine."""
+    """A problem that only a person can fix."""
     return Repair(code, problem, (), lambda: None, is_problem=False, is_fixable=False, server=server, path=path)
 
 
 def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
-    """All that can be fixed around the configuration at `path`. Nothing is changed."""
+    """Everything fixable around the configuration. Changes nothing."""
     try:
         loaded = load(path, env, partly=True, lenient=True)
     except ConfigError:  # the command says so later
@@ -112,7 +108,7 @@ def _close(folder: Path) -> None:
 
 
 def _commands(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
-    """Servers whose program is on the PATH of this shell only."""
+    """Servers whose program is on this shell's PATH only."""
     try:
         written = ServersFile(loaded.path, env).servers()
     except ConfigError:  # the file of another client, which that one changes
@@ -130,7 +126,7 @@ def _commands(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
 
 
 def _folders(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
-    """Servers that clients start in their project, and the hub in a folder with nothing in it."""
+    """Servers that work in the folder where they start."""
     if StartFolders.of(Path(loaded.place), state_dir(env)).project is not None:
         return
     for name, server in loaded.settings.servers.items():
@@ -146,7 +142,7 @@ def _folders(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
 
 
 def _unlimited(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
-    """Servers that were not written by hand and say nothing about a sandbox, where the system has one."""
+    """Added servers without a sandbox setting, if sandboxes work here."""
     with suppress(OSError):
         added, settings = ImportedServers(state_dir(env)).of(loaded.place), loaded.settings
         names = [
@@ -200,21 +196,20 @@ def _lost_entry(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> 
 
 
 def _in_other_linux(env: Mapping[str, str]) -> Iterator[Repair]:
-    """Entries on Windows that start the hub where this one is not, as after a distribution of WSL got another name."""
+    """Windows entries that start the hub in another WSL distribution."""
     where = Where.here(env)
     side, paths = where.windows, {entry.path for entry in WrittenEntries(state_dir(env)).all()}
     if side is None:
         return
     for file in (file for client in WINDOWS_CLIENTS.values() for file in hub_files(client, where)):
         with suppress(FileRefused):
-            found = entry_in(file) if os.path.realpath(file.path) in paths else None
-            if isinstance(found, dict) and (there := other_linux(found, side.distribution, side.user)):
+            written = entry_in(file) if os.path.realpath(file.path) in paths else None
+            if isinstance(written, dict) and (there := other_linux(written, side.distribution, side.user)):
                 message = f"{file.client.title} starts the hub {there}, and this is {side.place}"
                 yield by_hand("client_entry_differs", message)
 
 
 def _install(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> None:
-    """As the command did that wrote the entry."""
     loaded = load(Path(entry.config or ""), env, partly=True, lenient=True)
     options = Options(over_http="--http" in entry.args, profile=entry.profile)
     check_caller(loaded, entry.profile)
@@ -226,7 +221,7 @@ def _install(entry: WrittenEntry, client: Client, env: Mapping[str, str]) -> Non
 
 
 def missing_parts(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
-    """Each absolute path of the configuration that is not there, and each login to do again. Nothing is changed."""
+    """Missing absolute paths and logins. Changes nothing."""
     try:
         loaded = load(path, env, partly=True, lenient=True)
         servers = ServersFile(path, env).servers()
@@ -264,7 +259,7 @@ def _missing_logins(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
 
 
 def _texts(value: object, key_path: str) -> Iterator[tuple[str, str]]:
-    """The texts in which a path of this machine may stand, each with its place."""
+    """The texts that may hold local paths, each with its place."""
     if isinstance(value, str):
         yield key_path, value
     elif isinstance(value, list):
@@ -292,7 +287,6 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _volumes(args: list[object]) -> Iterator[str]:
-    """The folders of this machine that a container gets: all other paths are its own."""
     for before, arg in zip(["", *map(str, args)], map(str, args), strict=False):
         option, _, value = arg.partition("=")
         text = arg if before in _VOLUMES else value if option in _VOLUMES else ""
@@ -301,11 +295,11 @@ def _volumes(args: list[object]) -> Iterator[str]:
 
 
 def _candidates(text: str) -> Iterator[str]:
-    """The absolute paths that a text is, or that stand in it behind `=` or as `${file:…}`."""
+    """The absolute paths in a text: all of it, behind `=`, or in `${file:…}`."""
     yield from (file for file in _FILE.findall(text) if _PATH.fullmatch(file))
     tail = text.partition("=")[2] if re.match(r"-*[\w.-]+=", text) else text
-    for one in (text, tail):
-        if one.startswith("~/"):
-            yield os.path.expanduser(one)
-        elif _PATH.fullmatch(one) and "${" not in one and "*" not in one:
-            yield one
+    for candidate in (text, tail):
+        if candidate.startswith("~/"):
+            yield os.path.expanduser(candidate)
+        elif _PATH.fullmatch(candidate) and "${" not in candidate and "*" not in candidate:
+            yield candidate

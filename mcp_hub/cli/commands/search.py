@@ -1,4 +1,4 @@
-"""`mcp-hub search`: the answer of `find_tools`, its cost in tokens, and the scores of its hits."""
+"""`mcp-hub search`: the answer of `find_tools`, its tokens and scores."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -38,7 +38,7 @@ _SEARCHED: Final = 4000
 
 
 class SearchReport(msgspec.Struct, frozen=True):
-    """The output of `--json`: the `answer` that a model would read, its estimated `tokens`, and the hits behind it."""
+    """The output of `--json`."""
 
     query: str
     answer: str
@@ -59,7 +59,7 @@ class SearchReport(msgspec.Struct, frozen=True):
     help="Print the answer as a model reads it, with the lines or the whole definitions of the hits.",
 )  # fmt: skip
 @click.option(
-    "--format", "form", type=click.Choice([one.value for one in Format]), metavar="FORMAT",
+    "--format", "form", type=click.Choice([item.value for item in Format]), metavar="FORMAT",
     help=f"Print the answer to a provider's own tool search: {', '.join(Format)}.",
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
@@ -83,34 +83,33 @@ def search(
 ) -> None:
     """Search the tools as find_tools does, one hit on a line.
 
-    The cost of the answer for a model, in tokens, goes to stderr. Exit code 1 if no tool matches, or 3 if no tool
-    matches and a server is not ready. Weak hits, which the answer marks as such, count as hits.
+    The cost of the answer in tokens goes to stderr. Exit code 1 if no tool matches, or 3 if a server is not ready, too.
+    Weak hits, marked as such, count as hits.
     """
-    arguments = _given(query, server, limit, detail)
+    arguments = _tool_arguments(query, server, limit, detail)
 
     async def searched(hub: ReachedHub) -> int:
         await hub.settle()
         absent = missing(await hub.client.servers(), server)
         try:
-            found = await _found(hub, profile, arguments)
+            report = await _report(hub, profile, arguments)
         except RpcError as error:
             say(with_code(error))
             return EXIT_TOOL
         if form is not None:
             await _print_answer(hub, form, arguments)
         elif as_json:
-            tables.print_json(found)
+            tables.print_json(report)
         else:
-            await _print(hub, found, full=full, is_whole=detail is not None)
-            _print_costs(found, explain)
+            await _print(hub, report, full=full, is_whole=detail is not None)
+            _print_costs(report, explain)
         tables.print_missing(absent, ends=hub.app is not None, has_output=False)
-        return 0 if found.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
+        return 0 if report.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 
     run_with_hub(reach, searched, Selection([] if server is None else [server], profile), lists_servers=True)
 
 
-def _given(query: Sequence[str], server: str | None, limit: int, detail: str | None) -> JsonObject:
-    """The arguments of find_tools."""
+def _tool_arguments(query: Sequence[str], server: str | None, limit: int, detail: str | None) -> JsonObject:
     # a client could not send text that is not UTF-8 either
     text = " ".join(query)[:_LONGEST].encode(errors="replace").decode()
     only = {} if server is None else {"server": server}
@@ -118,28 +117,25 @@ def _given(query: Sequence[str], server: str | None, limit: int, detail: str | N
 
 
 async def _print_answer(hub: ReachedHub, form: str, arguments: JsonObject) -> None:
-    """The answer to a provider's own search."""
     only = {name: str(arguments[name]) for name in ("limit", "server") if name in arguments}
     put_json(bytes(await hub.client.lists.exported_search(q=arguments["query"][:_SEARCHED], format=form, **only)))
 
 
-async def _found(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> SearchReport:
-    """The answer of find_tools, and the hits behind it. Raises `RpcError`."""
+async def _report(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> SearchReport:
     from mcp_hub.catalog.tokens import estimate
 
     answer, query = await _answer(hub, profile, arguments), arguments["query"][:_SEARCHED]
     if not query.strip():
         return SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=True, hits=())
     # find_tools answers the exact name of a tool with that tool alone
-    found = await hub.client.lists.search(query, 1)
-    if not found.hits or found.hits[0].name != query.strip():
-        found = await hub.client.lists.search(query, arguments["limit"], arguments.get("server"))
-    hits = tuple(Hit(one.name, one.score, tuple(one.also), one.parts) for one in found.hits)
-    return SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=found.weak, hits=hits)
+    results = await hub.client.lists.search(query, 1)
+    if not results.hits or results.hits[0].name != query.strip():
+        results = await hub.client.lists.search(query, arguments["limit"], arguments.get("server"))
+    hits = tuple(Hit(hit.name, hit.score, tuple(hit.also), hit.parts) for hit in results.hits)
+    return SearchReport(query=arguments["query"], answer=answer, tokens=estimate(answer), weak=results.weak, hits=hits)
 
 
 async def _answer(hub: ReachedHub, profile: str | None, arguments: JsonObject) -> str:
-    """The result of a client's call of find_tools. Raises `RpcError`."""
     if hub.app is None:
         stream = hub.client.stream(FIND, msgspec.json.encode(arguments))
         async with stream:
@@ -156,7 +152,6 @@ async def _answer(hub: ReachedHub, profile: str | None, arguments: JsonObject) -
 
 
 async def _events(hub: "HubPort", profile: str | None, arguments: JsonObject) -> Sequence[CallEvent]:
-    """A call in a hub of our own, which no stream is kept of."""
     from mcp_hub.aio import Bell
     from mcp_hub.ids import new_session_id
     from mcp_hub.protocol import eras
@@ -179,23 +174,20 @@ async def _events(hub: "HubPort", profile: str | None, arguments: JsonObject) ->
     return reader.take()
 
 
-async def _print(hub: ReachedHub, found: SearchReport, *, full: bool, is_whole: bool) -> None:
-    """The `full` definitions of the hits, or the answer; unless `is_whole`, without the notes below its lines.
-
-    Nor with its line about servers that have failed: the command says more of them on stderr.
-    """
-    if full and found.hits:
-        await _print_pages(hub, found)
+async def _print(hub: ReachedHub, report: SearchReport, *, full: bool, is_whole: bool) -> None:
+    """The `full` definitions, or the answer; notes only if `is_whole`."""
+    if full and report.hits:
+        await _print_pages(hub, report)
     elif is_whole:
-        put(found.answer)
+        put(report.answer)
     else:
-        tables.print_short((line for line in found.answer.splitlines() if not line.startswith(_LEFT_OUT)), WEAK)
+        tables.print_short((line for line in report.answer.splitlines() if not line.startswith(_LEFT_OUT)), WEAK)
 
 
-async def _print_pages(hub: ReachedHub, found: SearchReport) -> None:
+async def _print_pages(hub: ReachedHub, report: SearchReport) -> None:
     definitions = {name: raw for raw in await hub.client.tools() if (name := _name(raw))}
     owners = await hub.client.lists.owners()
-    for hit in found.hits:
+    for hit in report.hits:
         if (raw := definitions.get(hit.id)) is not None:
             tables.print_page(hit.id, owners.get(hit.id, ""), bytes(raw))
 
@@ -204,18 +196,18 @@ def _name(raw: msgspec.Raw) -> str:
     return str(msgspec.json.decode(raw, type=JsonObject).get("name", ""))
 
 
-def _print_costs(found: SearchReport, explain: bool) -> None:
+def _print_costs(report: SearchReport, explain: bool) -> None:
     if explain:
         put()
-        if found.hits:
-            tables.print_table(explanation(found.hits))
-        if found.weak:
+        if report.hits:
+            tables.print_table(explanation(report.hits))
+        if report.weak:
             put("weak: nothing fits well")
-    say(f"{tables.plural(found.tokens, 'token')}, {tables.plural(len(found.hits), 'hit')}")
+    say(f"{tables.plural(report.tokens, 'token')}, {tables.plural(len(report.hits), 'hit')}")
 
 
 def explanation(hits: Sequence[Hit]) -> "Table":
-    """A row for each hit with the parts that add up to its score (`catalog.search.ranker.Hit`)."""
+    """A row for each hit, with the parts of its score."""
     parts = tuple(hits[0].parts) if hits else ()
     table = tables.table("tool", "score", *parts, "also", right=("score", *parts))
     for hit in hits:

@@ -1,7 +1,4 @@
-"""`mcp-hub serve`: runs the hub behind its stdio front or its HTTP front.
-
-SIGINT, SIGTERM, and over stdio the death of the client, end it cleanly in under 2 s. No child process survives it.
-"""
+"""`mcp-hub serve`. Signals, and the death of a stdio client, end the hub in under 2 s with all child processes."""
 
 import os
 import socket
@@ -111,7 +108,7 @@ def serve(
         run(lambda: _serve_http(loaded, listener, profile))
     else:
         mode, why = _mode(loaded, attach, log_level)
-        if sys.platform != "win32" and serve_attached(_asked(loaded, profile, client), mode, why):
+        if sys.platform != "win32" and serve_attached(_hub_wanted(loaded, profile, client), mode, why):
             return
         if sys.stdin.isatty():
             say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
@@ -120,10 +117,7 @@ def serve(
 
 
 def _mode(loaded: Loaded, attach: str | None, log_level: str | None) -> tuple[str, str]:
-    """Whether to join a background hub: not for somebody who sets a level, and wants to see the log; and why not.
-
-    Nor with a file that nobody has named: by its path the background hub would take it for one that somebody has.
-    """
+    """Whether to join a background hub, and why not."""
     if loaded.needs_name:
         return "never", f"no option names {loaded.place}"
     if attach is None and log_level:
@@ -135,7 +129,7 @@ def _is_option(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
-def _asked(loaded: Loaded, profile: str | None, client: str | None) -> HubWanted:
+def _hub_wanted(loaded: Loaded, profile: str | None, client: str | None) -> HubWanted:
     chosen = {"--config": loaded.place, "--profile": profile, "--client": client}
     arguments = [part for name, value in chosen.items() if value is not None for part in (name, value)]
     return HubWanted(arguments=["serve", *arguments], config=loaded.place, profile=profile, client=client, attach=None)
@@ -167,7 +161,7 @@ async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
 
 
 def _listen(settings: Settings, host: str | None, port: int | None) -> socket.socket:
-    """A listening socket; exits with 2 if it is not allowed or not available."""
+    """A listening socket. Exits with 2 if it is refused or not available."""
     from mcp_hub.app.http import why_not_listen
 
     http = settings.hub.http
@@ -224,7 +218,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
 def _recorded(
     loaded: Loaded, url: str, caller: Caller, operator: str = "", *, has_dashboard: bool = True
 ) -> AbstractContextManager[None]:
-    """A record of the hub; one that only has a profile does not answer for the whole configuration."""
+    """A record of the hub, unless it serves one profile."""
     if caller.profile is not None:
         return nullcontext()
     return recorded(
@@ -233,7 +227,6 @@ def _recorded(
 
 
 async def _stop_when(event: anyio.Event, app: App, server: "HttpServer", front: "HttpFront") -> None:
-    """Ends open streams, gives running calls their answer, then stops the server."""
     await event.wait()
     front.close()
     await app.stop()
@@ -241,7 +234,6 @@ async def _stop_when(event: anyio.Event, app: App, server: "HttpServer", front: 
 
 
 def _url(listener: socket.socket) -> str:
-    """The endpoint, as clients on this machine reach it."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
@@ -249,7 +241,7 @@ def _url(listener: socket.socket) -> str:
 
 def _announce(app: App, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
+    address = f"[{host}]" if ":" in host else host
     servers = app.settings.servers
     names = ", ".join(servers) or "none"
-    say(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at http://{shown}:{port}/mcp")
+    say(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at http://{address}:{port}/mcp")

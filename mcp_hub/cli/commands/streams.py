@@ -1,7 +1,4 @@
-"""`mcp-hub streams` lists durable calls, running or kept after their end; `resume` follows one, `cancel` ends one.
-
-SIGINT and SIGTERM stop following; they do not end the call.
-"""
+"""`mcp-hub streams`, `resume` and `cancel`: durable calls."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -50,37 +47,35 @@ def streams(as_json: bool, limit: int, reach: Reach) -> None:
     """List durable calls, newest first.
 
     A call becomes durable when it sends anything before its result or runs for more than 250 ms; calls over REST and by
-    `mcp-hub call` always are. A durable call is kept for hub.store.retention (1 day) after its end. Asks the
-    running hub of the configuration; if none runs, lists the calls of all hubs that use the configured store. Calls of
-    that hub which run and are not durable yet are counted.
+    `mcp-hub call` always are. It is kept for hub.store.retention (1 day) after its end. Asks the running hub, or reads
+    the store. Calls that run and are not durable yet are counted.
     """
     run_with_streams(reach, lambda access: _streams(access, limit, as_json, reach))
 
 
 async def _streams(access: "StreamAccess", limit: int, as_json: bool, reach: Reach) -> int:
-    found = await access.stream_list(limit)
+    listed = await access.stream_list(limit)
     if as_json:
-        tables.print_json({"streams": found.streams, "unstored": found.unstored, "waiting": found.waiting})
+        tables.print_json({"streams": listed.streams, "unstored": listed.unstored, "waiting": listed.waiting})
         return 0
-    if found.streams:
+    if listed.streams:
         now, width = wall_time(), tables.console().width
-        tables.print_table(stream_table(found.streams, now, width))
+        tables.print_table(stream_table(listed.streams, now, width))
         if width < _NARROW:
             tables.print_lines(
-                [(visible(f"{row.stream} {text}"), "") for row in found.streams if (text := waiting_text(row, now))]
+                [(visible(f"{row.stream} {text}"), "") for row in listed.streams if (text := waiting_text(row, now))]
             )
-    if text := rest_text(found, 0 if reach.url is not None else _hubs_of_one_client(reach.config)):
+    if text := rest_text(listed, 0 if reach.url is not None else _hubs_of_one_client(reach.config)):
         put(visible(text))
     return 0
 
 
 def _hubs_of_one_client(config: str | None) -> int:
-    """The hubs of the configuration that no command can ask."""
     return sum(not hub.endpoint for hub in hubs_of(config)[1])
 
 
 def rest_text(listed: "StreamList", hubs: int) -> str:
-    """A sentence on calls that the table lacks: without a stream, or at `hubs` of single clients. It may be empty."""
+    """A sentence on calls that are not in the table, or ""."""
     parts = []
     if number := listed.unstored:
         turn = f"waiting for {'its' if listed.waiting == 1 else 'their'} turn"
@@ -98,7 +93,7 @@ def rest_text(listed: "StreamList", hubs: int) -> str:
 
 
 def waiting_text(status: "StreamStatus", now: float) -> str:
-    """For example `waits for slow_tool of Cursor, 12 s`; empty for a call that does not wait. `now` in Unix seconds."""
+    """`waits for slow_tool of Cursor, 12 s`, or "". `now` in Unix seconds."""
     if status.waits_for is msgspec.UNSET:
         return ""
     since = None if status.waits_since is msgspec.UNSET else tables.unix_time(status.waits_since)
@@ -106,18 +101,18 @@ def waiting_text(status: "StreamStatus", now: float) -> str:
 
 
 def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table":
-    """A row for each; ages are as of `now`, Unix seconds. In less than `_NARROW` columns there are no messages."""
+    """A row for each stream, without messages below `_NARROW` columns. `now` in Unix seconds."""
     columns = ("stream", "tool", "status", "age", "message")[: 4 if width < _NARROW else 5]
     table = tables.table(*columns, right=("age",), whole=("stream", "status", "age"))
     for status in listed:
-        said = waiting_text(status, now) or ("" if status.message is msgspec.UNSET else status.message)
-        message = " ".join(visible(said).split())
-        shown = hide_head(message, _MESSAGE, "…")
+        text = waiting_text(status, now) or ("" if status.message is msgspec.UNSET else status.message)
+        message = " ".join(visible(text).split())
+        short_text = hide_head(message, _MESSAGE, "…")
         state = "waiting" if status.waits_for else status.status
         created = tables.unix_time(status.created)
         age = "" if created is None else tables.age(created, now)
         styled = tables.cell(state, _STYLES.get(state, "yellow"))
-        cells = (tables.cell(status.stream), tables.short_cell(status.name), styled, age, tables.short_cell(shown))
+        cells = (tables.cell(status.stream), tables.short_cell(status.name), styled, age, tables.short_cell(short_text))
         table.add_row(*cells[: len(columns)])
     return table
 
@@ -128,8 +123,8 @@ def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table
 def cancel(stream: str, reach: Reach) -> None:
     """Cancel a call by its STREAM id.
 
-    Asks the running hub of the configuration; if none runs, the hub on this machine that runs the call, through the
-    configured store. The call ends a moment later; `mcp-hub resume` shows how.
+    Asks the running hub, or through the store the hub on this machine that runs the call. The call ends a moment later;
+    `mcp-hub resume` shows how.
     """
     run_with_streams(reach, lambda access: _cancel(access, stream), stream)
 
@@ -145,21 +140,21 @@ async def _cancel(access: "StreamAccess", stream: str) -> int:
 @stream_argument
 @click.option("--after", type=click.IntRange(min=0), metavar="N", help="Show only events after number N.")
 @click.option("--json", "json_lines", is_flag=True, help="Print JSON lines.")
-@output_options(lambda given: "jsonl" if given["json_lines"] else "text")
+@output_options(lambda options: "jsonl" if options["json_lines"] else "text")
 @stream_options
 def resume(stream: str, after: int | None, json_lines: bool, output: Output, reach: Reach) -> None:
     """Follow a call by its STREAM id.
 
-    Shows progress, partial output and the result, from the start or from event N. Without a running hub, the
-    stream is read from the configured store; the call may have ended, or run in a hub over stdio. Ctrl-C stops
-    following, not the call; use `mcp-hub cancel` to end the call. On a terminal, open questions of the tool are asked.
+    Shows progress, partial output and the result, from the start or from event N. Without a running hub, reads the
+    store. Ctrl-C stops following, not the call; `mcp-hub cancel` ends the call. On a terminal, asks the open questions
+    of the tool.
     """
     again = f"mcp-hub resume {stream}" if reach.url is None else f"mcp-hub resume {stream} --url {reach.url}"
     run_with_streams(reach, lambda access: _resume(access, stream, after, output, again), stream)
 
 
 async def _resume(access: "StreamAccess", stream: str, after: int | None, output: Output, again: str) -> int:
-    """`again` is the command that continues where this one stops, without its `--after`."""
+    """`again` is the command that continues from here."""
     from mcp_hub.client import HubClient
 
     status = await access.status(stream)
@@ -167,7 +162,7 @@ async def _resume(access: "StreamAccess", stream: str, after: int | None, output
     name = status.name or stream
     show = show_for(output, name)
 
-    async def asked(question: InputRequired) -> str:
+    async def ask(question: InputRequired) -> str:
         if isinstance(access, HubClient) and is_for_person(question):
             return await answered(access, stream, question, show, name)
         pending = (await access.status(stream)).questions
@@ -179,15 +174,14 @@ async def _resume(access: "StreamAccess", stream: str, after: int | None, output
         if begin and after is None:
             show.note(f"events 1 to {begin} are no longer kept")
         async with access.resume(stream, begin, on_pause=show.note) as events:
-            return await _followed(events, show, asked, status.method, again, output.folder)
+            return await _followed(events, show, ask, status.method, again, output.folder)
     finally:
         show.close()
 
 
-async def _followed(events: "Events", show: Show, asked: Asked, method: str, again: str, folder: Path | None) -> int:
-    """Follows the events; the exit code. Raises `RpcError` for a stream that cannot be followed."""
+async def _followed(events: "Events", show: Show, ask: Asked, method: str, again: str, folder: Path | None) -> int:
     try:
-        code = await followed(events, show, asked, method=method, folder=folder)
+        code = await followed(events, show, ask, method=method, folder=folder)
     except UpstreamLost as error:
         return refuse(show, error)
     except anyio.get_cancelled_exc_class():

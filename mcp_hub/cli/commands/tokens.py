@@ -1,4 +1,4 @@
-"""`mcp-hub tokens`: the cost of the tools in a model's context."""
+"""`mcp-hub tokens`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -57,18 +57,18 @@ def tokens(
 ) -> None:
     """Show what the tools cost in a model's context.
 
-    Compares the ways to list a tool: its whole definition (full), the compacted definition, its line in a find_tools
-    answer (signature) and its name alone (names). The counts are estimates, mostly within 10 % of the o200k tokenizer.
-    Exit code 3 if a server is not ready.
+    Compares the ways to list a tool: its definition whole (full) or compacted, its line in a find_tools answer
+    (signature), and its name alone (names). Estimates, mostly within 10 % of the o200k tokenizer. Exit code 3 if a
+    server is not ready.
     """
-    most = top if top is not None else HEAVIEST if server is None else _ALL
+    limit = top if top is not None else HEAVIEST if server is None else _ALL
 
     async def counted(hub: ReachedHub) -> int:
         await hub.settle()
         listed = await hub.client.lists.servers()
         absent = missing(listed.servers, server)
-        account = await hub.client.lists.account(client, server, max(most, 1))
-        account = structs.replace(account, heaviest=account.heaviest[:most])
+        account = await hub.client.lists.account(client, server, max(limit, 1))
+        account = structs.replace(account, heaviest=account.heaviest[:limit])
         if as_json:
             tables.print_json(account)
         else:
@@ -81,12 +81,11 @@ def tokens(
 
 
 def missing(servers: Sequence[ServerInfo], server: str | None) -> list[UpstreamStatus]:
-    """The servers that are not ready, of those that `server` selects."""
     return [status for status in readiness.not_ready(map(status_of, servers)) if server in (None, status.server)]
 
 
 def print_account(account: "TokenAccount") -> None:
-    """Prints the ways to list, the servers and the heaviest tools, a table each."""
+    """Prints tables of listings, servers and the heaviest tools."""
     current = account.current
     mode = current.mode if current.expose == current.mode else f"{current.expose} → {current.mode}"
     listed, cost = tables.plural(current.listed, "tool"), _tokens(current.tokens)
@@ -100,8 +99,8 @@ def print_account(account: "TokenAccount") -> None:
     if account.defers:
         put("These clients show their model a definition only when it is asked for.")
     table = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))
-    for one in account.modes:
-        table.add_row(one.expose, one.mode, str(one.listed), f"{one.tokens:,}")
+    for listing in account.modes:
+        table.add_row(listing.expose, listing.mode, str(listing.listed), f"{listing.tokens:,}")
     _print(table)
     if not account.tools:
         say("no tools")
@@ -116,27 +115,27 @@ def _tokens(count: int) -> str:
     return f"{count:,} token{'' if count == 1 else 's'}"
 
 
-def _print(made: "Table") -> None:
+def _print(table: "Table") -> None:
     put()
-    tables.print_table(made)
+    tables.print_table(table)
 
 
 def _servers(account: "TokenAccount") -> "Table":
-    made = tables.table("server", "tools", *_FORMS, right=("tools", *_FORMS))
-    for one in account.servers:
-        made.add_row(tables.cell(one.server), str(one.tools), *_figures(one.tokens))
+    table = tables.table("server", "tools", *_FORMS, right=("tools", *_FORMS))
+    for server in account.servers:
+        table.add_row(tables.cell(server.server), str(server.tools), *_figures(server.tokens))
     if len(account.servers) > 1:
-        made.add_section()
-        made.add_row("together", str(len(account.tools)), *_figures(account.total))
-    return made
+        table.add_section()
+        table.add_row("together", str(len(account.tools)), *_figures(account.total))
+    return table
 
 
 def _heaviest(account: "TokenAccount") -> "Table":
-    made = tables.table("heaviest", *_FORMS, right=_FORMS)
+    table = tables.table("heaviest", *_FORMS, right=_FORMS)
     by_name = {tool.name: tool for tool in account.tools}
     for name in account.heaviest:
-        made.add_row(tables.cell(name), *_figures(by_name[name].tokens))
-    return made
+        table.add_row(tables.cell(name), *_figures(by_name[name].tokens))
+    return table
 
 
 def _figures(tokens: "Tokens") -> list[str]:

@@ -1,4 +1,4 @@
-"""`mcp-hub tools`: the tools as clients get them, and `tools export`: as model providers take them."""
+"""`mcp-hub tools` and `tools export`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -35,8 +35,7 @@ _server_option: Final = click.option(
 def tools(context: click.Context, /, server: str | None, full: bool, as_json: bool, reach: Reach) -> None:
     """List the tools under the names that clients use.
 
-    Asks the running hub of the configuration; if none runs, starts the servers. Exit code 3 if a server that
-    may have tools is not ready.
+    Asks the running hub, or starts the servers. Exit code 3 if a server that may have tools is not ready.
     """
     if context.invoked_subcommand is None:
         chosen = Selection([] if server is None else [server], None)
@@ -68,7 +67,6 @@ def export(form: str, server: str | None, profile: str | None, reach: Reach, **o
 
 
 async def _print_exported(hub: ReachedHub, params: Mapping[str, str]) -> int:
-    """The tools as `GET /v1/tools` answers with these parameters."""
     await hub.settle()
     put_json(bytes(await hub.client.lists.exported(**params)))
     listed = await hub.client.lists.servers()
@@ -105,7 +103,6 @@ async def _tools(hub: ReachedHub, server: str | None, full: bool, as_json: bool)
 
 
 def _check_there(server: str, servers: set[str], hub_url: str) -> None:
-    """Raises `ConfigError` for a server that the hub does not have."""
     from mcp_hub.config.findings import nearest
 
     if server not in servers:
@@ -114,12 +111,11 @@ def _check_there(server: str, servers: set[str], hub_url: str) -> None:
 
 
 def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:
-    """Name, definition as a client of the handshake era gets it, and summary of each tool."""
     from mcp_hub.catalog.offers.definitions import encode_as, in_era, parse
 
-    found, _ = parse(Kind.TOOL, [bytes(raw) for raw in definitions], "")
+    entries, _ = parse(Kind.TOOL, [bytes(raw) for raw in definitions], "")
     return [
-        (tool.key, bytes(in_era(Kind.TOOL, encode_as(tool, tool.key), Era.HANDSHAKE)), tool.summary) for tool in found
+        (tool.key, bytes(in_era(Kind.TOOL, encode_as(tool, tool.key), Era.HANDSHAKE)), tool.summary) for tool in entries
     ]
 
 

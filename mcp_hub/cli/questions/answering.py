@@ -1,7 +1,4 @@
-"""Answers the questions of a call: asks the person at the terminal, or refuses with the reason.
-
-A question that is answered elsewhere, withdrawn, or out of time is taken away from the person.
-"""
+"""Answers questions of a call, or refuses them."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -37,18 +34,17 @@ _T = TypeVar("_T")
 
 
 def is_for_person(question: InputRequired) -> bool:
-    """Whether somebody at the terminal can answer it."""
     return question.method == "elicitation/create" and can_ask()
 
 
 async def answered(client: "HubClient", stream: str, question: InputRequired, show: "Show", asker: str) -> str:
-    """Answers a question of the tool `asker`; a note about it."""
+    """Answers a question of the tool `asker`; returns a note."""
     if not is_for_person(question):
         reason = _REASONS.get(question.method, _NOBODY)
         await _send(client, stream, InputBody(question.key, error=ErrorBody(_REFUSED, reason)))
         return f"declined what the tool asks: {question.method} ({reason})"
     with show.paused():
-        reply = await _while_open(client, stream, question.key, lambda: _asked(question, asker))
+        reply = await _while_open(client, stream, question.key, lambda: _ask_person(question, asker))
     if reply is None:
         return _LATE
     content = UNSET if reply.content is None else Raw(msgspec.json.encode(reply.content))
@@ -57,7 +53,7 @@ async def answered(client: "HubClient", stream: str, question: InputRequired, sh
     return f"{message} what the tool asks" if is_in_time else _LATE
 
 
-async def _asked(question: InputRequired, asker: str) -> Reply:
+async def _ask_person(question: InputRequired, asker: str) -> Reply:
     try:
         params = msgspec.json.decode(question.params, type=JsonObject)
     except (msgspec.DecodeError, RecursionError):
@@ -66,8 +62,8 @@ async def _asked(question: InputRequired, asker: str) -> Reply:
 
 
 async def _while_open(client: "HubClient", stream: str, key: str, ask: Callable[[], Awaitable[_T]]) -> _T | None:
-    """The result of `ask`; None if the question is closed before that."""
-    found: _T | None = None
+    """The result of `ask`; None if the question closes first."""
+    answer: _T | None = None
     if not await _is_open(client, stream, key):
         return None
     async with anyio.create_task_group() as tasks:
@@ -79,13 +75,12 @@ async def _while_open(client: "HubClient", stream: str, key: str, ask: Callable[
                     tasks.cancel_scope.cancel()
 
         tasks.start_soon(watch)
-        found = await ask()
+        answer = await ask()
         tasks.cancel_scope.cancel()
-    return found
+    return answer
 
 
 async def _is_open(client: "HubClient", stream: str, key: str) -> bool:
-    """Whether the question is open, as far as the hub can be asked."""
     try:
         status = await client.status(stream)
     except RpcError:
@@ -94,7 +89,7 @@ async def _is_open(client: "HubClient", stream: str, key: str) -> bool:
 
 
 async def _send(client: "HubClient", stream: str, body: InputBody) -> bool:
-    """Sends an answer, in a few attempts: without one the call would wait for minutes. False: it is not wanted."""
+    """Sends an answer, with retries. False: it is not taken."""
     for pause in _TRIES:
         try:
             await client.answer(stream, body)

@@ -1,8 +1,4 @@
-"""The conversation about one question: a form field by field, a URL to be looked at, and what was decided.
-
-A server's text stands on lines that begin with a bar, with control and direction characters spelled out. The end of
-the input (Ctrl-D) declines.
-"""
+"""The conversation about one question. The end of the input (Ctrl-D) declines."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,13 +19,13 @@ _LINE: Final = 200
 
 
 class Conversation(Protocol):
-    """A person who reads lines and types lines."""
+    """A person who reads and types lines."""
 
     def tell(self, text: str) -> None:
         """Shows a line."""
 
     async def ask(self, prompt: str) -> str:
-        """The line typed after the prompt. Raises `EOFError` at the end of the input."""
+        """The typed line. Raises `EOFError`."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -43,7 +39,6 @@ _DECLINED: Final = Reply("decline")
 
 
 async def elicited(person: Conversation, asker: str, params: JsonObject) -> Reply:
-    """The answer of the person to `elicitation/create`; `asker` is the name of the tool."""
     try:
         if params.get("mode") == "url":
             return await _visited(person, asker, str(params.get("url", "")), str(params.get("message", "")))
@@ -64,10 +59,10 @@ async def _filled(person: Conversation, asker: str, message: str, fields: Sequen
             await _take(person, field, content)
         person.tell("The answer:")
         for field in fields:
-            value = _one_line(field.shown(content[field.name])) if field.name in content else "(left out)"
+            value = _one_line(field.typed(content[field.name])) if field.name in content else "(left out)"
             person.tell(f"  {_one_line(field.title)}: {value}")
-        known = {"": "send", "y": "send", "yes": "send", "e": "edit", "edit": "edit", "d": "decline"}
-        match await _chosen(person, "Send it? [Y]es, [e]dit, [d]ecline: ", known):
+        choices = {"": "send", "y": "send", "yes": "send", "e": "edit", "edit": "edit", "d": "decline"}
+        match await _chosen(person, "Send it? [Y]es, [e]dit, [d]ecline: ", choices):
             case "send":
                 return Reply("accept", content)
             case "decline":
@@ -75,7 +70,7 @@ async def _filled(person: Conversation, asker: str, message: str, fields: Sequen
 
 
 async def _take(person: Conversation, field: Field, content: dict[str, object]) -> None:
-    """Asks for one field until what is typed fits; nothing typed keeps what there is, or the default."""
+    """Asks until the text fits; an empty line keeps the default."""
     default = content.get(field.name, field.default)
     head = f"{_one_line(field.title)}{'' if field.is_required else ' (optional)'}"
     hint = f" ({_one_line(field.hint)})" if field.hint else ""
@@ -84,9 +79,9 @@ async def _take(person: Conversation, field: Field, content: dict[str, object]) 
         person.tell(f"│ {head}{described}{hint}")
     for number, choice in enumerate(field.choices, 1):
         person.tell(f"│   {f'{number}) ' if field.is_numbered else ''}{_one_line(choice.title)}")
-    shown = "" if default is None else f" [{_one_line(field.shown(default))}]"
+    suffix = "" if default is None else f" [{_one_line(field.typed(default))}]"
     while True:
-        text = await person.ask(f"{_one_line(field.title)}{shown}: ")
+        text = await person.ask(f"{_one_line(field.title)}{suffix}: ")
         try:
             if text.strip():
                 content[field.name] = field.value(text)
@@ -100,22 +95,21 @@ async def _take(person: Conversation, field: Field, content: dict[str, object]) 
 
 
 async def _visited(person: Conversation, asker: str, url: str, message: str) -> Reply:
-    """The URL is shown whole, in ASCII, and never opened: the user opens it."""
+    """Shows the whole URL in ASCII, and never opens it."""
     _quote(person, f"{_one_line(asker)} asks you to open a page (Ctrl-D declines, Ctrl-C cancels the call):", message)
     for line in url_lines(url):
         person.tell(f"│ {line}")
-    known = {"y": True, "yes": True, "d": False}
-    is_agreed = await _chosen(person, "Open it in a browser yourself if you trust it. [y] done, [d]ecline: ", known)
+    choices = {"y": True, "yes": True, "d": False}
+    is_agreed = await _chosen(person, "Open it in a browser yourself if you trust it. [y] done, [d]ecline: ", choices)
     return Reply("accept") if is_agreed else _DECLINED
 
 
 def url_lines(url: str) -> tuple[str, str]:
-    """The URL in ASCII, and its host."""
     return f"URL:  {quote(url[:_MOST], safe=_IN_URLS)}", f"Host: {_host(url)}"
 
 
 def _host(url: str) -> str:
-    """The host as the network knows it, and a warning for what a browser does not open."""
+    """The host in IDNA, with a warning where a browser would not open it."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("idna").decode()
@@ -128,10 +122,10 @@ def _host(url: str) -> str:
     return f"{_one_line(host)}{'' if parts.scheme == 'https' else ' (not encrypted)'}"
 
 
-async def _chosen(person: Conversation, prompt: str, known: Mapping[str, object]) -> object:
-    while (text := (await person.ask(prompt)).strip().lower()) not in known:
+async def _chosen(person: Conversation, prompt: str, choices: Mapping[str, object]) -> object:
+    while (text := (await person.ask(prompt)).strip().lower()) not in choices:
         pass
-    return known[text]
+    return choices[text]
 
 
 def _quote(person: Conversation, head: str, text: str) -> None:

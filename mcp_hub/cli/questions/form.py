@@ -1,7 +1,6 @@
-"""The form of an elicitation: its fields, what may be typed into them, and the values that come of it. Pure.
+"""The form of an elicitation. Pure. A `pattern` is not checked: it could take forever.
 
-Source: specification 2026-07-28, client/elicitation "Requested Schema". A `pattern` is shown but not checked here: one
-that a server made could take forever. The server checks every answer itself.
+Source: specification 2026-07-28, client/elicitation "Requested Schema".
 """
 
 import json
@@ -31,18 +30,18 @@ _EXAMPLES: Final = {
 
 
 class Unfit(Exception):
-    """A text that is not a value of its field; the message says what is wrong."""
+    """The text is not a value of its field."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One value of an enumeration and its name for people."""
+    """A value and its title."""
 
     value: str
     title: str
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field. `kind` is string, integer, number, boolean, one (of the choices), many, or json for anything else."""
+    """A field; `kind` is string, integer, number, boolean, one, many, or json for anything else."""
 
     name: str
     kind: str
@@ -60,12 +59,12 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def is_numbered(self) -> bool:
-        """Whether a choice may be named by its number: none of them looks like a number itself."""
+        """Whether choices have numbers: none looks like one."""
         return not any(text.strip().isdecimal() for each in self.choices for text in (each.value, each.title))
 
     @property
     def hint(self) -> str:
-        """The texts that may be typed."""
+        """The text that may be typed."""
         match self.kind:
             case "boolean":
                 return "y or n"
@@ -83,11 +82,11 @@ class Field(msgspec.Struct, frozen=True):
         return f"{self.kind}{_bounds(self.schema, 'minimum', 'maximum', '')}"
 
     def value(self, text: str) -> object:
-        """The value that a text, which is not empty, stands for. Raises `Unfit`."""
+        """The value of a text that is not empty. Raises `Unfit`."""
         return _READERS[self.kind](self, text if self.kind == "string" else text.strip())
 
-    def shown(self, value: object) -> str:
-        """A value as it could be typed."""
+    def typed(self, value: object) -> str:
+        """A value as typed."""
         if self.kind == "boolean" and isinstance(value, bool):
             return "y" if value else "n"
         titles = {each.value: each.title for each in self.choices}
@@ -97,21 +96,20 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def default(self) -> object:
-        """The value without an answer; None without one, and for one that is not a value of the field."""
+        """The default, or None if it does not fit."""
         value = self.schema.get("default")
         if value is None:
             return None
         try:
             if self.kind == "many":
                 return _items(self, [each if isinstance(each, str) else "" for each in cast(list[object], value)])
-            fits = self.value(value if isinstance(value, str) else self.shown(value)) == value
+            fits = self.value(value if isinstance(value, str) else self.typed(value)) == value
         except (Unfit, TypeError):
             return None
         return value if fits else None
 
 
 def fields_of(schema: object) -> list[Field]:
-    """The fields of a requested schema, in its order; none for one that cannot be read."""
     return [
         _field(name, member if isinstance(member, dict) else {}, is_required)
         for name, member, is_required in parameters(schema)
@@ -129,7 +127,6 @@ def _field(name: str, schema: JsonObject, is_required: bool) -> Field:
 
 
 def _choices(schema: object) -> list[Choice]:
-    """The texts that a schema admits, with their titles: `enum`, with `enumNames` or without, `oneOf` or `anyOf`."""
     if not isinstance(schema, dict):
         return []
     titled = schema.get("oneOf", schema.get("anyOf"))
@@ -154,15 +151,17 @@ def _number(schema: JsonObject, key: str) -> float | None:
 
 
 def _bounds(schema: JsonObject, low: str, high: str, unit: str) -> str:
-    least, most = _number(schema, low), _number(schema, high)
-    message = [f"at least {least:g}" if least is not None else "", f"at most {most:g}" if most is not None else ""]
+    lowest, highest = _number(schema, low), _number(schema, high)
+    message = [
+        f"at least {lowest:g}" if lowest is not None else "",
+        f"at most {highest:g}" if highest is not None else "",
+    ]
     return f"; {', '.join(filter(None, message))}{unit}" if any(message) else ""
 
 
 def _check(size: float, schema: JsonObject, low: str, high: str, unit: str = "") -> None:
-    """Raises `Unfit` for a size out of bounds."""
-    least, most = _number(schema, low), _number(schema, high)
-    if (least is not None and size < least) or (most is not None and size > most):
+    lowest, highest = _number(schema, low), _number(schema, high)
+    if (lowest is not None and size < lowest) or (highest is not None and size > highest):
         raise Unfit(f"It has to be {_bounds(schema, low, high, unit).removeprefix('; ')}.")
 
 
@@ -224,8 +223,8 @@ def _boolean(field: Field, text: str) -> bool:
     return _YES[text.lower()]
 
 
-def _one(field: Field, text: str) -> str:
-    """By number, by value, or by title, whose case does not count."""
+def _choice_of(field: Field, text: str) -> str:
+    """A choice by number, value, or title in any case."""
     if field.is_numbered and text.isdecimal() and 1 <= int(text[:9]) <= len(field.choices):
         return field.choices[int(text[:9]) - 1].value
     for each in field.choices:
@@ -240,16 +239,15 @@ def _one(field: Field, text: str) -> str:
 def _many(field: Field, text: str) -> list[str]:
     if text == _NOTHING:
         return _items(field, [])
-    return _items(field, [_one(field, part.strip()) for part in text.split(",") if part.strip()])
+    return _items(field, [_choice_of(field, part.strip()) for part in text.split(",") if part.strip()])
 
 
 def _items(field: Field, values: list[str]) -> list[str]:
-    """Each once. Raises `Unfit` for those that are not choices, and too few or too many."""
     if not {each.value for each in field.choices}.issuperset(values):
         raise Unfit("It has to be of the choices.")
-    found = list(dict.fromkeys(values))
-    _check(len(found), field.schema, "minItems", "maxItems", " of them")
-    return found
+    unique = list(dict.fromkeys(values))
+    _check(len(unique), field.schema, "minItems", "maxItems", " of them")
+    return unique
 
 
 def _json(field: Field, text: str) -> object:
@@ -261,5 +259,5 @@ def _json(field: Field, text: str) -> object:
 
 _READERS: Final[Mapping[str, Callable[[Field, str], object]]] = {
     "string": _string, "integer": _integer, "number": _real, "boolean": _boolean,
-    "one": _one, "many": _many, "json": _json,
+    "one": _choice_of, "many": _many, "json": _json,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The terminal as a `Conversation`: prompts on stderr, lines from stdin, read without blocking the call."""
+"""The terminal as a `Conversation`."""
 
 import os
 import sys
@@ -15,7 +15,6 @@ _CHUNK = 65536
 
 
 def can_ask() -> bool:
-    """Whether a person can read a question on stderr and type an answer."""
     return sys.platform != "win32" and sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -26,18 +25,17 @@ def _drop_typed(terminal: int) -> None:
 
 
 class Terminal:
-    """Lines that were typed before a question count for nothing: nobody can have meant them."""
+    """Drops lines that were typed before a question."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
         _drop_typed(self._input)
 
     def tell(self, text: str) -> None:
-        """Shows a line, whose control characters its author has spelled out."""
         say(text)
 
     async def ask(self, prompt: str) -> str:
-        """The line typed after the prompt. Raises `EOFError` at the end of the input, and without a terminal."""
+        """Raises `EOFError` at the end of the input."""
         say(prompt, ends_line=False)
         try:
             await anyio.wait_readable(self._input)

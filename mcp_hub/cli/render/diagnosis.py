@@ -1,4 +1,4 @@
-"""The verdict about a server that `mcp-hub doctor` shows: a code and the advice of the table of codes. Pure."""
+"""The verdict of `mcp-hub doctor` about a server. Pure."""
 
 import re
 from typing import Final
@@ -22,14 +22,13 @@ _NO_ADVICE: Final = re.compile(r"Read (?!its|the|what)|(List|Call|Log|Name|Repor
 _INLINE: Final = re.compile(r': ((?:run|set) "[^()]*?")(?= \(HTTP|$)')
 """Advice within a sentence of the hub: `requires a login: run "mcp-hub login team" (HTTP 401)`."""
 _OF_NEWER_HUBS: Final = CODES["start_failed"]
-"""The advice for a code that this version does not know: that of a newer hub at --url."""
+"""The advice for a code of a newer hub at --url."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """The verdict about one server: a code, the problem, which says what is, and its last lines.
+    """A code, a problem and the last lines of one server.
 
-    `program` is what it runs or its URL; `seconds` until it was ready or had failed, None if it was neither in time,
-    or ran already.
+    `program`: its command or URL. `seconds`: until it settled, or None.
     """
 
     status: UpstreamStatus
@@ -53,22 +52,26 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def fix(self) -> str:
-        """The advice for the code, or for a package that does not exist; that of the failure itself is `advice`."""
+        """The advice for the code; `advice` is that of the failure."""
         if any(_NO_PACKAGE.search(line) for line in self.lines):
             return "The package does not exist: check the name in `args`."
         return CODES.get(self.code, _OF_NEWER_HUBS).fix_of(self.status.server)
 
-    def about(self, message: str) -> "Diagnosis":
-        """The verdict with another message of the failure."""
+    def with_message(self, message: str) -> "Diagnosis":
+        """The verdict with another message."""
         problem, advice = told_apart(message)
         return msgspec.structs.replace(self, problem=problem, advice=advice)
 
 
 def told_apart(message: str) -> tuple[str, str]:
-    """The facts in a message of the hub, and its advice, which may be empty."""
-    first, *others = _SENTENCE.split(message)
-    advice = [one for one in others if one.split(" ")[0].rstrip(",:") in _VERBS and _NO_ADVICE.match(one) is None]
-    problem = " ".join([first, *(one for one in others if one not in advice)])
+    """The facts and the advice in a message."""
+    first, *sentences = _SENTENCE.split(message)
+    advice = [
+        sentence
+        for sentence in sentences
+        if sentence.split(" ")[0].rstrip(",:") in _VERBS and _NO_ADVICE.match(sentence) is None
+    ]
+    problem = " ".join([first, *(sentence for sentence in sentences if sentence not in advice)])
     if (inline := _INLINE.search(problem)) is not None:
         problem = problem[: inline.start()] + problem[inline.end() :]
         advice.append(f"{inline[1][0].upper()}{inline[1][1:]}.")
@@ -76,7 +79,7 @@ def told_apart(message: str) -> tuple[str, str]:
 
 
 def diagnose(server: ServerInfo) -> Diagnosis:
-    """The verdict from a server's state, and how much of its lists clients get."""
+    """The verdict from a server's state and lists."""
     status = status_of(server)
     match status.state:
         case UpstreamState.DISABLED:
@@ -87,11 +90,10 @@ def diagnose(server: ServerInfo) -> Diagnosis:
             return Diagnosis(status, "start_timeout", "It is still starting.", tuple(last_lines(status)))
         case _:
             diagnosis = Diagnosis(status, status.code or "start_failed", lines=tuple(last_lines(status)))
-            return diagnosis.about(reason(status))
+            return diagnosis.with_message(reason(status))
 
 
 def _of_lists(server: ServerInfo) -> tuple[str, str]:
-    """Code and problem of a server that is ready."""
     if server.quarantined:
         return "definitions_quarantined", "; ".join(server.warnings[-server.quarantined :])
     if server.unsteady:

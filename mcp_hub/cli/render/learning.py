@@ -1,4 +1,4 @@
-"""The proposal of a learning run for people, and as the value of the key `sandbox`. Its paths come from the server."""
+"""The proposal of a learning run, whose paths come from the server."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _LONGEST: Final = 200
 
 
 def proposed_value(rule: SandboxSettings, changes: Proposal, home: str) -> JsonObject | str:
-    """The value of `sandbox` with the additions, everything that it had included."""
+    """The value of `sandbox` with the additions."""
     value: JsonObject = {}
     parts = (
         ("read", rule.read, changes.read, changes.replaced_read),
@@ -47,25 +47,27 @@ def _short(path: str, home: str) -> str:
 
 
 def difference(before: str, after: str, key: str) -> list[tuple[str, str]]:
-    """Lines with their styles: what would change in the configuration."""
+    """The diff of the configuration, with styles."""
     styles = {"+": "green", "-": "yellow"}
     lines = unified_diff(before.splitlines(), after.splitlines(), key, f"{key} (proposed)", lineterm="", n=2)
     return [(hide(line), styles.get(line[:1], "")) for line in lines]
 
 
 def remarks(learning: Learning, changes: Proposal) -> Iterator[tuple[str, str]]:
-    """Lines with their styles about what is not in the proposal."""
+    """Lines about what the proposal lacks, with styles."""
     secrets = [_secret(sighting) for sighting in changes.secrets]
     if secrets:
         yield "Refused, and never proposed, since it is secret or starts programs outside:", "bold red"
         yield from _bounded([(line, "red") for line in secrets])
-    untouched = [(f"  {_shown(path)}: {_shown(reason)}", "") for path, reason in changes.refused]
+    untouched = [(f"  {_on_one_line(path)}: {_on_one_line(reason)}", "") for path, reason in changes.refused]
     if untouched:
         yield "Used, but not in the proposal. The rule refuses these:", "bold"
         yield from _bounded(untouched)
     named = {text for text, _ in changes.refused}
     reached = [
-        (f"  {_shown(text)}, by {_shown(by)}", "") for text, by in learning.addresses.items() if text not in named
+        (f"  {_on_one_line(text)}, by {_on_one_line(by)}", "")
+        for text, by in learning.addresses.items()
+        if text not in named
     ]
     if reached:
         yield "Connected to, which net allows. To limit the hosts, learn with --net:", "bold"
@@ -86,12 +88,12 @@ def remarks(learning: Learning, changes: Proposal) -> Iterator[tuple[str, str]]:
 
 def _secret(sighting: Sighting) -> str:
     kind = "socket " if why_closed(sighting.path) is not None else ""
-    by = f", by {_shown(sighting.program)}" if sighting.program else ""
-    return f"  {kind}{_shown(sighting.path)}{by} ({plural(sighting.count, 'time')})"
+    by = f", by {_on_one_line(sighting.program)}" if sighting.program else ""
+    return f"  {kind}{_on_one_line(sighting.path)}{by} ({plural(sighting.count, 'time')})"
 
 
-def _shown(text: str) -> str:
-    """On one line: a name with line breaks would look like lines of the command."""
+def _on_one_line(text: str) -> str:
+    """On one line: a name may have line breaks."""
     return on_one_line(hide_head(os.fsencode(text), _LONGEST))
 
 

@@ -1,4 +1,4 @@
-"""Warnings for people: tools, other texts and edits that wait for approval, and patterns that match nothing."""
+"""Warnings: waiting approvals and edits, unmatched patterns."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -39,10 +39,7 @@ _LONGEST: Final = 1000
 
 
 def notices(servers: Iterable[ServerInfo], *, ends: bool = False) -> list[ConfigFinding]:
-    """A finding for each text that is not approved, for each flag, and for a sandbox that has refused something.
-
-    Servers whose names look alike have one flag. `ends`: their hub ends with the command.
-    """
+    """Findings about approvals, flags and sandbox refusals."""
     alike: dict[str, list[ServerInfo]] = {}
     for server in (servers := [*servers]):
         alike.setdefault(folded(server.server), []).append(server)
@@ -61,21 +58,20 @@ def notices(servers: Iterable[ServerInfo], *, ends: bool = False) -> list[Config
 def _unapproved(server: ServerInfo) -> Iterator[str]:
     if not server.unapproved:
         return
-    for found in server.unapproved[:_MOST]:
-        message = UnapprovedTool(server.server, found.tool, found.kind, tuple(found.members)).text
-        yield f"{label_of(found.tool)} {message}{'; it is held back' if found.held else ''}"
+    for tool in server.unapproved[:_MOST]:
+        message = UnapprovedTool(server.server, tool.tool, tool.kind, tuple(tool.members)).text
+        yield f"{label_of(tool.tool)} {message}{'; it is held back' if tool.held else ''}"
     more = _more(server.unapproved)
     yield f"{f'{more} more, ' if more else ''}see and approve: mcp-hub approve {quote(server.server)}"
 
 
 def _flags(server: ServerInfo, alike: Sequence[ServerInfo]) -> Iterator[str]:
-    """A line for each flag. Those of names that look alike because the names of the servers do are one, at the first of
-    these servers."""
-    starts = tuple(f"looks like {one.server}" for one in alike if one is not server)
+    """A line for each flag; one for tools that look alike only by their server's name."""
+    starts = tuple(f"looks like {twin.server}" for twin in alike if twin is not server)
     twins = [flag for flag in server.flags if starts and flag.kind == "lookalike" and flag.why.startswith(starts)]
     flags = [flag for flag in server.flags if flag not in twins]
     if twins and server is alike[0]:
-        names = ", ".join(one.server for one in alike[1:])
+        names = ", ".join(twin.server for twin in alike[1:])
         yield f"its name looks like {names}, and so do the names of {plural(len(twins), 'tool')}. Rename a server"
     for flag in flags[:_MOST]:
         text = f": {flag.text}" if flag.text else ""
@@ -85,7 +81,7 @@ def _flags(server: ServerInfo, alike: Sequence[ServerInfo]) -> Iterator[str]:
 
 
 def _refusals(server: ServerInfo, *, ends: bool) -> Iterator[str]:
-    """The number, and the newest target; nothing if the reason of the server names the only one."""
+    """The number and the newest target, unless the reason names it."""
     sandbox = server.sandbox
     if sandbox and sandbox.refused:
         is_reason = server.code == "sandbox_refused" and len(sandbox.latest) == 1
@@ -98,7 +94,7 @@ def _refusals(server: ServerInfo, *, ends: bool) -> Iterator[str]:
 
 
 def refused_text(refused: RefusedInfo, sandbox: SandboxInfo) -> str:
-    """A target that a sandbox refused, on one line, with the line of the rule that allows it, too."""
+    """A refused target, and the rule that would allow it."""
     text = f"{_VERBS.get(refused.kind, '')}{refused.target} ({refused.reason})"
     if not refused.entry or not refused.key:
         return text
@@ -108,12 +104,12 @@ def refused_text(refused: RefusedInfo, sandbox: SandboxInfo) -> str:
     return f"{text}; to allow it, set {refused.key}: [{', '.join(map(quoted, (*entries, refused.entry)))}]"
 
 
-def _more(found: Sequence[object]) -> int:
-    return max(len(found) - _MOST, 0)
+def _more(items: Sequence[object]) -> int:
+    return max(len(items) - _MOST, 0)
 
 
 def report_of(loaded: "Loaded") -> Findings:
-    """A report with the lines of the file; without lines if the file has changed meanwhile."""
+    """A report with the lines of the file, if readable."""
     name = str(loaded.path)
     try:
         document = read_document(read_text_file(loaded.path, LARGEST_OWN).text, name)
@@ -127,10 +123,7 @@ def report_of(loaded: "Loaded") -> Findings:
 def unmatched_patterns(
     patterns: Iterable[UnmatchedInfo], loaded: "Loaded", *, has_all: bool = True
 ) -> list[ConfigFinding]:
-    """Warnings about patterns that match nothing in the servers' lists, with their lines in the file.
-
-    Without all of the configured servers, patterns that are about all of them are not judged.
-    """
+    """Warnings about patterns without a match; `has_all`: all servers were listed."""
     report = report_of(loaded)
     for pattern in patterns:
         if has_all or pattern.path[0] == "servers":
@@ -139,7 +132,7 @@ def unmatched_patterns(
 
 
 def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFinding]:
-    """The edits of the configuration at `path` that its dashboard has proposed, of these servers if any are named."""
+    """The edits that the dashboard proposes, of these servers or all."""
     from mcp_hub.onboarding.servers_file.proposals import command_of, proposals_of
     from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 
@@ -158,7 +151,6 @@ def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFindi
 
 
 def _effect(before: object, after: JsonObject) -> str:
-    """The keys that an edit of a server sets, changes or removes."""
     entry = before if isinstance(before, dict) else {}
     keys = [str(key) for key in {**entry, **after} if entry.get(key, ...) != after.get(key, ...)]
     named = [hide_head(key, _KEY) for key in keys[:_MOST]] + ([f"{more} more"] if (more := _more(keys)) else [])
@@ -166,9 +158,7 @@ def _effect(before: object, after: JsonObject) -> str:
 
 
 def project_warnings(settings: Settings | None) -> list[ConfigFinding]:
-    """Warnings about the `.mcp-hub.yaml` of the project around the working directory: why it is refused, and the names
-    in it that these settings do not have. At most ten.
-    """
+    """Up to ten warnings about the project's `.mcp-hub.yaml`."""
     with suppress(OSError):
         project = Path(project_of(os.getcwd()))
         try:

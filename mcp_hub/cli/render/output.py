@@ -1,4 +1,4 @@
-"""Stdout, whose failures a command reports as such, and messages on stderr."""
+"""Stdout and its failures, messages on stderr."""
 
 import codecs
 import io
@@ -22,29 +22,27 @@ _LONGEST_QUESTION: Final = 1000
 
 
 def say(text: str, color: str | None = None, *, ends_line: bool = True) -> None:
-    """Prints a message for people to stderr, with control characters spelled out."""
+    """Prints to stderr, control characters spelled out."""
     click.echo(click.style(visible(text), fg=color) if color else visible(text), err=True, nl=ends_line)
 
 
 def put(text: str = "") -> None:
-    """Prints a text for people to stdout, with control characters spelled out."""
+    """Prints to stdout, control characters spelled out."""
     click.echo(visible(text))
 
 
 def put_json(data: bytes) -> None:
-    """Prints JSON to stdout; on a terminal with control characters as escapes of JSON, which is the same data."""
+    """Prints JSON to stdout; a terminal gets escapes."""
     click.echo(visible_json(data) if sys.stdout.isatty() else data)
 
 
 def json_output() -> BinaryIO:
-    """Stdout for lines of JSON: what is written to a terminal has passed `visible_json`."""
+    """Stdout for JSON lines; a terminal gets escapes."""
     out: BinaryIO = sys.stdout.buffer
     return cast("BinaryIO", _Terminal(out)) if sys.stdout.isatty() else out
 
 
 class _Terminal(io.BufferedIOBase):
-    """A terminal that gets whole lines of JSON."""
-
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
 
@@ -57,12 +55,11 @@ class _Terminal(io.BufferedIOBase):
 
 
 def agrees(question: str, *, default: bool, err: bool = True) -> bool:
-    """Whether the person at the terminal says yes; an empty line is the `default`."""
     return click.confirm(visible(question), default=default, err=err)
 
 
 def answer(question: str, default: str | None = None, *, is_secret: bool = False, shows_default: bool = True) -> str:
-    """The answer of the person at the terminal; an empty line is the `default`, which a secret does not show."""
+    """The person's answer; `default` for an empty line."""
     shown_default = f" [{_joined(default)}]" if default and shows_default and not is_secret else ""
     text = hide_head((_joined(question) + shown_default).encode("utf-8", "replace"), _LONGEST_QUESTION)
     reply: str = click.prompt(visible(text), default=default, show_default=False, hide_input=is_secret, err=True)
@@ -70,12 +67,10 @@ def answer(question: str, default: str | None = None, *, is_secret: bool = False
 
 
 def _joined(text: str) -> str:
-    """The text without its line breaks and runs of blanks."""
     return " ".join(text.split())
 
 
 def _escaped(problem: UnicodeError) -> tuple[str, int]:
-    """Characters that the terminal does not have, as JSON writes them: nothing is lost."""
     if not isinstance(problem, UnicodeEncodeError):
         raise problem
     units = problem.object[problem.start : problem.end].encode("utf-16-be", "surrogatepass")
@@ -87,14 +82,14 @@ codecs.register_error(ESCAPE, _escaped)
 
 
 def escape_unknown(*streams: TextIO) -> None:
-    """Has these streams escape what their encoding does not have, in place of an error."""
+    """Makes these streams escape unknown characters."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors=ESCAPE)
 
 
 class OutputFailed(OSError):
-    """Stdout cannot be written though it has a reader: the device is full, or gone."""
+    """Stdout cannot be written though it has a reader."""
 
 
 class _Output(io.FileIO):
@@ -109,10 +104,7 @@ class _Output(io.FileIO):
 
 @contextmanager
 def kept_output() -> Iterator[None]:
-    """Ends the command with 1 and one line on stderr when its output cannot be written.
-
-    Inside the block prints go through a stream of our own, except to a terminal or to an object that is not a file.
-    """
+    """Exits with 1 and one line if the output cannot be written."""
     before = sys.stdout
     reason = None
     try:
@@ -148,5 +140,5 @@ def _stream(before: TextIO) -> TextIO:
 
 
 def _first(failed: BaseExceptionGroup[OutputFailed]) -> str:
-    found = failed.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else str(found.strerror)
+    error = failed.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else str(error.strerror)

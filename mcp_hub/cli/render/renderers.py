@@ -1,8 +1,4 @@
-"""The renderers of a running call: JSON lines, the result object, plain text, and a live view on a terminal.
-
-A renderer never waits and never decides: it gets the events in order, and the outcome or the error last. Text of a
-server reaches a terminal, and stderr wherever that leads, without control characters.
-"""
+"""Renderers of a running call: JSON lines, the result, plain text, a live view."""
 
 import hashlib
 import sys
@@ -26,16 +22,16 @@ _OF_ANOTHER: Final = "The text so far belongs to a failed attempt."
 
 
 class Show:
-    """A renderer that shows nothing of a call on stdout; messages for people go to stderr."""
+    """Shows nothing on stdout; gets events in order, the ending last."""
 
-    def doing(self, what: str) -> None:
-        """The hub waits for `what`, and there is not an event yet; an empty text ends the wait."""
+    def doing(self, task: str) -> None:
+        """The hub waits for `task`; empty ends the wait."""
 
     def at(self, seq: int) -> None:
-        """The number of the event that comes next."""
+        """The number of the next event."""
 
     def event(self, event: CallEvent) -> None:
-        """One event that is not an ending."""
+        """An event before the ending."""
 
     def outcome(self, outcome: ShownResult) -> None:
         """The result."""
@@ -45,32 +41,30 @@ class Show:
             say("The tool reported an error.")
 
     def error(self, error: RpcError, message: str) -> None:
-        """The call failed; `message` says so to people."""
+        """The call failed."""
         self.close()
         self._say(message, "red")
 
     def cancelled(self, reason: str | None) -> None:
-        """The call was ended before it was done."""
+        """The call was cancelled."""
         self.close()
         self._say(said_of_cancel(reason), "yellow")
 
     def note(self, text: str) -> None:
-        """Something for people that is not an event of the call."""
         self._say(text, "dim")
 
     def paused(self) -> AbstractContextManager[None]:
-        """Nothing is shown within the block, where somebody else writes to the terminal."""
         return nullcontext()
 
     def close(self) -> None:
-        """Nothing more follows. Idempotent."""
+        """Idempotent."""
 
     def _say(self, text: str, style: str) -> None:
         say(text)
 
 
 class JsonLines(Show):
-    """One JSON object a line for each event, the ending included; the same as messages on stderr for errors."""
+    """One JSON object for each event; errors also on stderr."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -102,7 +96,7 @@ class JsonLines(Show):
 
 
 class ResultJson(Show):
-    """The result object, as the server sent it, and nothing else on stdout."""
+    """The result as the server sent it."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -115,8 +109,6 @@ class ResultJson(Show):
 
 
 class _Streamed:
-    """The text that came before the result."""
-
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self._length = 0
@@ -126,16 +118,15 @@ class _Streamed:
         self._digest.update(message)
         self._length += len(message)
 
-    def left(self, outcome: ShownResult) -> tuple[str, str]:
-        """The text that continues what came, and the lines that follow it."""
+    def remainder(self, outcome: ShownResult) -> tuple[str, str]:
         message = outcome.joined.encode("utf-8", "replace")
         if not self._length or hashlib.sha256(message[: self._length]).digest() != self._digest.digest():
             return "", outcome.text
-        return message[self._length :].decode(), outcome.others
+        return message[self._length :].decode(), outcome.other_text
 
 
 class PlainText(Show):
-    """The text of a call in a pipe and nothing else on stdout: partial content as it comes, then the rest."""
+    """Text only: partial content, then the rest."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -157,7 +148,7 @@ class PlainText(Show):
             self.note(_OF_ANOTHER)
 
     def outcome(self, outcome: ShownResult) -> None:
-        more, lines = self._streamed.left(outcome)
+        more, lines = self._streamed.remainder(outcome)
         self._write(more)
         if outcome.data is not None:
             self._out.write(outcome.data)
@@ -179,11 +170,7 @@ class PlainText(Show):
 
 
 class OnTerminal(Show):
-    """A progress bar with streamed content above it; both make room for the result.
-
-    Streamed text is printed line by line; the line that still grows is part of the live region. `err` gets log
-    messages and errors; `shares_terminal` says that it writes to the same terminal as `out`.
-    """
+    """A progress bar below streamed lines. `shares_terminal`: `err` is the terminal of `out`."""
 
     def __init__(self, title: str, out: "Console", err: "Console", shares_terminal: bool) -> None:
         from rich.live import Live
@@ -206,8 +193,8 @@ class OnTerminal(Show):
         )
         self._live.start()
 
-    def doing(self, what: str) -> None:
-        self._bar.update(self._task, message=visible(what))
+    def doing(self, task: str) -> None:
+        self._bar.update(self._task, message=visible(task))
 
     def event(self, event: CallEvent) -> None:
         match event:
@@ -232,7 +219,6 @@ class OnTerminal(Show):
                 pass
 
     def _content(self, index: int, text: str) -> None:
-        """Whole lines go above the bar; content at another index begins a line of its own."""
         self._streamed.add(text)
         if index != self._index and self._growing:
             self._growing += "\n"
@@ -242,7 +228,6 @@ class OnTerminal(Show):
             _print(self._out, lines)
 
     def _discard(self) -> None:
-        """The content so far is not that of the result, which is printed whole unless it is streamed again."""
         self._growing, self._streamed = "", _Streamed()
         self.note(_OF_ANOTHER)
 
@@ -252,6 +237,7 @@ class OnTerminal(Show):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
+        """Shows nothing within the block."""
         is_live = self._live.is_started
         self._live.stop()
         yield
@@ -259,16 +245,16 @@ class OnTerminal(Show):
             self._live.start()
 
     def outcome(self, outcome: ShownResult) -> None:
-        more, lines = self._streamed.left(outcome)
+        more, lines = self._streamed.remainder(outcome)
         self._growing += more
         self.close()
         _print(self._out, lines)
         super().outcome(outcome)
 
     def close(self) -> None:
-        rest, self._growing = self._growing, ""
+        tail, self._growing = self._growing, ""
         self._live.stop()
-        _print(self._out, rest)
+        _print(self._out, tail)
 
     def _region(self) -> "RenderableType":
         from rich.console import Group
@@ -279,7 +265,6 @@ class OnTerminal(Show):
 
 
 def _print(console: "Console", text: str, style: str = "") -> None:
-    """The text as it is: no markup, no highlighting, wrapped by the terminal only."""
     from rich.text import Text
 
     if text:

@@ -1,8 +1,4 @@
-"""Events and results of a call: text for people, JSON lines for programs, and files for what is not text.
-
-Names of files are made of the position of a block and its MIME type, so that no server chooses one. No file is
-overwritten.
-"""
+"""Events and results of a call, as text, JSON lines and files, whose names no server chooses."""
 
 import binascii
 import os
@@ -44,14 +40,14 @@ _TYPES: Final = {
 
 
 class ShownResult(msgspec.Struct, frozen=True):
-    """The result of a call: all of it (`raw`), and its parts for people. A result that cannot be read is shown raw."""
+    """A result: `raw`, and its parts for people."""
 
     raw: RawJson
     is_error: bool = False
     text: str = ""
     joined: str = ""
     """The text blocks put together, to be compared with the text that was streamed."""
-    others: str = ""
+    other_text: str = ""
     """A line for each block that is not text."""
     blocks: Sequence[object] = ()
     data: bytes | None = None
@@ -59,7 +55,7 @@ class ShownResult(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, raw: RawJson, method: str = "tools/call", *, is_saved: bool = False) -> "ShownResult":
-        """The result of a call of `method`. Data that are saved in a file are not for stdout."""
+        """The result of `method`; `is_saved`: its data go to files."""
         try:
             result = msgspec.json.decode(raw, type=JsonObject)
         except (msgspec.DecodeError, RecursionError):
@@ -74,14 +70,14 @@ class ShownResult(msgspec.Struct, frozen=True):
             parts: list[object] = [{"type": "resource", "resource": content} for content in contents]
             return cls(raw, text=_only_text(contents) or "\n".join(map(_block_text, parts)), blocks=parts, data=data)
         blocks = _listed(result, "content")
-        others = "\n".join(_block_text(block) for block in blocks if not _is_text(block))
+        other_text = "\n".join(_block_text(block) for block in blocks if not _is_text(block))
         joined = "".join(_block_text(block) for block in blocks if _is_text(block))
         return cls(
             raw=raw,
             is_error=result.get("isError") is True,
             text=_readable(blocks, result),
             joined=joined,
-            others=others,
+            other_text=other_text,
             blocks=blocks,
         )
 
@@ -96,19 +92,16 @@ def _content(message: object) -> object:
 
 
 def _message_text(message: object) -> str:
-    """`role: text` of a message of a prompt."""
     role = message.get("role") if isinstance(message, dict) else None
     return f"{role}: {_block_text(_content(message))}"
 
 
 def _only_text(contents: list[object]) -> str:
-    """The text of a resource that has one part only."""
     text = contents[0].get("text") if len(contents) == 1 and isinstance(contents[0], dict) else None
     return text if isinstance(text, str) else ""
 
 
 def _only_data(contents: list[object]) -> bytes | None:
-    """The bytes of a resource that has one part only; None for text, and for what is not Base64."""
     blob = contents[0].get("blob") if len(contents) == 1 and isinstance(contents[0], dict) else None
     try:
         return b64decode(blob, validate=True) if isinstance(blob, str) else None
@@ -129,7 +122,7 @@ def _is_text(block: object) -> bool:
 
 
 def content_text(content: RawJson) -> str:
-    """The text of an encoded array of content blocks: text as it is, anything else as `[type …]`."""
+    """The text of encoded content blocks; others as `[type …]`."""
     try:
         blocks = msgspec.json.decode(content, type=list[object])
     except (msgspec.DecodeError, RecursionError):
@@ -138,7 +131,6 @@ def content_text(content: RawJson) -> str:
 
 
 def _block_text(block: object) -> str:
-    """The text of a text block; one line that describes any other block."""
     if not isinstance(block, dict):
         return f"[{block!r}]"
     kind, resource = str(block.get("type")), block.get("resource")
@@ -159,16 +151,13 @@ def _summary(kind: str, named: JsonObject, data: object) -> str:
 
 
 def with_code(error: RpcError, message: str | None = None) -> str:
-    """`message`, or that of the error, with the stable code if the error is the hub's own.
-
-    A name that does not exist, and that no other is like, gets the command that lists the names.
-    """
-    said = error.message if message is None else message
+    """The message, with the hub's code and with the command that lists unknown names."""
+    text = error.message if message is None else message
     is_own = error.raw is None or type(error).symbol != RpcError.symbol
     listing = next((command for begin, command in _LISTINGS.items() if error.message.startswith(begin)), None)
-    if is_own and listing is not None and "Did you mean" not in said and "state" not in error.about_upstream:
-        said = f"{said.rstrip('.')}. List them with: {listing}"
-    return f"{said} [{error.symbol}]" if is_own else said
+    if is_own and listing is not None and "Did you mean" not in text and "state" not in error.about_upstream:
+        text = f"{text.rstrip('.')}. List them with: {listing}"
+    return f"{text} [{error.symbol}]" if is_own else text
 
 
 class _Elicitation(msgspec.Struct):
@@ -184,7 +173,7 @@ class _Refusal(msgspec.Struct):
 
 
 def urls_of(error: RpcError) -> list[str]:
-    """The pages that a person has to visit before the call can be made, if the error says so."""
+    """The pages that the error asks to visit."""
     if error.code != URL_ELICITATION_REQUIRED:
         return []
     try:
@@ -198,7 +187,7 @@ def urls_of(error: RpcError) -> list[str]:
 
 
 def message_of(event: Progressed) -> str:
-    """The message of a progress notification, if it has one."""
+    """The message of progress, or ""."""
     raw = (event.members or {}).get("message")
     try:
         return msgspec.json.decode(raw, type=str) if raw is not None else ""
@@ -207,7 +196,7 @@ def message_of(event: Progressed) -> str:
 
 
 def log_text(event: Log) -> str:
-    """`level logger: data`, with data that is not text as JSON."""
+    """`level logger: data`, with JSON data."""
     members = raw_object(event.params) or {}
     data = members.get("data", msgspec.Raw(b"null"))
     logger = _string(members.get("logger"))
@@ -217,7 +206,6 @@ def log_text(event: Log) -> str:
 
 
 def attempt_text(event: Attempt) -> str:
-    """The failure, and when the call is made again."""
     return f"{event.detail or event.reason} (attempt {event.number} in {event.after:g} s)"
 
 
@@ -229,24 +217,21 @@ def _string(raw: msgspec.Raw | None) -> str | None:
 
 
 def event_line(event: CallEvent, seq: int = 0) -> bytes | None:
-    """The line of an event that is not an ending, under its name in the REST API.
-
-    Without a number (`seq`) it is that of no event. None for the start, and for progress of the hub's own.
-    """
+    """The JSON line of an event, named as in REST, or None; `seq` 0: unnumbered."""
     match event:
         case Progressed(is_hubs=False):
-            rest = {key: value for key, value in (event.members or {}).items() if key not in _HEAD}
+            members_left = {key: value for key, value in (event.members or {}).items() if key not in _HEAD}
             total = {} if event.total is None else {"total": event.total}
             skipped = {"skipped": event.skipped} if event.skipped else {}
-            return _line("progress", seq, {"progress": event.sent, **total, **rest, **skipped})
+            return _line("progress", seq, {"progress": event.sent, **total, **members_left, **skipped})
         case Delta():
             channel = {} if event.channel == "content" else {"channel": event.channel}
             content = {"index": event.index, "content": msgspec.Raw(bytes(event.content))}
             return _line("delta", seq, {**channel, **content})
         case Log():
             members: RawObject = raw_object(event.params) or {}
-            kept = {key: members[key] for key in members if key not in _HEAD}
-            return _line("log", seq, {"level": event.level, **kept})
+            log_members = {key: members[key] for key in members if key not in _HEAD}
+            return _line("log", seq, {"level": event.level, **log_members})
         case ToolCall():
             tool_call = {"call": event.call, "name": event.name, "arguments": msgspec.Raw(bytes(event.arguments))}
             return _line("tool-call", seq, tool_call)
@@ -275,13 +260,13 @@ def cancelled_line(reason: str | None, seq: int = 0) -> bytes:
 
 
 def result_line(outcome: ShownResult, seq: int = 0) -> bytes:
-    """The result as sent, and whether it is an error."""
+    """The JSON line of a result."""
     message = "tool_error" if outcome.is_error else "ok"
     return _line("end", seq, {"outcome": message, "result": msgspec.Raw(bytes(outcome.raw))})
 
 
 def error_line(error: RpcError, seq: int = 0) -> bytes:
-    """`code`, `message` and `data`, if there is any, as the server or the hub sent them."""
+    """The JSON line of an error."""
     members: RawObject = raw_object(error.encoded()) or {}
     return _line("error", seq, {key: members[key] for key in members if key not in _HEAD})
 
@@ -292,18 +277,18 @@ def _line(kind: str, seq: int, members: Mapping[str, object]) -> bytes:
 
 
 def make_media_folder(folder: Path) -> None:
-    """Makes the folder, for nobody else to look into, unless it exists. Raises `OSError`."""
+    """Makes a private folder, unless it exists. Raises `OSError`."""
     make_folder(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(13, "Permission denied", str(folder))
 
 
 def saved(blocks: Sequence[object], folder: Path) -> Iterator[str]:
-    """Writes each binary block into a file; yields a sentence about each. Raises `OSError`."""
+    """Saves each binary block; yields a sentence about it. Raises `OSError`."""
     for number, block in enumerate(blocks, 1):
-        if (found := _binary(block)) is None:
+        if (binary := _binary(block)) is None:
             continue
-        kind, text = found
+        kind, text = binary
         try:
             data = b64decode("".join(text.split()), validate=True)
         except (binascii.Error, ValueError):
@@ -314,7 +299,6 @@ def saved(blocks: Sequence[object], folder: Path) -> Iterator[str]:
 
 
 def _binary(block: object) -> tuple[str, str] | None:
-    """The MIME type and the Base64 text of a block; None if it is not binary."""
     if not isinstance(block, dict):
         return None
     resource = block.get("resource")
@@ -326,7 +310,6 @@ def _binary(block: object) -> tuple[str, str] | None:
 
 
 def _extension(kind: str) -> str:
-    """Of the table only: no text of a server gets into a name."""
     kind = kind.partition(";")[0].strip().lower()
     return _TYPES.get(kind) or MimeTypes().guess_extension(kind) or ".bin"
 

@@ -1,4 +1,4 @@
-"""The servers of a hub, as REST reports them, as a table and as the JSON of `mcp-hub list`."""
+"""The servers of a hub, as a table and JSON."""
 
 import shlex
 from collections.abc import Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def status_of(server: ServerInfo) -> UpstreamStatus:
-    """The state of a server in the form that the other tables take."""
     return UpstreamStatus(
         server=server.server,
         state=UpstreamState(server.state),
@@ -47,26 +46,22 @@ def _second(server: str, connection: SecondConnection) -> UpstreamStatus:
 
 
 def _count(server: ServerInfo, kind: Kind) -> int:
-    """The number of entries of a kind that clients get. An older hub only says how many the server lists."""
     offered = server.entries if server.offered is msgspec.UNSET else server.offered
     return offered.get(kind.value, 0)
 
 
 def _logs(server: ServerInfo) -> str:
-    """The rule for log messages that name no call, and how many the hub has kept: `hub (26)`."""
     if not server.logs:
         return ""
     return f"{server.logs.rule} ({server.logs.kept})" if server.logs.kept else server.logs.rule
 
 
 def _sandbox(server: ServerInfo) -> "Text":
-    """`on`, `absent` or `pending`; empty for a server that is to run without one."""
     state = server.sandbox.state if server.sandbox else ""
     return tables.cell(state, "red" if state == "absent" else "")
 
 
 def server_data(server: ServerInfo) -> JsonObject:
-    """One server as `--json` shows it."""
     return {
         "server": server.server,
         "state": server.state,
@@ -92,11 +87,7 @@ def server_data(server: ServerInfo) -> JsonObject:
 
 
 def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table":
-    """A row for each server; reasons are too long for a column (`tables.reasons`).
-
-    Skills, processes that are not shared, and sandboxes have a column if there are any. `ends`: the hub ends with the
-    command, so that it restarts nothing.
-    """
+    """A row for each server, with optional columns for skills, scopes and sandboxes."""
     kinds = [Kind.TOOL, Kind.RESOURCE, Kind.PROMPT]
     if any(_count(server, Kind.SKILL) for server in servers):
         kinds.append(Kind.SKILL)
@@ -105,8 +96,8 @@ def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table
     sandboxes = ["sandbox"] if any(server.sandbox for server in servers) else []
     table = tables.table("server", "state", "protocol", *counted, "logs", *scopes, *sandboxes, right=counted)
     for server in servers:
-        shown = tables.shown_state(status_of(server), ends=ends)
-        state = tables.cell(shown.value, tables.STYLES.get(shown, "yellow"))
+        displayed = tables.shown_state(status_of(server), ends=ends)
+        state = tables.cell(displayed.value, tables.STYLES.get(displayed, "yellow"))
         protocol = tables.cell(tables.protocol(status_of(server)))
         counts = (str(_count(server, kind)) for kind in kinds)
         scope = [server.scope] if scopes else []
@@ -116,9 +107,7 @@ def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table
 
 
 def described(entry: JsonObject) -> str:
-    """The server on one line: its exact command, quoted as a shell would have it, with its variables and its folder, or
-    its URL and all that is sent there.
-    """
+    """The server on one line: its shell command, or its URL and values."""
     if "url" in entry:
         oauth = entry.get("oauth")
         login = {f"oauth.{name}": value for name, value in (oauth.items() if isinstance(oauth, dict) else ())}

@@ -1,4 +1,4 @@
-"""Tables and lines for people, and the state of servers in words. Text of a server is masked and made printable."""
+"""Tables and lines for people, masked and printable."""
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -41,20 +41,18 @@ _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 class _About(msgspec.Struct):
-    """The text of a definition."""
-
     description: object = ""
 
 
 def console() -> "Console":
-    """The console of stdout, of any width when that is not a terminal."""
+    """The console of stdout."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else _WIDEST, highlight=False, markup=False, emoji=False)
 
 
 def print_table(content: "Table") -> None:
-    """Prints to stdout; a pipe gets no blanks at the end of lines, and no rows of blanks."""
+    """Prints to stdout; a pipe gets no trailing blanks."""
     out = console()
     if out.is_terminal:
         out.print(content)
@@ -66,7 +64,7 @@ def print_table(content: "Table") -> None:
 
 
 def table(*columns: str, right: Collection[str] = (), whole: Collection[str] = ()) -> "Table":
-    """An empty table without a frame; columns in `right` are aligned there, those in `whole` are never wrapped."""
+    """An empty table; columns in `right` are aligned there, those in `whole` never wrap."""
     from rich import box
     from rich.table import Table
 
@@ -81,33 +79,33 @@ def table(*columns: str, right: Collection[str] = (), whole: Collection[str] = (
 
 
 def cell(text: str, style: str = "") -> "Text":
-    """The content of a cell: text of a server is neither markup nor obeyed by a terminal."""
+    """A cell without markup or control characters."""
     from rich.text import Text
 
     return Text(visible(text), style)
 
 
 def short_cell(text: str) -> "Text":
-    """The content of a cell on one line, of which a terminal shows as much as fits."""
+    """A cell on one line, cut to fit."""
     from rich.text import Text
 
     return Text(" ".join(visible(text).split()), no_wrap=True, overflow="ellipsis")
 
 
 def print_short(lines: Iterable[str], mark: str) -> None:
-    """Prints each on a line of its own, of which a terminal shows as much as fits, and a `mark` at the end."""
+    """Prints lines, cut to the terminal, with their `mark`."""
     out = console()
     for line in lines:
         if out.is_terminal:
-            text, kept = short_cell(line.removesuffix(mark)), mark if line.endswith(mark) else ""
-            text.truncate(max(1, out.width - len(kept)), overflow="ellipsis")
-            out.print(text.append(kept))
+            text, suffix = short_cell(line.removesuffix(mark)), mark if line.endswith(mark) else ""
+            text.truncate(max(1, out.width - len(suffix)), overflow="ellipsis")
+            out.print(text.append(suffix))
         else:
             put(line)
 
 
 def print_page(name: str, server: str, definition: RawJson) -> None:
-    """Prints all that people need of a tool: its whole description, and a line for each parameter."""
+    """Prints a tool: description and parameters."""
     from mcp_hub.catalog.texts.signatures import parameter_lines
 
     description = msgspec.json.decode(definition, type=_About).description
@@ -118,21 +116,21 @@ def print_page(name: str, server: str, definition: RawJson) -> None:
 
 
 def reason(status: UpstreamStatus) -> str:
-    """The reason why a server is not ready, without the output that `last_lines` has."""
+    """Why a server is not ready, without its output."""
     message, _, output = (status.reason or "").partition(LAST_OUTPUT)
     gave_up = output.rfind(GAVE_UP)
     return message + output[gave_up:] if gave_up >= 0 else message
 
 
 def last_lines(status: UpstreamStatus) -> list[str]:
-    """The last lines of the server: stray lines of its stdout, marked as such, then of its stderr."""
+    """The last lines of stray stdout, then stderr."""
     _, _, output = (status.reason or "").partition(LAST_OUTPUT)
     stray = [line for line in output.split(" | ") if line.startswith("stdout: ")]
     return [*stray, *status.stderr][-LAST_LINES:]
 
 
 def protocol(status: UpstreamStatus) -> str:
-    """`2025-11-25 (handshake)`; of a second connection also why there is one. Python functions have no version."""
+    """`2025-11-25 (handshake)`, for each connection."""
     both = [
         connection for connection in (status, status.second) if connection is not None and connection.era is not None
     ]
@@ -150,10 +148,7 @@ def _era(connection: UpstreamStatus, first: UpstreamStatus) -> str:
 def reasons(
     statuses: Sequence[UpstreamStatus], *, ends: bool = False, has_output: bool = True
 ) -> list[tuple[str, str]]:
-    """Why these servers are not ready, with their last lines: lines of text and their styles.
-
-    `ends`: the hub ends with the command, so that it restarts nothing.
-    """
+    """Why these servers are not ready, with styles. `ends`: the hub restarts nothing."""
     lines: list[tuple[str, str]] = []
     for status in statuses:
         since = None if status.listed_at is None else age(status.listed_at, wall_time())
@@ -166,13 +161,12 @@ def reasons(
 
 
 def shown_state(status: UpstreamStatus, *, ends: bool) -> UpstreamState:
-    """The state for people: a hub that `ends` restarts nothing, so what has failed once has failed."""
+    """The state; failed if the hub `ends` before a restart."""
     has_failed = status.state in _BETWEEN and bool(status.failures or reason(status))
     return UpstreamState.FAILED if ends and has_failed else status.state
 
 
 def _headline(status: UpstreamStatus, message: str, *, ends: bool) -> str:
-    """The server, its state, the reason `message` and its code. A hub that `ends` restarts nothing."""
     code = f" [{status.code}]" if status.code else ""
     why = f": {message}" if message else ""
     state = shown_state(status, ends=ends)
@@ -184,12 +178,11 @@ def _headline(status: UpstreamStatus, message: str, *, ends: bool) -> str:
 
 
 def _failure_line(status: UpstreamStatus) -> str:
-    """Why a server of a hub that has ended is not ready, on one line, with the last line of its output."""
     return visible(hide(_headline(status, brief(status.reason), ends=True)))
 
 
 def unix_time(moment: str) -> float | None:
-    """The Unix seconds of an ISO 8601 time; None for any other text."""
+    """The Unix seconds of an ISO 8601 time, or None."""
     try:
         return datetime.fromisoformat(moment).timestamp()
     except ValueError:
@@ -197,31 +190,28 @@ def unix_time(moment: str) -> float | None:
 
 
 def age(then: float, now: float) -> str:
-    """The time from `then` to `now` in its largest unit: `3 h`."""
+    """The time since `then` in its largest unit: `3 h`."""
     seconds = max(0, round(now - then))
     return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), "0 s")
 
 
 def warnings(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
-    """Warnings about the lists of these servers: lines of text and their styles."""
     return [
         (visible(hide(f"{status.server}: {warning}")), "yellow") for status in statuses for warning in status.warnings
     ]
 
 
 def print_json(document: object) -> None:
-    """Prints one JSON document to stdout."""
     put_json(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 def print_missing(statuses: Sequence[UpstreamStatus], *, ends: bool = False, has_output: bool = True) -> None:
-    """Prints to stderr why these servers are not ready (`reasons`); without their output if that is not wanted."""
     for text, _ in reasons(statuses, ends=ends, has_output=has_output):
         say(text)
 
 
 def print_outcome(working: int, absent: Sequence[UpstreamStatus]) -> None:
-    """Prints how many servers work, and to stderr a line for each of the others. The hub has ended."""
+    """Prints how many servers work, and why others do not."""
     count, needing = working + len(absent), len(absent)
     if not absent:
         put(
@@ -236,13 +226,12 @@ def print_outcome(working: int, absent: Sequence[UpstreamStatus]) -> None:
 
 
 def print_warnings(findings: Iterable[object]) -> None:
-    """Prints warnings to stderr."""
     for finding in findings:
         say(f"warning: {finding}")
 
 
 def print_lines(lines: Sequence[tuple[str, str]]) -> None:
-    """Prints lines in their styles, wrapped by the terminal only."""
+    """Prints styled lines, wrapped by the terminal only."""
     from rich.text import Text
 
     out = console()

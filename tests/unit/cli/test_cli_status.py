@@ -51,7 +51,7 @@ def test_a_hub_over_stdio_is_shown_and_asked_by_no_other_command(place: str) -> 
 
 
 def test_a_background_hub_and_clients_that_do_not_join_it_are_one_truth() -> None:
-    hub = HubRecord("", 1, folder="/run/mcp-hub/0123", place="/x.yaml")
+    hub = HubRecord("", 1, folder="/run/mcp-hub/0123", config="/x.yaml")
     lines = [text for text, _ in report_lines(HubReport("/x.yaml", [hub], alone="this is a container"), 0.0)]
     said = (
         "clients of this shell do not join the background hub: each has a hub of its own, because this is a container"
@@ -117,7 +117,7 @@ CURSOR = PresentClient(41, "0.0.9", 940.0, "cursor", "Cur\x1bsor", "1.2", "hands
     ],
 )
 def test_a_background_hub_names_its_clients_and_its_end(version: str, use: HubUse | None, lines: list[str]) -> None:
-    hub = HubRecord("", 1, 900.0, version, folder="/run/mcp-hub/0123", place="/x.yaml")
+    hub = HubRecord("", 1, 900.0, version, folder="/run/mcp-hub/0123", config="/x.yaml")
     report = HubReport("/x.yaml", [hub], uses={hub.folder: use})
     shown = [text for text, _ in report_lines(report, 1000.0)]
     assert shown[2 : 2 + len(lines)] == lines and shown[2 + len(lines)].startswith("config:")
@@ -134,8 +134,8 @@ def test_a_background_hub_names_its_clients_and_its_end(version: str, use: HubUs
     ],
 )
 def test_two_hubs_of_one_configuration_say_why_they_are_two(names: list[str], version: str, why: str) -> None:
-    hubs = [HubRecord("", 7, folder="/run/a", place="/x.yaml", version=__version__),
-            HubRecord("", 8, folder="/run/b", place="/x.yaml", version=version)]  # fmt: skip
+    hubs = [HubRecord("", 7, folder="/run/a", config="/x.yaml", version=__version__),
+            HubRecord("", 8, folder="/run/b", config="/x.yaml", version=version)]  # fmt: skip
     shown = [text for text, _ in report_lines(HubReport("/x.yaml", hubs, apart={"/run/b": names}), 0.0)]
     assert [line for line in shown if "apart" in line] == [f"  apart:   from process 7: {why}"]
 

@@ -1,4 +1,4 @@
-"""`mcp-hub export`: the servers of the configuration in the form of another client: the way out of the hub."""
+"""`mcp-hub export`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -49,9 +49,9 @@ _WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_writt
 def export(client: str | None, writes: bool, every: bool, config: str | None) -> None:
     """Print the servers in the form of another client.
 
-    With --write those that came from CLIENT go back into its file, under the names that they had there and with the
-    values of their secrets; a server that the client already has is not changed, and `mcp-hub install --undo` takes the
-    change back. Then `mcp-hub uninstall` removes the hub. Secrets are masked in the output.
+    With --write, servers that came from CLIENT go back into its file, with their names and the values of their secrets;
+    `mcp-hub install --undo` takes that back. Then `mcp-hub uninstall` removes the hub. Secrets are masked in the
+    output.
     """
     if client is None:
         fail("usage", f"Name a CLIENT: {', '.join(_WRITTEN)}.")
@@ -83,7 +83,6 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
 
 
 def _origins(file: ClientFile, source: ServersFile) -> dict[str, str]:
-    """The servers that came from the client, with their names there. Says so if there are none."""
     names = ImportedServers(state_dir(os.environ)).names(file.client.name, os.path.abspath(source.path))
     if not names:
         say(visible(f"No server of {source.path} came from {file.client.title}. To write all of them: add --all"))
@@ -91,7 +90,6 @@ def _origins(file: ClientFile, source: ServersFile) -> dict[str, str]:
 
 
 def _placed(server: Mapping[str, object], folder: Path) -> Mapping[str, object]:
-    """The server with its working directory as an absolute path: another program starts from another folder."""
     cwd = server.get("cwd")
     if not isinstance(cwd, str) or not cwd or cwd.startswith("${"):
         return server
@@ -101,7 +99,6 @@ def _placed(server: Mapping[str, object], folder: Path) -> Mapping[str, object]:
 
 
 def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[CommandLookup, str]:
-    """The outputs of the commands of these servers, as far as the configuration may run them and they give a value."""
     servers = {name: server for name, server in loaded.settings.servers.items() if name in names}
     lookups = {lookup for name, server in servers.items() for lookup in commands_of(name, server)}
     folder = str(loaded.path.absolute().parent)
@@ -113,7 +110,6 @@ def _outputs(loaded: Loaded, names: Mapping[str, str]) -> dict[CommandLookup, st
 
 
 def _secret(folder: Path, values: set[str], outputs: Mapping[CommandLookup, str], reference: str) -> str | None:
-    """The value of a reference, which is entered into `values`; None if it cannot be read."""
     try:
         resolved = resolve(reference, {}, folder, refusal=None)
         text = "".join(part if isinstance(part, str) else outputs[part] for part in resolved.parts) or resolved.text
@@ -125,15 +121,21 @@ def _secret(folder: Path, values: set[str], outputs: Mapping[CommandLookup, str]
 
 
 def _file_of(name: str) -> ClientFile:
-    found = find_client(name)
-    if found is None:
+    client = find_client(name)
+    if client is None:
         hint = nearest(name.casefold(), _WRITTEN) or "."
         fail("unknown_client", f'There is no client "{visible(name)}"{hint} Known: {", ".join(_WRITTEN)}.')
-    files = hub_files(found, Where.here(os.environ))
-    if not files and found.windows_of:
-        fail("no_windows", f"{found.title} is not reached: this is not the Linux of WSL, or its Windows is not found.")
+    files = hub_files(client, Where.here(os.environ))
+    if not files and client.windows_of:
+        fail(
+            "no_windows",
+            f"{client.title} is not reached: this is not the Linux of WSL, or its Windows is not found.",
+        )
     if not files:
-        fail("client_import_only", f"The hub does not know how {found.title} writes its servers on this system.")
+        fail(
+            "client_import_only",
+            f"The hub does not know how {client.title} writes its servers on this system.",
+        )
     return files[0]
 
 
@@ -145,9 +147,8 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _document(name: str, layout: Layout, made: Sequence[ExportedServer]) -> str:
-    """A whole file with nothing but the servers."""
-    servers = {one.name: one.entry for one in made if one.entry is not None}
+def _document(name: str, layout: Layout, exported: Sequence[ExportedServer]) -> str:
+    servers = {item.name: item.entry for item in exported if item.entry is not None}
     if layout.is_list:
         around = {key: value for key, value in layout.around.items() if key != layout.key[0]}
         return yaml_text.document({**around, layout.key[0]: list(servers.values())}).rstrip("\n")
@@ -158,14 +159,12 @@ def _document(name: str, layout: Layout, made: Sequence[ExportedServer]) -> str:
 
 
 def _refuse_running(file: ClientFile) -> None:
-    """Raises `FileRefused` for a client that runs and would write its file back."""
     refusal = running_refusal(file.client, Where.here(os.environ))
     if refusal is not None:
         raise refusal
 
 
-def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> int:
-    """Puts those into the file that are not there yet; their number. Exits if it cannot be changed."""
+def _write(file: ClientFile, layout: Layout, exported: Sequence[ExportedServer]) -> int:
     if layout.is_list:
         message = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste those above."
         fail("client_file_unclear", message, EXIT_TOOL)
@@ -176,10 +175,10 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
         added.clear()
         try:
             there = held_at(read_data(text, name), layout.key)
-            for one in made:
-                if one.entry is not None and not (isinstance(there, dict) and one.name in there):
-                    text = entries.put(text, name, (*layout.key, one.name), one.entry)
-                    added[one.name] = None
+            for item in exported:
+                if item.entry is not None and not (isinstance(there, dict) and item.name in there):
+                    text = entries.put(text, name, (*layout.key, item.name), item.entry)
+                    added[item.name] = None
         except (CannotEdit, ConfigError) as problem:
             message = f"{file.path}: {problem}. Run the command without --write, and paste the servers."
             raise FileRefused("client_file_unclear", message) from None
@@ -193,9 +192,9 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
         paths = [(*layout.key, name) for name in added]
         change = FileChange(file.path, edited, entries=paths)
         results = Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [change])
-        for done in results:
-            if done.problem is not None:
-                raise done.problem
+        for result in results:
+            if result.problem is not None:
+                raise result.problem
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
     say(visible(f"{file.path}: {plural(len(added), 'server')} added"))
@@ -203,7 +202,6 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
 
 
 def _tell_readers(path: Path) -> None:
-    """Says so if others can read the file, which has values of secrets now."""
     with suppress(OSError):
         if (problem := problem_of_secret(os.stat(path), path)) is not None:
             say(visible(f"{path} has values of secrets, and {problem}"), "yellow")

@@ -1,4 +1,4 @@
-"""Values that VS Code asks for (`${input:NAME}`): a person at the terminal answers once, or sees how to set them."""
+"""Questions and warnings of an import."""
 
 import os
 import re
@@ -30,10 +30,9 @@ _LONGEST: Final = 1000
 
 
 class AskedInputs:
-    """The `${…}` for each input. `settle` asks for its value, if the command `asks` and a person is there.
+    """References for inputs; `settle` asks for missing values.
 
-    The value comes from the environment variable of the input's name if that is set now; else from what an earlier
-    import kept; else from the person; else it is the default, if the input has one and is not a password.
+    A value comes from the environment, an earlier import, the person, or a default that is not a password.
     """
 
     def __init__(self, secrets: KeptSecrets, *, asks: bool) -> None:
@@ -43,13 +42,13 @@ class AskedInputs:
         self._open: dict[str, Input] = {}
 
     def ask(self, item: Input) -> str:
-        """The `${…}` of an input, the same each time."""
+        """The reference of an input."""
         if item.id not in self._references:
             self._references[item.id] = self._reference(item)
         return self._references[item.id]
 
     def settle(self, plan: ImportPlan) -> ImportPlan:
-        """The plan with the values that a person types now. For each other value it says how to set it later."""
+        """The plan with the values typed now."""
         for reference, item in self._open.items():
             users = [server for server in plan.taken if _uses(server.own, reference)]
             if not users:
@@ -65,34 +64,29 @@ class AskedInputs:
         self._open.clear()
         return plan
 
-    def _reference(self, wanted: Input) -> str:
-        name, default = variable_of_input(wanted.id), wanted.default
+    def _reference(self, item: Input) -> str:
+        name, default = variable_of_input(item.id), item.default
         if name in os.environ:
             return f"${{{name}}}"
-        if default is not None and not wanted.password and not self._asks:
+        if default is not None and not item.password and not self._asks:
             is_plain = "}" not in default and "${" not in default
             return f"${{{name}:-{default}}}" if is_plain else escaped(default)
-        reference, has_value = self._secrets.place_of(wanted.id)
+        reference, has_value = self._secrets.place_of(item.id)
         if not has_value:
-            self._open[reference] = wanted
+            self._open[reference] = item
         return reference
 
-    def _value(self, wanted: Input, users: list[TakenServer]) -> str:
-        """The answer of the person, or the default; empty for a value that is to be set later."""
+    def _value(self, item: Input, users: list[TakenServer]) -> str:
         names = ", ".join(server.name for server in users)
         sources = ", ".join(dict.fromkeys(source for server in users for source in server.sources))
-        empty = "set it later" if wanted.default is None else "the default" if wanted.password else wanted.default
+        empty = "set it later" if item.default is None else "the default" if item.password else item.default
         verb = "needs" if len(users) == 1 else "need"
-        question = f"{names} ({sources}) {verb} {_label(wanted)}. Value (Enter: {empty})"
-        return answer(question, wanted.default or "", is_secret=wanted.password, shows_default=False)
+        question = f"{names} ({sources}) {verb} {_label(item)}. Value (Enter: {empty})"
+        return answer(question, item.default or "", is_secret=item.password, shows_default=False)
 
 
 def with_agreed_paths(plan: ImportPlan, *, yes: bool, asks: bool, tells: bool = True) -> ImportPlan:
-    """The plan with those servers whose paths of Windows may have their names in this Linux.
-
-    With `yes` they do, and the command says so; if it `asks`, a person decides; else the servers stay where they are,
-    which the command `tells`.
-    """
+    """The plan with servers whose mapped Windows paths are agreed to, all with `yes`."""
     reasons: dict[str, str] = {}
     for server in plan.taken:
         name, listed = server.name, hide_head("; ".join(server.renamed), _LONGEST, "…")
@@ -112,12 +106,11 @@ def with_agreed_paths(plan: ImportPlan, *, yes: bool, asks: bool, tells: bool = 
 
 
 def is_anybody_there() -> bool:
-    """Whether a person can be asked."""
     return sys.stdin.isatty()
 
 
-def _label(wanted: Input) -> str:
-    return f'"{wanted.description or wanted.id}"'
+def _label(item: Input) -> str:
+    return f'"{item.description or item.id}"'
 
 
 def _uses(tree: object, reference: str) -> bool:
@@ -129,12 +122,10 @@ def _uses(tree: object, reference: str) -> bool:
 
 
 def _pattern(reference: str) -> str:
-    """The reference, unless its `$` is escaped."""
     return rf"(?<!\$){re.escape(reference)}"
 
 
 def _with(plan: ImportPlan, before: str, after: str) -> ImportPlan:
-    """The plan with another reference in its servers."""
     taken = [msgspec.structs.replace(server, own=_replaced(server.own, before, after)) for server in plan.taken]
     return msgspec.structs.replace(plan, taken=tuple(taken))
 
@@ -151,7 +142,7 @@ def _replaced(entry: JsonObject, before: str, after: str) -> JsonObject:
 
 
 def print_plan(plan: ImportPlan) -> None:
-    """Prints the servers to take to stdout, each with its exact command; everything else to stderr."""
+    """Prints the servers to stdout, notes to stderr."""
     for server in plan.taken:
         old = f"; there: {', '.join(server.old_names)}" if server.old_names else ""
         lines = ((f"{server.name} ({', '.join(server.sources)}{old})", "bold"), (f"  {described(server.own)}", ""))
@@ -168,7 +159,7 @@ def print_plan(plan: ImportPlan) -> None:
             say(f"{server.name}: the hub does not have these keys: {', '.join(server.left_out)}")
     for server in plan.taken:
         if isinstance(box := server.own.get("sandbox"), dict):
-            rule = ", ".join(f"{key}: {_shown(value)}" for key, value in box.items())
+            rule = ", ".join(f"{key}: {_value_text(value)}" for key, value in box.items())
             say(hide(on_one_line(f"{server.name}: keeps the sandbox that it has there, as {rule}")))
     for line in _passing(plan.taken, os.environ):
         say(hide(on_one_line(line)))
@@ -176,29 +167,26 @@ def print_plan(plan: ImportPlan) -> None:
         say(hide(f"warning: {problem}"))
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
 def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[str]:
-    """Paths with another name here, all that servers get from outside and its target, the variables to propose, and
-    those that none gets."""
-    for one in taken:
-        if one.renamed:
-            yield f"{one.name}: has paths of Windows; in this Linux {'; '.join(one.renamed)}"
-        if sources := one.sources_outside:
-            target = target_of(one.own.get("command"), one.own.get("url"))
-            yield f"{one.name}: gets {', '.join(sources)} of this machine, for {target}"
-        if names := ", ".join(one.proposed(env)):
-            yield f"{one.name}: may need {names} of this shell, which it does not get without pass_env: [{names}]"
-    if any("command" in one.own for one in taken) and (names := ", ".join(withheld(env))):
+    """Mapped paths, values from outside, variables to propose, and variables that none gets."""
+    for server in taken:
+        if server.renamed:
+            yield f"{server.name}: has paths of Windows; in this Linux {'; '.join(server.renamed)}"
+        if sources := server.sources_outside:
+            target = target_of(server.own.get("command"), server.own.get("url"))
+            yield f"{server.name}: gets {', '.join(sources)} of this machine, for {target}"
+        if names := ", ".join(server.proposed(env)):
+            yield f"{server.name}: may need {names} of this shell, which it does not get without pass_env: [{names}]"
+    if any("command" in server.own for server in taken) and (names := ", ".join(withheld(env))):
         yield f"no server gets {names} of this shell, unless its entry in servers.yaml lists the name under pass_env"
 
 
 def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:
-    """Prints to stderr, in red, what a person should read before the answer; whether there is anything from a file that
-    is not the user's own.
-    """
+    """Prints alerts in red; returns whether any is about a file of others."""
     is_strange = False
     for server in plan.taken:
         lines = list(_alerts(server, env))
@@ -208,15 +196,15 @@ def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:
     return is_strange
 
 
-def _alerts(one: TakenServer, env: Mapping[str, str]) -> Iterator[str]:
-    variables = one.own.get("env")
+def _alerts(server: TakenServer, env: Mapping[str, str]) -> Iterator[str]:
+    variables = server.own.get("env")
     for name in variables if isinstance(variables, dict) else ():
         if decides_code(name):
             yield f"{name} decides what the program loads, or whom it talks to"
-    if one.is_users:
+    if server.is_users:
         return
-    target = target_of(one.own.get("command"), one.own.get("url"))
-    sources = list(_sources(one.own))
+    target = target_of(server.own.get("command"), server.own.get("url"))
+    sources = list(_sources(server.own))
     if names := ", ".join(f"{name[1:]} ({key})" for name, key in sources if name[0] == "$" and name[1:] in env):
         yield f"{target} gets the values of your variables: {names}"
     if names := ", ".join(f"{name} ({key})" for name, key in sources if name[0] != "$"):
@@ -224,7 +212,6 @@ def _alerts(one: TakenServer, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _sources(entry: JsonObject) -> Iterator[tuple[str, str]]:
-    """All that an entry takes from outside, as `sources_of` has it, each with the key that does."""
     for key, value in entry.items():
         for label, text in value.items() if isinstance(value, dict) else [("", value)]:
             for source in sources_of(text):
@@ -232,7 +219,7 @@ def _sources(entry: JsonObject) -> Iterator[tuple[str, str]]:
 
 
 def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCosts | None) -> JsonObject:
-    """The import as `--json` prints it."""
+    """The import for `--json`."""
     taken = [
         {
             "name": item.name,
@@ -256,14 +243,14 @@ def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCos
 
 
 def print_costs(costs: MeasuredCosts) -> None:
-    """Prints how many servers work, a line for each of the others, and the tokens before and after."""
+    """Prints how many servers work, the others, and the tokens."""
     tables.print_outcome(costs.working, costs.absent)
     if costs.tools:
         put(saving(costs))
 
 
 def saving(costs: MeasuredCosts) -> str:
-    """The tokens of the tools before and after in a sentence, which also says why nothing is saved."""
+    """A sentence on the tokens of the tools, without and with the hub."""
     verb = "costs" if costs.tools == 1 else "cost"
     message = f"{tables.plural(costs.tools, 'tool')} {verb} {costs.before:,} tokens in every session; through the hub "
     if costs.after < costs.before:

@@ -1,4 +1,4 @@
-"""`mcp-hub import`: takes the servers of other clients, or of a file, into the configuration of the hub."""
+"""`mcp-hub import`."""
 
 import os
 import shlex
@@ -74,10 +74,9 @@ def import_servers(
 ) -> None:
     """Import the servers of other clients into the configuration.
 
-    CLIENT is a client's name, such as claude-desktop or cursor. FILE is a client's file, such as .mcp.json of a
-    project: those are imported only if they are named. The command shows every server before it writes, merges
-    doubles, and keeps secrets out of the configuration. It changes no file of a client. `mcp-hub install --undo` takes
-    the import back.
+    CLIENT is a client's name, such as cursor. FILE is a file with servers, such as .mcp.json of a project. Shows every
+    server first, merges duplicates, and keeps secrets out of the configuration. Changes no file of a client. `mcp-hub
+    install --undo` takes the import back.
     """
     if every == bool(sources):
         raise click.UsageError("Name clients or files, or give --all. To only look: mcp-hub import --all --dry-run")
@@ -93,7 +92,7 @@ def import_servers(
         _confirm(plan, yes=yes, is_strange=is_strange)
         plan, boxed = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
         carry_out(plan, boxed)
-        costs = _costs(file, [one.name for one in plan.taken]) if _counts(counts, yes=yes) else None
+        costs = _costs(file, [server.name for server in plan.taken]) if _counts(counts, yes=yes) else None
     if as_json:
         tables.print_json(data_of(plan, boxed.trial, written=is_written, costs=costs))
     elif costs is not None:
@@ -112,43 +111,42 @@ def _counts(counts: bool | None, *, yes: bool) -> bool:
 
 
 def _agreed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> ImportPlan:
-    """The plan with the variables that a person lets servers have; with `yes`, the servers are disabled that get values
-    of this machine which no person has named."""
+    """The plan with agreed variables; with `yes`, servers that get others are disabled."""
     plan = plan.passing(_passed(plan, agreed, yes=yes))
     if not yes:
         return plan
-    asked = {server: [name for name in names if name not in agreed] for server, names in plan.asked(os.environ).items()}
-    asked = {server: names for server, names in asked.items() if names}
-    for server, names in asked.items():
+    unagreed = {
+        server: [name for name in names if name not in agreed] for server, names in plan.asked(os.environ).items()
+    }
+    unagreed = {server: names for server, names in unagreed.items() if names}
+    for server, names in unagreed.items():
         enable = shlex.join(("mcp-hub", "enable", server))
         text = (
             f"{server}: imported, but disabled, because it gets values of this machine and the file is not your own: "
             f"{', '.join(names)}. To give them to it: {enable} [variable_not_agreed]"
         )
         say(hide(on_one_line(text)), "red")
-    return plan.disabling(asked)
+    return plan.disabling(unagreed)
 
 
 def _passed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> dict[str, list[str]]:
-    """The variables that a person lets servers have by `pass_env`, of those that the plan proposes."""
-    done: dict[str, list[str]] = {}
-    for one in plan.taken:
-        names = one.proposed(os.environ)
-        done[one.name] = [name for name in names if name in agreed]
-        others = [name for name in names if name not in agreed]
-        message = f"Pass {', '.join(others)} of this shell to {one.name}, which may need it (pass_env)?"
-        if others and not yes and sys.stdin.isatty() and agrees(message, default=False):
-            done[one.name] = names
-    return done
+    passed: dict[str, list[str]] = {}
+    for server in plan.taken:
+        names = server.proposed(os.environ)
+        passed[server.name] = [name for name in names if name in agreed]
+        unagreed = [name for name in names if name not in agreed]
+        message = f"Pass {', '.join(unagreed)} of this shell to {server.name}, which may need it (pass_env)?"
+        if unagreed and not yes and sys.stdin.isatty() and agrees(message, default=False):
+            passed[server.name] = names
+    return passed
 
 
 def plan_of(
     sources: Sequence[str], file: ServersFile, *, keyring: bool = False, asks: bool
 ) -> tuple[ImportPlan, AskedInputs]:
-    """The plan for these clients and files, or for all clients, and the values that it needs from a person.
+    """The plan for these sources, or all clients, and its inputs. Exits with 2.
 
-    Unless it `asks`, the command does not look into a keyring that could open a dialog. Exits with 2 if there is
-    something wrong with them.
+    Without `asks`, skips keyrings that could open a dialog.
     """
     where = Where.here(os.environ)
     if not asks and may_open_dialog():
@@ -157,14 +155,14 @@ def plan_of(
         secrets = KeptSecrets(file.folder, keyring=keyring, asks=asks)
         inputs = AskedInputs(secrets, asks=asks)
         places = ValuePlaces(inputs.ask, secrets.keep)
-        found = _found(sources, where, places)
-        return planned(found, file, secrets, KeptSecrets(file.folder, keyring=keyring, asks=asks)), inputs
+        servers = _servers_of(sources, where, places)
+        return planned(servers, file, secrets, KeptSecrets(file.folder, keyring=keyring, asks=asks)), inputs
     except ConfigError as error:
         end_with(error)
 
 
 def carry_out(plan: ImportPlan, boxed: Boxed) -> None:
-    """Writes what was planned, and says so; `boxed` are its sandboxes. Exits with 2 if it cannot be written."""
+    """Writes the plan and reports. Exits with 2."""
     try:
         plan.carry_out(os.environ)
     except ConfigError as error:
@@ -176,7 +174,6 @@ def carry_out(plan: ImportPlan, boxed: Boxed) -> None:
 
 
 def print_costs_of(file: ServersFile, names: Sequence[str]) -> None:
-    """Starts these servers of the file once, and prints which of them work and what their tools cost."""
     if (costs := _costs(file, names)) is not None:
         print_costs(costs)
 
@@ -192,27 +189,27 @@ def _costs(file: ServersFile, names: Sequence[str]) -> MeasuredCosts | None:
 
 
 def is_to_count() -> bool:
-    """Whether the person at the terminal lets the new servers start once; False without one."""
+    """Whether the person lets new servers start once."""
     message = "Start these servers once, to see which work and what their tools cost in tokens?"
     return sys.stdin.isatty() and agrees(message, default=True)
 
 
-def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:
+def _servers_of(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:
     if not sources:
         tell_no_windows(where)
-        return of_clients([one for one in clients_of(where) if is_present(one, where)], where, places)
-    done = FoundServers()
+        return of_clients([candidate for candidate in clients_of(where) if is_present(candidate, where)], where, places)
+    merged = FoundServers()
     for source in sources:
         client = _client(source)
-        found = of_file(Path(source), where, places) if client is None else of_clients([client], where, places)
-        done.add(found)
-        if not found.files:
+        servers = of_file(Path(source), where, places) if client is None else of_clients([client], where, places)
+        merged.add(servers)
+        if not servers.files:
             say(f"{source}: nothing is found")
-    return done
+    return merged
 
 
 def _client(source: str) -> Client | None:
-    """The client of this name; None for a file. Exits with 2 for a text that is neither."""
+    """The client of this name, None for a file. Exits with 2."""
     if (client := find_client(source)) is not None:
         return client
     if os.path.exists(source) or "/" in source or "\\" in source or "." in source:

@@ -1,4 +1,4 @@
-"""`mcp-hub init`: a first configuration, of the servers that other clients have, or of three answers."""
+"""`mcp-hub init`."""
 
 import os
 from collections.abc import Mapping
@@ -57,8 +57,8 @@ def init(yes: bool, counts: bool | None, is_boxed: bool | None, config: str | No
         print_alerts(plan, os.environ)
         plan = with_agreed_paths(plan, yes=yes, asks=not yes)
         confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", yes=yes)
-        plan, found = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
-        carry_out(plan, found)
+        plan, outcome = boxed_plan(inputs.settle(plan), is_boxed, asks=not yes)
+        carry_out(plan, outcome)
         names = [server.name for server in plan.taken]
     else:
         say("The clients on this machine have no servers that could be imported.")
@@ -72,23 +72,22 @@ def init(yes: bool, counts: bool | None, is_boxed: bool | None, config: str | No
 
 
 def _added(file: ServersFile, servers: Mapping[str, JsonObject], is_boxed: bool | None, *, asks: bool) -> list[str]:
-    """Writes these servers; their names. Exits with 1 if there are none."""
     if not servers:
         say("Nothing is changed. To add a server: mcp-hub add NAME -- COMMAND")
         raise SystemExit(1)
-    found = boxed(file, servers, dict, is_boxed, asks=asks)
+    outcome = boxed(file, servers, dict, is_boxed, asks=asks)
     try:
-        file.change([PutServer(name, entry) for name, entry in found.servers.items()])
+        file.change([PutServer(name, entry) for name, entry in outcome.servers.items()])
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {', '.join(servers)}")
     note_added(file, [*servers])
-    print_boxed(found)
+    print_boxed(outcome)
     return list(servers)
 
 
 def _chosen(file: ServersFile) -> dict[str, JsonObject]:
-    """The servers of three answers. An answer that cannot be used is asked for again."""
+    """The servers of three answers; asks again after a wrong one."""
     servers: dict[str, JsonObject] = {}
     if agrees("Add a clock with time zones (mcp-server-time)?", default=True):
         servers["time"] = _TIME
@@ -115,6 +114,5 @@ def _chosen(file: ServersFile) -> dict[str, JsonObject]:
 
 
 def _text(question: str) -> str:
-    """A line of the person at the terminal; empty for none, and for a no."""
     text = answer(question, "").strip()
     return "" if text.casefold() in ("n", "no", "none") else text

@@ -1,4 +1,4 @@
-"""`mcp-hub install`: puts the hub into the files of clients, or undoes the last such change."""
+"""`mcp-hub install`."""
 
 import os
 from collections.abc import Sequence
@@ -55,10 +55,7 @@ from mcp_hub.onboarding.servers_file.servers_file import ServersFile
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options of the command. `moves`: takes servers out of the files on the way.
-
-    `replaces`: the configuration is named, and takes the place of another one that the hub wrote into an entry.
-    """
+    """`moves`: takes servers over. `replaces`: the configuration replaces another one in an entry."""
 
     over_http: bool = False
     dry_run: bool = False
@@ -111,10 +108,9 @@ def install(
 ) -> None:
     """Put the hub into other MCP clients.
 
-    CLIENT is claude-desktop, claude-code, cursor, vscode, codex, gemini, zed or another one; an unknown name lists
-    all of them. In WSL, cursor-windows is Cursor on Windows. The command adds one entry to the client's file and
-    changes nothing else in it; a backup is kept beside the file. An entry that is there keeps its options, such as
-    --profile and env. Exit code 1 if a client could not be changed.
+    CLIENT is claude-desktop, claude-code, cursor, vscode, codex, gemini, zed or another one; an unknown name lists all
+    of them. In WSL, cursor-windows is Cursor on Windows. Adds one entry to the client's file, and keeps a backup beside
+    it. An existing entry keeps its options, such as --profile and env. Exit code 1 if a client could not be changed.
     """
     where = Where.here(os.environ)
     if undo:
@@ -139,7 +135,6 @@ def install(
 
 
 def _moves(imports: bool, is_boxed: bool | None, dry_run: bool) -> Moves | None:
-    """The move of servers with `--import`; exits with 2 for a sandbox without it."""
     if is_boxed is not None and not imports:
         fail(
             "usage", "--sandbox and --no-sandbox belong to --import. For a server of the hub: mcp-hub sandbox SERVER on"
@@ -148,16 +143,16 @@ def _moves(imports: bool, is_boxed: bool | None, dry_run: bool) -> Moves | None:
 
 
 def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, options: Options) -> tuple[int, bool]:
-    """Puts the hub into these clients; the exit code, and whether a file was changed."""
+    """Puts the hub into these clients; returns the exit code, and whether files changed."""
     source = _source(loaded, where, options)
     for client in clients:
         if not client.is_written:
             _refuse_import_only(client, source, where)
     files = [file for client in clients for file in hub_files(client, where)]
-    others = [file for client in clients for file in client_files(client, where) if file not in files]
-    moved = _moved([file for file in [*files, *others] if not _stays(file, source)], loaded, options)
+    move_files = [file for client in clients for file in client_files(client, where) if file not in files]
+    moved = _moved([file for file in [*files, *move_files] if not _stays(file, source)], loaded, options)
     planned = [plan_install(file, source, where.env, moved.taken.get(file.path, ())) for file in files]
-    planned += [plan_move(file, moved.taken[file.path]) for file in others if file.path in moved.taken]
+    planned += [plan_move(file, moved.taken[file.path]) for file in move_files if file.path in moved.taken]
     skipped = [step for step in planned if options.every and _lacks_http(step)]
     for step in skipped:
         say(f"Skipped: {step.problem}")
@@ -179,7 +174,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
 
 
 def _stays(file: ClientFile, source: Source) -> bool:
-    """Whether the hub's entry in the file is left alone, so that the client's own servers stay there, too."""
+    """Whether the hub's entry, and with it the client's servers, is not touched."""
     problem = plan_install(file, source, {}).problem if file.place.is_written else None
     return problem is not None and problem.code == "client_entry_differs"
 
@@ -192,14 +187,12 @@ def _moved(files: Sequence[ClientFile], loaded: Loaded, options: Options) -> Mov
 
 
 def _configuration(config: str | None, *, may_be_new: bool) -> Loaded:
-    """The configuration; if it `may_be_new`, an empty one at the usual place if there is none yet."""
     if may_be_new and not (file := ServersFile.find(config, os.environ)).exists:
         return Loaded(Settings(), file.path, frozenset())
     return load_config(config, partly=True)
 
 
 def _start_once(loaded: Loaded, code: int, options: Options) -> None:
-    """Starts each server once, so that clients get their lists at once; after a move, counts the tokens, too."""
     quiet_logs(0)
     if options.moves is not None:
         say("Starting each server once, to count the tokens of its tools …")
@@ -239,7 +232,6 @@ def _source(loaded: Loaded, where: Where, options: Options) -> Source:
 
 
 def _written(options: Options) -> dict[str, str]:
-    """The configurations that the hub itself wrote into files of clients, where another one may take their place."""
     with suppress(OSError):
         entries = WrittenEntries(state_dir(os.environ)).all() if options.replaces else []
         return {entry.path: entry.config for entry in entries if entry.config is not None}
@@ -264,7 +256,6 @@ def _refuse_import_only(client: Client, source: Source, where: Where) -> None:
 
 
 def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where, profile: str | None) -> int:
-    """Prints the links of the clients that have some; the exit code."""
     chosen = common.chosen_clients(names, every, where) if names else _linked(where)
     for client in chosen:
         command = _command(Path(loaded.place), where, profile, client.client_kind)
@@ -281,8 +272,9 @@ def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where
 
 
 def _linked(where: Where) -> list[Client]:
-    """The clients with links that are here; in WSL, those on Windows before them."""
-    return sorted((one for one in clients_of(where) if one.row in LINKED), key=lambda one: not one.windows_of)
+    return sorted(
+        (client for client in clients_of(where) if client.row in LINKED), key=lambda client: not client.windows_of
+    )
 
 
 async def _warmed(code: int, app: App) -> int:
@@ -293,11 +285,9 @@ async def _warmed(code: int, app: App) -> int:
 def moved_servers(
     files: Sequence[ClientFile], config: Path, *, is_boxed: bool | None = None, is_dry: bool = False
 ) -> Moved:
-    """The servers of these files that the hub has from now on, or has already; all others stay where they are.
+    """The servers of these files that the hub takes over or has, and the changes of its files.
 
-    The changes are those of the hub's own files: secrets, then the configuration, with the values that a person types
-    when they are asked for, and a sandbox for those that start in one. Nothing is written here. `is_dry`: nobody is
-    asked about paths of Windows. Raises `ConfigError`.
+    Writes nothing. `is_dry`: does not ask about paths. Raises `ConfigError`.
     """
     file = ServersFile(config, os.environ)
     secrets = KeptSecrets(file.folder)
@@ -317,24 +307,24 @@ def moved_servers(
 
 
 def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:
-    """The entries to remove from each file; of a list the last one first, so that the others keep their index."""
-    done: dict[Path, list[KeyPath]] = {}
-    for one in gone:
-        if one.file is not None:
-            done.setdefault(one.file, []).append(one.place)
+    """The entries to remove from each file; of a list, the last first."""
+    places: dict[Path, list[KeyPath]] = {}
+    for server in gone:
+        if server.file is not None:
+            places.setdefault(server.file, []).append(server.place)
     return {file: sorted(paths, key=lambda path: path[-1] if isinstance(path[-1], int) else 0, reverse=True)
-            for file, paths in done.items()}  # fmt: skip
+            for file, paths in places.items()}  # fmt: skip
 
 
 def _lines(plan: ImportPlan) -> list[str]:
     counted = f"{plural(len(plan.taken), 'server')} from {plural(len(plan.sources), 'client')}"
-    there = {(one.name, one.source) for one in plan.there}
-    stays = [one for one in plan.skipped if (one.name, one.source) not in there]
+    there = {(server.name, server.source) for server in plan.there}
+    stays = [server for server in plan.skipped if (server.name, server.source) not in there]
     lines = [f"{counted} to {plan.file.path}, {plural(plan.doubles, 'double')} merged"]
     if not plan.taken:
         lines = ["Nothing can be moved." if stays else "Nothing to move: these clients start no servers of their own."]
         if plan.there:
             lines = [f"No server is new to the hub: those that move are in {plan.file.path} already."]
-    lines += [f"  + {one.name} ({', '.join(one.sources)})" for one in plan.taken]
-    lines += [f"  warning: {one}" for one in plan.problems if one.code == "sandbox_narrowed"]
-    return [*lines, *(f"  not moved: {one.name} ({one.source}): {one.reason}" for one in stays)]
+    lines += [f"  + {server.name} ({', '.join(server.sources)})" for server in plan.taken]
+    lines += [f"  warning: {finding}" for finding in plan.problems if finding.code == "sandbox_narrowed"]
+    return [*lines, *(f"  not moved: {server.name} ({server.source}): {server.reason}" for server in stays)]

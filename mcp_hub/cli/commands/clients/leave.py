@@ -1,4 +1,4 @@
-"""`mcp-hub leave`: the whole way out: clients as they were, nothing of the hub runs, and what is left is listed."""
+"""`mcp-hub leave`: restores clients, stops the hub, and lists what stays."""
 
 import os
 import re
@@ -61,10 +61,10 @@ _SCOPE: Final = re.compile(r"[0-9a-f]{16}")
 def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None) -> None:
     """Leave the hub: restore all clients, and stop everything of it.
 
-    Each client's file becomes what it was before the hub; in one that the client has changed since, the hub goes and
-    the client's own servers come back. Then the background hubs and the service are stopped, and the files that stay
-    behind are listed. Without a terminal --purge needs --yes. Exit code 1 if a client could not be restored, or if
-    something still runs or could not be removed.
+    Client files become what they were before the hub. In a file that changed since, the hub's entry goes and the
+    client's own servers come back. Stops background hubs and the service, and lists the files that stay. Without a
+    terminal --purge needs --yes. Exit code 1 if a client could not be restored, or something still runs or could not be
+    removed.
     """
     where = Where.here(os.environ)
     stays = common.tell_no_windows(where)
@@ -73,16 +73,16 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     steps = [step for step in every if step.is_needed or step.problem or step.problems]
     steps = [step for step in steps if not _tell_removed(step)]
     try:
-        left = _left(config, [file.path for client in clients for file in client_files(client, where)])
+        remaining = _remaining_paths(config, [file.path for client in clients for file in client_files(client, where)])
     except ConfigError as error:
         fail_with(error)
-    if not steps and not _runs() and not (purge and any(map(_has_parts, left))) and not stays:
+    if not steps and not _runs() and not (purge and any(map(_has_parts, remaining))) and not stays:
         say("Nothing to do: no client has the hub, and nothing of it runs.")
-        raise SystemExit(0 if purge else _end(0, left))
+        raise SystemExit(0 if purge else _end(0, remaining))
     common.show(steps)
-    _tell_servers(left, purge)
+    _tell_servers(remaining, purge)
     if dry_run or purge:
-        _list("To be removed" if not dry_run else "Would remove" if purge else "Would stay", left)
+        _list("To be removed" if not dry_run else "Would remove" if purge else "Would stay", remaining)
     if dry_run:
         raise SystemExit(common.tell_problems(steps))
     if not yes:
@@ -90,18 +90,18 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     code = (carry_out(steps, where, waits=waits, verb="leave", ends=purge and not stays) if steps else 0) or stays
     running, stop_code = _stop_all()
     if purge and not code:
-        raise SystemExit(_purge(left, running) or stop_code)
+        raise SystemExit(_purge(remaining, running) or stop_code)
     if purge:
         say("Nothing is removed, because a client could not be restored. Correct what the lines above name, and give a")
         say("server that was changed since another name. Then run the command again: those from before come back.")
         for step in steps:
             if step.problems and step.problem is None and not os.path.lexists(step.file.path):
                 say(visible(f"Or leave without {step.file.path}: mcp-hub install --undo {step.file.client.name}"))
-    raise SystemExit(_end(code or stop_code, left, purge))
+    raise SystemExit(_end(code or stop_code, remaining, purge))
 
 
 def _tell_removed(step: Step) -> bool:
-    """Whether the client was removed with the folder of its file, so nothing is restored there; says so."""
+    """Whether the client was uninstalled with its folder; says so."""
     folder = step.file.path.parent
     is_removed = bool(step.problems) and not step.is_needed and step.problem is None and not os.path.lexists(folder)
     for problem in step.problems if is_removed else ():
@@ -111,7 +111,7 @@ def _tell_removed(step: Step) -> bool:
 
 
 def _ask(purge: bool) -> None:
-    """Exits unless the person at the terminal agrees. A script need not be asked, but for what cannot be undone."""
+    """Exits unless the person agrees; a script must agree only to a purge."""
     if sys.stdin.isatty():
         question = "Leave the hub, and remove these files? It cannot be undone." if purge else "Leave the hub?"
         if not agrees(question, default=not purge):
@@ -122,23 +122,19 @@ def _ask(purge: bool) -> None:
 
 
 def _runs() -> bool:
-    """Whether the command has something to stop."""
     return service_file() is not None or any(hub.folder for hub in running_hubs(None, os.environ))
 
 
 def _stop_all() -> tuple[list[HubRecord], int]:
-    """Stops the background hubs and the service, and names hubs that run otherwise.
-
-    The background hubs that have not ended, and the exit code.
-    """
+    """Stops background hubs and the service; returns hubs that still run, and the exit code."""
     hubs = [hub for hub in running_hubs(None, os.environ) if hub.folder]
     alive = end_folders([hub.folder for hub in hubs])
     for hub in hubs:
         if hub.folder not in alive:
-            put(f"Stopped the background hub of {visible(hub.place or hub.folder)}.")
+            put(f"Stopped the background hub of {visible(hub.config or hub.folder)}.")
         else:
-            about = f"The background hub of {hub.place} (process {hub.pid}) has not ended: {alive[hub.folder]}"
-            say(visible(f"{about}. End that process, then run the command once more. [hub_not_answering]"))
+            problem = f"The background hub of {hub.config} (process {hub.pid}) has not ended: {alive[hub.folder]}"
+            say(visible(f"{problem}. End that process, then run the command once more. [hub_not_answering]"))
     code = EXIT_TOOL if alive else 0
     try:
         if (unit := stop_service()) is not None:
@@ -147,7 +143,7 @@ def _stop_all() -> tuple[list[HubRecord], int]:
         code = EXIT_TOOL
     for hub in running_hubs(None, os.environ):
         if hub.url:
-            say(visible(f"A hub over HTTP runs for {hub.place} (process {hub.pid}). Stop it where it was started."))
+            say(visible(f"A hub over HTTP runs for {hub.config} (process {hub.pid}). Stop it where it was started."))
     return [hub for hub in hubs if hub.folder in alive], code
 
 
@@ -159,18 +155,15 @@ def _is_dead(folder: Path) -> bool:
     return False
 
 
-def _end(code: int, left: Sequence[HubPath], purge: bool = False) -> int:
-    _list("Still there", left)
-    if any(map(_has_parts, left)) and not purge:
+def _end(code: int, remaining: Sequence[HubPath], purge: bool = False) -> int:
+    _list("Still there", remaining)
+    if any(map(_has_parts, remaining)) and not purge:
         say("To remove these, too: mcp-hub leave --purge")
     return code
 
 
-def _left(config: str | None, client_paths: Sequence[Path]) -> list[HubPath]:
-    """The files and folders that stay behind. Of a configuration that nobody named, only the user's own.
-
-    The others are those that clients have now or had once, as far as the state folder still has the record of that.
-    """
+def _remaining_paths(config: str | None, client_paths: Sequence[Path]) -> list[HubPath]:
+    """The files that stay: of this configuration, and of those in client files."""
     state = state_dir(os.environ)
     chosen = config if config is not None or "MCP_HUB_CONFIG" in os.environ else USERS_FILE
     try:
@@ -179,33 +172,30 @@ def _left(config: str | None, client_paths: Sequence[Path]) -> list[HubPath]:
         say(visible(f"{state}: {problem.strerror}. Configurations outside of your configuration folder are not known."))
         configs = []
     places = [chosen, *sorted(configs)]
-    found: dict[Path, HubPath] = {}
-    for place in places:
-        for one in hub_paths(place, os.environ):
-            for path in _parts(one, place):
-                found.setdefault(path, HubPath(one.name, path, _ABOUT.get(one.name, one.about)))
-    found |= {one.path: one for one in socket_paths(os.environ)}
+    by_path: dict[Path, HubPath] = {}
+    for config_path in places:
+        for item in hub_paths(config_path, os.environ):
+            for path in _parts(item, config_path):
+                by_path.setdefault(path, HubPath(item.name, path, _ABOUT.get(item.name, item.description)))
+    by_path |= {item.path: item for item in socket_paths(os.environ)}
     try:
-        changed = list(dict.fromkeys(Path(one.path) for one in Acts(state).states()))
+        changed = list(dict.fromkeys(Path(item.path) for item in Acts(state).states()))
     except FileRefused as problem:
         say(str(problem))
         changed = []
-    for path in [*changed, *client_paths, *(one.path for one in found.values() if one.name == "configuration")]:
+    for path in [*changed, *client_paths, *(item.path for item in by_path.values() if item.name == "configuration")]:
         backup = Path(os.path.realpath(path)).with_name(path.name + BACKUP)
-        found.setdefault(backup, HubPath("backup", backup, "a client's file before the last change"))
-    state_parts = [one for one in found.values() if one.name in ("cache", "history", "logs")]
-    return [one for one in found.values() if one not in state_parts]
+        by_path.setdefault(backup, HubPath("backup", backup, "a client's file before the last change"))
+    state_parts = [item for item in by_path.values() if item.name in ("cache", "history", "logs")]
+    return [item for item in by_path.values() if item not in state_parts]
 
 
-def _parts(one: HubPath, config: str | None) -> list[Path]:
-    """The files of secrets that the configuration names, and every other file or folder as a whole.
-
-    A configuration that is the file of another client, or in which the hub finds no servers, is not the hub's.
-    """
-    if one.name == "configuration" and not _is_of_hub(one.path):
+def _parts(item: HubPath, config: str | None) -> list[Path]:
+    """The secret files that the configuration names, or the path; none of another client's file."""
+    if item.name == "configuration" and not _is_of_hub(item.path):
         return []
-    if one.name != "secrets":
-        return [one.path]
+    if item.name != "secrets":
+        return [item.path]
     try:
         return sorted(ServersFile.find(config, os.environ).secret_files())
     except ConfigError:
@@ -224,51 +214,49 @@ def _is_of_hub(path: Path) -> bool:
     return has_servers or path.name in _NAMES
 
 
-def _list(title: str, left: Sequence[HubPath]) -> None:
-    there = [one for one in left if _has_parts(one)]
+def _list(title: str, remaining: Sequence[HubPath]) -> None:
+    there = [item for item in remaining if _has_parts(item)]
     if there:
         put(f"{title}:")
-    for one in there:
-        put(visible(f"  {one.path} ({one.name}: {one.about})"))
+    for item in there:
+        put(visible(f"  {item.path} ({item.name}: {item.description})"))
 
 
-def _tell_servers(left: Sequence[HubPath], purge: bool) -> None:
-    """Says which servers are in a configuration that is left or removed."""
-    for one in left:
-        if one.name == "configuration" and one.exists:
+def _tell_servers(remaining: Sequence[HubPath], purge: bool) -> None:
+    for item in remaining:
+        if item.name == "configuration" and item.exists:
             with suppress(ConfigError):
-                names = ", ".join(ServersFile(one.path, os.environ).servers())
+                names = ", ".join(ServersFile(item.path, os.environ).servers())
                 end = "is removed with these servers" if purge else "keeps its servers"
-                say(visible(hide(f"{one.path} {end}: {names}")))
+                say(visible(hide(f"{item.path} {end}: {names}")))
 
 
-def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
-    """Removes all of it; the exit code. Of a folder that a person has chosen only what the hub made there.
+def _purge(remaining: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
+    """Removes the hub's files; returns the exit code.
 
-    What a hub that still runs uses stays. If anything does, the record of the configurations stays, too: the next purge
-    needs it.
+    Keeps what a running hub uses, and then also the record of configurations.
     """
     code = 0
-    used = {path for hub in running for one in hub_paths(hub.place, os.environ) for path in _parts(one, hub.place)}
+    used = {path for hub in running for item in hub_paths(hub.config, os.environ) for path in _parts(item, hub.config)}
     folders = [_usual_state(), usual_place().parent, usual_place().parent / FOLDER, *_made_folders()]
-    for one in sorted(left, key=lambda one: one.name == "state"):
-        if one.path in used and one.name != "sockets":
-            if one.exists:
-                say(visible(f"{one.path} stays ({one.name}): a background hub that has not ended uses it."))
+    for item in sorted(remaining, key=lambda path: path.name == "state"):
+        if item.path in used and item.name != "sockets":
+            if item.exists:
+                say(visible(f"{item.path} stays ({item.name}): a background hub that has not ended uses it."))
             code = code or EXIT_TOOL
             continue
         try:
-            for path in _pieces(one, keeps_records=bool(code)):
+            for path in _pieces(item, keeps_records=bool(code)):
                 remove_tree(path)
                 put(f"removed {visible(str(path))}")
-                folders += [path.parent] if one.name == "secrets" else []
+                folders += [path.parent] if item.name == "secrets" else []
         except OSError as problem:
-            say(visible(f"{one.path} is not removed: {problem.strerror}. Remove it yourself."))
+            say(visible(f"{item.path} is not removed: {problem.strerror}. Remove it yourself."))
             code = EXIT_TOOL
-        _say_what_stays(one)
-        if one.name == "sockets":
-            _drop_key(one.path)
-            folders.append(one.path)
+        _say_what_stays(item)
+        if item.name == "sockets":
+            _drop_key(item.path)
+            folders.append(item.path)
     for folder in sorted(set(folders), key=lambda path: -len(path.parts)):  # those in others first
         with suppress(OSError):  # not empty, or not there
             folder.rmdir()
@@ -278,73 +266,67 @@ def _purge(left: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
 
 
 def _made_folders() -> list[Path]:
-    """The folders that the hub has made for files of clients and its configuration."""
     with suppress(FileRefused):
         return [Path(folder) for state in Acts(state_dir(os.environ)).states() for folder in state.folders]
     return []
 
 
-def _say_what_stays(one: HubPath) -> None:
-    if one.name == "state" and (one.path / _FOLDERS).is_dir():
-        say(visible(f"{one.path / _FOLDERS} stays: servers have written files there."))
-    for path in _uncertain(one):
+def _say_what_stays(item: HubPath) -> None:
+    if item.name == "state" and (item.path / _FOLDERS).is_dir():
+        say(visible(f"{item.path / _FOLDERS} stays: servers have written files there."))
+    for path in _uncertain(item):
         message = "others than you can enter it, so the hub may not have made it. Look at it, and remove it yourself"
         say(visible(f"{path} stays: {message}."))
 
 
 def _drop_key(folder: Path) -> None:
-    """Removes the key of background hubs where there are none any more."""
     if os.path.isdir(folder) and os.listdir(folder) == ["key"]:
         folder.joinpath("key").unlink(missing_ok=True)
 
 
 def _usual_state() -> Path:
-    """The state folder that nobody has chosen, so the hub has made it."""
     return Path(platformdirs.user_state_dir("mcp-hub"))
 
 
-def _pieces(one: HubPath, *, keeps_records: bool = False) -> list[Path]:
-    """The files and folders of it to remove, which exist; of sockets none whose hub lives or starts just now."""
-    if one.name == "sockets":
-        return [path for path in one.path.glob("*/") if _SCOPE.fullmatch(path.name) and _is_dead(path)]
-    if one.name not in ("state", "store"):
-        return [one.path] if one.exists and not one.path.is_dir() else []  # the others are files
-    if _is_usual(one):
-        made = sorted(one.path.glob("*"))
+def _pieces(item: HubPath, *, keeps_records: bool = False) -> list[Path]:
+    """The existing parts to remove; of sockets only those of dead hubs."""
+    if item.name == "sockets":
+        return [path for path in item.path.glob("*/") if _SCOPE.fullmatch(path.name) and _is_dead(path)]
+    if item.name not in ("state", "store"):
+        return [item.path] if item.exists and not item.path.is_dir() else []  # the others are files
+    if _is_usual(item):
+        pieces = sorted(item.path.glob("*"))
     else:
-        uncertain = _uncertain(one)
-        made = [path for path in _folders(one) if path not in uncertain]
-        made += [path for name in _FILES for path in sorted(one.path.glob(f"{name}*"))]
-    made = [path for path in made if not (keeps_records and one.name == "state" and path.name == "clients")]
-    return [path for path in made if os.path.lexists(path) and not (path.name == _FOLDERS and _has_files(path))]
+        uncertain = _uncertain(item)
+        pieces = [path for path in _folders(item) if path not in uncertain]
+        pieces += [path for name in _FILES for path in sorted(item.path.glob(f"{name}*"))]
+    pieces = [path for path in pieces if not (keeps_records and item.name == "state" and path.name == "clients")]
+    return [path for path in pieces if os.path.lexists(path) and not (path.name == _FOLDERS and _has_files(path))]
 
 
-def _is_usual(one: HubPath) -> bool:
-    return one.path == _usual_state() and not one.path.is_symlink()
+def _is_usual(item: HubPath) -> bool:
+    return item.path == _usual_state() and not item.path.is_symlink()
 
 
-def _folders(one: HubPath) -> list[Path]:
-    """The folders with the names of the hub's in a folder that a person has chosen, by name."""
+def _folders(item: HubPath) -> list[Path]:
     names = {DOCUMENTS, "instances"}  # of a store
-    if one.name == "state":
+    if item.name == "state":
         names = {name.partition("/")[0] for name in STATE_FOLDERS} | {"attach", _FOLDERS}
-    return [path for name in sorted(names) if (path := one.path / name).is_dir()]
+    return [path for name in sorted(names) if (path := item.path / name).is_dir()]
 
 
-def _uncertain(one: HubPath) -> list[Path]:
-    """Those of them with files which somebody else may have made: the hub lets nobody else enter its own."""
-    if one.name not in ("state", "store") or _is_usual(one) or user() is None:
+def _uncertain(item: HubPath) -> list[Path]:
+    if item.name not in ("state", "store") or _is_usual(item) or user() is None:
         return []
     return [
-        path for path in _folders(one) if path.stat().st_mode & 0o077 and not path.is_symlink() and _has_files(path)
+        path for path in _folders(item) if path.stat().st_mode & 0o077 and not path.is_symlink() and _has_files(path)
     ]
 
 
-def _has_parts(one: HubPath) -> bool:
-    """Whether there is something of the hub in it."""
-    if one.name == "sockets":
-        return any(_SCOPE.fullmatch(path.name) for path in one.path.glob("*/"))
-    return bool(_pieces(one)) or one.name == "state" and (one.path / _FOLDERS).is_dir()
+def _has_parts(item: HubPath) -> bool:
+    if item.name == "sockets":
+        return any(_SCOPE.fullmatch(path.name) for path in item.path.glob("*/"))
+    return bool(_pieces(item)) or item.name == "state" and (item.path / _FOLDERS).is_dir()
 
 
 def _has_files(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The common part of `install` and `uninstall`: which clients are meant, what is planned, and how it went."""
+"""Planned changes of client files, and their outcomes."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ _DRIFT: Final = "undo_drift"
 
 
 def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Client]:
-    """The clients of these names, or all that are installed. Exits with 2 if one is unknown or there are none."""
+    """The clients of these names, or all installed ones. Exits with 2."""
     if every and names:
         fail("usage", "--all and CLIENT exclude each other. Give one of them.")
     present = [client for client in clients_of(where) if client.is_written and is_present(client, where)]
@@ -41,7 +41,7 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
     if not names:
         installed = f"Found: {', '.join(client.name for client in present)}." if present else "None was found."
         fail("usage", f"Name a client, or add --all. {installed}")
-    chosen = list({client.name: client for client in map(_found, names)}.values())
+    chosen = list({client.name: client for client in map(_client_of, names)}.values())
     if (
         where.windows is None
         and (client := next((candidate for candidate in chosen if candidate.windows_of), None)) is not None
@@ -55,7 +55,7 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
 
 
 def tell_no_windows(where: Where) -> int:
-    """Says why the clients on the Windows around WSL are not looked at; the exit code, by which one has the hub."""
+    """Says why clients on Windows are left out; returns the exit code."""
     if where.windows is not None:
         return 0
     names: list[str] = []
@@ -63,14 +63,14 @@ def tell_no_windows(where: Where) -> int:
         clients = [find_client(entry.client) for entry in WrittenEntries(state_dir(os.environ)).all()]
         names = [client.title for client in clients if client is not None and client.windows_of]
     if where.no_windows or names:
-        about = f". The hub stays in: {', '.join(dict.fromkeys(names))}" if names else ""
+        note = f". The hub stays in: {', '.join(dict.fromkeys(names))}" if names else ""
         reason = where.no_windows or "this is not the Linux of WSL"
-        say(f"Clients on Windows are left out: {reason}{about}. [no_windows]", "yellow")
+        say(f"Clients on Windows are left out: {reason}{note}. [no_windows]", "yellow")
     return EXIT_TOOL if names else 0
 
 
 def unless_running(step: Step, where: Where, waits: bool) -> Step:
-    """The step, with a problem if the client runs and would write its file back; with `waits`, waits for its end."""
+    """The step, with a problem if the client runs."""
     if step.problem is not None or not step.is_needed:
         return step
     client = step.file.client
@@ -82,7 +82,7 @@ def unless_running(step: Step, where: Where, waits: bool) -> Step:
 
 
 def tell_unclear(steps: Iterable[Step], where: Where) -> None:
-    """Names the clients that would write their files back if they run, which Windows does not say."""
+    """Names clients that may run, which Windows does not say."""
     changed = {step.file.client.name: step.file.client for step in steps if step.problem is None and step.is_needed}
     for client in changed.values():
         there = where.for_clients(are_on_windows=bool(client.windows_of))
@@ -92,7 +92,7 @@ def tell_unclear(steps: Iterable[Step], where: Where) -> None:
 
 
 def running_refusal(client: Client, where: Where, advice: str = "Quit it first.") -> FileRefused | None:
-    """The problem with a client that runs and would write its file back."""
+    """The problem with a running client, which would write its file back."""
     if not _is_running(client, where):
         return None
     message = f"{client.title} is running, and would undo the change of its file. {advice}"
@@ -105,7 +105,6 @@ def _is_running(client: Client, where: Where) -> bool:
 
 
 def show(steps: Iterable[Step]) -> None:
-    """Prints the difference of each step; of files, only the hub's entry."""
     for step in steps:
         if step.problem is not None or not step.is_needed:
             continue
@@ -126,10 +125,9 @@ def do(
     *,
     ends: bool = False,
 ) -> int:
-    """Makes the changes and says how each went; the exit code.
+    """Makes the changes and reports; returns the exit code.
 
-    `verb` is the beginning of the act's title, `args` are those of the command that installs the hub again. `ends`: the
-    record of the change is removed at once if all of it succeeds, so nothing can take it back.
+    `args` install the hub again. `ends`: removes the undo record after success.
     """
     state = state_dir(os.environ)
     needed = [step for step in steps if step.change is not None and step.is_needed]
@@ -154,7 +152,7 @@ def do(
 
 
 def tell_others(steps: Iterable[Step]) -> None:
-    """Says which clients still start servers of their own beside the hub, and how they move into it."""
+    """Names clients that still start servers of their own."""
     clients = [step.file.client for step in steps if step.others and step.problem is None]
     if clients:
         titles = list(dict.fromkeys(client.title for client in clients))
@@ -165,10 +163,10 @@ def tell_others(steps: Iterable[Step]) -> None:
 
 
 def undo(names: Sequence[str], where: Where) -> int:
-    """Undoes the last act, or for these clients its part in their files; the exit code."""
+    """Undoes the last act, or its part in these clients; returns the exit code."""
     state = state_dir(os.environ)
     owners = {path: client for client in clients_of(where) for path in _targets(client, where)}
-    clients = list(map(_found, names))
+    clients = list(map(_client_of, names))
     only = {path for path, client in owners.items() if client in clients} if names else None
     configs = installed_configs(state)
 
@@ -196,7 +194,7 @@ def undo(names: Sequence[str], where: Where) -> int:
 
 
 def installed_configs(state: Path) -> set[str]:
-    """The configurations whose hub some client has in its file, as far as the hub wrote it."""
+    """The configurations that the hub wrote into clients."""
     try:
         return {entry.config for entry in WrittenEntries(state).all() if entry.config is not None}
     except OSError:
@@ -204,7 +202,6 @@ def installed_configs(state: Path) -> set[str]:
 
 
 def end_unused(configs: Iterable[str]) -> None:
-    """Ends the background hubs of configurations that are gone, or that no client uses any more."""
     for config in end_hubs_of(configs):
         put(f"Stopped the background hub of {visible(config)}.")
 
@@ -231,7 +228,7 @@ def _tell_undone(file: UndoneFile, client: Client | None) -> None:
 
 
 def tell_problems(steps: Iterable[Step]) -> int:
-    """Prints the problems of steps that are only planned; the exit code, that of the change."""
+    """Prints the problems of planned steps; returns the exit code."""
     problems = [step for step in steps if step.problem is not None or step.problems]
     for step in problems:
         if step.problem is not None:
@@ -240,7 +237,7 @@ def tell_problems(steps: Iterable[Step]) -> int:
     return EXIT_TOOL if problems else 0
 
 
-def _found(name: str) -> Client:
+def _client_of(name: str) -> Client:
     client = find_client(name)
     if client is None:
         hint = nearest(name.casefold(), CLIENTS) or "."
@@ -254,8 +251,8 @@ def _no_client() -> list[Client]:
 
 def _record(written: WrittenEntries, steps: Sequence[Step], results: dict[Path, Done], args: Sequence[str]) -> None:
     for step in steps:
-        done = results.get(step.file.path)
-        if step.problem is not None or done is not None and done.problem is not None or step.only_moves:
+        result = results.get(step.file.path)
+        if step.problem is not None or result is not None and result.problem is not None or step.only_moves:
             continue
         path = os.path.realpath(step.file.path)
         if step.after is None:
@@ -277,13 +274,13 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
     elif not step.is_needed:
         put(f"{client.title}: {'the hub is already there' if step.after else 'the hub is not there'}")
     else:
-        done = "the hub is installed" if step.after else "the hub is removed"
+        outcome = "the hub is installed" if step.after else "the hub is removed"
         if step.back:
-            done += f", {tables.plural(len(step.back), 'server')} back: {visible(hide(', '.join(step.back)))}"
+            outcome += f", {tables.plural(len(step.back), 'server')} back: {visible(hide(', '.join(step.back)))}"
         restart = f". Next: {client.restart}" if client.restart and step.after else ""
         if step.options and isinstance(step.before, dict):
-            done += visible(hide(f"; it keeps {', '.join(step.options)}"))
-        put(f"{client.title}: {done}{restart}.")
+            outcome += visible(hide(f"; it keeps {', '.join(step.options)}"))
+        put(f"{client.title}: {outcome}{restart}.")
     _tell_drift(step)
 
 

@@ -1,4 +1,4 @@
-"""`mcp-hub uninstall`: takes the hub out of the files of clients, and puts their own servers back."""
+"""`mcp-hub uninstall`."""
 
 import os
 import sys
@@ -37,9 +37,9 @@ from mcp_hub.onboarding.files import FileRefused, target_of
 def uninstall(clients: tuple[str, ...], every: bool, restores: bool | None, dry_run: bool, waits: bool) -> None:
     """Take the hub out of other MCP clients.
 
-    Removes the hub's entry from the file of each CLIENT and changes nothing else in it. Servers that `install --import`
-    took out of it come back, as they were written there: the command asks, and without a terminal it needs --restore
-    or --keep. `mcp-hub install --undo` takes the change back. Exit code 1 if a client could not be changed.
+    Removes only the hub's entry from each CLIENT's file. Servers that `install --import` took out come back: the
+    command asks, and without a terminal needs --restore or --keep. `mcp-hub install --undo` takes the change back. Exit
+    code 1 if a client could not be changed.
     """
     where = Where.here(os.environ)
     chosen = common.chosen_clients(clients, every, where)
@@ -62,10 +62,9 @@ def uninstall(clients: tuple[str, ...], every: bool, restores: bool | None, dry_
 
 
 def planned(clients: Iterable[Client], where: Where, *, restores: bool, leaves: bool = False) -> list[Step]:
-    """The steps that take the hub out of all files of these clients, with their own servers back if it `restores`.
+    """The steps that take the hub out of clients; `restores` their servers.
 
-    `leaves`: files that clients have not changed get their bytes from before the hub, so no client's own command, which
-    writes the file in its own way, does it.
+    `leaves`: restores unchanged files byte for byte.
     """
     if leaves:
         where = msgspec.structs.replace(where, env={**where.env, "PATH": ""})
@@ -86,10 +85,7 @@ def carry_out(
     verb: str = "uninstall from",
     ends: bool = False,
 ) -> int:
-    """Makes the changes; the exit code.
-
-    `ends`: after a success the record of the change is removed, too.
-    """
+    """Makes the changes; returns the exit code. `ends`: removes the undo record after success."""
     has_problems = any(step.problems for step in steps)
     todo = [common.unless_running(step, where, waits) for step in steps]
     common.tell_unclear(todo, where)
@@ -112,7 +108,6 @@ def _states(file: ClientFile) -> list[FileState]:
 
 
 def _save(step: Step) -> None:
-    """Keeps the file as it was before the hub, if that is known, and says where."""
     contents = [content for state in _states(step.file) if (content := state.content()) is not None]
     if contents:
         path = step.file.path
@@ -122,7 +117,7 @@ def _save(step: Step) -> None:
 
 
 def _restores(missing: Sequence[Step], *, dry_run: bool) -> bool:
-    """The answer of the person: whether the servers come back. Exits with 2 if nobody can be asked."""
+    """Whether the servers come back. Exits with 2 without a terminal."""
     for step in missing:
         say(f"{_missing(step)}.")
     if dry_run:

@@ -1,4 +1,4 @@
-"""`mcp-hub attached-hub`: the background hub that `mcp-hub serve` starts and joins. Not for people."""
+"""`mcp-hub attached-hub`: the background hub that `mcp-hub serve` starts. Internal."""
 
 import os
 from collections.abc import Callable
@@ -68,7 +68,7 @@ async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder, has_folder
 
 
 def _say(line: bytes) -> None:
-    """The one line that the program which starts the hub waits for; it may be gone."""
+    """Writes the one line that the parent waits for; it may be gone."""
     try:
         os.write(1, line)
         nothing = open_null(os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""`mcp-hub schema` and `mcp-hub completion`: what editors and shells need to complete keys, commands and names."""
+"""`mcp-hub schema` and `mcp-hub completion`."""
 
 from pathlib import Path
 from typing import Final
@@ -47,8 +47,8 @@ def completion(ctx: click.Context, shell: str) -> None:
 def schema(target: str | None) -> None:
     """Print the JSON Schema of servers.yaml.
 
-    Editors with a YAML language server complete keys and mark mistakes by it. It works without network: write it to a
-    file, and put the line that the command prints at the top of servers.yaml.
+    Editors with a YAML language server complete keys and mark mistakes by it, without network: write it to a file, and
+    put the line that the command prints at the top of servers.yaml.
     """
     from mcp_hub.config.schema.json_schema import json_schema
 

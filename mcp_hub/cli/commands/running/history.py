@@ -1,4 +1,4 @@
-"""`mcp-hub history`: the calls that have ended, one of them with its arguments, and a call that is made again."""
+"""`mcp-hub history`: past calls."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -77,8 +77,8 @@ def _filtered(command: Callable[..., Any]) -> Callable[..., Any]:
 def history(context: click.Context, /, reach: Reach, limit: int, as_json: bool, **chosen: Any) -> None:
     """Show the calls that have ended, newest first.
 
-    Each call of the hubs of the configuration is kept for hub.history.keep (7 days), also of hubs that have ended. Asks
-    the running hub of the configuration; if none runs, reads the store.
+    Calls are kept for hub.history.keep (7 days), also of hubs that have ended. Asks the running hub, or reads the
+    store.
     """
     if context.invoked_subcommand is None:
         query = HistoryQuery(limit=limit, **chosen)
@@ -103,7 +103,7 @@ async def _listed(access: "HistoryAccess", query: HistoryQuery, as_json: bool) -
 
 def _table(calls: list[HistoryCall], now: float, width: int) -> "Table":
     columns = ("call", "tool", "status", "age", "took", "client", "reason")[: 5 if width < _NARROW else 7]
-    made = tables.table(*columns, right=("age", "took"), whole=("call", "status", "age", "took"))
+    table = tables.table(*columns, right=("age", "took"), whole=("call", "status", "age", "took"))
     for call in calls:
         reason = " ".join(visible(call.message or call.code).split())
         cells = (
@@ -115,8 +115,8 @@ def _table(calls: list[HistoryCall], now: float, width: int) -> "Table":
             tables.short_cell(call.client),
             tables.short_cell(hide_head(reason, _MESSAGE, "…")),
         )
-        made.add_row(*cells[: len(columns)])
-    return made
+        table.add_row(*cells[: len(columns)])
+    return table
 
 
 def _seconds(seconds: float) -> str:
@@ -141,10 +141,10 @@ def _time(moment_: float) -> str:
 @stream_options
 def show(call: str, as_json: bool, reach: Reach) -> None:
     """Show one call with its arguments and the beginning of its result."""
-    run_with_history(reach, lambda access: _shown(access, call, as_json), call)
+    run_with_history(reach, lambda access: _show(access, call, as_json), call)
 
 
-async def _shown(access: "HistoryAccess", id_: str, as_json: bool) -> int:
+async def _show(access: "HistoryAccess", id_: str, as_json: bool) -> int:
     call = await access.past_call(id_)
     if as_json:
         tables.print_json(call)
@@ -155,7 +155,6 @@ async def _shown(access: "HistoryAccess", id_: str, as_json: bool) -> int:
 
 
 def _lines(call: HistoryCall) -> list[str]:
-    """A call for people, one fact on a line."""
     waited = f", of which it waited {_seconds(call.waited)}" if call.waited >= 0.001 else ""
     lines = [
         f"call:      {call.id}",

@@ -1,4 +1,4 @@
-"""`mcp-hub logs`: the stderr of servers and what the hub says about them, also when the hub has ended."""
+"""`mcp-hub logs`: the stderr of servers, and the hub's events."""
 
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -41,19 +41,19 @@ _COLORS: Final = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "
 def logs(server: str | None, follow: bool, lines: int, as_json: bool, config: str | None) -> None:
     """Show what servers wrote to stderr.
 
-    Prints the stderr of all servers of the configuration, or that of SERVER, and what the hub says about them, in the
-    order of their times; also when no hub runs any more. Reads files in the state folder, and starts nothing.
+    Prints the stderr of all servers, or of SERVER, and what the hub says about them, in the order of time; also when no
+    hub runs any more. Starts nothing.
     """
     path = os.path.abspath(config_path(config))
     folder = log_folder(state_dir(os.environ), path)
     if server is not None and server not in ServerLogReader(folder).servers():
         check_servers(load_config(config, partly=True), [server])
     reader = ServerLogReader(folder, server)
-    found = reader.fresh()
-    if not found:
+    records = reader.fresh()
+    if not records:
         subject = path if server is None else f'"{server}" of {path}'
         say(f"There is no log of {subject}. A hub writes one when it runs a server.")
-    _print(found[len(found) - min(lines, len(found)) :], as_json)
+    _print(records[len(records) - min(lines, len(records)) :], as_json)
     if follow:
         run_with(_nothing, lambda _: _follow(reader, as_json))
 
@@ -80,7 +80,7 @@ def _print(records: Sequence[LogRecord], as_json: bool) -> None:
 
 
 def _line(record: LogRecord) -> "Text":
-    """`2026-11-27 16:01:02 git | text`, in local time; an event of the hub has its keys behind it."""
+    """`2026-11-27 16:01:02 git | text`, in local time."""
     from rich.text import Text
 
     moment = tables.unix_time(record.time)

@@ -1,4 +1,4 @@
-"""`mcp-hub paths`: where everything of the hub is on this machine."""
+"""`mcp-hub paths`: all files of the hub."""
 
 import os
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ _STATE: Final = (
 
 
 class HubPath(msgspec.Struct, frozen=True):
-    """A file or folder of the hub, which may not exist yet."""
+    """A path of the hub, which may not exist."""
 
     name: str
     path: Path
-    about: str
+    description: str
 
     @property
     def exists(self) -> bool:
@@ -60,14 +60,14 @@ def paths(as_json: bool, config: str | None) -> None:
 
 
 def shown_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
-    """`hub_paths`, and in WSL the folder of the Windows user, which is not the hub's. Raises `ConfigError`."""
+    """`hub_paths`, and in WSL the Windows user's folder. Raises `ConfigError`."""
     side = Where.here(env).windows
     around = [] if side is None else [HubPath("windows", side.home, f"clients there start the hub in {side.place}")]
     return [*hub_paths(config, env), *around]
 
 
 def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
-    """All of them, the configuration first. Raises `ConfigError` for a configuration that cannot be named."""
+    """All of them, the configuration first. Raises `ConfigError`."""
     file = ServersFile.find(config, env)
     try:
         settings = load(file.path, env, partly=True, lenient=True).settings if file.exists else None
@@ -98,10 +98,7 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
 
 
 def socket_paths(env: Mapping[str, str]) -> list[HubPath]:
-    """The folder in which background hubs have theirs now, and others of the hub where they can have had them.
-
-    None where the system does not have background hubs.
-    """
+    """The present and earlier folders of background hubs."""
     return [
         HubPath("sockets", Path(path), "background hubs")
         for number, path in enumerate(base_folders(env))

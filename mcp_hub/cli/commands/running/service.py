@@ -1,4 +1,4 @@
-"""`mcp-hub service`: has the system start a hub over HTTP with the user's session."""
+"""`mcp-hub service`: a hub that starts with the user's session."""
 
 import os
 import shlex
@@ -45,26 +45,26 @@ def install(dry_run: bool, config: str | None) -> None:
     load_config(config)
     if (advice := lasting_install(sys.executable)) is not None:
         say(f"warning: {sys.executable} lies in a cache, which may be emptied. Install the hub: {advice}")
-    made = _plan(config_place)
+    service_plan = _plan(config_place)
     if dry_run:
-        put(f"# {made.file}\n{made.readable}")
-        _print_commands(made.starts)
+        put(f"# {service_plan.file}\n{service_plan.readable}")
+        _print_commands(service_plan.starts)
         return
-    _check_ours(made.file)
+    _check_ours(service_plan.file)
     try:
-        make_folder(made.file.parent)
-        made.file.write_bytes(made.text)
+        make_folder(service_plan.file.parent)
+        service_plan.file.write_bytes(service_plan.text)
     except OSError as problem:
-        fail("output_unwritable", f"{made.file} cannot be written: {problem.strerror}. Check its folder.")
-    say(f"Wrote {made.file}")
-    if _has(made):
-        if made.yields and _run(made.asks).returncode == 0:
-            _run_all(made.yields)
-        _run_all(made.starts)
+        fail("output_unwritable", f"{service_plan.file} cannot be written: {problem.strerror}. Check its folder.")
+    say(f"Wrote {service_plan.file}")
+    if _has(service_plan):
+        if service_plan.yields and _run(service_plan.asks).returncode == 0:
+            _run_all(service_plan.yields)
+        _run_all(service_plan.starts)
         say(f"The hub for {config_place} runs, and starts with your session. Look at it with mcp-hub status.")
     else:
-        say(f"{made.starts[0][0]} is not there, or does not manage this session. Start the service with:")
-        _print_commands(made.starts)
+        say(f"{service_plan.starts[0][0]} is not there, or does not manage this session. Start the service with:")
+        _print_commands(service_plan.starts)
 
 
 @service.command()
@@ -75,45 +75,45 @@ def uninstall() -> None:
 
 
 def service_file() -> Path | None:
-    """The file of the service; None if there is none."""
-    made = _plan_here("")
-    return None if made is None or not os.path.exists(made.file) else made.file
+    """The file of the service, or None."""
+    service_plan = _plan_here("")
+    return None if service_plan is None or not os.path.exists(service_plan.file) else service_plan.file
 
 
 def stop_service() -> Path | None:
-    """Stops the service and removes its file, which is the result; None if there is none. Exits as the command."""
+    """Stops the service, and removes and returns its file."""
     if service_file() is None:
         return None
-    made = _plan("")
-    _check_ours(made.file)
-    if _has(made):
-        if _run(made.asks).returncode == 0:
-            _run_all(made.stops)
-        _run_all(made.removes)
-    made.file.unlink()
-    return made.file
+    service_plan = _plan("")
+    _check_ours(service_plan.file)
+    if _has(service_plan):
+        if _run(service_plan.asks).returncode == 0:
+            _run_all(service_plan.stops)
+        _run_all(service_plan.removes)
+    service_plan.file.unlink()
+    return service_plan.file
 
 
 @service.command()
 def status() -> None:
     """Show whether the service is installed and running. Exit code 3 if not."""
-    made = _plan("")
-    if not os.path.exists(made.file):
+    service_plan = _plan("")
+    if not os.path.exists(service_plan.file):
         say("The service is not installed. Install it with mcp-hub service install.")
         raise SystemExit(EXIT_UNAVAILABLE)
-    put(f"installed: {made.file}")
-    if not _has(made):
-        put(f"running: unknown, because {made.asks[0]} is not there, or does not manage this session")
+    put(f"installed: {service_plan.file}")
+    if not _has(service_plan):
+        put(f"running: unknown, because {service_plan.asks[0]} is not there, or does not manage this session")
         raise SystemExit(EXIT_UNAVAILABLE)
-    runs = _run(made.asks).returncode == 0
+    runs = _run(service_plan.asks).returncode == 0
     put(f"running: {'yes' if runs else 'no'}")
     raise SystemExit(0 if runs else EXIT_UNAVAILABLE)
 
 
 def _plan(config: str) -> ServicePlan:
-    if (made := _plan_here(config)) is None:
+    if (service_plan := _plan_here(config)) is None:
         fail("no_service", "There is no service for this system. Run mcp-hub serve --http, for example at log-in.")
-    return made
+    return service_plan
 
 
 def _plan_here(config: str) -> ServicePlan | None:
@@ -144,15 +144,15 @@ def _check_ours(file: Path) -> None:
         fail("not_ours", f"{file} was not written by mcp-hub. Rename it, and try again.")
 
 
-def _has(made: ServicePlan) -> bool:
-    return shutil.which(made.reaches[0]) is not None and _run(made.reaches).returncode == 0
+def _has(service_plan: ServicePlan) -> bool:
+    return shutil.which(service_plan.reaches[0]) is not None and _run(service_plan.reaches).returncode == 0
 
 
 def _run_all(commands: Sequence[Sequence[str]]) -> None:
     for command in commands:
-        done = _run(command)
-        if done.returncode:
-            message = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+        process = _run(command)
+        if process.returncode:
+            message = process.stderr.strip() or process.stdout.strip() or f"exit code {process.returncode}"
             fail(
                 "service_failed",
                 f"{_line(command)} failed: {message}. Correct that, and try again.",

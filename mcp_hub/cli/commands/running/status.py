@@ -1,4 +1,4 @@
-"""`mcp-hub status` and `stop`: whether a hub runs for the configuration, how it is, and its end."""
+"""`mcp-hub status` and `stop`: the running hubs of a configuration."""
 
 import os
 from collections import Counter
@@ -41,14 +41,13 @@ _GIVEN_UP = ("failed", "incompatible")
 
 
 class HubReport(msgspec.Struct, frozen=True):
-    """The hubs of the configuration at `place`, and the servers of the one that commands ask, or why not.
+    """The hubs of a configuration, and the servers of the one that commands ask.
 
-    By folder of a background hub: `variables` as `attach.folder.variables_of`, `uses`, None if it does not say, and
-    `apart`, the variables in which it differs from the youngest one. `clients` are those of the hub over HTTP that
-    commands ask. `alone`: why clients of this shell do not share a hub.
+    By folder: `variables`, `uses` (None: unknown), and `apart`, the variables that differ from the youngest hub.
+    `alone`: why clients share none.
     """
 
-    place: str
+    config: str
     hubs: Sequence[HubRecord]
     servers: Sequence[ServerInfo] = ()
     problem: str = ""
@@ -67,9 +66,8 @@ class HubReport(msgspec.Struct, frozen=True):
 def status(as_json: bool, config: str | None) -> None:
     """Show the running hubs of the configuration.
 
-    Shows address, process, version and uptime of hubs on this machine, over HTTP, stdio and in the background, and the
-    states of the servers of one that is not a single client's; without a configuration, all hubs of this user. Exit
-    code 3 if none runs.
+    Shows address, process, version and uptime of each hub, and the states of the servers of one that is not a single
+    client's. Without a configuration, all hubs of this user. Exit code 3 if none runs.
     """
     try:
         config_place, hubs = hubs_of(config)
@@ -77,8 +75,8 @@ def status(as_json: bool, config: str | None) -> None:
     except ConfigError as error:
         fail_with(error)
     scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}
-    places = [config_place] if config_place else dict.fromkeys(hub.place for hub in hubs if hub.place)
-    warnings = [*project_warnings(None), *(edit for one in places for edit in waiting_edits(Path(one)))]
+    places = [config_place] if config_place else dict.fromkeys(hub.config for hub in hubs if hub.config)
+    warnings = [*project_warnings(None), *(edit for config_path in places for edit in waiting_edits(Path(config_path)))]
     if not as_json:
         tables.print_warnings(warnings)
     uses = {folder: use_of(folder) for folder in scopes}
@@ -93,12 +91,11 @@ def status(as_json: bool, config: str | None) -> None:
 
 
 def _apart(hubs: Sequence[HubRecord]) -> dict[str, list[str]]:
-    """The variables in which each background hub differs from the youngest one of its configuration, by its folder."""
     first: dict[str, str] = {}
     return {
         hub.folder: different_variables(hub.folder, youngest)
         for hub in hubs
-        if hub.folder and (youngest := first.setdefault(hub.place, hub.folder)) != hub.folder
+        if hub.folder and (youngest := first.setdefault(hub.config, hub.folder)) != hub.folder
     }
 
 
@@ -112,16 +109,16 @@ async def _ask(client: "HubClient", report: HubReport, as_json: bool) -> int:
         return _print(msgspec.structs.replace(report, problem=message), as_json)
 
 
-def _print(found: HubReport, as_json: bool) -> int:
+def _print(report: HubReport, as_json: bool) -> int:
     if as_json:
-        tables.print_json(report_data(found, wall_time()))
+        tables.print_json(report_data(report, wall_time()))
     else:
-        tables.print_lines(report_lines(found, wall_time()))
-    return 0 if found.hubs else EXIT_UNAVAILABLE
+        tables.print_lines(report_lines(report, wall_time()))
+    return 0 if report.hubs else EXIT_UNAVAILABLE
 
 
 def report_data(report: HubReport, now: float) -> JsonObject:
-    """The report as `--json` shows it."""
+    """The report for `--json`."""
     hubs = [
         {
             "transport": "http" if hub.url else "background" if hub.folder else "stdio",
@@ -132,7 +129,7 @@ def report_data(report: HubReport, now: float) -> JsonObject:
             "uptime": round(max(0.0, now - hub.started)),
             "client": hub.client or None,
             "folder": hub.folder or None,
-            "config": hub.place or report.place or None,
+            "config": hub.config or report.config or None,
             "variables": report.variables.get(hub.folder),
             "clients": _clients_over_http(report)
             if _is_asked(hub, report)
@@ -149,7 +146,7 @@ def report_data(report: HubReport, now: float) -> JsonObject:
         for server in report.servers
     ]
     problem = hide(report.problem) or None
-    return {"running": bool(hubs), "config": report.place or None, "hubs": hubs, "servers": states, "problem": problem,
+    return {"running": bool(hubs), "config": report.config or None, "hubs": hubs, "servers": states, "problem": problem,
             "alone": report.alone or None, "paths": {path.name: str(path.path) for path in report.paths},
             "warnings": [*map(str, report.warnings)]}  # fmt: skip
 
@@ -172,12 +169,11 @@ def _clients_data(use: HubUse | None) -> list[JsonObject] | None:
     ]
 
 
-def _is_asked(hub: HubRecord, found: HubReport) -> bool:
-    """Whether commands ask this hub over HTTP, and its clients are known."""
-    return bool(found.clients) and hub is next((candidate for candidate in found.hubs if candidate.url), None)
+def _is_asked(hub: HubRecord, report: HubReport) -> bool:
+    return bool(report.clients) and hub is next((candidate for candidate in report.hubs if candidate.url), None)
 
 
-def _clients_over_http(found: HubReport) -> list[JsonObject]:
+def _clients_over_http(report: HubReport) -> list[JsonObject]:
     return [
         {
             "name": hide(client.name) or None,
@@ -188,21 +184,20 @@ def _clients_over_http(found: HubReport) -> list[JsonObject]:
             "since": datetime.fromtimestamp(client.first, UTC).isoformat(timespec="seconds"),
             "calls": client.calls,
         }
-        for client in found.clients
+        for client in report.clients
     ]
 
 
-def _http_clients(hub: HubRecord, found: HubReport, now: float) -> list[tuple[str, str]]:
-    """The clients of the hub over HTTP that was asked, without those that have gone."""
-    if not _is_asked(hub, found):
+def _http_clients(hub: HubRecord, report: HubReport, now: float) -> list[tuple[str, str]]:
+    if not _is_asked(hub, report):
         return []
-    here = [client for client in found.clients if client.connected is not False]
+    present = [client for client in report.clients if client.connected is not False]
     rows = []
-    for client in here[:_MOST_CLIENTS]:
+    for client in present[:_MOST_CLIENTS]:
         name = " ".join(filter(None, (client.name, client.version))) or "a client that has not said its name"
-        about = f"{client.era.value}{', by request' if client.connected is None else ''}"
-        rows.append(f"{name}, {about}, for {tables.age(client.first, now)}, {tables.plural(client.calls, 'call')}")
-    if more := len(here) - len(rows):
+        era = f"{client.era.value}{', by request' if client.connected is None else ''}"
+        rows.append(f"{name}, {era}, for {tables.age(client.first, now)}, {tables.plural(client.calls, 'call')}")
+    if more := len(present) - len(rows):
         rows.append(f"{more} more")
     heads = ["  clients: ", *["           "] * len(rows)]
     return [(f"{head}{text}", "") for head, text in zip(heads, rows, strict=False)]
@@ -215,17 +210,15 @@ def _ends_data(use: HubUse | None) -> JsonObject | None:
 
 
 def _client(client: PresentClient) -> str:
-    """A client in words, without the time: `Cursor 1.2 (cursor), handshake, process 41`."""
     name = " ".join(filter(None, (client.name, client.version))) or "a client that has not said its name"
     kind = f" ({client.kind})" if client.kind else ""
     return f"{name}{kind}{f', {client.era}' if client.era else ''}, process {client.pid}"
 
 
-def _use(hub: HubRecord, found: HubReport, now: float) -> list[tuple[str, str]]:
-    """The clients of a background hub, those that keep an older one, and when it ends."""
-    if hub.folder not in found.uses:
+def _use(hub: HubRecord, report: HubReport, now: float) -> list[tuple[str, str]]:
+    if hub.folder not in report.uses:
         return []
-    use = found.uses[hub.folder]
+    use = report.uses[hub.folder]
     if use is None:
         return [("  clients: unknown: this hub does not say", "yellow")]
     rows = [
@@ -247,7 +240,6 @@ def _use(hub: HubRecord, found: HubReport, now: float) -> list[tuple[str, str]]:
 
 
 def _end(use: HubUse) -> str:
-    """When the hub ends, from now."""
     if use.left is not None:
         return f"in {_span(use.left)}, unless a client comes"
     parts = [
@@ -262,12 +254,11 @@ def _span(seconds: float) -> str:
     return tables.age(0.0, seconds)
 
 
-def _differs(hub: HubRecord, found: HubReport) -> list[tuple[str, str]]:
-    """Why this is another hub than the youngest one of its configuration."""
-    names = found.apart.get(hub.folder)
+def _differs(hub: HubRecord, report: HubReport) -> list[tuple[str, str]]:
+    names = report.apart.get(hub.folder)
     if names is None:
         return []
-    youngest = next(candidate for candidate in found.hubs if candidate.folder and candidate.place == hub.place)
+    youngest = next(candidate for candidate in report.hubs if candidate.folder and candidate.config == hub.config)
     if names:
         why = f"other values of {', '.join(names)}"
     elif hub.version != youngest.version:
@@ -277,12 +268,11 @@ def _differs(hub: HubRecord, found: HubReport) -> list[tuple[str, str]]:
     return [(f"  apart:   from process {youngest.pid}: {why}", "yellow")]
 
 
-def _other(hub: HubRecord) -> str:
+def _other_version(hub: HubRecord) -> str:
     return f" (this program: {__version__})" if hub.folder and hub.version != __version__ else ""
 
 
 def _variables(scope: Mapping[str, bool]) -> list[tuple[str, str]]:
-    """The variables of a background hub's scope, and those because of which a client of this shell has another hub."""
     different = [name for name, is_equal in scope.items() if not is_equal]
     lines = [(f"  variables: {', '.join(scope)}", "")] if scope else []
     if different:
@@ -291,67 +281,69 @@ def _variables(scope: Mapping[str, bool]) -> list[tuple[str, str]]:
 
 
 def report_lines(report: HubReport, now: float) -> list[tuple[str, str]]:
-    """The report for people: lines and their styles."""
+    """The report for people, with styles."""
     if not report.hubs:
         message = "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
-        who = f" for {report.place}" if report.place else ""
+        who = f" for {report.config}" if report.config else ""
         return [(visible(f"No hub runs{who}. {message}"), "yellow"), *_alone(report), *_paths(report)]
     lines: list[tuple[str, str]] = []
     for hub in report.hubs:
         who = f" for {hub.client}" if hub.client else ""
-        how = f"at {hub.url}" if hub.url else f"in the background ({hub.folder})" if hub.folder else f"over stdio{who}"
+        location = (
+            f"at {hub.url}" if hub.url else f"in the background ({hub.folder})" if hub.folder else f"over stdio{who}"
+        )
         lines += [
-            (f"running {how}", "green"),
-            (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other(hub)}", ""),
+            (f"running {location}", "green"),
+            (
+                f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other_version(hub)}",
+                "",
+            ),
             *([(f"  alone:   {hub.alone}", "")] if hub.alone else []),
             *_variables(report.variables.get(hub.folder, {})),
             *_differs(hub, report),
             *_use(hub, report, now),
             *_http_clients(hub, report, now),
         ]
-        if not report.place:
+        if not report.config:
             advice = ". End it with: mcp-hub stop" if hub.folder else ""
-            gone = "" if os.path.lexists(hub.place) else f", which is gone{advice}"
-            lines.append((f"  config:  {hub.place}{gone}", ""))
-    if report.place:
-        lines.append((f"config:  {report.place}", ""))
+            gone = "" if os.path.lexists(hub.config) else f", which is gone{advice}"
+            lines.append((f"  config:  {hub.config}{gone}", ""))
+    if report.config:
+        lines.append((f"config:  {report.config}", ""))
     lines += _servers(report)
     return [*((visible(hide(text)), style) for text, style in lines), *_alone(report), *_paths(report)]
 
 
-def _servers(found: HubReport) -> list[tuple[str, str]]:
-    """The servers of the hub that was asked: how many there are in each state, and those with a problem."""
-    if found.problem:
-        return [(f"servers: unknown: {found.problem}", "yellow")]
-    if not found.servers:
+def _servers(report: HubReport) -> list[tuple[str, str]]:
+    if report.problem:
+        return [(f"servers: unknown: {report.problem}", "yellow")]
+    if not report.servers:
         return []
-    counted = Counter(server.state for server in found.servers)
+    counted = Counter(server.state for server in report.servers)
     return [
         (f"servers: {', '.join(f'{number} {state}' for state, number in counted.items())}", ""),
         *(
             (f"  {server.server}: {server.state} [{server.code}]. Run mcp-hub doctor {quote(server.server)}", "red")
-            for server in found.servers
+            for server in report.servers
             if server.state in _GIVEN_UP
         ),
         *(
             (f"  {server.server}: its sandbox refused {tables.plural(refused, 'attempt')}. "
              f"Run mcp-hub sandbox {quote(server.server)}", "yellow")
-            for server in found.servers
+            for server in report.servers
             if server.sandbox and (refused := server.sandbox.refused)
         ),
     ]  # fmt: skip
 
 
-def _alone(found: HubReport) -> list[tuple[str, str]]:
-    """Why clients of this shell do not share a hub."""
-    runs = any(hub.folder for hub in found.hubs)
+def _alone(report: HubReport) -> list[tuple[str, str]]:
+    runs = any(hub.folder for hub in report.hubs)
     who = "clients of this shell do not join the background hub: each" if runs else "clients: each"
-    return [(f"{who} has a hub of its own, because {found.alone}", "")] if found.alone and found.place else []
+    return [(f"{who} has a hub of its own, because {report.alone}", "")] if report.alone and report.config else []
 
 
-def _paths(found: HubReport) -> list[tuple[str, str]]:
-    """The folders of the hub, without the configuration, which stands above."""
-    return path_lines([one for one in found.paths if one.name != "configuration"]) if found.paths else []
+def _paths(report: HubReport) -> list[tuple[str, str]]:
+    return path_lines([item for item in report.paths if item.name != "configuration"]) if report.paths else []
 
 
 @click.command()
@@ -359,9 +351,9 @@ def _paths(found: HubReport) -> list[tuple[str, str]]:
 def stop(config: str | None) -> None:
     """Stop the background hub of the configuration.
 
-    Its servers end with it. Running calls get an error. Clients that are still connected start another one when they
-    need it next. A hub over HTTP ends with its own process or service. Without a configuration: the hubs whose file
-    was removed, else the only one that runs. Exit code 3 if none runs.
+    Its servers end, and running calls get an error. Connected clients start another hub when they need it. A hub over
+    HTTP ends with its own process or service. Without a configuration: the hubs whose file was removed, else the only
+    one that runs. Exit code 3 if none runs.
     """
     try:
         config_place, hubs = hubs_of(config)
@@ -369,10 +361,10 @@ def stop(config: str | None) -> None:
         fail_with(error)
     hubs = [hub for hub in hubs if hub.folder]
     if not config_place:
-        hubs = [hub for hub in hubs if not os.path.lexists(hub.place)] or hubs
-        places = dict.fromkeys(hub.place for hub in hubs)
+        hubs = [hub for hub in hubs if not os.path.lexists(hub.config)] or hubs
+        places = dict.fromkeys(hub.config for hub in hubs)
         if len(places) > 1 and any(map(os.path.lexists, places)):
-            listed = "".join(f"\n  mcp-hub stop --config {visible(one)}" for one in places)
+            listed = "".join(f"\n  mcp-hub stop --config {visible(path)}" for path in places)
             fail("usage", f"Hubs of several configurations run in the background. Name one:{listed}")
     if not hubs:
         message = (
@@ -384,5 +376,5 @@ def stop(config: str | None) -> None:
     say(
         "stopped"
         if config_place
-        else visible(f"stopped the hub of {', '.join(dict.fromkeys(hub.place for hub in hubs))}")
+        else visible(f"stopped the hub of {', '.join(dict.fromkeys(hub.config for hub in hubs))}")
     )

@@ -1,5 +1,4 @@
-"""The files by which a system starts the hub with the user's session: a systemd user unit, a launchd agent, a task of
-Windows. Pure.
+"""Service files: a systemd user unit, a launchd agent, a Windows task. Pure.
 
 Sources: systemd.service(5), systemd.syntax(7); launchd.plist(5); Task Scheduler Schema, schtasks (Microsoft Learn).
 """
@@ -82,10 +81,7 @@ _BAD: Final = "\0\n\r"
 
 
 class HubService(msgspec.Struct, frozen=True):
-    """A hub over HTTP to start: its absolute command, its configuration, and the PATH on which it finds programs.
-
-    For Windows, whose tasks have the PATH of the user: the name of the account, and the folder of the system.
-    """
+    """A hub to start, with its PATH; for Windows the account and system folder."""
 
     command: Sequence[str]
     config: str
@@ -100,10 +96,10 @@ class HubService(msgspec.Struct, frozen=True):
 
 
 class ServicePlan(msgspec.Struct, frozen=True):
-    """A file to write, and commands: to begin and end the service, to ask whether it runs, and whether they can work.
+    """A file to write, and commands that start, stop and ask.
 
-    `reaches` fails in a session that the system does not manage, such as in a container. `removes` are commands for
-    what is left after `stops`, whether the service runs or not; `yields` end a running one for its successor.
+    `reaches` fails in unmanaged sessions. `removes` clean up after `stops`; `yields` end a running service for its
+    successor.
     """
 
     file: Path
@@ -117,20 +113,16 @@ class ServicePlan(msgspec.Struct, frozen=True):
 
     @property
     def readable(self) -> str:
-        """The text of the file."""
         return self.text.decode("utf-16" if self.text.startswith(_UTF_16) else "utf-8")
 
 
 def is_ours(data: bytes) -> bool:
-    """Whether a file with this content was written here."""
+    """Whether the hub wrote this file."""
     return MARK.encode() in data or MARK.encode("utf-16-le") in data
 
 
 def plan(system: str, service: HubService, user: int) -> ServicePlan | None:
-    """The plan for a system as `sys.platform` names it; None where there is none.
-
-    Raises `ValueError` for a text that cannot stand in the file.
-    """
+    """The plan for a `sys.platform`, or None. Raises `ValueError` for a line break or NUL."""
     for text in (*service.line, service.path, service.home, service.account):
         if any(char in text for char in _BAD):
             raise ValueError(f"{text!r} has a line break or a NUL")
@@ -163,7 +155,6 @@ def _systemd(service: HubService) -> ServicePlan:
 
 
 def _quoted(text: str, *, has_variables: bool = True) -> str:
-    """One word of a unit: no specifier, no variable, no escape in it means anything."""
     word = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{word.replace("$", "$$") if has_variables else word}"'
 

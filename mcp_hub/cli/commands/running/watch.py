@@ -1,4 +1,4 @@
-"""`mcp-hub open` and `mcp-hub top`: the running hub in a browser and on the terminal."""
+"""`mcp-hub open` and `mcp-hub top`."""
 
 import os
 import sys
@@ -28,9 +28,9 @@ _PAGE = (
 def open_dashboard(only_print: bool, config: str | None) -> None:
     """Open the dashboard of the running hub in a browser.
 
-    The hub is the one that serves the configuration over HTTP, or in the background: that one opens a port on
-    127.0.0.1 for the dashboard alone. If none runs, the background hub is started. Without a browser the address is
-    printed. It contains the operator token of the hub's start: anyone who has it can operate the hub until it stops.
+    Uses the hub over HTTP, or the background hub, which opens a port on 127.0.0.1 for it and is started if none runs.
+    Without a browser, prints the address. It contains the operator token: anyone who has it can operate the hub until
+    it stops.
     """
     hub = running_hub(os.path.abspath(config_path(config)), os.environ)
     if hub is None:
@@ -47,7 +47,7 @@ def open_dashboard(only_print: bool, config: str | None) -> None:
 
 
 def _leading_to(address: str) -> Path:
-    """A file for nobody else's eyes that leads to the address: arguments of programs show up in `ps`."""
+    """A private file that leads to the address, which `ps` would show otherwise."""
     page = state_dir(os.environ) / "hubs" / "open.html"
     page.unlink(missing_ok=True)
     with open(
@@ -91,7 +91,6 @@ def top(url: str | None, token: str | None, config: str | None) -> None:
 
 
 def _page(url: str | None, token: str | None, config: str | None) -> tuple[str, str | None]:
-    """The dashboard, and the token for it."""
     from mcp_hub.client.http import endpoint
 
     if url is not None:

@@ -1,12 +1,12 @@
-"""Commands that change which servers the hub has, and how they run: they edit `servers.yaml` as text.
+"""Commands that edit `servers.yaml`; a running hub reloads it.
 
-In: a command line, a URL, or the `server.json` of a registry; the name of a server.
+In: a command line, a URL, a `server.json`, or names.
 
-Out: the file with one server more, less or switched; all comments, the order and every other byte stay.
+Out: the file; every other byte stays.
 
-Held together by `onboarding.servers_file`, which edits and writes the file for all of them. `add`, `remove` (with
-`enable` and `disable`), `edit` and `sandbox` are the commands; `changed` is what they share: what they print, and how
-they end when the file does not allow a change.
-
-A running hub reloads the file automatically. Not here: servers of other clients (`cli.commands.clients`).
+* `add`: adds a server
+* `remove`: removes, enables or disables servers
+* `edit`: opens an editor
+* `sandbox`: shows, switches or learns a sandbox
+* `changed`: the common end
 """

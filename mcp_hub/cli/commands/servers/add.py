@@ -1,4 +1,4 @@
-"""`mcp-hub add`: one more server in the configuration, from a command, a URL, or the `server.json` of a registry."""
+"""`mcp-hub add`."""
 
 import os
 import re
@@ -35,7 +35,7 @@ _DASHES: Final = "mcp_hub.dashes"
 
 
 class _CommandLine(click.Command):
-    """Notes whether there is a `--`: without it, options of the server's command would be taken for ours."""
+    """Notes a missing `--`: options of the server's command would be read as ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_DASHES] = "--" in args
@@ -120,16 +120,14 @@ def _document(source: str, file: ServersFile) -> ServerDetail:
 def _entry(
     name: str, detail: ServerDetail, pairs: dict[str, str], secrets: KeptSecrets, *, is_remote: bool
 ) -> JsonObject:
-    """The entry for a document, whose declared secrets are kept."""
     declared = {label for label in detail.secret_names & pairs.keys() if "${" not in pairs[label]}
-    kept = {label: secrets.keep(name, label, pairs[label]) for label in declared}
-    return entry_of(detail, {**pairs, **kept}, is_remote=is_remote)
+    references = {label: secrets.keep(name, label, pairs[label]) for label in declared}
+    return entry_of(detail, {**pairs, **references}, is_remote=is_remote)
 
 
 def _confirm(
     name: str, detail: ServerDetail, pairs: dict[str, str], is_remote: bool, is_any_allowed: bool, yes: bool
 ) -> None:
-    """Shows the entry as it will run. Ends the command unless the person agrees."""
     declared = {label for label in detail.secret_names & pairs.keys() if "${" not in pairs[label]}
     secret = {label for label, value in pairs.items() if label in declared or is_secret(label, value)}
     learn(pairs[label] for label in secret)
@@ -194,21 +192,20 @@ def _write(
         raise click.UsageError("--sandbox and --no-sandbox belong to a command: a URL has no process here.")
     learn(secrets_written(entry))
     try:
-        kept = without_secrets(name, entry, secrets.keep)
-        file.changed_text([PutServer(name, kept, replaces)])  # refuses what cannot be written, before a start
-        found = _boxed(file, name, kept, secrets, is_boxed)
+        safe_entry = without_secrets(name, entry, secrets.keep)
+        file.changed_text([PutServer(name, safe_entry, replaces)])  # refuses what cannot be written, before a start
+        outcome = _boxed(file, name, safe_entry, secrets, is_boxed)
         secrets.store(os.environ)
-        file.change([PutServer(name, found.servers[name], replaces)])
+        file.change([PutServer(name, outcome.servers[name], replaces)])
     except ConfigError as error:
         end_with(error)
-    report(file, f"Added {name}: {described(kept)}")
+    report(file, f"Added {name}: {described(safe_entry)}")
     note_added(file, [name])
-    print_boxed(found)
+    print_boxed(outcome)
     print_warnings(file.unresolved([name]))
 
 
 def _boxed(file: ServersFile, name: str, entry: JsonObject, secrets: KeptSecrets, is_boxed: bool | None) -> Boxed:
-    """The server with its sandbox: forced without a start, else after one."""
     if not is_boxed:
         return boxed(file, {name: entry}, secrets.filled, is_boxed, asks=False)
     reason = why_unsupported()

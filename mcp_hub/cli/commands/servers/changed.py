@@ -1,4 +1,4 @@
-"""The last step of every command that changes `servers.yaml`: the change, its failure, and whether a hub follows."""
+"""The common end of commands that change `servers.yaml`."""
 
 import os
 import sys
@@ -17,7 +17,6 @@ from mcp_hub.onboarding.servers_file.servers_file import Change, EditRefused, Se
 
 
 def found_file(config: str | None) -> ServersFile:
-    """The file to change. Exits with 2 if it cannot be."""
     try:
         return ServersFile.find(config, os.environ)
     except ConfigError as error:
@@ -25,7 +24,7 @@ def found_file(config: str | None) -> ServersFile:
 
 
 def existing_file(config: str | None) -> ServersFile:
-    """The same; exits with 2, too, if there is no file yet."""
+    """The existing file. Exits with 2."""
     file = found_file(config)
     if not file.exists:
         fail("config_not_found", f"{file.path} does not exist. Create it with: mcp-hub init")
@@ -33,7 +32,7 @@ def existing_file(config: str | None) -> ServersFile:
 
 
 def make(file: ServersFile, changes: Sequence[Change]) -> bool:
-    """Makes the changes; whether there was something to do. Exits with 2 and the reason if they cannot be made."""
+    """Makes the changes; False if there were none. Exits with 2."""
     try:
         return file.change(changes) is not None
     except ConfigError as error:
@@ -41,7 +40,7 @@ def make(file: ServersFile, changes: Sequence[Change]) -> bool:
 
 
 def end_with(error: ConfigError) -> NoReturn:
-    """Ends the command with the findings, without a secret; below them stands the text to paste, if there is one."""
+    """Exits with the findings, masked, and the text to paste."""
     if not isinstance(error, EditRefused):
         fail_with(error)
     say(hide(str(error)))
@@ -51,27 +50,27 @@ def end_with(error: ConfigError) -> NoReturn:
 
 
 def report(file: ServersFile, message: str) -> None:
-    """Says on stderr what was done, and that the running hub of the file follows."""
+    """Reports a change, and that the running hub follows."""
     say(hide(f"{message} ({file.path})"))
     if (hub := running_hub(os.path.abspath(file.path), os.environ)) is not None:
         say(f"The running hub (process {hub.pid}) reloads the file.")
 
 
 def note_added(file: ServersFile, names: Sequence[str]) -> None:
-    """Remembers that nobody has written these servers by hand: `doctor` names those without a sandbox."""
+    """Records that a command added these servers, for `doctor`."""
     config = os.path.abspath(file.path)
     with suppress(OSError):  # it is only a help
         ImportedServers(state_dir(os.environ)).add([ImportedServer("", config, name, name) for name in names])
 
 
 def tell_next(file: ServersFile, *, are_imported: bool) -> None:
-    """Says how the servers come to the clients; those that `are_imported` are still in the clients' own files, too."""
-    moves, how = (", and take these servers out of their files", " --import") if are_imported else ("", "")
-    say(f"Next, connect your clients{moves}:\n  mcp-hub install --all{how}{option_for(file)}")
+    """Says how the servers reach clients; `are_imported`: client files still have them."""
+    moves, option = (", and take these servers out of their files", " --import") if are_imported else ("", "")
+    say(f"Next, connect your clients{moves}:\n  mcp-hub install --all{option}{option_for(file)}")
 
 
 def confirm(question: str, *, yes: bool, default: bool = True) -> None:
-    """Ends the command unless a person says yes, or said so before; `default` is the answer of an empty line."""
+    """Exits unless a person agrees; `default` answers an empty line."""
     if yes:
         return
     if not sys.stdin.isatty():

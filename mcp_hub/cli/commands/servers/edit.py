@@ -1,4 +1,4 @@
-"""`mcp-hub edit`: opens the configuration in an editor, and checks it after."""
+"""`mcp-hub edit`."""
 
 import os
 import shlex
@@ -36,7 +36,6 @@ def edit(config: str | None) -> None:
 
 
 def _default(file: ServersFile) -> str:
-    """The editor without a variable; exits with 2 where it would have no terminal."""
     if sys.platform == "win32":
         return "notepad"
     elif not (sys.stdin.isatty() and sys.stdout.isatty()):

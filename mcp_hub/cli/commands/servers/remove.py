@@ -1,4 +1,4 @@
-"""`mcp-hub remove`, `enable` and `disable`: take servers out of the configuration, or switch them or their sandbox."""
+"""`mcp-hub remove`, `enable` and `disable`, and the switch of sandboxes."""
 
 import os
 import shlex
@@ -24,7 +24,7 @@ from mcp_hub.onboarding.servers_file.servers_file import Change, PutKey, RemoveS
 from mcp_hub.sandbox.home import PrivateHome
 
 PATIENCE: Final = 10.0
-"""Seconds in which a running hub has to have ended a removed server, so that its private home can go."""
+"""Seconds for a running hub to end a removed server."""
 _LOOK: Final = 0.1
 
 
@@ -36,9 +36,9 @@ _LOOK: Final = 0.1
 def remove(names: tuple[str, ...], purge: bool, yes: bool, config: str | None) -> None:
     """Remove servers from the configuration.
 
-    Comments, order and every other byte of the file stay. A running hub lets the calls of a removed server end. The
-    private homes of their sandboxes stay, and are named. With --purge they go, too, also those of servers that were
-    removed before; exit code 1 if a hub still uses one.
+    Every other byte of the file stays. A running hub lets the calls of a removed server end. The private homes of
+    sandboxes stay, and are named; --purge removes them, also those of servers that were removed before. Exit code 1 if
+    a hub still uses one.
     """
     file = existing_file(config)
     secrets, homes = file.secret_files(), _homes(file, names)
@@ -55,14 +55,13 @@ def remove(names: tuple[str, ...], purge: bool, yes: bool, config: str | None) -
 
 
 def _homes(file: ServersFile, names: Sequence[str]) -> dict[str, PrivateHome]:
-    """The private homes that these servers have."""
     starts = StartFolders.of(Path(os.path.abspath(file.path)), state_dir(os.environ))
     homes = {name: PrivateHome(starts.home(name)) for name in names}
     return {name: home for name, home in homes.items() if os.path.lexists(home.folder)}
 
 
 def _leave_home(name: str, home: PrivateHome, *, purge: bool) -> int:
-    """Says where a private home is, or removes it once the running hub has ended the server; the exit code."""
+    """Names a private home, or removes it when its server has ended; returns the exit code."""
     if not purge:
         command = f"mcp-hub remove --purge -- {shlex.quote(name)}"
         message = f"{home.folder} is its private home, with what {name} has written in its sandbox."
@@ -96,9 +95,9 @@ def disable(names: tuple[str, ...], config: str | None) -> None:
 
 
 def switch_sandbox(names: Sequence[str], word: str, config: str | None) -> int:
-    """Puts local servers that start in a sandbox into one, or takes their sandbox off (`off`); the exit code.
+    """Switches the sandbox of local servers, on if they start in one; returns the exit code.
 
-    Without names it is for all that say nothing about a sandbox, and for `off` for all.
+    Without names: `on` for servers without the key, `off` for all.
     """
     file, is_on = existing_file(config), word == "on"
     loaded = load_config(config, partly=True)
@@ -128,6 +127,6 @@ def switch_sandbox(names: Sequence[str], word: str, config: str | None) -> int:
     return EXIT_TOOL if trial.refused or trial.untried else 0
 
 
-def _change(file: ServersFile, changes: Sequence[Change], done: str) -> None:
+def _change(file: ServersFile, changes: Sequence[Change], verb: str) -> None:
     names = ", ".join(change.name for change in changes)
-    report(file, f"{done} {names}" if make(file, changes) else f"Nothing to do, already {done.lower()}: {names}")
+    report(file, f"{verb} {names}" if make(file, changes) else f"Nothing to do, already {verb.lower()}: {names}")

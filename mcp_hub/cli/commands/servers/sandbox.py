@@ -1,4 +1,4 @@
-"""`mcp-hub sandbox`: the sandbox that a server starts in, and what it would allow."""
+"""`mcp-hub sandbox`: the sandbox of a server."""
 
 import os
 import sys
@@ -94,10 +94,10 @@ def sandbox(
 ) -> None:
     """Show, switch or learn the sandbox of SERVER, or test a path.
 
-    `on` starts the server once in a sandbox, and writes `sandbox: on` if that works; `off` writes `sandbox: off`.
-    `--learn` runs it without the rule of files. Otherwise nothing is started, and a server whose sandbox is off is
-    shown with the usual rule. If a hub runs, shows what it has refused to the server. Exit code 1 if the sandbox
-    refuses what is tested, a server does not start, or a proposal is not written.
+    `on` writes `sandbox: on` if the server starts in one; `off` writes `sandbox: off`. `--learn` runs it without the
+    rule of files. Otherwise nothing is started, and a sandbox that is off is shown with the usual rule. Shows what a
+    running hub has refused to the server. Exit code 1 if the sandbox refuses what is tested, a server does not start,
+    or a proposal is not written.
     """
     word, names = (server, []) if every else (action, [] if server is None else [server])
     if learn and (every or action is not None):
@@ -118,7 +118,6 @@ def sandbox(
 
 
 def _show(loaded: Loaded, server: str, target: str | None, config: str | None) -> None:
-    """Shows the sandbox, or the verdict about a path or host."""
     resolved, is_off = _resolved(loaded, server)
     confinement = resolved.confinement
     if is_off:
@@ -138,7 +137,6 @@ def _show(loaded: Loaded, server: str, target: str | None, config: str | None) -
 
 
 def _learn(loaded: Loaded, server: str, seconds: float, *, limits_hosts: bool, yes: bool) -> int:
-    """Runs the server, shows what its rule lacks, and writes it after asking; the exit code."""
     from mcp_hub.cli.access.learning import LearningHub, learn  # loads a whole hub
 
     _resolved(loaded, server)
@@ -177,7 +175,6 @@ def _learn(loaded: Loaded, server: str, seconds: float, *, limits_hosts: bool, y
 
 
 def _write(loaded: Loaded, server: str, rule: SandboxSettings, changes: Proposal, *, yes: bool) -> int:
-    """Shows the proposal, and writes it after asking; the exit code."""
     file = ServersFile(loaded.path, os.environ)
     value = proposed_value(rule, changes, os.path.realpath(Path.home()))
     if rule.mode != "off" and value == proposed_value(rule, Proposal(), ""):
@@ -200,7 +197,6 @@ def _write(loaded: Loaded, server: str, rule: SandboxSettings, changes: Proposal
 
 
 def _check_rule(loaded: Loaded, server: str, value: object) -> None:
-    """Exits with 2 if the proposed rule cannot be applied here."""
     rule = SandboxSettings.model_validate(value)
     entry = loaded.settings.servers[server].model_copy(update={"sandbox": rule})
     servers = {**loaded.settings.servers, server: entry}
@@ -208,7 +204,6 @@ def _check_rule(loaded: Loaded, server: str, value: object) -> None:
 
 
 def _resolved(loaded: Loaded, server: str) -> tuple[ResolvedRule, bool]:
-    """The sandbox with remarks about its rule, and whether it is off."""
     settings, folder = loaded.settings, str(loaded.path.absolute().parent)
     rule, entry = settings.effective(server).sandbox, settings.servers[server]
     if entry.command is None:
@@ -230,7 +225,6 @@ def _resolved(loaded: Loaded, server: str) -> tuple[ResolvedRule, bool]:
 
 
 def _rule(confinement: Confinement, remarks: tuple[str, ...]) -> Iterator[str]:
-    """The rule in lines."""
     yield f"home   {confinement.variables['HOME']}"
     yield from (f"write  {path}" for path in confinement.writable)
     yield from (f"read   {path}" for path in confinement.readable)
@@ -242,7 +236,6 @@ def _rule(confinement: Confinement, remarks: tuple[str, ...]) -> Iterator[str]:
 
 
 async def _ask(client: "HubClient", server: str) -> int:
-    """Prints what the sandbox of the server has refused in a running hub; always 0."""
     try:
         servers = await client.servers()
     except (RpcError, ConfigError) as problem:
@@ -255,7 +248,6 @@ async def _ask(client: "HubClient", server: str) -> int:
 
 
 def _refusals(sandbox: SandboxInfo) -> Iterator[str]:
-    """The refusals of a running hub in lines, the newest first."""
     if sandbox.reason:
         yield f"note   the running hub started the server without a sandbox: {sandbox.reason}"
     head = f"refused in the running hub: {tables.plural(sandbox.refused, 'attempt')}"
@@ -268,7 +260,6 @@ def _refusals(sandbox: SandboxInfo) -> Iterator[str]:
 
 
 def _of_path(resolved: ResolvedRule, target: str) -> Iterator[tuple[bool, str]]:
-    """Whether a path may be read, then whether it may be written."""
     path = os.path.realpath(os.path.expanduser(target))
     rights: tuple[tuple[FileKey, int], ...] = (("read", READ_FILE), ("write", WRITE_FILE))
     for key, access in rights:
@@ -280,7 +271,6 @@ def _of_path(resolved: ResolvedRule, target: str) -> Iterator[tuple[bool, str]]:
 
 
 def _of_host(confinement: Confinement, target: str, hosts: Sequence[str]) -> Iterator[tuple[bool, str]]:
-    """Whether a host may be reached, at its first port first; `hosts` are those of the rule."""
     try:
         tested = host_rule(target)
     except ValueError as problem:

@@ -1,4 +1,4 @@
-"""Capabilities of clients to be asked: as the hub compares them, passes them on and declares them itself.
+"""Client capabilities: comparison and relay.
 
 Source: specification 2025-11-25, basic/lifecycle "Capability Negotiation"; 2026-07-28, schema `ClientCapabilities`.
 """
@@ -37,10 +37,7 @@ APP_SETTINGS: Final[JsonObject] = {"mimeTypes": [APP_TYPE]}
 
 
 class HubCapabilities(msgspec.Struct, frozen=True):
-    """The capabilities that the hub declares to one server: in its `hello` of the handshake, and as its `own` ones.
-
-    `own` are for modern servers: the extensions that end with the hub, for every caller.
-    """
+    """Capabilities that the hub declares: `hello` in the handshake, `own` added for modern servers."""
 
     hello: JsonObject
     own: JsonObject
@@ -64,9 +61,9 @@ _ONE_HOP: Final = frozenset({"extensions", "experimental", "tasks"})
 
 
 def missing(required: Mapping[str, object], declared: Mapping[str, object]) -> str | None:
-    """The first of the `required` capabilities that is not declared, as `elicitation.url`; None if all are.
+    """The first undeclared capability, such as `elicitation.url`; None if all are declared.
 
-    Elicitation without a mode is of forms (2025-11-25, client/elicitation "Capabilities").
+    Elicitation without a mode means forms (2025-11-25, client/elicitation "Capabilities").
     """
     for name, required_value in required.items():
         if required_value is None:
@@ -84,7 +81,7 @@ def missing(required: Mapping[str, object], declared: Mapping[str, object]) -> s
 
 
 def relayed(declared: JsonObject) -> JsonObject:
-    """The capabilities of a caller that hold for a modern upstream too; of oversized ones, those that MCP names."""
+    """The caller's capabilities for an upstream; only those of MCP if too large."""
     passed_on = {name: value for name, value in declared.items() if name not in _ONE_HOP}
     if len(msgspec.json.encode(passed_on)) <= MAX_RELAYED:
         return passed_on
@@ -96,7 +93,6 @@ def relayed(declared: JsonObject) -> JsonObject:
 
 
 def to_modern(declared: JsonObject, hub: HubCapabilities = WITH_APPS) -> JsonObject:
-    """The capabilities for a modern server with the call of a client that declared these."""
     return {**relayed(declared), **hub.own}
 
 

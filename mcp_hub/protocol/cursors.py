@@ -1,4 +1,4 @@
-"""Places between the events of a stream as a client names them: `<stream id>:<seq>`, the id of a server-sent event."""
+"""Places in a stream as clients write them: `<stream id>:<seq>`."""
 
 import re
 from typing import Final, NamedTuple, Self
@@ -11,14 +11,14 @@ _FORM: Final = re.compile(r"(st_[0-9A-HJKMNP-TV-Z]{26}):(0|[1-9][0-9]{0,14})")
 
 
 class Cursor(NamedTuple):
-    """Behind event `seq` of `stream`; 0 is the beginning."""
+    """The place after event `seq`; 0 is the beginning."""
 
     stream: CallId
     seq: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The inverse of `str`. Raises `ValueError` for any other text."""
+        """Raises `ValueError`."""
         form = _FORM.fullmatch(text)
         if form is None:
             raise ValueError(f"not a place in a stream: {hide_head(text, 80)!r}")
@@ -29,5 +29,4 @@ class Cursor(NamedTuple):
 
 
 def place(stream: CallId, seq: int) -> str:
-    """A cursor in writing, without making one: each message of a stream carries it."""
     return f"{stream}:{seq}"

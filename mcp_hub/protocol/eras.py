@@ -1,7 +1,7 @@
-"""The features of each protocol version: one table, and the questions asked of it.
+"""Features of each protocol version.
 
-The constants repeat those of `mcp_types.version` so that a stdio front starts without importing it (0.15 s, 20 MB);
-a contract test holds them equal. Source: specification 2024-11-05 to 2026-07-28, basic/versioning.
+Source: specification 2024-11-05 to 2026-07-28, basic/versioning. Constants repeat `mcp_types.version`, whose import is
+slow.
 """
 
 from typing import Final
@@ -44,33 +44,32 @@ METHODS: Final = {
 
 
 def era_of(version: str) -> Era:
-    """The era of a version; an unknown one counts as modern, where it will be refused by name."""
+    """An unknown version counts as modern."""
     return Era.HANDSHAKE if version in HANDSHAKE_VERSIONS else Era.MODERN
 
 
 def serves(era: Era, method: str) -> bool:
-    """Whether the hub answers `method` in `era`; otherwise the answer is -32601."""
     return method in METHODS[era]
 
 
 def negotiate(requested: object) -> str:
-    """The version that `initialize` settles on: the requested one if it has a handshake, else the latest such."""
+    """The version for `initialize`: the requested or the latest handshake version."""
     return requested if isinstance(requested, str) and requested in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE
 
 
 def is_at_least(version: str, minimum: str) -> bool:
-    """Whether a known version is `minimum` or newer; an unknown one is not."""
+    """False for an unknown version."""
     versions = HANDSHAKE_VERSIONS + MODERN_VERSIONS
     return version in versions and versions.index(version) >= versions.index(minimum)
 
 
 def unsupported_version(requested: str) -> JsonObject:
-    """The `data` of a -32022 answer."""
+    """The `data` of error -32022."""
     return {"supported": list(MODERN_VERSIONS), "requested": requested}
 
 
 def log_level(level: object) -> str:
-    """The level of the specification that is nearest to that of a server: a word in its manner, or a number."""
+    """The MCP log level nearest to a server's word or number."""
     if isinstance(level, (int, float)):
         if 0 <= level < len(LOG_LEVELS):
             return LOG_LEVELS[-1 - int(level)]
@@ -82,5 +81,5 @@ def log_level(level: object) -> str:
 
 
 def level_admits(threshold: str, level: str) -> bool:
-    """Whether a message of `level` passes; one whose level is not known is never held back."""
+    """Whether a message passes; an unknown level does."""
     return level not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(threshold)

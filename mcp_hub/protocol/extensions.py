@@ -1,4 +1,4 @@
-"""Extensions that the hub serves to clients, and who has declared them (2026-07-28, basic/index "Extensions")."""
+"""Extensions that the hub serves (2026-07-28, basic/index "Extensions")."""
 
 import re
 from typing import Final
@@ -17,9 +17,9 @@ has_mark: Final = re.compile(rb'"dev\.mcp-hub/streams"').search
 
 
 def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
-    """Whether a client takes what the extension adds.
+    """Whether the client declares the extension; apps need their media type.
 
-    One of the handshake era may declare the hub's own under `experimental`. Apps need their media type in the settings.
+    Handshake clients may declare the hub's own under `experimental`.
     """
     if era is Era.HANDSHAKE and extension not in (STREAMS, APPS):  # the hub serves the others in the modern era only
         return False
@@ -30,20 +30,20 @@ def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
 
 
 def _shows_apps(settings: JsonObject) -> bool:
-    """Whether the settings of a client name the media type of apps (MCP Apps, "Client Capabilities")."""
+    """Source: MCP Apps, "Client Capabilities"."""
     types = settings.get("mimeTypes")
     return isinstance(types, list) and APP_TYPE in types
 
 
 def offered(era: Era) -> JsonObject:
-    """The hub's additions to its capabilities."""
+    """Extensions in the hub's capabilities."""
     if era is Era.MODERN:
         return {"extensions": {STREAMS: {}, TASKS: {}, APPS: APP_SETTINGS, SKILLS: {"directoryRead": True}}}
     return {"experimental": {STREAMS: {}}, "extensions": {STREAMS: {}, APPS: APP_SETTINGS}}
 
 
 def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:
-    """The result of a logged call, with the place of its events in `_meta` unless that is not an object."""
+    """Adds a call's stream and cursor to `_meta`, if that is an object."""
     mark = msgspec.json.encode({"stream": stream, "cursor": str(cursor), "status": status})
     text = bytes(result)
     if b'"_meta"' not in text:
@@ -59,7 +59,7 @@ def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJ
 
 
 def without_mark(result: RawJson, mark: str = STREAMS) -> RawJson:
-    """The result without a member of its `_meta` that means something on this hop only."""
+    """Removes a member of `_meta` that belongs to one hop."""
     members = raw_object(result) or {}
     meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
     if meta.pop(mark, None) is None:

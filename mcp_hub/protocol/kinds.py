@@ -1,4 +1,4 @@
-"""The table that lets tools, resources, templates and prompts share one implementation."""
+"""The table of tools, resources, templates and prompts."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,10 +10,7 @@ from mcp_hub.types import JsonObject, Kind
 
 
 class KindSpec(msgspec.Struct, frozen=True):
-    """The listing of one kind: method, member of the result, identifying member, capability that offers it.
-
-    Some need an `extension` besides.
-    """
+    """A kind's list: method, result member, identifying member, capability, and `extension` if needed."""
 
     list_method: str
     result_key: str

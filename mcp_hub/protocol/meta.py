@@ -1,6 +1,6 @@
-"""The reserved `_meta` keys: what the hub reads from a request and what it puts on one of its own.
+"""Reserved `_meta` keys of requests.
 
-Source: specification 2026-07-28, basic/index "_meta"; earlier revisions reserve `progressToken` only.
+Source: specification 2026-07-28, basic/index "_meta"; before, `progressToken` only.
 """
 
 import re
@@ -22,10 +22,7 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class RequestMeta(msgspec.Struct, frozen=True, gc=False):
-    """A request's `_meta`, split: reserved keys lifted out (still encoded), everything else in `rest`.
-
-    `takes_events`: the caller reads the events of its call, not messages.
-    """
+    """A split `_meta`: encoded reserved keys, and the `rest`. `takes_events`: the caller reads events, not messages."""
 
     token: bytes | None
     version: RawJson | None
@@ -37,12 +34,10 @@ class RequestMeta(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def envelope(self) -> tuple[RawJson | None, ...]:
-        """All that describes the client."""
         return self.version, self.client_info, self.capabilities, self.log_level
 
     @property
     def is_modern(self) -> bool:
-        """Whether the request carries the per-request envelope of the modern era."""
         return self.version is not None
 
 
@@ -54,15 +49,12 @@ _TOKEN: Final = re.compile(rb'".*|-?[0-9]+(?:\.0+)?', re.DOTALL)
 
 
 def is_absent(raw: RawJson) -> bool:
-    """Whether this value, where an object belongs, counts as left out: null or an empty array."""
+    """Whether null or an empty array stands for a missing object."""
     return _ABSENT.fullmatch(bytes(raw).strip()) is not None
 
 
 def take_params(raw: RawJson | msgspec.UnsetType) -> tuple[RawObject, RequestMeta]:
-    """A request's params without `_meta`, and `_meta`. Null and an empty array count as absent.
-
-    Raises `InvalidParams` for anything else that is not an object.
-    """
+    """Params without `_meta`, and `_meta`. Raises `InvalidParams`."""
     try:
         params = _decode_object(raw) if raw is not msgspec.UNSET else {}
     except (msgspec.DecodeError, RecursionError):
@@ -73,7 +65,7 @@ def take_params(raw: RawJson | msgspec.UnsetType) -> tuple[RawObject, RequestMet
 
 
 def take_meta(params: RawObject) -> RequestMeta:
-    """Removes `_meta` from `params` and splits it. Raises `InvalidParams`."""
+    """Removes and splits `_meta`. Raises `InvalidParams`."""
     raw = params.pop("_meta", None)
     if raw is None:
         return _EMPTY
@@ -98,7 +90,7 @@ def take_meta(params: RawObject) -> RequestMeta:
 
 
 def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:
-    """The reserved keys of a request to a modern upstream."""
+    """Reserved keys for a modern upstream."""
     meta = {VERSION: version, CLIENT_INFO: client, CAPABILITIES: capabilities}
     if log_level is not None:
         meta[LOG_LEVEL] = log_level

@@ -1,7 +1,6 @@
-"""Notifications that belong to no call: their names, what a client may listen to, which resources an update is of.
+"""Notifications outside of calls, and subscriptions to them.
 
-Source: specification 2026-07-28, basic/patterns/subscriptions and its schema; 2025-11-25, server/resources
-"Subscriptions".
+Source: specification 2026-07-28, basic/patterns/subscriptions; 2025-11-25, server/resources "Subscriptions".
 """
 
 import re
@@ -27,7 +26,7 @@ _LONGEST: Final = 2048
 
 
 class ListenFilter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The filter that `subscriptions/listen` asks for or its acknowledgement grants. Only wanted kinds are encoded."""
+    """A filter requested by `subscriptions/listen`, or granted."""
 
     toolsListChanged: bool = False
     promptsListChanged: bool = False
@@ -37,25 +36,20 @@ class ListenFilter(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def list_methods(self) -> frozenset[str]:
-        """The `list_changed` notifications among it."""
         return frozenset(list_changed(kind) for kind in Kind if getattr(self, f"{KINDS[kind].capability}ListChanged"))
 
 
 def list_changed(kind: Kind) -> str:
-    """The notification for a changed list of this kind; resources and their templates share one."""
+    """Resources and templates share one notification."""
     return f"notifications/{KINDS[kind].capability}/list_changed"
 
 
 def given_reason(params: RawObject) -> str | None:
-    """The `reason` in the params of a cancellation, for people; None if there is none, or it is not a text."""
     return read_as(params.get("reason", b"null"), str)
 
 
 def covering(uri: str) -> Iterator[str]:
-    """The URI and every whole that it may be a part of, by path or fragment, some of them twice.
-
-    Servers may report a part of what was subscribed to (schema, `ResourceUpdatedNotificationParams`).
-    """
+    """The URI and every resource that may contain it, some twice (schema, `ResourceUpdatedNotificationParams`)."""
     yield uri
     if len(uri) <= _LONGEST:
         for beginning in _PART_BEGINS.finditer(uri):

@@ -1,6 +1,6 @@
-"""The monotony guard: any upstream progress becomes strictly increasing, order kept, values kept where they can be.
+"""Makes any progress of an upstream strictly increasing.
 
-Source: specification, basic/utilities/progress ("the progress value MUST increase with each notification").
+Source: specification, basic/utilities/progress.
 """
 
 import math
@@ -17,10 +17,9 @@ _STEP: Final = 1e-6
 
 
 class ProgressGuard:
-    """Guards the progress of one call. `dropped` counts values that no client could use.
+    """Guards one call's progress. `dropped` counts unusable values.
 
-    `left` is the last progress of a call that another hub began: what follows lies above it. `has_messages` once the
-    server has sent one.
+    `left` is the last progress under another hub; `has_messages`: the server has sent one.
     """
 
     __slots__ = ("_last", "_message", "_server_value", "_total", "dropped", "has_messages")
@@ -36,9 +35,9 @@ class ProgressGuard:
             self._remember(last)
 
     def admit(self, event: Progressed) -> Progressed | None:
-        """The server's event itself if its value is above the last one, else one a hair larger; None if unusable.
+        """The event, with its value raised slightly if not above the last; None if unusable.
 
-        Of a message of the hub only the text counts (`between`).
+        Only the text of a hub message counts.
         """
         if event.is_hubs:
             return self.between(event.members.get("message") if event.members else None)
@@ -59,10 +58,9 @@ class ProgressGuard:
         return event
 
     def between(self, message: msgspec.Raw | None = None) -> Progressed | None:
-        """An event of the hub's own: a sign of life, or a `message`; None if there is no larger value to send.
+        """A hub event slightly above the last value, with the last message; None at the ceiling.
 
-        It lies a hair above the last value, so that the server's next one passes as it is, and has the last total and
-        message. The total is left out where it is reached: the call is not done.
+        A reached total is omitted, as the call still runs.
         """
         value = 0 if self._last is None else _above(self._last)
         if value > CEILING:
@@ -85,12 +83,10 @@ class ProgressGuard:
 
 
 def _above(value: float) -> float:
-    """The smallest increase that a client can see."""
     return max(value + _STEP, math.nextafter(value, math.inf))
 
 
 def _is_number(value: object) -> bool:
-    """A finite number; an integer beyond the floats is none of use."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Skills (SEP-2640): entries of `skills/list` as servers must write them, and the directories that their files make."""
+"""Skills (SEP-2640): entries of `skills/list`, and their folders."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -23,12 +23,12 @@ SERVER: Final = "dev.mcp-hub/server"
 
 @cache
 def _types() -> MimeTypes:
-    """Without the files of the system, so that every machine says the same."""
+    """Independent of the system's files."""
     return MimeTypes()
 
 
 class _SkillFile(msgspec.Struct, frozen=True):
-    """One file of a skill: its digest and length are those of its raw bytes."""
+    """Digest and length are of the raw bytes."""
 
     uri: str
     digest: Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
@@ -36,14 +36,12 @@ class _SkillFile(msgspec.Struct, frozen=True):
 
 
 class _Frontmatter(msgspec.Struct, frozen=True):
-    """The members of the YAML head of a main file that every skill has."""
-
     name: Annotated[str, msgspec.Meta(min_length=1)]
     description: Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class SkillEntry(msgspec.Struct, frozen=True):
-    """One skill. `resources` are all its files, or "dynamic" if it is generated. Decoding refuses what hosts must."""
+    """A skill; `resources` are its files, or "dynamic". Decoding checks what hosts must."""
 
     uri: str
     frontmatter: _Frontmatter
@@ -57,7 +55,6 @@ class SkillEntry(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """That of the frontmatter."""
         return self.frontmatter.description
 
     def _problem(self) -> str | None:
@@ -83,12 +80,12 @@ class SkillEntry(msgspec.Struct, frozen=True):
 
 
 def root_of(uri: str) -> str:
-    """The folder of a skill, by the URI of its main file."""
+    """The skill's folder, from its main file."""
     return uri.removesuffix(f"/{MAIN}")
 
 
 def above(uri: str) -> Iterator[str]:
-    """The URI and every folder that it is in, the nearest first."""
+    """The URI and its parent folders, nearest first."""
     yield uri
     start, at = uri.find("://") + 3, len(uri)
     while (at := uri.rfind("/", start, at)) >= 0:
@@ -96,12 +93,11 @@ def above(uri: str) -> Iterator[str]:
 
 
 def mime_type(name: str) -> str | None:
-    """The media type of a file, by the end of its name."""
     return "text/markdown" if name.lower().endswith(MARKDOWN) else _types().guess_type(name)[0]
 
 
 def children(files: Iterable[str], folder: str) -> list[JsonObject]:
-    """The direct children of a folder as `resources/directory/read` lists them; none if no file is in it."""
+    """Direct children of a folder (`resources/directory/read`)."""
     names: dict[str, bool] = {}
     for uri in files:
         if uri.startswith(f"{folder}/"):

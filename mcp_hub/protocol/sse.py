@@ -1,7 +1,6 @@
-"""Server-Sent Events: the frames that a front writes, and a parser for the streams of peers. Pure.
+"""Server-Sent Events: writing, and a linear, bounded parser. Pure.
 
-The parser is linear in bytes, bounded in memory, and indifferent to how the bytes arrive. Source: WHATWG HTML,
-"Server-sent events".
+Source: WHATWG HTML, "Server-sent events".
 """
 
 import re
@@ -26,7 +25,7 @@ _LONGEST_RETRY: Final = 9
 
 
 def message(frame: bytes, event_id: str | None = None) -> bytes:
-    """One JSON-RPC message, which holds no line feed but its last; a carriage return between tokens ends a line too."""
+    """One JSON-RPC message. A carriage return, which also ends lines, becomes a space."""
     if b"\r" in frame:
         frame = frame.replace(b"\r", b" ")
     head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
@@ -34,23 +33,21 @@ def message(frame: bytes, event_id: str | None = None) -> bytes:
 
 
 def priming(event_id: str, retry: int) -> bytes:
-    """An event without a message: the id from which a client may resume, and after how many milliseconds."""
+    """An event without data: the id to resume from, and `retry` in milliseconds."""
     return b"id: %s\nretry: %d\ndata:\n\n" % (event_id.encode(), retry)
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event; its `type` is `message` unless the stream says otherwise."""
+    """One event; the default `type` is `message`."""
 
     type: bytes
     data: bytes
 
 
 class EventParser:
-    """Reads one stream. An event whose lines hold more than `limit` bytes becomes one `TooLong` as soon as that is
-    known; the rest of it is skipped, up to the blank line that ends it, but for its id and the pause.
+    """Parses one stream. An event over `limit` bytes becomes one `TooLong` at once.
 
-    `last_id` is the id of the last whole event that had one (to begin with: `after`), what a resumed stream continues
-    after; `retry` the pause before that in milliseconds, if the stream named one.
+    `last_id` is the last whole event's id (at first `after`), `retry` the reconnection delay in milliseconds.
     """
 
     def __init__(self, limit: int, after: bytes | None = None) -> None:
@@ -66,7 +63,7 @@ class EventParser:
         self._is_first = True
 
     def events(self, chunk: bytes) -> list[Event | TooLong]:
-        """The events that `chunk` completes."""
+        """The events completed by `chunk`."""
         if not chunk:
             return []
         if self._after_return and chunk[:1] == b"\n":  # the second half of a line end that was cut in two
@@ -84,28 +81,25 @@ class EventParser:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept of an event that has not ended."""
+        """Buffered bytes."""
         return self._size
 
     @property
     def unended(self) -> Event | None:
-        """The event whose blank line is missing when the stream ends, if it has data."""
+        """The event without its blank line at the end, if it has data."""
         line = _data_of(b"".join(self._parts))
         data = None if self._data is None else [*self._data, *([] if line is None else [line])]
         return Event(self._type or b"message", b"\n".join(data)) if data else None
 
     def end(self) -> None:
-        """The stream has ended: lets go of what has not."""
         self._parts, self._data, self._size = [], [], 0
 
     @property
     def _is_between(self) -> bool:
-        """Nothing of an event is there yet, so that comments and blank lines change nothing."""
         is_idle = self._data is not None and not (self._size or self._type or self._is_first)
         return is_idle and self._id == self.last_id
 
     def _keep(self, piece: bytes, events: list[Event | TooLong]) -> None:
-        """Adds to the line, as much as is wanted of it."""
         if self._data is None:
             piece = piece[: _SKIPPED - self._size]
         if (self._parts[0] if self._parts else piece).startswith(b":"):  # a sign of life may have any length
@@ -143,7 +137,6 @@ class EventParser:
             self._take_field(line)
 
     def _take_field(self, line: bytes) -> None:
-        """Any but the data."""
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"event":
@@ -155,7 +148,6 @@ class EventParser:
 
 
 def _lines(chunk: bytes) -> list[bytes]:
-    """The lines and, last, what has not ended, maybe empty; CR, LF and CRLF end lines, as they do for `splitlines`."""
     lines = chunk.splitlines()
     if chunk[-1:] in (b"\n", b"\r", b""):
         lines.append(b"")
@@ -163,7 +155,6 @@ def _lines(chunk: bytes) -> list[bytes]:
 
 
 def _data_of(line: bytes) -> bytes | None:
-    """The data that a line adds, if any. It may be long: it is copied once."""
     if line.startswith(b"data:"):
         return line[6:] if line[5:6] == b" " else line[5:]
     return b"" if line == b"data" else None

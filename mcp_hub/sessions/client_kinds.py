@@ -1,4 +1,4 @@
-"""Kinds of clients: how many tools they take, how these are exposed, how long results and calls may be."""
+"""Kinds of clients: limits of tools, results and calls."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,7 +15,7 @@ _NAMES: Final = 1024
 
 
 class ClientFacts(Protocol):
-    """Facts about a kind of client; hashable, and equal when they say the same."""
+    """Hashable facts about a kind of client."""
 
     @property
     def expose(self) -> Literal["auto"] | Mode | None: ...
@@ -36,12 +36,11 @@ class ClientFacts(Protocol):
 
 
 class ClientKinds:
-    """One `ClientKind` for each kind of client, of which there are as many as the configuration distinguishes.
+    """Maps a session to its `ClientKind`, one object for each kind.
 
-    `find(client_name, chosen)` is what holds for a client of that name, or for the kind that was `chosen` for it;
-    `deadline(client_name, chosen, known_only)` its soft deadline, None for never. A client without a known name has one
-    only if it waits by itself for the program that it started: handshake clients over stdio. A client that takes tasks
-    does not need one. Clients with a deadline are listed `own`, the definitions of the hub's own tools for them.
+    `find(client_name, chosen)` returns facts by name or chosen kind, `deadline(client_name, chosen, known_only)` the
+    soft deadline in seconds or None. `own` are hub tools for clients with a deadline; clients with the tasks extension
+    have none.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class ClientKinds:
         self._kinds: dict[tuple[ClientFacts, float | None, bool], ClientKind] = {}
 
     def forget(self) -> None:
-        """The configuration is another one: every client is looked up again."""
+        """Clears the caches after a configuration change."""
         self._find.cache_clear()
         self._deadline.cache_clear()
         self._kinds.clear()

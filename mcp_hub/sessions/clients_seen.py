@@ -1,4 +1,4 @@
-"""The clients that came since the hub started, for people who watch it: bounded, with texts masked and cut."""
+"""The clients since the hub's start, in a bounded list with masked texts."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,9 +21,9 @@ _TEXT: Final = 100
 
 
 class SeenClient(CallingClient, eq=False):
-    """A client by its name, version, era and caller; `first` and `last` in Unix seconds.
+    """A client by name, version, era and caller; handshake clients by session.
 
-    A client of the handshake era is one session. `calls` are those that have ended.
+    `first` and `last` are Unix seconds.
     """
 
     version: str
@@ -37,16 +37,13 @@ class SeenClient(CallingClient, eq=False):
     session: "ref[Session] | None" = None
 
     def ended(self, at: float) -> None:
-        """A call of it has ended, at this time in Unix seconds."""
+        """Counts a call that ended at this Unix time."""
         self.calls += 1
         self.last = at
 
     @property
     def connected(self) -> bool | None:
-        """Whether it has a connection open; None for a client that sends single requests.
-
-        Over HTTP that is the GET stream of a session: a client without one sends single requests, too.
-        """
+        """Whether a connection (over HTTP a GET stream) is open; None for single requests."""
         if self.session is None:
             return None
         presence = "over" if (session := self.session()) is None else session.presence
@@ -54,11 +51,10 @@ class SeenClient(CallingClient, eq=False):
 
 
 class PresentClient(msgspec.Struct, frozen=True):
-    """A client that is connected to a background hub now, for `mcp-hub status`; `since` in Unix seconds.
+    """A client connected to a background hub, for `mcp-hub status`.
 
-    `name` and `version` are those that it gives itself, and with `era` empty before its first request. `kind` is that
-    of its `--client`, `build` that of its program. `calls` are those that have ended; modern clients that are alike are
-    counted together.
+    `name`, `version` and `era` are empty before its first request; `kind` is from `--client`; `since` in Unix seconds.
+    Equal modern clients are counted together.
     """
 
     pid: int
@@ -72,9 +68,9 @@ class PresentClient(msgspec.Struct, frozen=True):
 
 
 class HubUse(msgspec.Struct, frozen=True):
-    """The use of a background hub: its `clients` (the first of so `many`), running `calls` and HTTP `connections`.
+    """A background hub's first `clients`, running `calls` and HTTP `connections`.
 
-    `idle` is after how many seconds without them it ends, `left` how many of these are left, None while it is in use.
+    Unused, it ends after `idle` seconds; `left` remain, None while in use.
     """
 
     clients: list[PresentClient]
@@ -86,9 +82,9 @@ class HubUse(msgspec.Struct, frozen=True):
 
 
 class ClientsSeen:
-    """Finds the kind of a session's client by `kind_of`, and remembers that it came at the time `now`.
+    """Finds a client's kind by `kind_of` and records the client.
 
-    To be given to a hub in place of `kind_of`. `clock` is the hub's, in seconds; `meet` gets the era of each client.
+    `now` returns Unix seconds, `clock` monotonic ones; `meet` gets each client's era.
     """
 
     def __init__(
@@ -106,7 +102,6 @@ class ClientsSeen:
         self._clients: OrderedDict[object, SeenClient] = OrderedDict()
 
     def __call__(self, session: Session) -> ClientKind:
-        """The kind of the session's client."""
         kind = self._kind_of(session)
         if not session.id:  # of nobody: what a kind of client would be listed
             return kind
@@ -132,18 +127,16 @@ class ClientsSeen:
         return kind
 
     def _arrival(self, client: object) -> float:
-        """When this client was seen first, by the hub's clock."""
         if client not in self._came and len(self._came) >= _SESSIONS:
             self._came.popitem(last=False)
         return self._came.setdefault(client, self._clock())
 
     def of(self, caller: Caller) -> SeenClient | None:
-        """The client that came as this caller, or the last one that is alike; None if it has not asked for anything."""
+        """The caller's client, else the last of an equal caller."""
         alike = [client for client in self._clients.values() if client.caller == caller]
         return next((client for client in alike if client.caller is caller), alike[-1] if alike else None)
 
     def newest(self) -> list[SeenClient]:
-        """Those that came last first."""
         return sorted(self._clients.values(), key=lambda client: -client.last)
 
 

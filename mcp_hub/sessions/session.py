@@ -1,4 +1,4 @@
-"""Sessions: a handshake session lives as long as its connection or `Mcp-Session-Id`, a modern one a request."""
+"""Client sessions: one connection or `Mcp-Session-Id` (handshake), or one request (modern)."""
 
 from collections import OrderedDict
 from typing import Final, Literal
@@ -14,11 +14,10 @@ _CROWD: Final = 4
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The caller, as the front knows it before a message is read: whose calls these are, and what they may see.
+    """The identity and rights that a front knows before a message is read.
 
-    `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local`. Over stdio the
-    client `has_own_hub`, which it has started, and may have named the kind of client that it is (`client`). `directory`
-    is the working directory of a client of a background hub. `is_operator` is a right of the token; see `operates`.
+    `principal` is the token's, else `local`. A stdio client `has_own_hub` and may name its kind as `client`.
+    `directory` is a background hub client's.
     """
 
     principal: str = "local"
@@ -30,12 +29,12 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def operates(self) -> bool:
-        """Whether it operates the whole hub, and sees the calls of every principal: never within a profile."""
+        """Whether it may operate the hub and see all calls; False within a profile."""
         return self.is_operator and self.profile is None
 
     @property
     def shows_paths(self) -> bool:
-        """Whether it may read the names of files of the hub's machine: operators, and clients of the hub's user."""
+        """Whether it may see paths of the hub's machine."""
         return self.operates or self.has_own_hub
 
 
@@ -43,18 +42,16 @@ LOCAL = Caller(is_operator=True)
 
 
 class ClientOffer(msgspec.Struct):
-    """The lists that a client is offered, and how far it knows them.
+    """The client's tool lists and its knowledge of them.
 
-    `kind` is that of a program; that of other clients is looked up. `mode` is how the client was first listed tools,
-    which it keeps. `lists` are the digests of the lists that it knows, if changes are announced to it at all. `apps`
-    are the servers whose apps it has read, None where the session ends with its request. `facts` is what the hub
-    derived from all this, its own, and `epoch` counts the settings that it was looked up in. `came` is when the client
-    came, by the hub's clock, 0 for one that has the hub for itself. `roots_changes` counts the changes of its
-    roots that it has announced. `client` is the client as it is remembered, None for a program.
+    `kind` is set for programs, `client` for others. `lists` are digests of known lists if changes are announced. `apps`
+    are servers whose apps it has read; None for a modern session. `facts` are derived from settings `epoch`. `came` is
+    in the hub's clock, 0 for an own hub.
     """
 
     kind: ClientKind | None = None
     mode: Mode | None = None
+    """The way tools were first listed, which the client keeps."""
     lists: dict[Kind, int] | None = None
     facts: object = None
     epoch: int = 0
@@ -64,42 +61,34 @@ class ClientOffer(msgspec.Struct):
     client: CallingClient | None = None
 
     def change_roots(self) -> None:
-        """The client has announced that its roots have changed."""
         self.roots_changes += 1
 
     def belong(self, client: CallingClient) -> None:
-        """The client has been recognised."""
         self.client = client
 
     def arrive(self, came: float) -> None:
-        """The client came at this time."""
         self.came = came
 
     def renew(self, epoch: int) -> None:
-        """Other settings hold since the last look: all that was derived from them is looked up again."""
+        """Drops everything derived from earlier settings."""
         self.epoch, self.facts = epoch, None
         if self.kind is None:
             self.mode = None
 
     def derive(self, facts: object) -> None:
-        """The hub has looked up what calls depend on."""
         self.facts = facts
 
     def settle(self, mode: Mode) -> None:
-        """The client has been listed tools in this mode for the first time, and keeps it."""
+        """Fixes the mode in which the client was listed tools."""
         self.mode, self.facts = mode, None
 
     def follow(self, lists: dict[Kind, int]) -> None:
-        """Changes of these lists are announced to the client; they are kept by their digests."""
+        """Announces changes of these lists, given by digest."""
         self.lists = lists
 
 
 class Session(msgspec.Struct, weakref=True):
-    """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
-
-    `subscriptions` holds resources by server and its own URI, with the URI that the client knows
-    (`SessionSubscriptions`).
-    """
+    """A client in one era; `subscriptions` maps (server, its URI) to the client's URI."""
 
     id: str
     caller: Caller
@@ -108,43 +97,38 @@ class Session(msgspec.Struct, weakref=True):
     capabilities: JsonObject = msgspec.field(default_factory=dict)
     client_info: JsonObject = msgspec.field(default_factory=dict)
     log_level: str | None = None
+    """None: never asked for (handshake), or unwanted (modern)."""
     subscriptions: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
     presence: Literal["connected", "away", "by request", "over"] = "connected"
     offer: ClientOffer = msgspec.field(default_factory=ClientOffer)
 
     def set_log_level(self, level: str) -> None:
-        """The client asked for messages of `level` and above."""
         self.log_level = level
 
     def agree(self, version: str, capabilities: JsonObject, client_info: JsonObject) -> None:
-        """The client has introduced itself again; requests that are open keep what held when they came."""
+        """Applies another `initialize`; open requests are unaffected."""
         self.version, self.capabilities, self.client_info = version, capabilities, client_info
         self.offer.derive(None)
 
     @property
     def is_over(self) -> bool:
-        """Whether the client is gone."""
         return self.presence == "over"
 
     def be(self, presence: Literal["connected", "away", "by request"]) -> None:
-        """The client has a connection of its own, has it no longer, or sends single requests."""
         self.presence = presence
 
     def end(self) -> None:
-        """The client is gone."""
         self.presence = "over"
 
 
 class _Entry(msgspec.Struct):
-    """A session, when it was used last (counted), and whether it ever was since it began."""
-
     session: Session
     used: int
     is_fresh: bool = True
 
 
 class _Lane(msgspec.Struct):
-    """One principal's sessions, each kind the longest unused first."""
+    """One principal's sessions, least recently used first."""
 
     fresh: OrderedDict[str, _Entry] = msgspec.field(default_factory=OrderedDict)
     used: OrderedDict[str, _Entry] = msgspec.field(default_factory=OrderedDict)
@@ -153,7 +137,7 @@ class _Lane(msgspec.Struct):
         return len(self.fresh) + len(self.used)
 
     def least(self) -> _Entry:
-        """The one to make room. A crowd that was never used, as of a client that only connects, goes before others."""
+        """The session to evict; many never used ones go first."""
         if 1 < len(self.fresh) and len(self.fresh) * _CROWD > len(self):
             return next(iter(self.fresh.values()))
         candidates = [next(iter(kind.values())) for kind in (self.fresh, self.used) if kind]
@@ -161,9 +145,9 @@ class _Lane(msgspec.Struct):
 
 
 class Sessions:
-    """Handshake sessions over HTTP, by id. At most `most`, of one principal at most `each`.
+    """Handshake sessions over HTTP: at most `most`, `each` of one principal.
 
-    Where there are more the principal who has too many, or else the one who has most, gives the one unused for longest.
+    Over a limit a principal loses its least recently used session: the one with too many, else with most.
     """
 
     def __init__(self, limit: int, each: int | None = None) -> None:
@@ -177,7 +161,7 @@ class Sessions:
         return len(self._by_id)
 
     def add(self, session: Session) -> list[Session]:
-        """Those that made room. Raises `Busy` if sessions are switched off (`most` 0)."""
+        """Adds a session; the evicted ones. Raises `Busy` if `most` is 0."""
         if self._limit < 1:
             raise Busy("no sessions allowed (hub.http.max_sessions)")
         gone = []
@@ -193,7 +177,7 @@ class Sessions:
         return gone
 
     def find(self, id_: str, caller: Caller) -> Session | None:
-        """The session if it is this caller's; a foreign one is as unknown as one that never was."""
+        """The session; None if unknown or another caller's."""
         entry = self._by_id.get(id_)
         if entry is None or entry.session.caller != caller:
             return None

@@ -1,8 +1,4 @@
-"""Handshake sessions that outlive the hub: one whose client can come back for a stream is stored.
-
-Where several processes serve a session at a time, each tells the others by the record what its client has changed, and
-takes in what these changed.
-"""
+"""Handshake sessions with a stored record: clients can resume streams after a restart or at another process."""
 
 from collections.abc import Callable
 from functools import partial
@@ -45,18 +41,17 @@ class _Body(msgspec.Struct, omit_defaults=True):
 
 
 class ChangedElsewhere(NamedTuple):
-    """Requests of the client that came to another process: a level, if it is another one; the end of subscriptions."""
+    """Changes by another process: a new log level, ended subscriptions."""
 
     log_level: str | None
     unsubscribed: list[str]
 
 
 class StoredSession(msgspec.Struct):
-    """A session, and what it is to subscribe to again.
+    """A session and its record.
 
-    `until` is when its record ends (Unix seconds; 0 without a record), `stored` the last such time that the store has.
-    `record` is the newest that was seen there, if others may change it, with its `number`. One that `was_elsewhere` has
-    been accepted again: calls of it may run that this hub was not sent.
+    `until` is the record's expiry in Unix seconds (0: none), `stored_until` the stored one. `record` is the newest
+    shared record, with its `number`. After `was_elsewhere` another hub may run its calls.
     """
 
     session: Session
@@ -69,9 +64,9 @@ class StoredSession(msgspec.Struct):
     number: int = 0
 
     def take(self, record: SessionRow) -> ChangedElsewhere:
-        """Takes in what another process has stored, but for what has changed here; the rest is to be done.
+        """Merges another process's record, and returns what the caller must apply.
 
-        What the client has subscribed to there has lapsed here. Raises `ValueError` for a record of another kind.
+        New subscriptions become `lapsed`. Raises `ValueError` for an invalid record.
         """
         session = self.session
         theirs = _body(record)
@@ -92,12 +87,11 @@ class StoredSession(msgspec.Struct):
         return ChangedElsewhere(theirs.log_level if is_other else None, gone)
 
     def seen(self, record: SessionRow | None, number: int) -> None:
-        """The store has this, or something newer; None where nobody else could change it."""
+        """Notes a stored record; None if no other process can change it."""
         if number > self.number:
             self.record, self.number = record, number
 
     def end(self) -> None:
-        """The client has ended it: it is not stored any more."""
         self.is_over = True
 
     def encoded(self) -> bytes:
@@ -118,7 +112,7 @@ class StoredSession(msgspec.Struct):
 
 
 def _body(record: SessionRow) -> _Body:
-    """The fields of a record. Raises `ValueError` for one that no hub has written."""
+    """Raises `ValueError` for an invalid record."""
     try:
         body = msgspec.json.decode(record.body, type=_Body)
     except RecursionError:
@@ -129,7 +123,7 @@ def _body(record: SessionRow) -> _Body:
 
 
 class SessionStore:
-    """The records in the store. `retention` in seconds, of streams that have ended."""
+    """Session records in a store; `retention` of ended streams is in seconds."""
 
     def __init__(self, records: SessionRows, replicas: Replicas | None, retention: float) -> None:
         self._records = records
@@ -137,19 +131,19 @@ class SessionStore:
         self._retention = retention
 
     async def begun(self, stored: StoredSession) -> None:
-        """A session has begun: where its next request may come to another process, it has to be found there."""
+        """Stores a new session if other replicas may get its requests."""
         if self._replicas is not None:
             await self.keep(stored, _BEGUN)
 
     async def keep(self, stored: StoredSession, seconds: float) -> None:
-        """Returns when the record will last as long as a stream of so many seconds; never fails with the store."""
+        """Makes the record outlast a stream of so many seconds. Never raises."""
         until = wall_time() + seconds + self._retention
         if stored.stored_until < until:
             stored.until = max(stored.until, until + _AHEAD)
             await self.update(stored)
 
     async def update(self, stored: StoredSession) -> None:
-        """The session has changed: so has its record, if it has one, when this returns."""
+        """Stores a changed session that has a record."""
         if not stored.until or stored.is_over:
             return
         until = stored.until
@@ -160,7 +154,6 @@ class SessionStore:
         stored.stored_until = max(stored.stored_until, until)
 
     async def _put(self, stored: StoredSession) -> None:
-        """Raises `StoreError`."""
         session = stored.session
         for attempt in range(_ATTEMPTS):
             number = stored.number + 1
@@ -173,17 +166,16 @@ class SessionStore:
             replicas.sessions.changed(session.id, written)
 
     def join(self, stored: StoredSession, changed: Callable[[StoredSession, ChangedElsewhere | None], None]) -> None:
-        """Calls `changed` when another replica has changed this session, or ended it (None), until it leaves."""
+        """Calls `changed` for changes by other replicas, with None at the end, until `leave`."""
         if self._replicas is not None:
             self._replicas.sessions.join(stored.session.id, partial(_take, stored, changed))
 
     def leave(self, id_: str) -> None:
-        """The session is over here. Idempotent."""
         if self._replicas is not None:
             self._replicas.sessions.leave(id_)
 
     async def find(self, id_: str, caller: Caller) -> StoredSession | None:
-        """The session of that id if there is a record, and it is this caller's. Raises `StoreError`."""
+        """The caller's stored session. Raises `StoreError`."""
         row = await self._records.find(id_)
         if row is None or row.principal != caller.principal or row.expires <= wall_time():
             return None
@@ -203,7 +195,6 @@ class SessionStore:
         )
 
     async def drop(self, stored: StoredSession) -> None:
-        """The client has ended the session."""
         stored.end()
         if stored.until:
             try:
@@ -217,7 +208,6 @@ def _take(
     changed: Callable[[StoredSession, ChangedElsewhere | None], None],
     record: SessionRow | None,
 ) -> None:
-    """Takes in what another replica has stored; a foreign or an unreadable record changes nothing."""
     if record is None:
         stored.end()
         changed(stored, None)

@@ -1,8 +1,4 @@
-"""The resources that clients are subscribed to, each with one reference at its upstream.
-
-Handshake clients subscribe for as long as their session lives, a modern one for as long as its `subscriptions/listen`,
-which is a session of its own.
-"""
+"""Subscribed resources, each with one reference at its upstream."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +16,7 @@ _NO_ID: Final = CallId("")
 
 
 def call_of(session: Session) -> Call:
-    """A call that is never sent: what upstreams know a caller by."""
+    """A call that is never sent, which identifies the caller to upstreams."""
     return Call(
         id=_NO_ID,
         upstream="",
@@ -38,19 +34,16 @@ def call_of(session: Session) -> Call:
 
 
 class SessionSubscriptions:
-    """Pairs what is in `Session.subscriptions` with references at the upstreams.
-
-    Both are at the connection that runs the calls of the session.
-    """
+    """Pairs subscriptions of sessions with references at upstream connections."""
 
     def __init__(self, upstreams: Mapping[str, Upstream], changes: Notices) -> None:
         self._upstreams = upstreams
         self._changes = changes
 
     async def add(self, session: Session, origin: Origin, uri: str) -> None:
-        """Subscribes a session to a resource that it knows as `uri`; returns when the upstream is.
+        """Subscribes at the upstream; the client knows the resource as `uri`.
 
-        Raises `Busy` over the limit, and what `Upstream.subscribe` raises; the session is then not subscribed.
+        Raises `Busy` over the limit, and errors of `Upstream.subscribe`; then nothing is subscribed.
         """
         if session.is_over:
             raise RpcError("the session is over")
@@ -71,25 +64,23 @@ class SessionSubscriptions:
                 self._release(session, origin)
 
     def remove(self, session: Session, origin: Origin) -> None:
-        """Ends a subscription, if there is one."""
         if session.subscriptions.pop(origin, None) is not None:
             self._release(session, origin)
 
     def _release(self, session: Session, origin: Origin) -> None:
-        """Nothing is left to be given back at a server that is not configured any more."""
         server, uri = origin
         if server in self._upstreams:
             self._upstreams[server].unsubscribe(uri, call_of(session))
 
     def updates(self, session: Session, origin: Origin, after: int) -> list[tuple[str, bytes]]:
-        """The notices about a resource for this session since `Notices.noted` was `after`, as `Notices.notices`."""
+        """Notices of the resource after number `after`."""
         server, uri = origin
         upstream = self._upstreams.get(server)
         connection = None if upstream is None else upstream.apart(call_of(session))
         return self._changes.notices((server if connection is None else connection.topic, uri), after)
 
     def clear(self, session: Session) -> None:
-        """Ends them all; there will be no more."""
+        """Ends the session and all its subscriptions."""
         session.end()
         for origin in list(session.subscriptions):
             self.remove(session, origin)

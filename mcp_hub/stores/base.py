@@ -1,8 +1,7 @@
-"""Where durable streams are kept: the interface of every store, and the rules that all of them share. Pure.
+"""Interfaces of stream stores and the rules that all of them follow. Pure.
 
-A stream has one owner, the hub process that appends to it, and an epoch that every change of owner raises: what an
-earlier owner still sends is refused (`Fenced`). Events are opaque lines here (`protocol.shape.stream_events` knows
-them); the store sees to order: chunk after chunk without a hole, nothing after the end.
+A stream has one owner, the process that appends to it. A new owner raises the epoch; appends of an earlier epoch are
+`Fenced`.
 """
 
 import math
@@ -29,7 +28,7 @@ ENDINGS: Final = frozenset({"completed", "tool_error", "failed", "cancelled"})
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive events from number `first` on: `lines` are encoded, one JSON object each without a line break."""
+    """Consecutive events from number `first`; each line is one encoded JSON object without a line break."""
 
     first: int
     lines: tuple[bytes, ...]
@@ -40,7 +39,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The columns that an append changes; None leaves one as it is. `frees_key`: another stream may have the key."""
+    """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key."""
 
     updated: float
     status: Status | None = None
@@ -52,7 +51,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Events that follow a place, and the row as it was when they were read."""
+    """Consecutive events from number `first`, with the row read in the same step."""
 
     row: StreamInfo
     lines: tuple[bytes, ...]
@@ -60,7 +59,7 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """For the owner of a stream, from another process: `cancel` (body: the reason), `input` (body: JSON) or `touch`."""
+    """A message to a stream's owner: `cancel` (body: reason), `input` (body: JSON) or `touch`."""
 
     stream: CallId
     kind: Literal["cancel", "input", "touch"]
@@ -68,7 +67,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A handshake session that has a durable stream. `body` is JSON that the front understands."""
+    """The stored record of a handshake session; `body` is JSON."""
 
     id: str
     principal: str
@@ -77,7 +76,7 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class LiveSessions:
-    """The handshake sessions in memory at this replica: each hears what other replicas do to its record."""
+    """Handshake sessions in this replica's memory, notified of changes by other replicas."""
 
     def __init__(self) -> None:
         self._readers: dict[str, Callable[[SessionRow | None], None]] = {}
@@ -86,46 +85,45 @@ class LiveSessions:
         return id_ in self._readers
 
     def join(self, id_: str, reader: Callable[[SessionRow | None], None]) -> None:
-        """Calls `reader` with each new record of the session until it leaves; with None once it has been ended."""
+        """Calls `reader` with each new record, and with None when the session ends, until `leave`."""
         self._readers[id_] = reader
 
     def leave(self, id_: str) -> None:
-        """Forgets the session. Idempotent."""
         self._readers.pop(id_, None)
 
     def changed(self, id_: str, record: SessionRow | None) -> None:
-        """Hands on what another replica has stored. Does nothing for a session that is not in memory here."""
+        """Passes a record of another replica to the session, if it is in memory."""
         if (reader := self._readers.get(id_)) is not None:
             reader(record)
 
 
 class Holdings(Protocol):
-    """Things of one kind that one replica has at a time."""
+    """Exclusive locks of one kind, held by replicas."""
 
     async def hold(self, what: str) -> bool:
-        """Whether this replica has the thing, from now on if none had. Raises `StoreError`."""
+        """Takes the lock if it is free; whether this replica has it. Raises `StoreError`."""
 
     def release(self, what: str) -> None:
-        """Any replica may have the thing from now on."""
+        """Releases the lock."""
 
 
 class Replicas(Protocol):
-    """The other hubs on the same server of a store: the next request of a client may come to any of them."""
+    """State shared by all hubs that serve the same clients."""
 
     sessions: LiveSessions
     lists: SharedLists
 
     @property
     def secret(self) -> bytes | None:
-        """A key that all replicas have; None until the server has answered."""
+        """The shared key; None until the server has answered."""
 
     def holdings(self, kind: str) -> Holdings: ...
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
-        """The place for long results of all replicas. `now` is in Unix seconds."""
+        """The shared store of long results; `now` returns Unix seconds."""
 
     def history(self, now: Callable[[], float]) -> HistoryStore:
-        """The past calls of all replicas. `now` is in Unix seconds."""
+        """The shared history of calls; `now` returns Unix seconds."""
 
 
 Appended = Callable[[StoreError | None], None]
@@ -134,100 +132,96 @@ Fetched = Callable[[EventPage | StoreError | None], None]
 
 
 class StreamLog(Protocol):
-    """The rows and the events of streams.
+    """Rows and events of streams.
 
-    An append is only asked for when the one before of the same stream has been confirmed. What is confirmed survives
-    the process if the log `is_durable`.
+    A stream's next append starts only after the previous one is confirmed.
     """
 
     @property
     def instance(self) -> str:
-        """Id of this hub process, `in_` + 26 characters."""
+        """This process's id: `in_` and 26 characters."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is confirmed from now on survives this process."""
+        """Whether events confirmed from now on survive this process."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether no other process can have shown more of a stream than the store has."""
+        """Whether no process can hold more of a stream than the store."""
 
     def survives(self, stream: CallId) -> bool:
-        """Whether all that is confirmed of this stream survives this process."""
+        """Whether all confirmed events of the stream survive this process."""
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        """Adds a stream with its first events, as `row` is with them. `KeyTaken` if its key is in use."""
+        """Adds a stream with its first events; `row` includes them. Fails with `KeyTaken`."""
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
-        """Adds events behind the last one, with what they change of the row. An empty chunk changes the row alone.
+        """Appends events and changes the row; an empty chunk changes the row alone.
 
-        `Fenced` if the epoch is not the stream's or it has ended. A status that is an ending sets `expires`.
+        Fails with `Fenced` for another epoch or an ended stream. A final status sets `expires`.
         """
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        """At most `most` events (and about 1 MiB, but one at least) from the one behind `after` that is still kept."""
+        """Reads 1 to `most` events (about 1 MiB) from the first kept one after `after`."""
 
     async def find(self, stream: CallId) -> StreamInfo | None: ...
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        """The principal's stream of this idempotency key; without one, that of a further call of the same request.
-
-        Such a call has the key of its request, a line break, and its place: `KEY\\n1`.
-        """
+        r"""The principal's stream with this idempotency key, else with the lowest `KEY\n1` of a further call."""
 
     async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        """The principal's streams, those of all principals for None; the newest first."""
+        """Streams of the principal (None: of all), newest first."""
 
 
 class StreamInbox(Protocol):
-    """Messages between the processes that share a store, and whether others have written to it."""
+    """Messages between processes that share a store, and news of their writes."""
 
     async def take(self) -> list[Message]:
-        """Messages for streams of this process, oldest first; each is given out once."""
+        """Takes the messages for this process's streams, oldest first."""
 
     async def post(self, message: Message) -> bool:
-        """Puts a message into the inbox of the stream's owner; False if the stream is unknown or has ended."""
+        """Sends a message to the stream's owner; False for an unknown or ended stream."""
 
     async def has_news(self) -> bool:
-        """Whether another process has written since this was asked last. Cheap."""
+        """Whether another process has written since the last call. Cheap."""
 
     def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
-        """Those of the streams followed here that may have events behind their row's last one; the others have none.
+        """The only streams that may have events after `row.last`.
 
-        From here on the store watches these streams, and no others, for `has_news` and `wait`.
+        From now on `has_news` and `wait` watch exactly `followed`.
         """
 
     async def wait(self, seconds: float) -> None:
-        """Returns after so many seconds, or sooner once there may be news."""
+        """Waits at most this long, less if there may be news."""
 
 
 class StreamLeases(Protocol):
-    """The owners of streams: whether each is alive, and how a stream gets another one."""
+    """Liveness of stream owners, and takeover."""
 
     @property
     def interval(self) -> float:
-        """Seconds between two looks for orphans: what that costs depends on the store."""
+        """Seconds between searches for orphans."""
 
     async def orphans(self) -> list[StreamInfo]:
-        """Streams that have not ended and whose owner is gone: its lock can be taken."""
+        """Running streams whose owner is gone."""
 
     async def is_orphan(self, row: StreamInfo) -> bool:
-        """Whether the row's owner is gone."""
+        """Whether the owner is gone."""
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-        """Makes this process the owner and appends `lines` behind `row.last`, in one transaction; the new row.
+        """Takes the stream over and appends `lines`, in one transaction; the new row.
 
-        None, and nothing is done, if the stream is no longer as `row` says (epoch, last) or has ended.
+        None if the stream has ended, or its epoch or last event differs.
         """
 
 
 class SessionRows(Protocol):
-    """The records of handshake sessions."""
+    """Records of handshake sessions."""
 
     async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
-        """Adds or replaces it; the record that is kept then.
+        """Stores the record unless the current one differs from `before`; None replaces any.
 
-        That is another one, which stays, if it is no longer `before`; and None, if another process has ended it.
+        Returns the record kept; None if the session was ended.
         """
 
     async def find(self, id_: str) -> SessionRow | None: ...
@@ -236,9 +230,9 @@ class SessionRows(Protocol):
 
 
 class StreamStore(Protocol):
-    """One store, by its four parts.
+    """A stream store in four parts.
 
-    Methods are called on the event loop and never block it; callbacks come there, too, maybe at once.
+    Methods run on the event loop and never block it; callbacks may run before a method returns.
     """
 
     @property
@@ -254,28 +248,28 @@ class StreamStore(Protocol):
     def sessions(self) -> SessionRows: ...
 
     async def open(self) -> None:
-        """Makes the store ready. Never raises for a file that cannot be used: see `StreamLog.is_durable`."""
+        """Never raises for an unusable file: `StreamLog.is_durable` is False then."""
 
     async def close(self) -> None:
-        """Commits what was asked for, within a bound of 1 s, and lets go of files and locks. Idempotent."""
+        """Commits pending writes within 1 s, and releases files and locks. Idempotent."""
 
     async def sweep(self, now: float) -> int:
-        """Deletes streams and sessions that have expired, and the oldest ended ones beyond the store's limits."""
+        """Deletes expired streams and sessions, and ended streams over the limits; how many streams."""
 
 
 class EventStore(StreamStore, Protocol):
-    """The store of a hub."""
+    """The hub's stream store."""
 
     @property
     def replicas(self) -> Replicas | None:
-        """The other hubs that serve the same clients; None for a hub that is alone."""
+        """None for a hub without replicas."""
 
 
 # -- rules
 
 
 class Head(Protocol):
-    """The facts that decide whether a stream takes an append."""
+    """The facts that decide whether a stream accepts an append."""
 
     @property
     def epoch(self) -> int: ...
@@ -286,7 +280,7 @@ class Head(Protocol):
 
 
 def damage(row: StreamInfo) -> str:
-    """The reason why a row cannot be one that a hub has written, though its types are right; empty for a sound one."""
+    """The reason why no hub can have written this row; empty for a valid one."""
     times = row.created, row.updated, 0.0 if row.expires is None else row.expires
     if not (all(0 <= time < math.inf for time in times) and max(times[:2]) < _YEAR_10000 and 0 <= row.ttl < math.inf):
         return "a time is out of range"
@@ -297,7 +291,7 @@ def damage(row: StreamInfo) -> str:
 
 
 def joined(chunk: Chunk) -> bytes:
-    """The lines as they are kept, parted by line breaks. Raises `StoreError` for a line that holds one."""
+    """The stored form: lines joined by line breaks. Raises `StoreError` for a line with one."""
     body = b"\n".join(chunk.lines)
     if body.count(b"\n") >= max(len(chunk.lines), 1):
         raise StoreError(f"events from {chunk.first} on: an event holds a line break")
@@ -305,7 +299,7 @@ def joined(chunk: Chunk) -> bytes:
 
 
 def begin(row: StreamInfo, chunk: Chunk) -> StreamInfo:
-    """The row of a new stream as it is kept. Raises `StoreError` if its first events are not those of the row."""
+    """The stored row of a new stream. Raises `StoreError` if `chunk` does not end at `row.last`."""
     if chunk.last != row.last:
         raise StoreError(f"stream {row.id}: its first events end with {chunk.last} instead of {row.last}")
     if chunk.first == row.first and not row.has_ended:
@@ -315,12 +309,11 @@ def begin(row: StreamInfo, chunk: Chunk) -> StreamInfo:
 
 
 def unknown(stream: CallId) -> Fenced:
-    """The outcome of an append to a stream that is missing or gone."""
     return Fenced(f"stream {stream}: no longer kept")
 
 
 def refuse(stream: CallId, row: Head, epoch: int, chunk: Chunk) -> None:
-    """Raises `Fenced` unless the stream takes the chunk from the owner of this epoch."""
+    """Raises `Fenced` unless the owner of this epoch may append the chunk."""
     if row.has_ended:
         raise Fenced(f"stream {stream}: has ended with event {row.last}")
     if epoch != row.epoch:
@@ -330,14 +323,14 @@ def refuse(stream: CallId, row: Head, epoch: int, chunk: Chunk) -> None:
 
 
 def expiry(change: Change, ttl: float) -> float | None:
-    """When the stream expires after this change; None while it runs. `ttl` applies unless the change has its own."""
+    """Unix seconds of expiry after this change; None while the stream runs."""
     if change.status not in ENDINGS:
         return None
     return change.updated + (ttl if change.ttl is None else change.ttl)
 
 
 def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
-    """The row after an append that is not refused."""
+    """The row after a valid append."""
     given = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
     if given.pop("frees_key"):
         given["key"] = None
@@ -346,7 +339,7 @@ def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
 
 
 def is_wanted(message: Message, waiting: Collection[str], most: int) -> bool:
-    """Whether a message joins these kinds: a second cancel or touch does not. Raises `StoreError` at `most`."""
+    """Whether to store the message: a second `cancel` or `touch` is dropped. Raises `StoreError` at `most`."""
     if message.kind != "input" and message.kind in waiting:
         return False
     if len(waiting) >= most:

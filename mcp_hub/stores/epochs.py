@@ -1,7 +1,4 @@
-"""The epochs of executors, which continue those of earlier hubs on the state folder.
-
-A worker that outlives the hub must not be taken for the one that registers with the next.
-"""
+"""Epochs of executors, which keep growing across restarts of the hub."""
 
 import hashlib
 from typing import Final
@@ -27,14 +24,14 @@ class _Kept(msgspec.Struct):
 
 
 class Epochs:
-    """Counts up for each executor of a principal, in a file for all hubs on the folder."""
+    """Counts registrations of each principal's executors, in a file shared by hubs."""
 
     def __init__(self, files: KeyedFiles, most: int = _MOST) -> None:
         self._files = files
         self._most = most
 
     def __call__(self, principal: str, executor_id: str, before: int) -> int:
-        """The next one, above `before`; where nothing can be kept, above all that the clock may have given."""
+        """The next epoch, above `before`; by the clock if the file fails."""
         name = hashlib.blake2b(msgspec.json.encode([principal, executor_id]), digest_size=16).hexdigest()
         found = 0
 
@@ -56,7 +53,7 @@ class Epochs:
 
 
 def _read(text: bytes | None) -> _Kept:
-    """A damaged file counts as lost: the clock is above any epoch in it."""
+    """A damaged file counts as lost; the clock is above its epochs."""
     try:
         kept = _Kept() if text is None else msgspec.json.decode(text, type=_Kept)
     except (ValueError, RecursionError):  # msgspec's errors are of the former

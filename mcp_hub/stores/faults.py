@@ -1,4 +1,4 @@
-"""Faults of a file of streams, in four classes, and the errors of SQLite that belong to each."""
+"""Four classes of store failures, and the SQLite errors in each."""
 
 import sqlite3
 from pathlib import Path
@@ -25,7 +25,7 @@ _UNFIT: Final = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceErr
 
 
 class StoreFault(StoreError):
-    """The file cannot be used (now); the stream and what was asked for are all right."""
+    """The store is unusable now; the stream and the request are valid."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
@@ -33,19 +33,19 @@ class StoreFault(StoreError):
 
 
 def faulty(error: sqlite3.Error | OSError, path: Path) -> StoreFault:
-    """The fault of the file behind an error."""
+    """The `StoreFault` for an error of the file."""
     code = getattr(error, "sqlite_errorcode", 0)
     fault = _BY_CODE.get(code) or _BY_CODE.get(code & 0xFF, "unusable")
     return StoreFault(fault, f"store {path}: {error}")
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another process holds a lock, so that trying again makes sense."""
+    """Whether another process holds a lock, so that a retry makes sense."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def unfit(error: Exception) -> bool:
-    """Whether what was to be written is at fault, not the file: text that is none, a number or a body too large."""
+    """Whether the data is invalid, not the file."""
     return isinstance(error, (*_UNFIT, ValueError, OverflowError)) or (
         getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_TOOBIG
     )

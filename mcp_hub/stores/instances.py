@@ -1,7 +1,6 @@
-"""Hub processes that live: each holds a lock on `<folder>/instances/<id>.lock` until it ends, however it ends.
+"""Live hub processes: each holds a lock on `<folder>/instances/<id>.lock`, on Windows by the open file.
 
-A process that asks takes a shared lock, so that two who ask at once do not take each other for the owner. On Windows
-the open file stands for the lock: it cannot be removed. An id is never used twice: what is gone stays gone.
+A check takes a shared lock, so that two checks do not see each other as the owner.
 """
 
 import os
@@ -20,12 +19,12 @@ _fresh: Final = ids(os.urandom)
 
 
 def new_instance_id() -> str:
-    """`in_` and an id: names one run of one hub process."""
+    """The id of this run of the process: `in_` and 26 characters."""
     return "in_" + next(_fresh)
 
 
 class Instances:
-    """The locks under one folder, one of which is this process's. Blocks for as long as the file system does."""
+    """The instance locks in a folder. Calls block on the file system."""
 
     def __init__(self, folder: Path, own: str) -> None:
         self.own = own
@@ -33,7 +32,7 @@ class Instances:
         self._held: int | None = None
 
     def enter(self) -> None:
-        """Takes this process's lock and clears away what others left behind. Idempotent. Raises `OSError`."""
+        """Takes this process's lock and removes stale ones. Idempotent. Raises `OSError`."""
         if self._held is not None:
             return
         make_folder(self._folder.parent)
@@ -50,14 +49,14 @@ class Instances:
             self.is_gone(other.stem)
 
     def leave(self) -> None:
-        """Lets go of the lock; from here on this process counts as gone. Idempotent."""
+        """Releases the lock. Idempotent."""
         if self._held is not None:
             os.close(self._held)
             self._held = None
             remove(self._path(self.own))
 
     def is_gone(self, id_: str) -> bool:
-        """Whether that process has ended; its lock file is removed then. Never true of this process."""
+        """Whether the process has ended; then removes its lock file. Never true of this process."""
         if id_ == self.own:
             return False
         if not _ID.fullmatch(id_):  # a damaged record, which must lead to no other file
@@ -70,7 +69,7 @@ class Instances:
 
 
 def _can_be_removed(path: Path) -> bool:
-    """Whether nobody has the file open, on Windows; it is removed then."""
+    """Windows refuses to remove an open file."""
     try:
         path.unlink(missing_ok=True)
     except OSError:
@@ -79,7 +78,7 @@ def _can_be_removed(path: Path) -> bool:
 
 
 def _can_be_locked(path: Path) -> bool:
-    """Whether nobody holds the lock; the file is removed then, under the lock."""
+    """Whether the lock is free; then removes the file while holding it."""
     try:
         file = open_plain(path, os.O_RDWR)
     except FileNotFoundError:

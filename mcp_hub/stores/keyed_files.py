@@ -1,7 +1,4 @@
-"""Small files that several hubs change: one for each key, read whole, replaced whole, for nobody else's eyes.
-
-A process that changes one holds the lock beside it, so that no change is lost; readers need none.
-"""
+"""Small private files shared by hubs, one for each key; a writer holds the `.lock` file beside it."""
 
 import os
 import time
@@ -20,17 +17,16 @@ _STEP: Final = 0.01
 
 
 class KeyedFiles:
-    """The files under `folder`. Blocks for as long as the file system does, and at most 2 s for another's change."""
+    """The files in `folder`. Calls block on the file system, and up to 2 s for another writer."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def place(self, key: str) -> Path:
-        """Where the file of `key`, which must be fit for a file's name, is or would be."""
         return self._folder / f"{key}.json"
 
     def stamp(self, key: str) -> tuple[int, int, int] | None:
-        """Distinguishes one content from the next, without reading; None if there is no file. Raises `OSError`."""
+        """Differs between contents; None for a missing file. Raises `OSError`."""
         try:
             found = self.place(key).stat()
         except FileNotFoundError:
@@ -38,7 +34,7 @@ class KeyedFiles:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def read(self, key: str) -> bytes | None:
-        """The content; None if there is no file. Raises `OSError`."""
+        """The content; None for a missing file. Raises `OSError`."""
         try:
             with open(open_plain(self.place(key), os.O_RDONLY), "rb") as file:
                 text = file.read(_LARGEST + 1)
@@ -49,9 +45,9 @@ class KeyedFiles:
         return text
 
     def update(self, key: str, change: Callable[[bytes | None], bytes | None]) -> None:
-        """Replaces the content by what `change` makes of it, or leaves it for None, under the lock.
+        """Replaces the content by `change(content)` under the lock; None keeps it.
 
-        Raises `OSError`, and whatever `change` raises; then the file is as it was.
+        Raises `OSError` and errors of `change`, and keeps the file then.
         """
         make_folder(self._folder)
         lock = lock_file(self.place(key).with_suffix(".lock"))

@@ -1,4 +1,4 @@
-"""The secret that hubs on one state folder seal with, so that seals outlive a restart (`calls.pending_input`)."""
+"""Secret keys that hubs on one state folder share and keep across restarts."""
 
 import re
 import secrets
@@ -15,7 +15,7 @@ _KEPT: Final = re.compile(rb'"([0-9a-f]{%d})"' % (2 * _SIZE))
 
 
 def stored_key(files: KeyedFiles, name: str) -> bytes:
-    """The key of that name, made by the first that asks; where it cannot be kept, one that ends with this process."""
+    """The key, created at first use; a temporary one if it cannot be stored."""
     try:
         files.update(name, _made)
         kept = _KEPT.fullmatch(files.read(name) or b"")
@@ -26,5 +26,4 @@ def stored_key(files: KeyedFiles, name: str) -> bytes:
 
 
 def _made(text: bytes | None) -> bytes | None:
-    """A new key where there is none, or none that is whole."""
     return None if _KEPT.fullmatch(text or b"") else b'"%s"' % secrets.token_hex(_SIZE).encode()

@@ -1,4 +1,4 @@
-"""The limits of a store, and the chunks of a stream that go when it is too long. Pure."""
+"""Limits of a stream store. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,10 +12,10 @@ PAGE_BYTES: Final = 1 << 20
 
 
 class StoreLimits(msgspec.Struct, frozen=True):
-    """Per stream and for the whole store. How long an ended stream is kept is the row's `ttl`.
+    """Limits for each stream and the whole store.
 
-    Above `ended` streams or `total_bytes` the oldest ended ones go at the next sweep. `memory_bytes` is for events that
-    are kept in memory: there the oldest ended streams go at once, then the oldest events of the stream that grows.
+    A sweep removes the oldest ended streams over `ended` or `total_bytes`. Over `memory_bytes` they go at once, then
+    the oldest events of the growing stream.
     """
 
     stream_events: int = 10_000
@@ -27,7 +27,7 @@ class StoreLimits(msgspec.Struct, frozen=True):
 
 
 def surplus(chunks: Sequence[tuple[int, int]], most_events: int, most_bytes: int) -> int:
-    """The number of oldest chunks, given as events and bytes, that have to go: an eighth at once; never the newest."""
+    """The number of oldest chunks, as (events, bytes), to drop: down to 7/8 of the limits, never the newest."""
     events, size = sum(count for count, _ in chunks), sum(length for _, length in chunks)
     if events <= most_events and size <= most_bytes:
         return 0

@@ -1,7 +1,4 @@
-"""Streams in the memory of this process: nothing outlives it, and there are no other processes.
-
-Callbacks are called before the methods that take them return. Any other owner that a row names is gone.
-"""
+"""Streams in this process's memory. Any other owner counts as gone."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
@@ -19,7 +16,7 @@ from mcp_hub.types import CallId
 
 
 class _Stream:
-    """One stream: its row, its chunks with the events and bytes in each."""
+    """A stream: row, chunks, and (events, bytes) of each chunk."""
 
     __slots__ = ("chunks", "row", "size", "sizes")
 
@@ -42,7 +39,7 @@ class _Stream:
         return EventPage(self.row, tuple(lines), start if lines else self.row.last + 1)
 
     def trim(self, most_events: int, most_bytes: int) -> int:
-        """Lets go of the oldest chunks if there is too much; the bytes that are gone."""
+        """Drops the oldest chunks over a limit; the bytes freed."""
         if self.row.last - self.row.first < most_events and self.size <= most_bytes:
             return 0
         gone = surplus(self.sizes, most_events, most_bytes)
@@ -54,12 +51,11 @@ class _Stream:
 
 
 def _of_request(principal: str, key: str) -> tuple[str, str]:
-    """The key of the request that this one belongs to."""
     return principal, key.partition("\n")[0]
 
 
 class MemoryStreams:
-    """The streams themselves, and the messages that wait for them. Nothing here waits."""
+    """Streams and their messages; synchronous."""
 
     def __init__(self, limits: StoreLimits, instance: str) -> None:
         self.instance = instance
@@ -75,11 +71,10 @@ class MemoryStreams:
         return None if entry is None else entry.row
 
     def rows(self) -> list[StreamInfo]:
-        """All, the one that was created last first."""
         return [stream.row for stream in reversed(self._streams.values())]
 
     def by_key(self, principal: str, key: str) -> StreamInfo | None:
-        """The stream of a key, found like that of `StreamLog.find_key`."""
+        """The stream of `StreamLog.find_key`."""
         calls = self._keys.get(_of_request(principal, key), {})
         if key not in calls and "\n" not in key:
             key = min(calls, default=key)
@@ -89,16 +84,14 @@ class MemoryStreams:
         return key in self._keys.get(_of_request(principal, key), ())
 
     def lines(self, stream: CallId) -> tuple[bytes, ...]:
-        """All events of a stream that is in memory."""
         return tuple(line for chunk in self._streams[stream].chunks for line in chunk.lines)
 
     def page(self, stream: CallId, after: int, most: int) -> EventPage | None:
-        """A page of `StreamLog.fetch`."""
         entry = self._streams.get(stream)
         return None if entry is None else entry.page(after, most)
 
     def create(self, row: StreamInfo, chunk: Chunk) -> StoreError | None:
-        """Adds a stream with its first events. Its numbers may continue those of events that are kept elsewhere."""
+        """The first number may be above 1. Returns the error."""
         if row.id in self._streams:
             return StoreError(f"stream {row.id}: exists already")
         if row.key is not None and self.has_key(row.principal, row.key):
@@ -114,7 +107,7 @@ class MemoryStreams:
         return None
 
     def append(self, id_: CallId, epoch: int, chunk: Chunk, change: Change) -> StoreError | None:
-        """Adds events like `StreamLog.append`; the error, if it is refused."""
+        """Returns the error."""
         stream = self._streams.get(id_)
         if stream is None:
             return base.unknown(id_)
@@ -130,7 +123,7 @@ class MemoryStreams:
         return None
 
     def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-        """Takes a stream over, like `StreamLeases.claim`. Raises `StoreError`."""
+        """Raises `StoreError`."""
         stream = self._streams.get(row.id)
         if stream is None or stream.row.has_ended or stream.row.owner == self.instance:
             return None
@@ -145,7 +138,7 @@ class MemoryStreams:
         return stream.row
 
     def drop(self, stream: CallId) -> list[Message]:
-        """Forgets a stream that is in memory; the messages that wait for it."""
+        """Returns the pending messages."""
         entry = self._streams.pop(stream)
         self._ended.pop(stream, None)
         self._size -= entry.size
@@ -157,7 +150,6 @@ class MemoryStreams:
         return messages
 
     def sweep(self, now: float) -> int:
-        """Drops what has expired, and the oldest ended ones beyond the limit; how many streams."""
         old = [id_ for id_ in self._ended if (self._streams[id_].row.expires or now) <= now]
         many = len(self._ended) - len(old) - self._limits.ended
         if many > 0:
@@ -174,7 +166,6 @@ class MemoryStreams:
             del self._keys[request]
 
     def _add(self, stream: _Stream, chunk: Chunk, size: int) -> None:
-        """Puts the events behind those that are there and makes room again."""
         if chunk.lines:
             stream.chunks.append(chunk)
             stream.sizes.append((len(chunk.lines), size))
@@ -192,7 +183,7 @@ class MemoryStreams:
 
 
 class MemoryLog:
-    """The `StreamLog` of streams in memory."""
+    """The `StreamLog` in memory."""
 
     is_durable = False
     is_settled = True
@@ -228,7 +219,7 @@ class MemoryLog:
 
 
 class MemoryInbox:
-    """The `StreamInbox` of streams in memory: nobody else writes."""
+    """The `StreamInbox` in memory."""
 
     def __init__(self, streams: MemoryStreams) -> None:
         self._streams = streams
@@ -263,7 +254,7 @@ class MemoryInbox:
 
 
 class MemoryLeases:
-    """The `StreamLeases` of streams in memory."""
+    """The `StreamLeases` in memory."""
 
     interval = 5.0
 
@@ -282,7 +273,7 @@ class MemoryLeases:
 
 
 class MemorySessions:
-    """The `SessionRows` in memory, `most` of them; the oldest makes room."""
+    """The `SessionRows` in memory, at most `most`; a new one replaces the oldest."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -310,7 +301,7 @@ class MemorySessions:
 
 
 class MemoryStore:
-    """An `EventStore` without a file."""
+    """An `EventStore` in memory."""
 
     replicas: Replicas | None = None
 
@@ -323,10 +314,10 @@ class MemoryStore:
         self.sessions = MemorySessions(limits.sessions)
 
     async def open(self) -> None:
-        """Nothing has to be made ready."""
+        """Nothing to do."""
 
     async def close(self) -> None:
-        """Does nothing: streams stay until the process ends."""
+        """Streams stay until the process ends."""
 
     async def sweep(self, now: float) -> int:
         self.sessions.sweep(now)

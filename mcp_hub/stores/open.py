@@ -1,4 +1,4 @@
-"""Makes the stores that the configuration names; both are still to be opened."""
+"""Makes the configured stores, which are not open yet."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +19,8 @@ StoreKind = Literal["sqlite", "memory"]
 
 
 def open_store(kind: StoreKind, folder: Path, limits: StoreLimits, clock: Clock) -> EventStore:
-    """The store of streams; `folder` is the hub's state directory."""
     return MemoryStore(limits) if kind == "memory" else failsafe_on_file(folder, limits, clock)
 
 
 def open_documents(kind: StoreKind, folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
-    """The place for long results; `now` is in Unix seconds."""
     return MemoryDocuments(limits, now) if kind == "memory" else FileDocuments(folder / DOCUMENTS, limits, now)

@@ -1,7 +1,4 @@
-"""The store of streams on a server, with memory behind it. Importing this needs the extra `redis`.
-
-A server answers, it does not, it answers again (`Reconnect`). Each change is logged once.
-"""
+"""The store that replicas share. Needs the extra `redis`."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -23,7 +20,7 @@ log = get_logger(__name__)
 
 
 class Reconnect:
-    """A `Backing` of a server: after a fault the server is out of use until this replica's lease is renewed."""
+    """A `Backing` of a server, out of use after a fault until this replica's lease is renewed."""
 
     def __init__(self, store: RedisStore) -> None:
         self.store = store
@@ -43,7 +40,7 @@ class Reconnect:
         return self.store if self.is_fit else None
 
     def worked(self) -> None:
-        """Does nothing: an answer may have been on its way when the server failed."""
+        """Does nothing: an answer may have left before the server failed."""
 
     def failed(self, fault: StoreFault) -> None:
         is_news, self._beats = self.is_fit, self.store.links.leases.beats
@@ -75,7 +72,7 @@ class Reconnect:
 
 
 class RedisReplicas:
-    """`Replicas` on the server of a store."""
+    """`Replicas` on a Redis store."""
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
@@ -97,7 +94,7 @@ class RedisReplicas:
 
 
 def replicated(store: RedisStore, limits: StoreLimits, clock: Clock) -> FailsafeStore:
-    """The store of one replica, with memory behind the server."""
+    """The store of one replica."""
     backing, replicas = Reconnect(store), RedisReplicas(store)
     return failsafe_on_server(backing, limits, store.log.instance, clock, replicas=replicas)
 
@@ -105,5 +102,4 @@ def replicated(store: RedisStore, limits: StoreLimits, clock: Clock) -> Failsafe
 def redis_store(
     url: str, prefix: str, lease: float, acknowledge: Literal["local", "replica"], limits: StoreLimits, clock: Clock
 ) -> FailsafeStore:
-    """Still to be opened."""
     return replicated(RedisStore(Server(url, prefix, lease, acknowledge), limits, clock), limits, clock)

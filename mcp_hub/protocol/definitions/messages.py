@@ -1,8 +1,4 @@
-"""Results, questions and notices of servers that clients refuse, changed so that they do not, where that loses nothing.
-
-A result that lacks its list gets an empty one; a value of annotations that clients refuse is left out. Everything else
-stays as it is: what is wrong then is refused.
-"""
+"""Repairs results, questions and notices that clients refuse, where nothing is lost."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -48,8 +44,9 @@ _COMPLETE: Final = Raw(b'"complete"')
 def repaired_result(
     method: str, result: RawJson, era: Era, params: RawObject, *, is_modern_caller: bool = False
 ) -> RawJson:
-    """The result of a call to a server of this era as clients read it; the very same if they do, or if it is a question
-    or a task. `params` are those of the call; only a modern caller reads structured content of any type.
+    """The result in a form that clients read; the same object if unchanged, a question or a task.
+
+    `params` are the call's, `era` is the server's.
     """
     if is_readable(method, result, era):
         return result
@@ -66,7 +63,7 @@ def repaired_result(
 
 
 def _structured(fields: RawObject, *, is_modern_caller: bool) -> RawObject:
-    """Structured content of the handshake era is an object; what is not leaves as text, unless there is one."""
+    """Handshake clients accept objects only."""
     raw = fields.get("structuredContent")
     if raw is None or bytes(memoryview(raw)[:1]) == b"{":
         return fields
@@ -81,19 +78,18 @@ def _structured(fields: RawObject, *, is_modern_caller: bool) -> RawObject:
 
 
 def repaired_params(method: str, params: RawObject) -> RawObject:
-    """The params of a server's question or notice as clients read them; the very same if there is nothing to do."""
+    """Returns `params` itself if unchanged."""
     return readable_members(params, _PARAMS.get(method, {}), "", [])
 
 
 def repaired_notice(method: str, params: Raw) -> Raw:
-    """The encoded params of a notice as clients read them; the very same if there is nothing to do."""
+    """Returns `params` itself if unchanged."""
     fields = raw_object(params) or {}
     changed = repaired_params(method, fields)
     return params if changed is fields else encoded(changed)
 
 
 def _fields(raw: Raw) -> Raw:
-    """The fields of a form, by name."""
     fields = raw_object(raw)
     if fields is None:
         return raw
@@ -102,12 +98,10 @@ def _fields(raw: Raw) -> Raw:
 
 
 def _sampled(raw: Raw) -> Raw:
-    """The content of a message for a model: one block, or a list of them."""
     return _block(raw) if read_as(raw, list[Raw]) is None else _listed(raw, lambda block: [_block(block)])
 
 
 def _listed(raw: Raw, item: Callable[[Raw], list[Raw]]) -> Raw:
-    """A list without nulls, of what `item` makes of each; a single one is a list as well."""
     items = read_as(raw, list[Raw])
     if items is None and bytes(memoryview(raw)[:1]) not in (b"{", b'"'):
         return raw
@@ -127,18 +121,15 @@ def _text_block(text: Raw) -> Raw:
 
 
 def _as_text(raw: Raw) -> Raw:
-    """A text; of another value its JSON."""
     return raw if bytes(memoryview(raw)[:1]) == b'"' else encoded(bytes(raw).decode())
 
 
 def _level(raw: Raw) -> Raw:
-    """A level for log messages; another one becomes the nearest."""
     level = read_as(raw, str)
     return raw if level in eras.LOG_LEVELS else encoded(eras.log_level(level or read_as(raw, float)))
 
 
 def _block(raw: Raw, *, is_inner: bool = False) -> Raw:
-    """A content block; a text in place of one is one. In that of a tool's result no other result is looked at."""
     fields = raw_object(raw)
     if fields is None:
         return _text_block(raw) if read_as(raw, str) is not None else raw
@@ -156,7 +147,6 @@ def _block(raw: Raw, *, is_inner: bool = False) -> Raw:
 
 
 def _media(fields: RawObject) -> RawObject:
-    """An image or sound: its data in the alphabet of clients, and its type, where another member or the data tells."""
     data = read_as(fields.get("data", MISSING), str)
     if data is None:
         return fields
@@ -181,7 +171,6 @@ def _base64(raw: Raw) -> Raw:
 
 
 def _contents(raw: Raw, uri: Raw) -> Raw:
-    """A resource that was read under this URI, or is part of a result."""
     fields = raw_object(raw)
     if fields is None:
         return raw
@@ -193,7 +182,6 @@ def _contents(raw: Raw, uri: Raw) -> Raw:
 
 
 def _messages(raw: Raw) -> list[Raw]:
-    """A message of a prompt; one with several blocks is several messages."""
     fields = raw_object(raw)
     if fields is None or "content" not in fields:
         return [raw]
@@ -205,7 +193,6 @@ def _messages(raw: Raw) -> list[Raw]:
 
 
 def _completion(raw: Raw) -> Raw:
-    """Values for an argument, as many as there may be at once."""
     fields = raw_object(raw)
     if fields is None:
         return raw
@@ -218,7 +205,6 @@ def _completion(raw: Raw) -> Raw:
 
 
 def _total(raw: Raw) -> Raw | None:
-    """A number that may be written as a text; one that is not whole says nothing."""
     text = read_as(raw, str)
     number = raw if text is None else Raw(text.encode())
     return number if read_as(number, Size) is not None else None

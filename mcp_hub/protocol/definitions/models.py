@@ -1,9 +1,6 @@
-"""Definitions and results as the strictest clients read them: what decodes into these, no client refuses.
+"""Definitions and results as the strictest clients read them; decoding gives the verdict.
 
-Values are thrown away and unknown members never looked at: decoding gives the verdict and its reason in one pass. Texts
-of results stay encoded: a long one costs less than its way through the hub.
-Source: the schemas of the TypeScript SDKs 1 and 2 and of the Python SDKs 1 and 2, which `rigs.clients.definitions`
-plays against these models.
+Source: schemas of the TypeScript and Python SDKs 1 and 2.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +34,7 @@ MOST_COMPLETIONS: Final = 100
 
 
 class Icon(msgspec.Struct, rename="camel"):
-    """An image for a definition."""
+    """An icon."""
 
     src: str
     mime_type: str | UnsetType = UNSET
@@ -46,7 +43,7 @@ class Icon(msgspec.Struct, rename="camel"):
 
 
 class ListedDefinition(msgspec.Struct, kw_only=True, rename="camel"):
-    """The members that all kinds have."""
+    """Members of every kind of definition."""
 
     name: str
     title: str | UnsetType = UNSET
@@ -56,7 +53,7 @@ class ListedDefinition(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class _Property(msgspec.Struct):
-    """An object with whatever members, as the schema of an argument."""
+    """The schema of an argument."""
 
 
 class _InputSchema(msgspec.Struct):
@@ -67,7 +64,7 @@ class _InputSchema(msgspec.Struct):
 
 
 class _OutputSchema(msgspec.Struct):
-    """Of any type: the modern era has others than objects."""
+    """Any type: modern schemas need not be objects."""
 
     properties: dict[str, _Property] | UnsetType = UNSET
     required: list[str] | UnsetType = UNSET
@@ -78,7 +75,7 @@ OUTPUT_SCHEMA: Final = _OutputSchema
 
 
 class ToolHints(msgspec.Struct, rename="camel"):
-    """The annotations of a tool."""
+    """Tool annotations."""
 
     title: str | UnsetType = UNSET
     read_only_hint: bool | UnsetType = UNSET
@@ -137,8 +134,6 @@ CHECKS: Final[Mapping[Kind, Callable[[bytes], ListedDefinition | SkillEntry]]] =
 
 
 class _Contents(msgspec.Struct, rename="camel"):
-    """A resource that was read, or that is part of a result: a text, or a blob."""
-
     uri: str
     text: Raw | UnsetType = UNSET
     blob: Raw | UnsetType = UNSET
@@ -198,13 +193,10 @@ class _Result(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def parts(self) -> "Sequence[_Block | _Contents]":
-        """The parts with texts that are not decoded."""
         return ()
 
 
 class _ModernToolResult(_Result, kw_only=True):
-    """Its structured content may be any value."""
-
     content: list[_Block]
     is_error: bool | UnsetType = UNSET
 
@@ -223,7 +215,7 @@ class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class ShortTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
-    """The usual result of a tool, without a look at each part in Python. It has no `_meta`."""
+    """A usual tool result without `_meta`, decoded in one step."""
 
     content: list[_ShortText]
     is_error: bool | UnsetType = UNSET
@@ -268,7 +260,7 @@ def _is_text(raw: Raw | UnsetType) -> bool:
 
 
 def is_base64(raw: Raw | UnsetType) -> bool:
-    """Whether it is a text in the alphabet of base64 that all clients read, as far as a look at it shows."""
+    """Whether the text uses the standard base64 alphabet and is not a data URI."""
     if raw is UNSET or not _is_text(raw):
         return False
     text = memoryview(raw)
@@ -289,7 +281,7 @@ _MODERN_RESULTS: Final = {**_RESULTS, "tools/call": msgspec.json.Decoder(_Modern
 
 
 def is_readable(method: str, result: RawJson, era: Era) -> bool:
-    """Whether every client reads this result of a server of this era; those of other methods pass, and longer ones."""
+    """Whether every client reads this result; other methods and very long results pass."""
     decode = (_MODERN_RESULTS if era is MODERN else _RESULTS).get(method)
     if decode is None or len(result) > _LONGEST:
         return True

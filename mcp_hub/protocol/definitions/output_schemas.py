@@ -1,10 +1,6 @@
-"""Output schemas of tools as clients compile them.
+"""Output schemas as clients compile them: the TypeScript SDK 1 refuses a whole list for one bad schema.
 
-The TypeScript SDK 1 compiles the output schemas of all tools when it reads a list, and refuses the list if one cannot
-be compiled. It takes each schema for one of draft 7 without checking it by that draft's own schema. Source: Ajv 8 with
-`strict: false` and `validateSchema: false`, against which `rigs.clients.definitions` compares this module. Regular
-expressions are those of ECMAScript with the flag `u` (ECMA-262, 2024, §22.2.1 "Patterns" without annex B); groups with
-modifiers are later and refused.
+Source: Ajv 8 with draft 7, `strict: false` and `validateSchema: false`; ECMA-262, 2024, §22.2.1 with flag `u`.
 """
 
 import re
@@ -93,7 +89,7 @@ _VALUES: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 
 class _Node:
-    """A schema within another: its members, its path, and the address that its references are relative to."""
+    """A subschema: members, path, and base of its references."""
 
     __slots__ = ("base", "members", "path")
 
@@ -102,14 +98,14 @@ class _Node:
 
 
 class _Addresses:
-    """The schemas that references can name: by address, and by address and anchor."""
+    """Targets of references, by address and anchor."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._resources: dict[str, Any] = {"": root}
         self._anchors: dict[tuple[str, str], Any] = {}
 
     def add(self, node: _Node) -> str | None:
-        """Takes note of a schema, and sets its base; what is wrong with its names."""
+        """Registers a schema and sets its base; returns the problem."""
         members = node.members
         if members.get("$id") is not None:
             if not isinstance(members["$id"], str):
@@ -132,11 +128,10 @@ class _Addresses:
         return None
 
     def _names(self, address: str, anchor: str, members: dict[str, Any]) -> bool:
-        """Takes note of a name; whether nothing else has it."""
         return self._anchors.setdefault((address, anchor), members) is members
 
     def target(self, reference: str, base: str) -> tuple[Any, str] | None:
-        """The schema that a reference names, and its base; None if there is none. Raises: ValueError."""
+        """Raises `ValueError`."""
         whole = base + reference if reference.startswith("#") else urljoin(base, reference)
         address, _, fragment = whole.partition("#")
         if address in _META:
@@ -162,7 +157,7 @@ def _pointed(value: Any, pointer: str, base: str) -> tuple[Any, str] | None:
 
 
 def problem_of_schema(schema: dict[str, Any]) -> str | None:
-    """Why clients could not compile the schema, with the place; None if they can."""
+    """Why clients cannot compile the schema, with the path; None if they can."""
     addresses, nodes = _Addresses(schema), [_Node(schema, "", "")]
     for node in nodes:  # which grows
         if (problem := addresses.add(node)) is not None:
@@ -241,11 +236,11 @@ def _problem_of_patterns(members: dict[str, Any]) -> str | None:
 
 
 class _Unresolved(Exception):
-    """The message says what is wrong with a reference."""
+    """A reference leads nowhere."""
 
 
 def _referred(node: _Node, addresses: _Addresses) -> _Node | None:
-    """The schema that `$ref` leads to, over all references; None if that is not an object. Raises: _Unresolved."""
+    """Raises `_Unresolved`."""
     members: Any = node.members
     base = node.base
     passed: set[int] = set()
@@ -266,11 +261,11 @@ def _referred(node: _Node, addresses: _Addresses) -> _Node | None:
 
 
 class _Refused(Exception):
-    """The message is the reason."""
+    """The pattern is invalid."""
 
 
 def problem_of_pattern(text: str) -> str | None:
-    """Why clients could not compile the expression; None if they can."""
+    """Why clients cannot compile the pattern; None if they can."""
     if len(text) > MOST:
         return f"longer than {MOST} characters"
     try:
@@ -281,7 +276,7 @@ def problem_of_pattern(text: str) -> str | None:
 
 
 class _Reader:
-    """One pass over an expression; groups are counted, and references compared with them at the end."""
+    """Parses a pattern in one pass; checks group references at the end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -292,7 +287,7 @@ class _Reader:
         self._references: list[tuple[str | None, str | None]] = []
 
     def read(self) -> None:
-        """Raises: _Refused."""
+        """Raises `_Refused`."""
         while self._at < len(self._text):
             if self._term():
                 self._quantifier()
@@ -305,7 +300,7 @@ class _Reader:
                 raise _Refused(f"there is no group {number or name}")
 
     def _term(self) -> bool:
-        """Reads one term or bracket; whether a quantifier may follow."""
+        """Whether a quantifier may follow."""
         letter = self._text[self._at]
         match letter:
             case "(":
@@ -360,7 +355,6 @@ class _Reader:
         return True
 
     def _class(self) -> None:
-        """A set of characters in brackets."""
         self._at += 2 if self._text.startswith("[^", self._at) else 1
         while not self._text.startswith("]", self._at):
             low, is_set = self._member()
@@ -374,7 +368,6 @@ class _Reader:
         self._at += 1
 
     def _member(self) -> tuple[str | None, bool]:
-        """A character of a set, None for one that is written as an escape; whether it is a set itself."""
         if self._at >= len(self._text):
             raise _Refused("a [ is not closed")
         start = self._at
@@ -390,7 +383,7 @@ class _Reader:
 
 
 def _escape_at(text: str, start: int) -> int:
-    """The end of an escape. Raises: _Refused."""
+    """Raises `_Refused`."""
     read = _ESCAPE.match(text, start)
     if read is None:
         raise _Refused(f"the escape {text[start : start + 2]}, which JavaScript does not have")

@@ -1,9 +1,6 @@
-"""Definitions that clients refuse, changed so that they do not, where that loses nothing.
+"""Repairs definitions that clients refuse, where nothing is lost.
 
-`null` in place of an optional member is an absent one, an empty array in place of an object an empty object, as PHP
-writes it, and a schema that JSON Schema allows gets the form that clients read. Another optional member with a value
-that clients refuse is dropped by itself, with its reason: a hint that cannot be read counts as absent. Everything else
-stays as it is: what is wrong then is refused.
+A null or invalid optional member is dropped; an empty array becomes an empty object (PHP).
 """
 
 import re
@@ -45,11 +42,9 @@ Dropped = list[tuple[str, str]]
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """An optional member, or one that `is_needed` and may not be null.
+    """The shape of an optional member, or one that `is_needed` and not null.
 
-    `empty` is its empty value if it is an object, whose `members` are known, or a list of `items`. `form` changes it.
-    `values` is the type that clients accept; what is not of it after the changes is dropped. `default` is put in place
-    of a missing one.
+    `empty`: its empty object or list; `members`, `items`: shapes inside; `form` converts; `values`: the accepted type.
     """
 
     members: Mapping[str, "Shape"] = {}
@@ -62,13 +57,13 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def repaired(kind: Kind, fields: RawObject) -> tuple[RawObject, Dropped]:
-    """The definition as clients read it, and what was dropped of it; the very same fields if there is nothing to do."""
+    """The repaired definition (the same object if unchanged), and what was dropped."""
     dropped: Dropped = []
     return readable_members(fields, DEFINITIONS[kind], "", dropped), dropped
 
 
 def readable_members(fields: RawObject, shapes: Mapping[str, Shape], path: str, dropped: Dropped) -> RawObject:
-    """The members with those of `shapes` as clients read them; the very same if there is nothing to do."""
+    """The members repaired by `shapes`; the same object if unchanged."""
     changed = fields
     for name, shape in shapes.items():
         if name not in fields and shape.default is None:
@@ -85,7 +80,7 @@ def readable_members(fields: RawObject, shapes: Mapping[str, Shape], path: str, 
 
 
 def _value(raw: Raw, shape: Shape, path: str, dropped: Dropped) -> Raw | None:
-    """The value in the form that clients read; the very same if it has it already, None if it is to go."""
+    """Returns `raw` itself if unchanged, None to drop it."""
     if bytes(raw) == NULL:
         return raw if shape.is_needed else shape.default
     if shape.empty is not None and EMPTY.fullmatch(bytes(raw)):
@@ -106,7 +101,6 @@ def _value(raw: Raw, shape: Shape, path: str, dropped: Dropped) -> Raw | None:
 
 
 def _refusal(raw: Raw, values: Any) -> str | None:
-    """Why clients refuse a value; None if they take it."""
     try:
         msgspec.json.decode(raw, type=values)
     except (msgspec.ValidationError, RecursionError) as problem:
@@ -115,24 +109,23 @@ def _refusal(raw: Raw, values: Any) -> str | None:
 
 
 def _sizes(raw: Raw) -> Raw:
-    """A list of sizes; an early draft of the specification had one text."""
+    """An early draft of the specification used one string."""
     text = read_as(raw, str)
     return raw if text is None else encoded(text.split())
 
 
 def _lines(raw: Raw) -> Raw:
-    """A text; a list of texts is its lines."""
     lines = read_as(raw, list[str])
     return raw if lines is None else encoded("\n".join(lines))
 
 
 def flag(raw: Raw) -> Raw:
-    """A boolean; a text or a number may be one."""
+    """A boolean from a boolean, string or number."""
     return _FLAGS.get(bytes(raw).lower(), raw)
 
 
 def _input(raw: Raw) -> Raw:
-    """A schema for arguments, which are an object in any case, so to say that loses nothing."""
+    """Arguments are always an object, so `type` may be added."""
     fields = {} if bytes(raw) == _TRUE else raw_object(raw)
     if fields is None:
         return raw
@@ -144,7 +137,6 @@ def _input(raw: Raw) -> Raw:
 
 
 def _output(raw: Raw) -> Raw | None:
-    """A schema for results; one that allows everything says nothing."""
     if bytes(raw) == _TRUE:
         return None
     if (fields := raw_object(raw)) is None:
@@ -154,12 +146,10 @@ def _output(raw: Raw) -> Raw | None:
 
 
 def _schema(fields: RawObject) -> RawObject:
-    """The members of a schema whose outermost members clients look at."""
     return readable_members(fields, SCHEMA, "", [])
 
 
 def _properties(raw: Raw) -> Raw:
-    """Schemas by name, each of them an object: `true`, and `null` in its place, allow everything, `false` nothing."""
     fields = raw_object(raw)
     if fields is None:
         return raw

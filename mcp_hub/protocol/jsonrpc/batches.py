@@ -1,7 +1,6 @@
-"""Several messages on one line: batches, and messages that threads which share a pipe wrote after one another.
+"""Several messages on one line: a batch (2025-03-26), or concatenated writes of threads.
 
-A batch is an array, which protocol version 2025-03-26 alone has. Source: specification 2025-03-26, basic "Batching";
-JSON-RPC 2.0 §6.
+Source: specification 2025-03-26, basic "Batching"; JSON-RPC 2.0 §6.
 """
 
 import re
@@ -38,14 +37,13 @@ _decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def is_array(text: bytes) -> bool:
-    """Whether it begins as an array; a message begins as an object."""
     return text[:1] != b"{" and _ARRAY.match(text) is not None
 
 
 def parts(text: bytes, most: int) -> list[bytes]:
-    """The elements of an array, still encoded.
+    """The encoded elements of an array.
 
-    Raises `RpcError` -32700 for text that is not JSON, -32600 for an empty array and for one of more than `most`.
+    Raises `RpcError`: -32700 for invalid JSON, -32600 for none or more than `most`.
     """
     try:
         found = _decode_array(text)
@@ -59,14 +57,14 @@ def parts(text: bytes, most: int) -> list[bytes]:
 
 
 def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
-    """The messages of an array, each decoded as one of its own. Raises `RpcError` as `parts`."""
+    """Raises `RpcError` like `parts`."""
     return [decode(part) for part in parts(text, most)]
 
 
 def in_body(text: bytes, bad: BadMessage, id_: int) -> tuple[Envelope | BadMessage, list[bytes]]:
-    """The answer in a body that is none as a whole, which `bad` says, and the other messages: of an array, or of lines.
+    """The answer in a body of an array or lines, and all other messages; `bad` if unclear.
 
-    The last answer counts, that with the id `id_` before others. `bad` itself where the body is unclear.
+    The last answer counts, one with `id_` first.
     """
     try:
         found, rest = (parts(text, _MOST), None) if is_array(text) else several(text, bad)
@@ -82,7 +80,7 @@ def in_body(text: bytes, bad: BadMessage, id_: int) -> tuple[Envelope | BadMessa
 
 
 def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
-    """The messages of a line that is none as a whole, and its unreadable rest: why it cannot be read, and its bytes."""
+    """The messages of a line, and its unreadable rest with the reason."""
     parts: list[bytes] = []
     start, stray = 0, _MOST_STRAY if begins_with_stray_text(line) else 0
     for cut in _cuts(line):

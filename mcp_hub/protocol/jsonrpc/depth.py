@@ -1,4 +1,4 @@
-"""The depth of nested JSON, without parsing it: linear in its bytes, and without recursion."""
+"""Nesting depth of JSON in linear time, without parsing or recursion."""
 
 import re
 from typing import Final
@@ -13,7 +13,7 @@ _PEELED: Final = 2
 
 
 def is_deeper(text: bytes, most: int) -> bool:
-    """Whether arrays and objects are nested in more than `most` levels; `text` is valid JSON."""
+    """Whether valid JSON is nested deeper than `most`."""
     if len(text) < 2 * (most + 1) or text.count(b"[") + text.count(b"{") <= most:
         return False
     brackets = _outside_strings(text).translate(_ALIKE, _OTHERS)
@@ -33,7 +33,6 @@ def is_deeper(text: bytes, most: int) -> bool:
 
 
 def _outside_strings(text: bytes) -> bytes:
-    """The text between the strings."""
     bare = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     kept = []
     inside = 0

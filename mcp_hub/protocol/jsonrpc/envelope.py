@@ -1,7 +1,6 @@
-"""Decoding of one JSON-RPC message: id, method and the members' bytes; the payload is not looked at.
+"""Decodes one JSON-RPC message; payloads stay encoded.
 
-`decode` takes what peers really send: invalid UTF-8 and escapes of lone surrogates become U+FFFD, since strict readers
-refuse either; anything else that is not the protocol becomes a `BadMessage`. Source: JSON-RPC 2.0 §4-5.
+Invalid UTF-8 and lone surrogates become U+FFFD. Source: JSON-RPC 2.0 §4-5.
 """
 
 import json
@@ -27,7 +26,7 @@ MessageKind = Literal["request", "notification", "result", "error", "none"]
 
 
 class _Decoded:
-    """The attributes of a message that are not members of its JSON: `decode` sets them, once."""
+    """Attributes set by `decode`, not in the JSON."""
 
     __slots__ = ("id_key", "kind")
     kind: MessageKind
@@ -35,11 +34,10 @@ class _Decoded:
 
 
 class Envelope(_Decoded, msgspec.Struct, gc=False):
-    """One message.
+    """One message with encoded members.
 
-    `id`, `params`, `result` and `error` are encoded. An absent id, result or error is `ABSENT`, absent params and
-    version are `Unset`; `method` counts only for a request or notification. `id_key` is the key by which a request and
-    its answer match; None for an id that cannot be answered, or no id.
+    Missing id, result and error are `ABSENT`, missing params and version `Unset`. `id_key` matches an answer to its
+    request; None for an unusable id.
     """
 
     id: msgspec.Raw = ABSENT
@@ -51,24 +49,23 @@ class Envelope(_Decoded, msgspec.Struct, gc=False):
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is neither a request nor a notification."""
         return self.kind not in ("request", "notification")
 
     @property
     def usable_id(self) -> bytes | None:
-        """The id, to be echoed verbatim; None if it is neither a string nor an integer: it cannot be answered."""
+        """The id to echo; None unless a string or integer."""
         text = bytes(self.id)
         return text if text[:1] == b'"' or text.lstrip(b"-").isdigit() else None
 
     def with_params(self, params: msgspec.Raw) -> "Envelope":
-        """This message with other params."""
+        """A copy with other params."""
         message = msgspec.structs.replace(self, params=params)
         message.kind, message.id_key = self.kind, self.id_key
         return message
 
 
 class _Answer(msgspec.Struct):
-    """An answer of a serialiser that writes the method, too, which it does not have."""
+    """Some serialisers write `"method": null` in answers."""
 
     method: None
     id: msgspec.Raw
@@ -78,7 +75,7 @@ class _Answer(msgspec.Struct):
 
 
 class BadMessage(msgspec.Struct, frozen=True):
-    """A line that is not a message: the JSON-RPC code to answer with, why, and its id if it could be read."""
+    """An invalid message: JSON-RPC code, reason, and id if readable."""
 
     code: int
     reason: str
@@ -115,7 +112,7 @@ _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def one_line(text: bytes) -> bytes:
-    """JSON text that may come on several lines, on one: strings hold no line break, elsewhere it is white space."""
+    """JSON with line breaks (white space) replaced."""
     return text.translate(_BREAKS) if b"\n" in text or b"\r" in text else text
 
 
@@ -124,7 +121,7 @@ _COLOURS = re.compile(rb"\x1b\[[\d;?]*[ -/]*[@-~]")
 
 
 def decode(line: bytes) -> Envelope | BadMessage:
-    """The message of one line."""
+    """Never raises."""
     if not line.isascii():
         line = _valid_utf8(line)
     try:
@@ -153,7 +150,7 @@ def decode(line: bytes) -> Envelope | BadMessage:
 
 
 def _unusual_key(message: Envelope) -> int | str | None:
-    """The key of an id that is not a short integer; an answer may have `7.0` for `7`."""
+    """An answer may have `7.0` for `7`."""
     id_ = message.usable_id
     if id_ is not None:
         return id_key(id_)
@@ -161,7 +158,6 @@ def _unusual_key(message: Envelope) -> int | str | None:
 
 
 def _second_try(line: bytes, problem: Exception) -> Envelope | BadMessage:
-    """The message of a line that cannot be decoded as it is."""
     if isinstance(problem, msgspec.ValidationError):
         if (answer := _without_method(line)) is not None:
             return answer
@@ -175,7 +171,6 @@ def _second_try(line: bytes, problem: Exception) -> Envelope | BadMessage:
 
 
 def _without_method(line: bytes) -> Envelope | None:
-    """The answer, if `line` is one but for its method, which is null."""
     try:
         found = _decode_answer(line)
     except (msgspec.DecodeError, RecursionError):
@@ -185,7 +180,6 @@ def _without_method(line: bytes) -> Envelope | None:
 
 
 def _decode_repaired(line: bytes, reason: str) -> Envelope | BadMessage:
-    """Second try, without lone surrogates, colours of a terminal, and stray text before the object."""
     if len(line) <= _MAX_REPAIRED:
         repaired = without_lone_surrogates(_COLOURS.sub(b"", line))
         if repaired != line:
@@ -205,19 +199,18 @@ def _bad(code: int, reason: str, line: bytes) -> BadMessage:
 
 
 def without_lone_surrogates(text: bytes) -> bytes:
-    """JSON text in which escapes of lone surrogates have become U+FFFD."""
+    """Replaces escaped lone surrogates by U+FFFD."""
     if b"\\ud" not in text and b"\\uD" not in text:
         return text
     return _SURROGATES.sub(lambda m: m[0] if m[2] else m[1] + b"\\ufffd", text)
 
 
 def begins_with_stray_text(line: bytes) -> bool:
-    """Whether it begins neither as a message nor as an array of them."""
     return _BEGINS.match(line) is None
 
 
 def _after_stray_text(line: bytes) -> Envelope | None:
-    """The message that ends a line which begins with something else; what begins as a message has no stray text."""
+    """None if another message would be lost."""
     if len(line) > _MAX_REPAIRED or not begins_with_stray_text(line):
         return None
     line = without_lone_surrogates(line)
@@ -232,7 +225,6 @@ def _after_stray_text(line: bytes) -> Envelope | None:
 
 
 def _begins_as_one(text: bytes) -> bool:
-    """Whether a whole message stands at the beginning, whatever follows."""
     try:
         found, _ = _whole(text.decode())
     except (ValueError, RecursionError):
@@ -241,7 +233,6 @@ def _begins_as_one(text: bytes) -> bool:
 
 
 def _message_of(text: bytes) -> Envelope | None:
-    """The message, if `text` is one beyond doubt."""
     try:
         found = _decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -259,7 +250,7 @@ def _valid_utf8(line: bytes) -> bytes:
 
 
 def id_key(text: bytes) -> int | str:
-    """The correlation key of an id: `"7"` and `7` are one id for correlation, and are echoed verbatim."""
+    """The correlation key; `"7"` and `7` are equal."""
     bare = text[1:-1] if text[:1] == b'"' else text
     digits = bare[1:] if bare[:1] == b"-" else bare
     if digits.isdigit() and len(digits) < 20:
@@ -270,10 +261,7 @@ def id_key(text: bytes) -> int | str:
 
 
 def number_key(text: bytes) -> int | None:
-    """The number that an id or a progress token is, however it is written: `7`, `7.0`, `7e0`, `"7"`. None: no integer.
-
-    JSON has no integers (RFC 8259 §6), and some servers keep all numbers as floats.
-    """
+    """The integer in an id or progress token: `7`, `7.0`, `7e0`, `"7"` (RFC 8259 §6)."""
     key = id_key(text)
     if type(key) is int:
         return key
@@ -282,7 +270,7 @@ def number_key(text: bytes) -> int | None:
 
 
 def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
-    """The members of an encoded object, still encoded; an absent one is empty; None if it is not an object."""
+    """The encoded members; empty if absent, None if not an object."""
     if raw is Unset:
         return {}
     try:
@@ -292,7 +280,7 @@ def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
 
 
 def read_as(raw: RawJson, type_: type[_T]) -> _T | None:
-    """The value of this type that is encoded; None if there is another one, or none."""
+    """The decoded value; None if invalid or of another type."""
     try:
         return msgspec.json.decode(raw, type=type_)
     except (msgspec.DecodeError, RecursionError):
@@ -304,7 +292,7 @@ object_bytes = msgspec.json.Encoder().encode
 
 
 def request_frame(id_: int, method: str, params: RawJson) -> bytes:
-    """A request line; `method` is one of ours and needs no escaping."""
+    """A request line; `method` must need no escaping."""
     return b'{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}\n' % (id_, method.encode(), params)
 
 
@@ -316,10 +304,9 @@ def notification_frame(method: str, params: RawJson | None = None) -> bytes:
 
 
 def result_frame(id_: bytes, *result: RawJson | memoryview) -> bytes:
-    """A result line under the caller's own id; `result` may come in parts."""
     return b"".join((b'{"jsonrpc":"2.0","id":', id_, b',"result":', *result, b"}\n"))
 
 
 def error_frame(id_: bytes | None, error: RawJson) -> bytes:
-    """An error line; no readable id → `null` (JSON-RPC 2.0 §5)."""
+    """Without an id it is `null` (JSON-RPC 2.0 §5)."""
     return b"".join((b'{"jsonrpc":"2.0","id":', id_ or b"null", b',"error":', error, b"}\n"))

@@ -1,6 +1,6 @@
-"""Newline framing of a byte stream: linear in bytes, bounded in memory, indifferent to how the bytes arrive.
+"""Newline framing in linear time and bounded memory.
 
-Source: specification, transports/stdio ("messages are delimited by newlines").
+Source: specification, transports/stdio.
 """
 
 import re
@@ -30,10 +30,7 @@ _BLANKS: Final = bytes.maketrans(b"{}[]:,", b"      ")
 
 
 def depth(line: bytes) -> int | None:
-    """The brackets that a line opens, less those that it closes; None if it is not a part of a JSON text.
-
-    Takes time in proportion to the line, whatever it is.
-    """
+    """Opening minus closing brackets in linear time; None if not part of JSON."""
     bare = _STRING.sub(b" ", line.replace(b"\\\\", b"").replace(b'\\"', b""))
     if not all(map(_WORD.fullmatch, set(bare.translate(_BLANKS).split()))):
         return None
@@ -41,7 +38,7 @@ def depth(line: bytes) -> int | None:
 
 
 def foreign(line: bytes) -> str | None:
-    """The form of a line which is not a message, if it is one that other programs and protocols use."""
+    """The known foreign format of an invalid line, if any."""
     head = line[:_HEAD]
     if b"\0" in head and b"jsonrpc" in (bare := head.replace(b"\0", b"")) and 3 * len(bare) < 2 * len(head):
         return _WIDE if 3 * len(bare) > len(head) else _WIDER
@@ -57,7 +54,7 @@ def foreign(line: bytes) -> str | None:
 
 
 def _is_answer_in_base64(line: bytes) -> bool:
-    """Whether an answer begins there. A request may be that of the hub, which the server has logged."""
+    """Answers only: a request may be the hub's own, echoed by a log."""
     head = line.strip()[:_HEAD]
     try:
         text = a2b_base64(head[: len(head) // 4 * 4])
@@ -67,14 +64,14 @@ def _is_answer_in_base64(line: bytes) -> bool:
 
 
 class TooLong(msgspec.Struct, frozen=True):
-    """Stands where a line over the limit stood; `head` is its beginning, `size` its length so far."""
+    """A line over the limit: its beginning, and size so far."""
 
     head: bytes
     size: int
 
 
 def head_of(parts: Iterable[bytes]) -> bytes:
-    """The beginning of bytes in parts, 4 KiB at most, without putting all of it together."""
+    """The first 4 KiB, without joining all parts."""
     head = b""
     for part in parts:
         head += part[: _HEAD - len(head)]
@@ -84,9 +81,9 @@ def head_of(parts: Iterable[bytes]) -> bytes:
 
 
 class Framer:
-    """Cuts chunks into lines without their terminator. Blank lines are left out.
+    """Cuts chunks into non-blank lines.
 
-    A line of more than `limit` bytes becomes one `TooLong` as soon as that is known; the rest of it is skipped.
+    A line over `limit` bytes becomes one `TooLong` at once.
     """
 
     def __init__(self, limit: int) -> None:
@@ -96,7 +93,7 @@ class Framer:
         self._skipping = False
 
     def feed(self, chunk: bytes) -> list[bytes | TooLong]:
-        """The lines that `chunk` completes."""
+        """The lines completed by `chunk`."""
         if not (self._size or self._skipping) and len(chunk) <= self._limit and chunk[-1:] == b"\n":
             if chunk.find(b"\n") != len(chunk) - 1:
                 return [line for line in chunk.split(b"\n") if line and not line.isspace()]
@@ -117,11 +114,11 @@ class Framer:
 
     @property
     def rest(self) -> bytes:
-        """The line that has not ended yet; empty for one of more than 1 MiB."""
+        """The incomplete line; empty above 1 MiB."""
         return b"".join(self._parts) if self._size <= _SHORT else b""
 
     def finish(self) -> list[bytes | TooLong]:
-        """The unterminated rest at the end of the stream, if there is one."""
+        """Ends the stream; its unterminated line."""
         line = b"".join(self._parts)
         self._parts, self._size, self._skipping = [], 0, False
         return [line] if line and not line.isspace() else []

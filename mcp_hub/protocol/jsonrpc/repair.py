@@ -1,7 +1,6 @@
-"""The stand-in for an answer to a request of ours that cannot be decoded: an error, for nothing else is certain.
+"""Stand-ins for unreadable answers to the hub's requests.
 
-A list is not lost for one definition that cannot be read: Python's `json` writes NaN and Infinity, others write half
-characters, control characters or too many levels. Such a value, or else the whole definition, becomes `NOT_JSON`.
+In a list, unreadable values or definitions become `NOT_JSON`.
 """
 
 import re
@@ -34,18 +33,18 @@ _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Placeholder(Envelope):
-    """The hub's own error. Being one is the mark: whatever a server writes is decoded as a plain `Envelope`."""
+    """The hub's own error in place of an answer."""
 
     def __post_init__(self) -> None:
         self.kind, self.id_key = "error", None
 
 
 class _Lost(Exception):
-    """The boundaries of the elements are unclear."""
+    """Element boundaries are unclear."""
 
 
 def placeholder(bad: BadMessage, line: bytes, method: str) -> Envelope:
-    """For the answer to a request of that method, which came as `line`; a `Placeholder` unless it is a list."""
+    """The repaired list, else a `Placeholder`."""
     kind = BY_LIST_METHOD.get(method)
     if kind is not None and len(line) <= _LARGEST:
         try:
@@ -74,7 +73,7 @@ def _with_numbers(text: bytes) -> bytes:
 
 
 def _with_fit_elements(line: bytes, member: bytes) -> bytes:
-    """The line, in whose list each element that cannot be decoded has been repaired or replaced. Raises `_Lost`."""
+    """Raises `_Lost`."""
     begin = re.compile(rb'"%b"\s*:\s*\[' % member).search(line, max(line.find(b'"result"'), 0))
     if begin is None:
         raise _Lost
@@ -96,7 +95,7 @@ def _with_fit_elements(line: bytes, member: bytes) -> bytes:
 
 
 def _elements(line: bytes, at: int) -> list[tuple[int, int]]:
-    """Where the elements of the list begin and end whose bracket stands before `at`. Raises `_Lost`."""
+    """Raises `_Lost`."""
     found: list[tuple[int, int]] = []
     tokens = _MOST_TOKENS
     start = _behind_space(line, at)
@@ -120,7 +119,7 @@ def _elements(line: bytes, at: int) -> list[tuple[int, int]]:
 
 
 def _closing(line: bytes, at: int, most: int) -> tuple[int, int]:
-    """Behind the bracket that closes the one here, and how many of `most` tokens are left. Raises `_Lost`."""
+    """The end of the bracket's value, and tokens left. Raises `_Lost`."""
     open_ = bytearray(_CLOSING[line[at : at + 1]])
     for found in islice(_TOKEN.finditer(line, at + 1), most):
         most -= 1

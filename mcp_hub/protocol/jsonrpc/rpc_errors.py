@@ -1,4 +1,4 @@
-"""JSON-RPC and MCP error codes, and which of them may travel on to a caller of which era.
+"""JSON-RPC and MCP errors, and their relay to callers of each era.
 
 Source: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes".
 """
@@ -54,7 +54,6 @@ _RESERVED_MODERN: Final = range(-32099, -32019)
 
 
 def is_reserved(code: int) -> bool:
-    """Whether the specification of 2026-07-28 keeps the code for itself."""
     return code in _RESERVED_MODERN
 
 
@@ -68,10 +67,9 @@ _decode = msgspec.json.Decoder(_WireError).decode
 
 
 def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> RpcError:
-    """The error object that somebody answered with, as an `RpcError` that is relayed byte for byte.
+    """A peer's error, relayed byte for byte.
 
-    A malformed one (no integer code, no message), which clients drop, becomes -32603 with the original in `data`, under
-    `who`. That is an error of the hub's own, so no secret is shown in it.
+    A malformed one becomes -32603 with the masked original in `data[who]`.
     """
     try:
         error = _decode(raw)
@@ -85,7 +83,6 @@ def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> 
 
 
 def _quoted(raw: bytes) -> object:
-    """As it was sent, unless there is something in it to hide."""
     text = raw.decode("utf-8", "replace")
     if shown(text) == text:
         return msgspec.Raw(raw)
@@ -96,11 +93,10 @@ def _quoted(raw: bytes) -> object:
 
 
 def for_caller(error: RpcError, era: Era, server: str | None, capabilities: JsonObject | None = None) -> RpcError:
-    """The error that a caller of `era` and `capabilities` may see.
+    """The error as the caller may see it.
 
-    -32020/-32022 describe the hub's own hop to the upstream and never reach a caller as such; -32021 does if the
-    caller lacks what `data.requiredCapabilities` names. Towards a modern caller -32002 becomes -32602 and any other
-    code of the reserved range -32603. An error of the hub's own says which server it is about.
+    -32020 and -32022 are wrapped; -32021 passes if the caller lacks the capability. For modern callers -32002 becomes
+    -32602, other reserved codes -32603. The hub's own errors name the server.
     """
     if error.raw is None:
         return _about(error, server)
@@ -120,10 +116,7 @@ def for_caller(error: RpcError, era: Era, server: str | None, capabilities: Json
 
 
 def for_others(error: RpcError) -> RpcError:
-    """An error about a server for callers who do not operate the hub: without names of files of its machine.
-
-    One that the server sent, or that names none, stays as it is.
-    """
+    """The error without the hub's paths, for callers that do not operate it."""
     if error.raw is not None or not isinstance(error, UpstreamLost | UpstreamUnavailable):
         return error
     about, message, data = error.about_upstream, error.message, error.data
@@ -178,9 +171,9 @@ class _ElicitationError(msgspec.Struct):
 
 
 def url_elicitations(error: RpcError) -> dict[str, tuple[str, RawJson]] | None:
-    """The question to a modern caller in place of -32042: params of `elicitation/create` by keys of the hub's own.
+    """Params of `elicitation/create` by key, in place of -32042 for a modern caller.
 
-    None for any other error, and for one that is malformed or names more than 64.
+    None for other, malformed or more than 64.
     """
     if error.code != URL_ELICITATION_REQUIRED:
         return None
@@ -201,11 +194,11 @@ def url_elicitations(error: RpcError) -> dict[str, tuple[str, RawJson]] | None:
 
 
 def is_unknown(error: RpcError) -> bool:
-    """Whether a server says that it does not know the tool or prompt of a call."""
+    """Whether the error says that the tool or prompt is unknown."""
     return _UNKNOWN.search(error.message, 0, LONGEST_UNKNOWN) is not None
 
 
 def is_unknown_result(result: RawJson) -> bool:
-    """Whether the result of a call, which is an error, says that, as some SDKs answer."""
+    """Whether an error result says so."""
     view = memoryview(result)
     return view.nbytes <= LONGEST_UNKNOWN and _UNKNOWN.search(bytes(view).decode("utf-8", "replace")) is not None

@@ -1,7 +1,4 @@
-"""The readable part of a line that cannot be decoded: its id, and whether it was to be an answer.
-
-Only its two ends are looked at. An id in a message's own place counts more than others, which its payload may hold.
-"""
+"""Ids and kinds of unreadable messages, from both ends of the line."""
 
 from typing import Final
 
@@ -33,12 +30,12 @@ _OWN_MEMBER: Final = late(rb'"(?:method"\s*:\s*"|params"|(result|error)")')
 
 
 def flat(text: bytes) -> bytes:
-    """JSON text, as long as before, without escaped quotes: patterns that step over escapes need much memory."""
+    """JSON of equal length without escaped quotes, for simple patterns."""
     return text.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in text else text
 
 
 def salvage_id(line: bytes) -> bytes | None:
-    """The id of a line that cannot be decoded, by its look; None if there is none or it is ambiguous."""
+    """The id; None if missing or ambiguous."""
     head, tail = line[:_LOOK], line[-_LOOK:]
     first = _FIRST.match(head)
     id_ = (first[1] or first[2]) if first is not None else _last_id(line, head, tail)
@@ -53,7 +50,6 @@ def salvage_id(line: bytes) -> bytes | None:
 
 
 def _last_id(line: bytes, head: bytes, tail: bytes) -> bytes | None:
-    """The id with which the message ends, unless it begins with another."""
     last = _LAST.search(tail)
     if last is None or (last[3] is not None and not _is_closed(line)):
         return None
@@ -63,7 +59,7 @@ def _last_id(line: bytes, head: bytes, tail: bytes) -> bytes | None:
 
 
 def _is_closed(line: bytes) -> bool:
-    """Whether as many brackets close as open: what is cut off may end with an id of the payload."""
+    """A truncated line may end with an id of the payload."""
     if len(line) > _WHOLE:
         return False
     bare = _STRINGS.sub(b"", flat(line))
@@ -71,10 +67,7 @@ def _is_closed(line: bytes) -> bool:
 
 
 def is_answer(line: bytes, *, is_huge: bool = False) -> bool:
-    """Whether this was to be an answer: no stray log line, JSON or not, and no broken request, whose id is the peer's.
-
-    A message may begin with its result and name its version only behind that. `is_huge`: the end is not there.
-    """
+    """Whether this is a broken answer, not stray text or a request. `is_huge`: the end is missing."""
     head = line[:_LOOK]
     if b'"jsonrpc"' in head:
         return not _is_request(head)
@@ -85,7 +78,7 @@ def is_answer(line: bytes, *, is_huge: bool = False) -> bool:
 
 
 def is_own_answer(line: bytes) -> bool:
-    """Whether this was to be an answer, on a stream that is for one: no stray text, broken request or notification."""
+    """Whether this is a broken answer, on an answer's stream."""
     head = line[:_LOOK]
     member = _OWN_MEMBER.search(head)
     if member is None:
@@ -94,7 +87,6 @@ def is_own_answer(line: bytes) -> bool:
 
 
 def _is_request(head: bytes) -> bool:
-    """Whether a method stands before any result; only a name counts if there is a result as well."""
     kind = _KIND.search(head)
     if kind is None or kind[1] != b"method":
         return False

@@ -1,4 +1,4 @@
-"""Tools and their calls over REST."""
+"""Calls over REST."""
 
 from typing import Annotated, Literal
 
@@ -12,13 +12,13 @@ JsonObjectText = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": 
 
 
 class ToolList(Struct):
-    """Every tool that the caller may use, as MCP defines it, under the name to call it by."""
+    """The caller's tools as MCP defines them, named as to be called."""
 
     tools: list[JsonObjectText]
 
 
 class CallBody(Struct, forbid_unknown_fields=True):
-    """A call. `tools` restricts it to a selection of tools: a call of any other one is refused as unknown."""
+    """A call. With `tools`, any other tool is refused as unknown."""
 
     arguments: JsonObjectText | UnsetType = UNSET
     meta: JsonObjectText | UnsetType = msgspec.field(name="_meta", default=UNSET)
@@ -26,21 +26,21 @@ class CallBody(Struct, forbid_unknown_fields=True):
 
 
 class PromptBody(Struct, forbid_unknown_fields=True):
-    """A prompt to be got."""
+    """Gets a prompt."""
 
     arguments: JsonObjectText | UnsetType = UNSET
     meta: JsonObjectText | UnsetType = msgspec.field(name="_meta", default=UNSET)
 
 
 class ReadBody(Struct, forbid_unknown_fields=True):
-    """A resource to be read, by a URI that the list has or that a template admits."""
+    """Reads a resource by a listed URI, or one of a template."""
 
     uri: str
     meta: JsonObjectText | UnsetType = msgspec.field(name="_meta", default=UNSET)
 
 
 class CallAnswer(Struct):
-    """A call that has ended, of whatever method; a result with `isError` is the tool's own error."""
+    """An ended call; a result with `isError` is the tool's error."""
 
     stream: str
     status: Status
@@ -48,9 +48,9 @@ class CallAnswer(Struct):
 
 
 class ModelCallState(Struct, omit_defaults=True):
-    """One call of a request in a provider's format. `refused`: it was not made, and has no stream.
+    """A call in a provider's format. A `refused` one was not made and has no stream.
 
-    `problem` is the document that a call by its name would have been answered with.
+    `problem` is the error of a single call.
     """
 
     id: str
@@ -61,9 +61,9 @@ class ModelCallState(Struct, omit_defaults=True):
 
 
 class CallsAnswer(Struct):
-    """The calls of a request in a provider's format, in their order.
+    """Calls of a request in a provider's format, in order.
 
-    `messages` are what goes back to the model, for the calls that have ended: messages, items or contents.
+    `messages` return the ended calls to the model, as messages, items or contents.
     """
 
     messages: list[JsonObject]
@@ -75,19 +75,19 @@ class CallsAnswer(Struct):
 
 
 class PromptedSection(Struct):
-    """The part of a prompt that describes tools to models whose calls are text in this format."""
+    """The part of a prompt that describes tools to models that call by text."""
 
     format: str
     section: str
 
 
 class PromptedBody(Struct, forbid_unknown_fields=True):
-    """The text that a model wrote, without anything that others wrote."""
+    """Text written by a model, and nothing else."""
 
     text: str
 
 
 class PromptedAnswer(CallsAnswer):
-    """The events of a model's text; `messages` have the text of each result for the model's next turn."""
+    """Events in a model's text; `messages` are result texts."""
 
     events: list[JsonObject]

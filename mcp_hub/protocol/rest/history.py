@@ -1,4 +1,4 @@
-"""The history of calls over REST: calls that have ended, one of them with its texts, and figures over time."""
+"""Past calls over REST: pages, single calls, figures."""
 
 import math
 import re
@@ -36,8 +36,6 @@ RunCode = Literal["masked", "hashed", "cut", "not_kept", "changed", "gone", "not
 
 
 class _Names(Protocol):
-    """The names of a call that has ended, and how it ended."""
-
     @property
     def server(self) -> str: ...
     @property
@@ -55,7 +53,7 @@ class _Names(Protocol):
 
 
 class HistoryQuery(Struct, frozen=True):
-    """The calls that are asked for. Times are Unix seconds; `tool` is a glob, `before` the cursor of an answer."""
+    """A filter of calls. Times are Unix seconds; `tool` is a glob, `before` an answer's cursor."""
 
     server: str = ""
     tool: str = ""
@@ -71,7 +69,7 @@ class HistoryQuery(Struct, frozen=True):
     details: bool = False
 
     def fits(self, call: _Names) -> bool:
-        """Whether calls with these names are asked for; their times are not looked at."""
+        """Whether the call matches, apart from its time."""
         members = ("status", "client", "principal", "method")
         if any(getattr(self, name) not in ("", getattr(call, name)) for name in members):
             return False
@@ -80,7 +78,7 @@ class HistoryQuery(Struct, frozen=True):
         return not self.tool or any_matches((self.tool,), (call.tool, call.name))
 
     def hints(self, calls: Sequence[_Names], servers: Collection[str]) -> list[str]:
-        """Sentences on names in the query that none of these calls has; `servers` are those of the hub, if known."""
+        """Sentences on names in the query that no call has; `servers` are the hub's, if known."""
         called = {_server(call) for call in calls}
         names = {name for call in calls for name in (call.tool, call.name)}
         clients = {call.client for call in calls}
@@ -99,7 +97,6 @@ class HistoryQuery(Struct, frozen=True):
 
 
 def _server(call: _Names) -> str:
-    """The name that the server of a call has in a query."""
     return HUB if call.server == OWN else call.server
 
 
@@ -110,7 +107,7 @@ def _no_call(noun: str, name: str, when: str, names: Collection[str]) -> str:
 
 
 class RunInfo(Struct, frozen=True, omit_defaults=True):
-    """Whether a call can be made again; else a code, and the reason for people."""
+    """Whether the call can be repeated; else a code and a reason."""
 
     possible: bool
     code: RunCode | Literal[""] = ""
@@ -118,11 +115,10 @@ class RunInfo(Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryCall(Struct, frozen=True, omit_defaults=True):
-    """A call that has ended. `at` is when it started in Unix seconds, `took` and `waited` are seconds.
+    """An ended call. `at` is its start in Unix seconds; `took` and `waited` are seconds.
 
-    `tool` is the server's name for it, `name` the one that was called. `stream`: it has a durable stream, or had one.
-    The texts are there for one call, or with `details=1`: `arguments` and `result` are JSON, or a text where what was
-    kept is none. `tokens_in` and `tokens_out` are estimates, of a result that was cut by its size.
+    `tool` is the server's name, `name` the called one. `stream`: it has or had one. Texts need `details=1` or a single
+    call; `arguments` and `result` are JSON, else `…_text`. Tokens are estimates.
     """
 
     id: str
@@ -158,7 +154,7 @@ class HistoryCall(Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryLoss(Struct, frozen=True, omit_defaults=True):
-    """Calls that are not in the history, and why. `at` are Unix seconds."""
+    """Calls missing from the history; `at` in Unix seconds."""
 
     kind: str
     at: float
@@ -168,9 +164,9 @@ class HistoryLoss(Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryPage(Struct, frozen=True, omit_defaults=True):
-    """Calls, the newest first. `before` is the cursor of the next page; `failing`: why calls cannot be kept now.
+    """Calls, newest first. `before` is the next page's cursor; `failing`: why calls cannot be stored now.
 
-    Where there are none, `hints` are sentences on names that were asked for and that no call has.
+    Without calls, `hints` name parts of the query that no call has.
     """
 
     calls: list[HistoryCall]
@@ -183,9 +179,9 @@ class HistoryPage(Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryRow(Struct, frozen=True):
-    """Figures of a tool, or of a server (an empty `tool`), in seconds.
+    """Figures of a tool, or of a server if `tool` is empty; times in seconds.
 
-    `series` has a list for each point with calls: its number, calls, failed ones, median, 95th percentile.
+    Each entry of `series`: point, calls, failed calls, median, 95th percentile.
     """
 
     server: str
@@ -199,10 +195,7 @@ class HistoryRow(Struct, frozen=True):
 
 
 class HistoryFigures(Struct, frozen=True):
-    """Calls in `points` steps of `step` seconds from `since` on; those with the most calls first.
-
-    `more` tools are left out.
-    """
+    """Figures in `points` steps of `step` seconds since `since`, most calls first; `more` tools are left out."""
 
     span: str
     since: float
@@ -215,13 +208,13 @@ class HistoryFigures(Struct, frozen=True):
 
 
 class HistoryCleared(Struct, frozen=True):
-    """The number of calls that were removed."""
+    """The number of removed calls."""
 
     removed: int
 
 
 def moment(text: str, now: float) -> float:
-    """Unix seconds of an age (`15m`, `1d`), of Unix seconds, or of ISO 8601 with a zone. Raises `ValueError`."""
+    """Unix seconds from an age (`15m`, `1d`), Unix seconds, or ISO 8601 with a zone. Raises `ValueError`."""
     if age := _AGE.fullmatch(text):
         return now - int(age[1]) * _UNITS[age[2]]
     if _UNIX.fullmatch(text):
@@ -236,12 +229,11 @@ def moment(text: str, now: float) -> float:
 
 
 def cursor(ended: float, number: int, hub: str) -> str:
-    """The place behind which the next page begins."""
     return f"{ended:.9f}-{number}-{hub}"
 
 
 def place_of(cursor_text: str) -> tuple[float, int, str]:
-    """The place of a cursor. Raises `ValueError`."""
+    """Raises `ValueError`."""
     matched = _CURSOR.fullmatch(cursor_text)
     if matched is None:
         raise ValueError("is not a cursor of this history")

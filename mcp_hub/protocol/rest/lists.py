@@ -1,4 +1,4 @@
-"""Lists over REST besides that of tools, and the search among tools."""
+"""Resources, prompts and tool search over REST."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -10,22 +10,22 @@ from mcp_hub.types import JsonObject
 
 
 class ResourceList(Struct, rename="camel"):
-    """Every resource and template that the caller may use, as MCP defines them, under the URIs to read them by."""
+    """The caller's resources and templates as MCP defines them."""
 
     resources: list[JsonObjectText]
     resource_templates: list[JsonObjectText]
 
 
 class PromptList(Struct):
-    """Every prompt that the caller may use, as MCP defines it, under the name to get it by."""
+    """The caller's prompts as MCP defines them."""
 
     prompts: list[JsonObjectText]
 
 
 class SearchBody(Struct, forbid_unknown_fields=True):
-    """A search for tools by a `query`, or by the `call` in which a model asks for it, in the format of the request.
+    """A search for tools by `query`, or by a model's `call` in the request's format.
 
-    `tools` and `server` restrict it to what the user selected; `limit` is at most 50.
+    `tools` and `server` restrict it; `limit` is at most 50.
     """
 
     query: str | None = None
@@ -37,9 +37,9 @@ class SearchBody(Struct, forbid_unknown_fields=True):
 
 
 class FoundTool(Struct, omit_defaults=True):
-    """A tool that fits: `name` to call it by, the first line of its `description`, and near-duplicates in `also`.
+    """A match: `name` to call, first line of the `description`, near-duplicates in `also`.
 
-    `parts` add up to `score`. The `definition` is there if it was asked for.
+    `parts` add up to `score`; `definition` on request.
     """
 
     name: str
@@ -52,7 +52,7 @@ class FoundTool(Struct, omit_defaults=True):
 
 
 class FoundTools(Struct):
-    """The tools that fit a query, the best first. `weak`: none fits well. Tools of `starting` servers are unknown."""
+    """Matches, best first. `weak`: none fits well. `starting` servers are missing."""
 
     query: str
     weak: bool
@@ -61,7 +61,7 @@ class FoundTools(Struct):
 
 
 class LossInfo(Struct):
-    """One thing that a format does not carry: where in the schema, what became of it, and what it was."""
+    """A part of a schema that a format lacks: its path, its fate, and its text."""
 
     path: str
     kind: str
@@ -69,7 +69,7 @@ class LossInfo(Struct):
 
 
 class ToolLosses(Struct):
-    """By tool the losses of an export; a tool without one is not named."""
+    """Losses of an export by tool; tools without any are omitted."""
 
     format: str
     losses: dict[str, list[LossInfo]]

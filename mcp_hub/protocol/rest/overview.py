@@ -1,4 +1,4 @@
-"""The whole hub at a glance, for the dashboard: calls of every kind, clients, settings, changed tools."""
+"""The hub's state for the dashboard."""
 
 from typing import Literal
 
@@ -12,12 +12,11 @@ DashboardMode = Literal["off", "read", "full"]
 
 
 class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
-    """One call in a line. `at` is when it started in Unix seconds, `took` its seconds so far or in all.
+    """A call. `at` is its start in Unix seconds, `took` seconds so far or in all.
 
-    `name` is what the client called. `stream` says that it has a durable stream, which can be opened. `client` is the
-    name that the client gives itself. `message` is the last progress or why it failed, with secrets masked.
-    `questions` are open; `question` is the text of the oldest, masked and cut, if it has one. A call that is `waiting`
-    waits for what `waits_for` says, such as `slow_tool of Cursor`, since `waits_since` in Unix seconds.
+    `name` is as called, `client` as the client names itself. `stream`: it has a durable stream. `message` is the last
+    progress or the failure, `question` the oldest open one. `waits_for`, such as `slow_tool of Cursor`, is set while
+    `waiting` since `waits_since` (Unix seconds). Texts are masked and cut.
     """
 
     id: str
@@ -40,7 +39,7 @@ class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ClientSummary(Struct, frozen=True, omit_defaults=True):
-    """A client that was seen. `connected` is null for one of single requests; `tokens` are those of its tool list."""
+    """A client. `connected` is null for single requests; `tokens` are of its tool list."""
 
     name: str
     version: str
@@ -57,7 +56,7 @@ class ClientSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class ClientList(Struct):
-    """The clients that were seen since the hub started, those that came last first; `kinds` are all that are known."""
+    """Clients since the hub's start, latest first, and all known `kinds`."""
 
     clients: list[ClientSummary]
     kinds: list[str]
@@ -68,7 +67,7 @@ InstallState = Literal["installed", "lost", "missing", "unreadable", "absent"]
 
 
 class ClientInstall(Struct, frozen=True, omit_defaults=True):
-    """A client program on the machine of the hub. `command` installs the hub in it; empty: that is done by hand."""
+    """A client program on the hub's machine. `command` installs the hub in it; empty: by hand."""
 
     client: str
     title: str
@@ -78,16 +77,16 @@ class ClientInstall(Struct, frozen=True, omit_defaults=True):
 
 
 class InstallList(Struct):
-    """All clients that the hub knows."""
+    """All known clients."""
 
     clients: list[ClientInstall]
 
 
 class DashboardState(Struct, frozen=True, omit_defaults=True):
-    """The hub now. `cursor` (`epoch:seq`) is where `/api/feed` continues; `calls` are the newest first.
+    """The hub now. `/api/feed` continues at `cursor` (`epoch:seq`); `calls` are newest first.
 
-    `profile` is that of the caller; `operator`: it operates the whole hub, and sees the calls of everybody. `started`
-    and `now` in Unix seconds; `tools` changes with the lists of tools.
+    `profile` is the caller's; an `operator` sees all calls. `started` and `now` are Unix seconds; `tools` changes with
+    tool lists.
     """
 
     cursor: str
@@ -105,7 +104,7 @@ class DashboardState(Struct, frozen=True, omit_defaults=True):
 
 
 class DashboardBatch(Struct, frozen=True, omit_defaults=True):
-    """News of the feed: calls that ended, all `live` ones if any of them changed, servers if one changed."""
+    """Feed news: ended calls; all `live` calls and `servers` if any changed."""
 
     ended: list[CallSummary] = []
     live: list[CallSummary] | UnsetType = UNSET
@@ -114,7 +113,7 @@ class DashboardBatch(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolPlace(Struct, frozen=True, omit_defaults=True):
-    """A listed tool: the name to call it by, its server and that one's own name for it, and if it is pinned."""
+    """A listed tool: `name` to call, server, the server's name for it, and whether it is pinned."""
 
     name: str
     server: str
@@ -123,14 +122,14 @@ class ToolPlace(Struct, frozen=True, omit_defaults=True):
 
 
 class ToolPlaces(Struct):
-    """The tools that the caller may use; `overrides` are the keys that the overrides file has, by server and tool."""
+    """The caller's tools, and keys of the overrides file by server and tool."""
 
     tools: list[ToolPlace]
     overrides: dict[str, dict[str, JsonObject]] = {}
 
 
 class SettingInfo(Struct, omit_defaults=True):
-    """A key of the configuration: its value as text, with secrets masked, and where the value comes from."""
+    """A configuration key, its masked value, and the value's origin."""
 
     path: str
     value: str
@@ -138,7 +137,7 @@ class SettingInfo(Struct, omit_defaults=True):
 
 
 class SettingList(Struct):
-    """The effective configuration and the files that it was read from."""
+    """The effective configuration, and its files."""
 
     file: str
     overrides: str | None
@@ -146,9 +145,9 @@ class SettingList(Struct):
 
 
 class RawMessage(Struct, frozen=True, omit_defaults=True):
-    """A message between the hub and a server as it is on the wire, secrets masked.
+    """A message between hub and server on the wire, masked.
 
-    `size` in bytes, `at` in Unix seconds. `incoming`: the server sent it. `cut`: `text` is its beginning.
+    `size` in bytes, `at` in Unix seconds; `incoming` from the server; `cut`: `text` is incomplete.
     """
 
     seq: int
@@ -160,7 +159,7 @@ class RawMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class RawList(Struct):
-    """Messages of one server, the oldest first, at most 100; they are recorded for `left` seconds more."""
+    """A server's recorded messages, oldest first, at most 100. Recording ends in `left` seconds."""
 
     server: str
     left: float
@@ -168,17 +167,17 @@ class RawList(Struct):
 
 
 class RawBody(Struct, forbid_unknown_fields=True):
-    """Starts to record the messages of a server for five minutes, or ends that."""
+    """Starts (for five minutes) or stops recording a server's messages."""
 
     server: str
     action: Literal["start", "stop"]
 
 
 class ProfileInfo(Struct, frozen=True, omit_defaults=True):
-    """The part of the hub that a profile opens, without a name all of it, and for whom.
+    """The part of the hub in a profile; without a name, all of it.
 
-    `tools` are names to call by, `tokens` those of their definitions. `principals` have a token of the configuration
-    that is bound to it, `clients` came with it since the start.
+    `tokens` are of the `tools`' definitions; `principals` have configured tokens of this profile; `clients` have used
+    it.
     """
 
     name: str | None
@@ -192,17 +191,16 @@ class ProfileInfo(Struct, frozen=True, omit_defaults=True):
 
 
 class ProfileList(Struct):
-    """The hub without a profile, then every profile, in the order of the configuration."""
+    """The hub without a profile, then all profiles in configured order."""
 
     profiles: list[ProfileInfo]
 
 
 class WaitingTool(Struct, frozen=True, omit_defaults=True):
-    """A text of a server that is not what was approved, with the difference as lines that begin with +, - or a space.
+    """An unapproved text of a server; lines of `diff` begin with +, - or a space. An approval names the `digest`.
 
-    `digest` stands for the definition that is shown; an approval has to name it. Other texts than a tool's and a
-    skill's have a `subject`, and cannot be hidden here: `tool` is then `prompt:NAME`, `template:URI` or
-    `server:instructions`.
+    Texts other than tools and skills have a `subject` and cannot be hidden; `tool` is then `prompt:NAME`,
+    `template:URI` or `server:instructions`.
     """
 
     server: str
@@ -218,13 +216,13 @@ class WaitingTool(Struct, frozen=True, omit_defaults=True):
 
 
 class ApprovalList(Struct):
-    """The tools and other texts that wait for an approval."""
+    """Texts that wait for approval."""
 
     waiting: list[WaitingTool]
 
 
 class ApprovalBody(Struct, forbid_unknown_fields=True):
-    """Approves a tool with this digest, or rejects it: then it is hidden by an override."""
+    """Approves this digest, or rejects and hides the tool by an override."""
 
     server: str
     tool: str
@@ -233,7 +231,7 @@ class ApprovalBody(Struct, forbid_unknown_fields=True):
 
 
 class HintOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Hints in place of those of the server; None for those that stay."""
+    """Hints that replace the server's; null keeps one."""
 
     readOnlyHint: bool | None = None
     destructiveHint: bool | None = None
@@ -242,7 +240,7 @@ class HintOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ToolOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Changes of one tool. A key that is null is no longer overridden; one that is left out stays as it is."""
+    """Overrides of a tool: null removes one, a missing key keeps it."""
 
     hide: bool | None | UnsetType = UNSET
     pin: bool | None | UnsetType = UNSET
@@ -252,13 +250,13 @@ class ToolOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class OverridesBody(Struct, forbid_unknown_fields=True):
-    """Overrides to be written, by server and the server's own name of the tool."""
+    """Overrides to write, by server and its name of the tool."""
 
     servers: dict[str, dict[str, ToolOverride]]
 
 
 class ServerLine(Struct, omit_defaults=True):
-    """A line that a server wrote to stderr; with a `level`, one that the hub says about it. `at` is ISO 8601 in UTC."""
+    """A line of stderr, or of the hub's log if it has a `level`. `at` is ISO 8601 in UTC."""
 
     text: str
     at: str = ""
@@ -266,10 +264,9 @@ class ServerLine(Struct, omit_defaults=True):
 
 
 class ServerFacts(Struct, omit_defaults=True):
-    """The entry of a server as the hub uses it: `text` is its command line, URL, module or folder, secrets masked.
+    """A server's effective entry: `text` is its masked command line, URL, module or folder.
 
-    `variables` are names of environment variables that its process gets, `headers` names that its URL is sent,
-    `limits` the time limits that hold for it, in seconds. `client` is the client that it was imported from.
+    `variables` and `headers` are names only, `limits` in seconds, `client` the source of an import.
     """
 
     kind: Literal["command", "url", "local", "skills"]
@@ -284,7 +281,7 @@ class ServerFacts(Struct, omit_defaults=True):
 
 
 class ServerEntry(Struct, omit_defaults=True):
-    """A server in the configuration. Where it can be edited, `text` is its YAML, secrets masked, of the `digest`."""
+    """A configured server; if editable, its masked YAML `text` and that one's `digest`."""
 
     server: str
     facts: ServerFacts
@@ -293,7 +290,7 @@ class ServerEntry(Struct, omit_defaults=True):
 
 
 class EditFinding(Struct, frozen=True, omit_defaults=True):
-    """A mistake in the text of an entry, or advice without `error`; `line` counts from 1."""
+    """A mistake, or advice without `error`; lines count from 1."""
 
     message: str
     code: str
@@ -302,9 +299,9 @@ class EditFinding(Struct, frozen=True, omit_defaults=True):
 
 
 class EditJudgement(Struct, frozen=True, omit_defaults=True):
-    """The effect of an edit: nothing, at once, or a proposal, which needs a person for these `reasons`.
+    """An edit's effect: nothing, at once, or a proposal that needs approval for these `reasons`.
 
-    `diff` has lines that begin with +, - or a space, secrets masked. With an error among the findings nothing is done.
+    Lines of `diff` begin with +, - or a space. An error among the findings prevents the edit.
     """
 
     effect: Literal["none", "now", "proposal"]
@@ -314,14 +311,14 @@ class EditJudgement(Struct, frozen=True, omit_defaults=True):
 
 
 class EditDone(Struct, frozen=True, omit_defaults=True):
-    """An edit that was made, or proposed: then `command` shows it on a terminal and asks."""
+    """An edit made, or proposed: then `command` approves it on a terminal."""
 
     effect: Literal["none", "now", "proposal"]
     command: str = ""
 
 
 class EditBody(Struct, forbid_unknown_fields=True):
-    """The text of a server's entry, in place of the one with the `digest`; that is empty for a new server."""
+    """The new text of a server's entry; `digest` is the old one's, empty for a new server."""
 
     server: str
     text: str
@@ -329,14 +326,14 @@ class EditBody(Struct, forbid_unknown_fields=True):
 
 
 class SwitchBody(Struct, forbid_unknown_fields=True):
-    """Switches a server on or off, removes it, or withdraws the proposal for it."""
+    """Enables, disables or removes a server, or withdraws its proposal."""
 
     server: str
     action: Literal["enable", "disable", "remove", "withdraw"]
 
 
 class ProposalInfo(Struct, frozen=True, omit_defaults=True):
-    """An edit that waits for a person on a terminal, since `at` in Unix seconds. `new`: there is no such server yet."""
+    """An edit waiting for approval since `at` (Unix seconds). `new`: it adds the server."""
 
     server: str
     at: float
@@ -347,7 +344,7 @@ class ProposalInfo(Struct, frozen=True, omit_defaults=True):
 
 
 class EditState(Struct, omit_defaults=True):
-    """Whether servers can be changed here, `why` not, the edits that wait, and the JSON Schema of an entry."""
+    """Whether servers can be edited, `why` not, and waiting proposals."""
 
     possible: bool
     why: str = ""
@@ -355,10 +352,7 @@ class EditState(Struct, omit_defaults=True):
 
 
 class ServerDetails(Struct, omit_defaults=True):
-    """The last lines of and about a server, the newest last, with secrets masked. `login`: it takes a login.
-
-    `fix` is what to do about its problem.
-    """
+    """A server's last masked log lines, newest last; whether it takes a `login`; the `fix` of its problem."""
 
     server: str
     lines: list[ServerLine]
@@ -377,14 +371,14 @@ class LoginNews(Struct, frozen=True, omit_defaults=True, tag_field="type"):
 
 
 class LoginPage(LoginNews, frozen=True, omit_defaults=True, tag="page"):
-    """The page of the issuer that a person has to open, in a browser on the machine of the hub."""
+    """The issuer's page, to open on the hub's machine."""
 
     url: str
     issuer: str
 
 
 class LoginEnded(LoginNews, frozen=True, omit_defaults=True, tag="ended"):
-    """The outcome, in a sentence; `code` has a value if the login failed."""
+    """The outcome as a sentence; `code` is set on failure."""
 
     text: str
     code: str = ""

@@ -6,7 +6,7 @@ from mcp_hub.types import JsonObject
 
 
 class ProblemBody(Struct):
-    """An error (RFC 9457). `code` is for programs; further members depend on it."""
+    """An error (RFC 9457). `code` is for programs and decides on further members."""
 
     title: str
     status: int
@@ -15,7 +15,7 @@ class ProblemBody(Struct):
 
 
 class FailedCall(Struct, omit_defaults=True, rename={"group": "class"}):
-    """Data of an `error` event (`stream_errors.error_data`), whose members go into the problem of a failed call."""
+    """Data of an `error` event, part of a failed call's problem."""
 
     code: str
     group: str
@@ -26,7 +26,7 @@ class FailedCall(Struct, omit_defaults=True, rename={"group": "class"}):
 
 
 class RestProblem(Struct, rename={"group": "class"}):
-    """The members that a client looks at; `code` is for programs."""
+    """Members of a problem that clients read."""
 
     code: str
     status: int = 500

@@ -1,4 +1,4 @@
-"""Servers over REST: how they are, restarts and reloads."""
+"""Servers over REST: state, restarts, reloads."""
 
 from typing import Final, Literal, Self
 
@@ -11,10 +11,9 @@ _WITHHELD: Final = "Its output says why. Operators of the hub see it."
 
 
 class UnapprovedInfo(Struct):
-    """A tool that is not what was approved: `kind` is changed, new or unreadable; nobody can call one that is `held`.
+    """An unapproved tool; nobody can call it if `held`. `mcp-hub approve` approves it.
 
-    `members` are those of its definition that differ. `mcp-hub approve` shows and approves it. `tool` may also be a
-    prompt (`prompt:NAME`), a resource template (`template:URI`) or the server's instructions (`server:instructions`).
+    `members` of its definition differ. `tool` may also be `prompt:NAME`, `template:URI` or `server:instructions`.
     """
 
     tool: str
@@ -24,10 +23,9 @@ class UnapprovedInfo(Struct):
 
 
 class FlagInfo(Struct):
-    """A suspicious part of a tool's definition; `where` is its path there, `text` shows it.
+    """A suspicious `text` in a definition, at path `where`.
 
-    `tool` may also be a prompt (`prompt:NAME`), a resource (`resource:URI`), a resource template (`template:URI`) or
-    the server's instructions (`server:instructions`).
+    `tool` may also be `prompt:NAME`, `resource:URI`, `template:URI` or `server:instructions`.
     """
 
     tool: str
@@ -38,7 +36,7 @@ class FlagInfo(Struct):
 
 
 class SecondConnection(Struct, frozen=True, omit_defaults=True):
-    """The connection to a server in its other era, beside the one that is shown."""
+    """The server's connection in its other era."""
 
     state: str
     era: Literal["handshake", "modern"] | UnsetType = UNSET
@@ -49,11 +47,10 @@ class SecondConnection(Struct, frozen=True, omit_defaults=True):
 
 
 class RefusedInfo(Struct, frozen=True, omit_defaults=True):
-    """Something that the sandbox of a server refused `count` times, `at` is the last one.
+    """An access refused `count` times by the sandbox, last at `at`.
 
-    `kind` is `host`, `address` (of a host that is allowed), `socket`, `read` or `write` (a path), or `rate` (too much
-    at a time). `entry` under `key` of the server's `sandbox` allows it; without them no line does. The texts come from
-    the server: they are escaped, masked and cut.
+    `kind`: `host`, `address` (of an allowed host), `socket`, `read` or `write` (a path), `rate` (too much at a time).
+    `entry` under `key` of `sandbox` would allow it. Texts are the server's, escaped, masked and cut.
     """
 
     kind: str
@@ -66,7 +63,7 @@ class RefusedInfo(Struct, frozen=True, omit_defaults=True):
 
 
 class TrafficInfo(Struct, frozen=True):
-    """The connections of a server to the hosts of its rule, so far and open, and their bytes in both directions."""
+    """A server's connections to allowed hosts: total, open, and bytes."""
 
     connections: int
     open: int
@@ -75,15 +72,12 @@ class TrafficInfo(Struct, frozen=True):
 
 
 class SandboxInfo(Struct, frozen=True, omit_defaults=True):
-    """The sandbox of a server, as its latest start has it.
+    """A server's sandbox at its last start.
 
-    `state` is `on`, `absent` if the system lacks one and the rule only prefers it (`reason` says why), or `pending`
-    before the first start, and after one that failed before its program ran. `shrinks` says what this kernel cannot
-    close. `net` is `any`, `none` or `hosts`, which are the entries in `hosts`. Of the paths to `read` and `write`, and
-    `sockets`, at most 100 each are listed. `refused` counts all refusals since the rule holds; `latest` are the last
-    64 different ones, the newest first. `lists` has what a list under `read`, `write`, `net` or `sockets` has to
-    repeat, so that it opens what is open now; not keys with more than 100 entries, or one that cannot be shown as it
-    is. Operators alone see paths, hosts and targets.
+    `state`: `on`; `absent` if only preferred and unsupported (`reason`); `pending` before a successful start.
+    `shrinks`: gaps of this kernel. `read`, `write` and `sockets` list at most 100 each. `latest` are the last 64
+    distinct refusals, newest first. `lists` are entries that keep open what is open now, by key of at most 100. Only
+    operators see paths, hosts and targets.
     """
 
     state: Literal["on", "absent", "pending"]
@@ -101,21 +95,17 @@ class SandboxInfo(Struct, frozen=True, omit_defaults=True):
     lists: dict[str, list[str]] = {}
 
     def without_names(self) -> Self:
-        """The sandbox without paths and hosts of the operator, and without what the server tried to reach."""
         return replace(self, home=UNSET, hosts=[], sockets=[], read=[], write=[], latest=[], lists={})
 
 
 class ServerInfo(Struct, frozen=True, omit_defaults=True):
-    """A server now. `reason` says why it is not ready, `code` is its stable code (docs/errors.md).
+    """A server now. `reason` and `code` (docs/errors.md) say why it is not ready, or that session processes failed.
 
-    A server that is ready has a `reason` if processes for single sessions have failed. `rests`: it is stopped until it
-    is needed. `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is its own name
-    for itself. `stderr` are its last lines there, the newest last. Its lists were read at `listed`, `age` seconds ago;
-    `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing; the last
-    `quarantined` of them are about malformed definitions, and those in `unsteady` about lists that are never twice the
-    same. `second` is the connection in the server's other era, while there are two. `logs` is the rule for log messages
-    that name no call, with the number of messages that were sent on to calls and of those that were kept in the hub's
-    log. `scope`: which calls share a process. `sandbox` is there for a server that has one.
+    `rests`: stopped until needed. `restarts` count since it was added. `era` and `version` are the protocol's,
+    `software` its own name, `stderr` its last lines. Its lists were read at `listed`, `age` seconds ago, with `entries`
+    by kind; clients get `offered`. `warnings` end with `quarantined` ones on malformed definitions; `unsteady` lists
+    differ at each read. `second` is the connection in the other era. `logs` is about log messages outside of calls.
+    `scope`: which calls share a process.
     """
 
     server: str
@@ -144,10 +134,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     sandbox: SandboxInfo | UnsetType = UNSET
 
     def without_output(self) -> Self:
-        """The server without any line that it wrote, any host that it tried to reach, and paths of the hub's machine.
-
-        Lines and hosts may hold what other principals sent to it.
-        """
+        """Without texts that may reveal paths or other principals' data."""
         second, sandbox = self.second, self.sandbox
         if isinstance(sandbox, SandboxInfo):
             sandbox = sandbox.without_names()
@@ -166,17 +153,16 @@ def _withheld(reason: str | UnsetType, code: str | UnsetType) -> str | UnsetType
 
 
 class UnmatchedInfo(Struct, frozen=True):
-    """A pattern of the configuration that matches nothing: its path there, keys and list indexes, and why."""
+    """A configured pattern without a match: its path of keys and indexes, and why."""
 
     path: list[str | int]
     reason: str
 
 
 class ServerList(Struct, omit_defaults=True):
-    """The servers that the caller may use, in the order of the configuration.
+    """The caller's servers in configured order.
 
-    `unmatched` are patterns of the configuration; `stamp` differs between versions of its file. Both are for callers
-    without a profile only.
+    `unmatched` patterns and the file's `stamp` are only for callers without a profile.
     """
 
     servers: list[ServerInfo]
@@ -184,12 +170,11 @@ class ServerList(Struct, omit_defaults=True):
     stamp: str = ""
 
     def without_output(self) -> "ServerList":
-        """The list for callers that do not operate the hub."""
         return replace(self, servers=[server.without_output() for server in self.servers])
 
 
 class LastReload(Struct):
-    """The outcome of the last reload; `findings` are the faults of a file that was not `applied`."""
+    """The last reload; `findings` are faults of a file that was not `applied`."""
 
     trigger: str
     at: str
@@ -197,20 +182,19 @@ class LastReload(Struct):
     findings: list[str]
 
     def without_paths(self) -> Self:
-        """The outcome without paths of the hub's machine."""
         return replace(self, findings=[without_paths(text) for text in self.findings])
 
 
 class RestartAnswer(Struct):
-    """The server that is being started again; `GET /v1/tools` shows its tools meanwhile, and calls wait for it."""
+    """The restarting server; its tools stay listed, and calls wait."""
 
     server: str
 
 
 class ReloadAnswer(Struct):
-    """The effect of a reload on servers, by name, and on keys of the file: in force now, or from the `next_start` on.
+    """A reload's effect on servers and keys, in force now or at the `next_start`.
 
-    `restarted` servers run otherwise now, of `adjusted` ones only rules and limits changed; `revived` ones had failed.
+    For `adjusted` servers only rules and limits changed; `revived` ones had failed.
     """
 
     added: list[str]

@@ -1,4 +1,4 @@
-"""Durable streams over REST: what is known of one, its events, its questions and their answers."""
+"""Durable streams over REST."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from mcp_hub.types import Status
 
 
 class QuestionInfo(Struct):
-    """A question that the tool waits for; the answer goes to `/v1/streams/{id}/input`."""
+    """An open question; answer it at `/v1/streams/{id}/input`."""
 
     key: str
     method: str
@@ -17,11 +17,10 @@ class QuestionInfo(Struct):
 
 
 class StreamStatus(Struct, frozen=True, omit_defaults=True):
-    """A stream. `first` and `last` number the events that are kept; `message` is the last of its progress.
+    """A stream. Events `first` to `last` are stored; `message` is the last progress.
 
-    `name` is what was called, `tool` what its server calls it. `questions` are those that are open; `result`, `error`
-    (data of the `error` event) or `reason` say how it ended. `durable` is false while it is in memory only, or absent.
-    A call that waits here has `waits_for`, such as `slow_tool of Cursor`, and `waits_since`.
+    `name` is as called, `tool` the server's name. `questions` are open; `result`, `error` or `reason` is the outcome.
+    `durable` is false in memory only, else absent. `waits_for` is set while waiting.
     """
 
     stream: str
@@ -50,7 +49,7 @@ class StreamStatus(Struct, frozen=True, omit_defaults=True):
 
 
 class RunningCall(Struct, frozen=True):
-    """A call that runs here, under the id that its stream has or will have; `waits_since` in Unix seconds."""
+    """A running call, by its stream's present or future id; `waits_since` in Unix seconds."""
 
     id: str
     has_stream: bool
@@ -59,10 +58,7 @@ class RunningCall(Struct, frozen=True):
 
 
 class StreamList(Struct, omit_defaults=True):
-    """The caller's streams, the newest first. `unstored` calls run and are not in the list: they have no stream yet.
-
-    `waiting` of them wait for their turn.
-    """
+    """The caller's streams, newest first, and the number of `unstored` calls without one; `waiting` of these wait."""
 
     streams: list[StreamStatus]
     unstored: int = 0
@@ -70,9 +66,9 @@ class StreamList(Struct, omit_defaults=True):
 
 
 class StreamPage(Struct):
-    """Events behind a cursor; to be asked for again from `cursor` on until it is `closed`.
+    """Events after a cursor. Ask again from `cursor` until `closed`.
 
-    `durable` is false while the stream is in memory only, or absent.
+    `durable` is false in memory only, else absent.
     """
 
     events: list[JsonObjectText]
@@ -82,14 +78,14 @@ class StreamPage(Struct):
 
 
 class ErrorBody(Struct):
-    """A JSON-RPC error that stands for an answer."""
+    """A JSON-RPC error as an answer."""
 
     code: int
     message: str
 
 
 class InputBody(Struct, forbid_unknown_fields=True):
-    """The answer to the question `key`: the `result`, an `error`, or for an elicitation `action` and `content`."""
+    """The answer to question `key`: `result`, `error`, or an elicitation's `action` and `content`."""
 
     key: str
     action: Literal["accept", "decline", "cancel"] | UnsetType = UNSET

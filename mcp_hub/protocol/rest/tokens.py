@@ -1,4 +1,4 @@
-"""The tokens that tools cost a model's context, over REST and as `mcp-hub tokens --json` prints it."""
+"""Context tokens of tools, for REST and `mcp-hub tokens --json`."""
 
 from operator import add
 
@@ -9,7 +9,7 @@ from mcp_hub.types import Expose, Mode
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """Tokens of tools: whole definitions; compacted ones, which have no output schemas; one-line signatures; names."""
+    """Tokens of whole definitions, of ones without output schemas, of one-line signatures, of names."""
 
     full: int = 0
     compact: int = 0
@@ -21,7 +21,7 @@ class Tokens(msgspec.Struct, frozen=True):
 
 
 class ToolTokens(msgspec.Struct, frozen=True):
-    """One tool. `tokens.names` is its share of the line that its server has in a list of names."""
+    """A tool; `tokens.names` is its share of its server's line of names."""
 
     name: str
     server: str
@@ -29,7 +29,7 @@ class ToolTokens(msgspec.Struct, frozen=True):
 
 
 class ServerTokens(msgspec.Struct, frozen=True):
-    """All tools of a server that has any."""
+    """All tools of a server."""
 
     server: str
     tools: int
@@ -37,7 +37,7 @@ class ServerTokens(msgspec.Struct, frozen=True):
 
 
 class ModeTokens(msgspec.Struct, frozen=True):
-    """A list as it is sent where `expose` says this, which comes to `mode`; `listed` tools, the hub's own included."""
+    """A list sent under `expose`, which gives `mode`; `listed` includes the hub's tools."""
 
     expose: Expose
     mode: Mode
@@ -46,13 +46,11 @@ class ModeTokens(msgspec.Struct, frozen=True):
 
 
 class TokenAccount(msgspec.Struct, frozen=True):
-    """The estimated cost of a profile's tools for clients of one kind.
+    """The estimated cost of a profile's tools for one kind of client.
 
-    `modes` are all ways to list them side by side, `current` is the one that holds. `budget` in tokens and `max_tools`
-    are what `auto` goes by; a client that `defers` keeps definitions from its model until they are asked for.
-    `starting` are servers whose tools are not known yet. `heaviest` names the tools with the longest definitions.
-    `instructions` are the tokens of the hub's instructions, which clients get besides. `apps` is the current list as
-    clients that show apps get it, without the tools that are for apps alone; None if it is the same.
+    `modes` are all ways to list them, `current` the one in use. `auto` uses `budget` (tokens) and `max_tools`; a client
+    that `defers` loads definitions on demand. Tools of `starting` servers are unknown. `instructions` are sent besides.
+    `apps` is `current` for clients that show apps; None if equal.
     """
 
     client: str

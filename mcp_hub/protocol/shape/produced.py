@@ -1,4 +1,4 @@
-"""Events from outside: the posts of a worker, the stream of a server. Shapes are checked, payloads stay as they are."""
+"""Checks events from workers and streaming servers."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
@@ -71,7 +71,7 @@ PRODUCED: Final[Mapping[str, type[_Progress | _Delta | _Log | _ToolCall | _ToolR
 
 
 def produced(kind: str, members: RawObject) -> Produced:
-    """The event of a type in `PRODUCED`. Raises `msgspec.DecodeError`, `UnicodeDecodeError`, `RecursionError`."""
+    """Raises `msgspec.DecodeError`, `UnicodeDecodeError`, `RecursionError`."""
     text = object_bytes(members)
     msgspec.json.decode(text)  # what the shape does not look at has to be JSON, too
     data = {name: bytes(value) for name, value in members.items()}
@@ -101,11 +101,7 @@ class _Part(msgspec.Struct):
 
 
 def of_server(meta: RawJson) -> list[Produced] | None:
-    """The events in the `_meta` of a progress notification of a server that streams (docs/specification/streams.md §4).
-
-    None where there are none that can be read: then it is a notification like any other. Those that cannot be read
-    among others are left out.
-    """
+    """Readable events in a progress notification's `_meta` (docs/specification/streams.md §4); None without any."""
     members = raw_object(msgspec.Raw(bytes(meta)))
     part = read_as(members[STREAMS], _Part) if members is not None and STREAMS in members else None
     if part is None:

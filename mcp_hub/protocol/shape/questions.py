@@ -1,4 +1,4 @@
-"""Questions of a server to its caller: who can answer them, how each version writes them, the multi round-trip form.
+"""Questions of servers: who can answer, and their form in each version.
 
 Source: specification 2025-11-25, client/{elicitation,sampling,roots}; 2026-07-28, basic/patterns/mrtr.
 """
@@ -46,7 +46,7 @@ _string = msgspec.json.Decoder(str).decode
 
 
 def capability_for(method: str, params: RawJson) -> JsonObject:
-    """The capability that a client needs to be asked this; `includeContext` takes none. Raises `KeyError`."""
+    """The client capability that the question needs. Raises `KeyError`."""
     members = raw_object(params) or {}
     if method == ELICIT:
         return {"elicitation": {_mode(members): {}}}
@@ -56,7 +56,7 @@ def capability_for(method: str, params: RawJson) -> JsonObject:
 
 
 def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJson) -> str | None:
-    """None if a client of these capabilities and this version may be asked; else why not, for people."""
+    """None if the client may be asked, else why not."""
     if method not in QUESTIONS:
         return f"no client can be asked for {hide_head(method, 100)}"
     if method == ELICIT and not is_at_least(version, _WITHELICITATION):
@@ -66,20 +66,16 @@ def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJ
 
 
 def unasked(error: RpcError) -> str | None:
-    """The question that a server could not ask because its connection takes no requests; None for another error.
-
-    Source: `NoBackChannelError` of the Python SDK.
-    """
+    """The question in a `NoBackChannelError` of the Python SDK; None for other errors."""
     if error.raw is None or "no back-channel" not in error.message:
         return None
     return next((method for method in QUESTIONS if method in error.message), None)
 
 
 def for_version(method: str, params: RawJson, version: str, elicitation_id: str) -> RawJson:
-    """The params of a question as a client of `version` has to get them; unknown members pass, null counts as absent.
+    """The question's params for a client of `version`, without progress token and task.
 
-    `elicitation_id` is for a question that opens a URL and came without an id. What belongs to the hop that it came
-    over goes: the progress token, and tasks, which the hub never offers.
+    A URL elicitation needs `elicitation_id`.
     """
     members = raw_object(params)
     if members is None:
@@ -105,7 +101,7 @@ def _elicitation_for(members: RawObject, version: str, elicitation_id: str) -> R
 
 
 def _mode(members: RawObject) -> str:
-    """`form` unless another is named (2025-11-25, client/elicitation "Elicitation Requests")."""
+    """The default is `form` (2025-11-25, client/elicitation "Elicitation Requests")."""
     try:
         return _string(members.get("mode", b'"form"'))
     except (msgspec.DecodeError, RecursionError):
@@ -113,14 +109,14 @@ def _mode(members: RawObject) -> str:
 
 
 class InputRequiredResult(msgspec.Struct, frozen=True):
-    """Input that a modern server needs first: questions by its own keys, and a state to hand back; or one of them."""
+    """A modern server's questions by its keys, a state to return, or both."""
 
     requests: dict[str, Question]
     state: str | None
 
 
 def input_required_result(questions: Mapping[str, Question], request_state: str | None) -> RawJson:
-    """The result that asks a modern client; one of the two must be given. Params in the modern shape."""
+    """The result that asks a modern client; needs questions or a state."""
     result: JsonObject = {"resultType": "input_required"}
     if questions:
         result["inputRequests"] = input_members(questions)
@@ -130,19 +126,19 @@ def input_required_result(questions: Mapping[str, Question], request_state: str 
 
 
 def input_members(questions: Mapping[str, Question]) -> JsonObject:
-    """`InputRequests`, with params in the modern shape."""
+    """`InputRequests`; params must be in modern form."""
     return {
         key: {"method": method, "params": msgspec.Raw(bytes(params))} for key, (method, params) in questions.items()
     }
 
 
 def may_ask(result: RawJson) -> bool:
-    """Whether it is worth a look if a modern server's result asks for something: far quicker than looking."""
+    """A fast check before `input_requests`."""
     return not is_complete(result) and _ASKS.search(result) is not None
 
 
 def input_requests(result: RawJson) -> InputRequiredResult | None:
-    """The input that a server's result asks for, if any. Raises `RpcError` if it is malformed or too much."""
+    """The input that a result asks for. Raises `RpcError` if malformed or too much."""
     members = raw_object(result) or {}
     if bytes(members.get("resultType", b"")) != b'"input_required"':
         return None
@@ -176,17 +172,14 @@ def _question(key: str, raw: msgspec.Raw) -> Question:
 
 
 def action_of(method: str, outcome: RawJson | RpcError) -> str | None:
-    """The action that an elicitation was answered with; None for another question, an error, or an unknown action."""
+    """An elicitation's action; None for other questions, errors and unknown actions."""
     if method != ELICIT or isinstance(outcome, RpcError):
         return None
     return _ACTIONS.get(bytes((raw_object(outcome) or {}).get("action", b"")))
 
 
 def take_retry(params: RawObject) -> tuple[RawObject | None, str | None]:
-    """Removes `inputResponses` and `requestState` from a modern request's params; null counts as absent.
-
-    Raises `InvalidParams` for anything but an object of objects and a string of at most `MAX_STATE` characters.
-    """
+    """Removes `inputResponses` and `requestState` (at most `MAX_STATE` characters). Raises `InvalidParams`."""
     try:
         state = _state(params)
     except ValueError as problem:
@@ -205,7 +198,7 @@ def take_retry(params: RawObject) -> tuple[RawObject | None, str | None]:
 
 
 def _state(members: RawObject) -> str | None:
-    """The `requestState`. Raises `ValueError`, which says what is wrong with it."""
+    """Raises `ValueError`."""
     raw = members.get("requestState", _NULL)
     if raw == _NULL:
         return None

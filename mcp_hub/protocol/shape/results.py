@@ -1,7 +1,6 @@
 """Results, progress and log notifications in the form of an era.
 
-Bytes are spliced; a result is taken apart one level only when the two eras differ and it has a member that the other
-lacks. Source: specification 2026-07-28, basic/index "Result types" and server/utilities/caching.
+Source: specification 2026-07-28, basic/index "Result types", server/utilities/caching.
 """
 
 import re
@@ -44,17 +43,16 @@ def ends(raw: RawJson, text: bytes) -> bool:
 
 
 def is_complete(result: RawJson) -> bool:
-    """Whether a result is certainly neither a task nor a question; False says nothing."""
+    """True if neither a task nor a question; False if unsure."""
     return bytes(memoryview(result)[-len(TAIL) :]) == TAIL or begins(result, HEAD)
 
 
 def call_result(
     method: str, completed: Completed, era: Era, *, shared: bool = False
 ) -> tuple[RawJson | memoryview, ...]:
-    """The result of a call for a caller of `era`, in parts that are to be joined: a large one is copied once only.
+    """A call's result for the caller's era, in parts to join. Raises `RpcError` for input that the era cannot ask for.
 
-    `shared`: no profile, token or session influenced it; only then may caches of several users keep it. Raises
-    `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
+    `shared`: shared caches may keep it, as no profile, token or session influenced it.
     """
     if era is HANDSHAKE:
         is_plain = completed.era is HANDSHAKE and _FOREIGN.search(completed.result) is None
@@ -63,7 +61,6 @@ def call_result(
 
 
 def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memoryview, ...]:
-    """Modern to modern: the bytes stay, unless the result type or the cache hints are not what the era wants."""
     if method not in _CACHEABLE and is_complete(result):
         return (result,)
     members = raw_object(result)
@@ -79,7 +76,6 @@ def _modern(method: str, result: RawJson, shared: bool) -> tuple[RawJson | memor
 
 
 def _cache_hints(members: RawObject, shared: bool) -> RawObject:
-    """The upstream's own as far as they are valid; what is missing is as careful as can be."""
     hints = dict(_UNCACHEABLE)
     if bytes(members.get("ttlMs", b"")).isdigit():
         hints["ttlMs"] = members["ttlMs"]
@@ -101,7 +97,6 @@ def _up(method: str, result: RawJson) -> tuple[RawJson | memoryview, ...]:
 
 
 def _down(method: str, completed: Completed) -> tuple[RawJson | memoryview, ...]:
-    """For a handshake caller: nothing of the modern era, and no error where the upstream is of the old one too."""
     if ends(completed.result, TAIL):
         head = memoryview(completed.result)[: -len(TAIL)]
         if _UNSURE.search(head) is None:
@@ -128,7 +123,7 @@ def _down(method: str, completed: Completed) -> tuple[RawJson | memoryview, ...]
 
 
 def _refuse_extension(members: RawObject, allowed: tuple[msgspec.Raw, ...]) -> None:
-    """A result of a type that this caller did not agree to would be misread. Raises `RpcError`."""
+    """Raises `RpcError`."""
     kind = members.get("resultType", _COMPLETE)
     if kind != _COMPLETE and kind not in allowed:
         reason = "asked for input that this client cannot be asked for"
@@ -142,7 +137,7 @@ def _without(members: RawObject, names: tuple[str, ...]) -> RawObject:
 
 
 def progress_members(event: Progressed) -> dict[str, object]:
-    """The members of a progress notification, but for its token."""
+    """Members of a progress notification without its token."""
     members: dict[str, object] = {"progress": event.progress}
     if event.total is not None:
         members["total"] = event.total
@@ -155,11 +150,10 @@ def progress_members(event: Progressed) -> dict[str, object]:
 
 
 def progress_frame(token: bytes, event: Progressed) -> bytes:
-    """`notifications/progress` under the caller's own token."""
+    """`notifications/progress` with the caller's token."""
     params = {"progressToken": msgspec.Raw(token), **progress_members(event)}
     return notification_frame("notifications/progress", object_bytes(params))
 
 
 def log_frame(event: Log) -> bytes:
-    """`notifications/message`, params as the upstream sent them."""
     return notification_frame("notifications/message", event.params)

@@ -1,7 +1,4 @@
-"""The errors that end a durable stream: their code, class and whether to try again; and the errors behind these.
-
-An upstream's own error is relayed byte for byte (class `tool`); one of the hub comes back as the class it had.
-"""
+"""Errors that end a durable stream: code, class, retry, and the original error."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -22,7 +19,7 @@ _TOOL: Final = "tool"
 
 
 class _Kind(NamedTuple):
-    """Class of an error, and whether the call may be made again as it is if its outcome is known."""
+    """`is_retryable` if the outcome is known."""
 
     group: str
     is_retryable: bool = False
@@ -60,12 +57,12 @@ _TOO_MANY: Final = 429
 
 
 def is_retryable(error: RpcError) -> bool:
-    """Whether the call may be made again as it is: nothing has come of it for certain, and it is worth a try."""
+    """Whether a retry makes sense and cannot act twice."""
     return _kind(error).is_retryable and not error.is_outcome_unknown
 
 
 def error_data(error: RpcError) -> tuple[RawJson, ...]:
-    """Data of an `error` event, in parts that are to be joined."""
+    """Data of an `error` event, in parts to join."""
     kind = _kind(error)
     data: JsonObject = {"code": code_of(error), "class": kind.group, "retryable": is_retryable(error)}
     if error.is_outcome_unknown:
@@ -90,7 +87,7 @@ def _kind(error: RpcError) -> _Kind:
 
 
 def code_of(error: RpcError) -> str:
-    """The code of the error that ended a call: `tool_error` for one that its server sent."""
+    """The error's code; `tool_error` for a server's own."""
     if error.raw is None:
         return error.symbol
     return "tool_error" if type(error).symbol == RpcError.symbol else type(error).symbol
@@ -106,7 +103,7 @@ _decode = msgspec.json.Decoder(_WireError).decode
 
 
 def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
-    """The error behind `error_data`, also of an unknown code. Raises `msgspec.DecodeError`, `RecursionError`."""
+    """The inverse of `error_data`. Raises `msgspec.DecodeError`, `RecursionError`."""
     class_ = _CLASSES.get(code, RpcError)
     if group == _TOOL:
         error = from_wire(jsonrpc)
@@ -117,7 +114,7 @@ def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
 
 
 def _value(name: str, raw: msgspec.Raw) -> object:
-    """A member of an error's data. An upstream's error within `upstream` stays encoded: it is relayed."""
+    """An error within `upstream` stays encoded."""
     if name == "upstream" and (members := raw_object(raw)) is not None:
         return {name: value if name == "error" else _value("", value) for name, value in members.items()}
     try:

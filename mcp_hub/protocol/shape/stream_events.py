@@ -1,8 +1,4 @@
-"""The events of a durable stream as they are stored and shown over REST: one JSON object a line.
-
-Payloads are spliced into the line and taken out again byte for byte, but for line breaks in white space, which become
-spaces. The decoder of messages and the progress guard have seen to it that text can be encoded and numbers are finite.
-"""
+"""Stored events of a durable stream, one JSON object a line; payloads keep their bytes except line breaks."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -32,12 +28,12 @@ LAST_MOMENT: Final = 253_402_300_799.0
 
 
 def timestamp(seconds: float) -> str:
-    """Unix seconds as ISO 8601 in UTC, with milliseconds and `Z`; the end of the year 9999 for all that is later."""
+    """ISO 8601 in UTC with milliseconds and `Z`, at most the end of year 9999."""
     return datetime.fromtimestamp(min(seconds, LAST_MOMENT), UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def start_data(server: str, tool: str, name: str, arguments: RawJson, attempt: int, deadline: float | None) -> bytes:
-    """Data of the `start` event: the arguments as the hash of their bytes, `deadline` in Unix seconds."""
+    """Data of the `start` event, with a hash of the arguments; `deadline` in Unix seconds."""
     digest = sha256(arguments).hexdigest()
     data: JsonObject = {"server": server, "tool": tool, "name": name, "args_sha256": digest, "attempt": attempt}
     if deadline is not None:
@@ -46,7 +42,7 @@ def start_data(server: str, tool: str, name: str, arguments: RawJson, attempt: i
 
 
 def encoded(stream: CallId, seq: int, ts: str, event: events.CallEvent, start: RawJson | None = None) -> bytes:
-    """The line of an event, without a line break. `start` is the data of `Started` (`start_data`)."""
+    """An event's line without a line break; `start` is the data of `Started`."""
     kind, data = _data(event)
     if start is not None and type(event) is events.Started:
         data = (start,)
@@ -55,10 +51,7 @@ def encoded(stream: CallId, seq: int, ts: str, event: events.CallEvent, start: R
 
 
 def decoded(line: bytes) -> tuple[int, events.CallEvent]:
-    """Sequence number and event of a line; payloads are views of it.
-
-    Raises `ValueError` for anything that is not an event of a call: broken lines, other versions, unknown types.
-    """
+    """Number and event of a line; payloads are views of it. Raises `ValueError`."""
     try:
         head = _decode_head(line)
         data = _members(head.data)
@@ -147,7 +140,6 @@ _decode_flag = msgspec.json.Decoder(_Flag).decode
 
 
 def _says_error(result: RawJson) -> bool:
-    """Whether a result is a tool's error; its members are looked at only if one of them may say so."""
     if _IS_ERROR.search(result) is None:
         return False
     try:
@@ -157,7 +149,7 @@ def _says_error(result: RawJson) -> bool:
 
 
 class _Own(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The note on progress that is not as the server sent it; `by` the hub if it made it."""
+    """A note on changed progress; `by` the hub if it made it."""
 
     server: int | float | None | msgspec.UnsetType = msgspec.UNSET
     by: Literal["hub"] | None = None
@@ -200,7 +192,6 @@ def _progress(members: RawObject) -> events.Progressed:
 
 
 def _taken_notes(members: RawObject) -> "tuple[int, _Own]":
-    """Takes what the hub has noted out of `_meta`, and a `_meta` of nothing else out of `members`."""
     meta = raw_object(members["_meta"]) or {}
     count, raw = meta.get(COALESCED), meta.get(_OWN)
     skipped = int(bytes(count)) if count is not None and _COUNT.fullmatch(count) else 0

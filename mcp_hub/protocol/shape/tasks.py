@@ -1,7 +1,6 @@
-"""Tasks as a modern client sees them: members, acknowledgements and requests. Pure.
+"""Tasks (SEP-2663) as modern clients see them. Pure.
 
-Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663). Times are Unix seconds here and ISO 8601 on the wire,
-durations seconds here and whole milliseconds there.
+Times are Unix seconds and durations seconds; on the wire ISO 8601 and milliseconds.
 """
 
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ _LONGEST: Final = 2**53 - 1
 
 
 class TaskState(msgspec.Struct, frozen=True):
-    """The common members of every task. `kept` is how long after its creation it can be asked for."""
+    """A task; it can be read for `kept` seconds after its creation."""
 
     id: str
     status: str
@@ -39,7 +38,7 @@ class TaskState(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> JsonObject:
-        """`TaskState` of the extension."""
+        """Members of every task."""
         members: JsonObject = {
             "taskId": self.id,
             "status": self.status,
@@ -54,7 +53,7 @@ class TaskState(msgspec.Struct, frozen=True):
 
 
 def created(task: TaskState) -> bytes:
-    """`CreateTaskResult`, which stands in for the result of the call."""
+    """`CreateTaskResult`, in place of the call's result."""
     return object_bytes({"resultType": "task", **task.members})
 
 
@@ -75,12 +74,12 @@ def with_error(task: TaskState, error: RpcError) -> JsonObject:
 
 
 def with_requests(task: TaskState, questions: Mapping[str, Question]) -> JsonObject:
-    """`InputRequiredTask`; params are in the modern shape."""
+    """`InputRequiredTask`; params must be in modern form."""
     return {**task.members, "inputRequests": input_members(questions)}
 
 
 def missing_tasks() -> RpcError:
-    """The answer to a client that asks for what takes the extension, which it did not declare."""
+    """The error for a client without the extension."""
     data: JsonObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
     return RpcError(f"missing required client capability: {TASKS}", code=MISSING_CAPABILITY, data=data)
 
@@ -90,7 +89,7 @@ class _Named(msgspec.Struct):
 
 
 def task_id(params: RawObject) -> str:
-    """Which task a request is about. Raises `InvalidParams`."""
+    """Raises `InvalidParams`."""
     try:
         return msgspec.json.decode(object_bytes(params), type=_Named).taskId
     except (msgspec.DecodeError, RecursionError) as problem:
@@ -98,7 +97,7 @@ def task_id(params: RawObject) -> str:
 
 
 def task_responses(params: RawObject) -> RawObject:
-    """The answers in `tasks/update`, by key. Raises `InvalidParams`."""
+    """Answers by key. Raises `InvalidParams`."""
     responses, _ = take_retry(dict(params))
     if responses is None:
         raise InvalidParams("params.inputResponses is required: an object of responses by their keys in inputRequests")

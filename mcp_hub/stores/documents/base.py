@@ -1,8 +1,4 @@
-"""Where long results are kept for their caller to read on: the texts that were cut, each under a short id.
-
-Its id is that of its content, so that the same text is kept once, and a result that is shaped anew (a replay, another
-hub on the same folder) names the same document.
-"""
+"""The interface and limits of stores for long results; ids are hashes of the content."""
 
 import base64
 import hashlib
@@ -18,10 +14,9 @@ _ID: Final = re.compile(r"r[a-z2-7]{12}")
 
 
 class DocumentLimits(msgspec.Struct, frozen=True):
-    """Seconds that a document is kept after it was put last, and bounds in bytes and in number of documents.
+    """Retention in seconds after the last put; limits in bytes and number.
 
-    What comes beyond a bound drives out the oldest: the principal's own for the bounds of one, anybody's for the total
-    ones. `memory_bytes` holds in place of `total_bytes` where documents are kept in memory.
+    The oldest go: over a principal's limit its own, over a total anyone's. `memory_bytes` is the total in memory.
     """
 
     ttl: float = 3600.0
@@ -33,27 +28,27 @@ class DocumentLimits(msgspec.Struct, frozen=True):
 
 
 class Part(NamedTuple):
-    """Some bytes of a document, and how many it has."""
+    """A range of a document, and the document's size."""
 
     data: bytes
     size: int
 
 
 class Documents(Protocol):
-    """Keeps documents. Nothing here blocks the event loop."""
+    """A store of documents that never blocks the event loop."""
 
     async def open(self) -> None:
-        """Lets go of what has expired or is damaged. Never raises."""
+        """Removes expired and damaged documents. Never raises."""
 
     async def put(self, principal: str, body: bytes) -> str:
-        """Keeps a document, or an old one for longer; its id. Raises `StoreError` if it cannot be kept."""
+        """Stores a document, or renews an existing one; its id. Raises `StoreError`."""
 
     async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
-        """Up to `size` bytes from `offset` on; None for a document that is unknown, foreign, expired or damaged."""
+        """Up to `size` bytes from `offset`; None if unknown, foreign, expired or damaged."""
 
 
 def document_id(body: bytes) -> str:
-    """`r` and 12 base32 characters of the content's hash: no secret, as reading is bound to the principal."""
+    """`r` and 12 base32 characters of a hash; not a secret."""
     return "r" + base64.b32encode(hashlib.blake2b(body, digest_size=8).digest()).decode()[:12].lower()
 
 
@@ -62,14 +57,14 @@ def is_document_id(text: str) -> bool:
 
 
 def check_size(body: bytes, limits: DocumentLimits, total: int) -> None:
-    """Raises `StoreError` for a document that no room can be made for."""
+    """Raises `StoreError` for a document over the limits."""
     most = min(limits.principal_bytes, total)
     if len(body) > most:
         raise StoreError(f"a document of {len(body)} bytes cannot be kept: the bound is {most}")
 
 
 def surplus(sizes: Sequence[int], most_bytes: int, most: int) -> int:
-    """The number of documents, the oldest first, that have to go for the rest to be within both bounds."""
+    """The number of oldest documents to remove to meet both limits."""
     used, gone = sum(sizes), 0
     while gone < len(sizes) and (used > most_bytes or len(sizes) - gone > most):
         used -= sizes[gone]

@@ -1,8 +1,6 @@
-"""Long results as files of one folder, which several hub processes may share and which outlives them.
+"""Long results as files of one folder, shared by hubs; any other file there is removed.
 
-One file for each document, named by its principal's hash and its id, so that no id leads out of the folder. A file
-begins with a head that says how long the rest is, and its time of modification is when it expires. It is written beside
-its place and then renamed: readers see all of it or nothing. Any other file in the folder is removed.
+The name has the principal's hash and the id, the head the length, the modification time the expiry.
 """
 
 import hashlib
@@ -38,7 +36,7 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BYTES
 
 
 class _File(NamedTuple):
-    """A document's; `size` without the head."""
+    """A document's file; `size` excludes the head."""
 
     expires: float
     size: int
@@ -47,7 +45,7 @@ class _File(NamedTuple):
 
 
 class FileDocuments:
-    """`Documents` in `folder`. `now` is in Unix seconds; the work is done in threads, one put at a time."""
+    """`Documents` in `folder`; `now` returns Unix seconds. Work runs in threads, one put at a time."""
 
     def __init__(self, folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> None:
         self._folder = folder
@@ -125,7 +123,6 @@ class FileDocuments:
         return None
 
     def _make_room(self, owner: str, size: int, count: int) -> None:
-        """For so many bytes and documents more of one owner; what has expired goes in any case."""
         limits = self._limits
         files = sorted(self._files())
         own = [file for file in files if file.owner == owner]
@@ -135,7 +132,7 @@ class FileDocuments:
             remove(file.path)
 
     def _files(self) -> Iterator[_File]:
-        """The documents that have not expired; everything else in the folder is removed on the way."""
+        """Unexpired documents; removes all else in the folder."""
         now = self._now()
         with os.scandir(self._folder) as entries:
             for entry in entries:
@@ -176,7 +173,6 @@ def _is_sound(path: str) -> bool:
 
 
 def _length(file: int) -> int | None:
-    """Of the document's body; None if the file is not a whole one."""
     seen = os.fstat(file)
     head = _HEAD.fullmatch(_bytes(file, _HEAD_SIZE)) if stat.S_ISREG(seen.st_mode) else None
     if head is None or seen.st_size != _HEAD_SIZE + (length := int(head[1], 16)):
@@ -185,7 +181,6 @@ def _length(file: int) -> int | None:
 
 
 def _bytes(file: int, most: int) -> bytes:
-    """From where the file stands: one read may bring fewer."""
     parts: list[bytes] = []
     while most > 0 and (part := os.read(file, most)):
         parts.append(part)

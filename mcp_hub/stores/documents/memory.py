@@ -1,4 +1,4 @@
-"""Long results in memory: gone with the hub."""
+"""Long results in memory."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, docu
 
 
 class MemoryDocuments:
-    """`Documents` of one process. `now` is any clock in seconds."""
+    """`Documents` of one process; `now` is any clock in seconds."""
 
     def __init__(self, limits: DocumentLimits, now: Callable[[], float]) -> None:
         self._limits = limits
@@ -40,6 +40,5 @@ class MemoryDocuments:
             self._kept.popitem(last=False)
 
     def _make_room(self, keys: list[tuple[str, str]], most_bytes: int, most: int) -> None:
-        """Lets the first of these go until the rest are within both bounds."""
         for key in keys[: surplus([len(self._kept[key][1]) for key in keys], most_bytes, most)]:
             del self._kept[key]

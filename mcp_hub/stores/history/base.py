@@ -1,4 +1,4 @@
-"""A batch of calls as it is kept, and the interface of every store of them. Pure."""
+"""The stored form of a batch of calls, and the interface of its stores. Pure."""
 
 import hashlib
 import sys
@@ -45,7 +45,7 @@ _LONGEST: Final = 4096
 
 
 class HistoryLimits(msgspec.Struct, frozen=True):
-    """Bounds of a history: seconds, calls and bytes; the oldest batch goes first. One is open for `span` seconds."""
+    """Limits in seconds, calls and bytes; the oldest batch goes first. A batch is open for `span` seconds."""
 
     keep: float = 7 * 86400.0
     calls: int = 100_000
@@ -57,15 +57,13 @@ class HistoryLimits(msgspec.Struct, frozen=True):
 
     @property
     def batch(self) -> int:
-        """Calls after which a batch is closed."""
         return min(256, max(self.calls // 16, 1))
 
 
 class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The texts that calls of one tool, client and outcome share.
+    """Texts shared by calls of one tool, client and outcome.
 
-    `tool` is the server's name for it, `name` the one that was called. `definition` is the digest of the tool's
-    definition at that time, empty where it is unknown.
+    `tool` is the server's name, `name` the called one, `definition` a digest of the tool's definition or empty.
     """
 
     server: str
@@ -80,7 +78,7 @@ class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BatchKey(msgspec.Struct, frozen=True, gc=False):
-    """A batch of the hub `hub`, which had `base` calls before; when the first and the last of its calls ended."""
+    """A batch of `hub`, after its `base` earlier calls; `first` and `last` are end times of calls."""
 
     hub: str
     base: int
@@ -90,11 +88,10 @@ class BatchKey(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """Calls of one hub in the order of their endings: an entry of each column for each of them.
+    """Calls of one hub in columns, in order of their end.
 
-    `groups` are lines of JSON (`group_of`) and `marks` their numbers, `ids` are joined by spaces, `sizes` are bytes of
-    arguments and of results, `notes` have a code and a message by the place of a call. Times are Unix seconds, `took`
-    and `waited` seconds.
+    `groups` are lines of JSON, `marks` each call's group, `ids` joined by spaces, `sizes` bytes of arguments and
+    results, `notes` (code, message) by index. Times are Unix seconds, `took` and `waited` seconds.
     """
 
     hub: str
@@ -118,7 +115,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
         return BatchKey(hub=self.hub, base=self.base, first=ended[0], last=ended[-1], calls=len(ended))
 
     def extended(self, more: "Batch") -> "Batch":
-        """This batch with the calls of another one behind its own."""
+        """This batch with the calls of `more`."""
         count, groups = len(self), {group: number for number, group in enumerate(self.groups.split("\n"))}
         places = [groups.setdefault(group, len(groups)) for group in more.groups.split("\n")]
         marks = array("H", (places[mark] for mark in numbers(more.marks)))
@@ -138,16 +135,16 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CallTexts(NamedTuple):
-    """The arguments and the beginning of the result of one call, masked; empty: not kept."""
+    """Masked arguments and start of the result; empty if not stored."""
 
     arguments: str = ""
     result: str = ""
 
 
 class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Calls of a hub that are not in the history; `at` are Unix seconds, `reason` is for people.
+    """Calls missing from the history; `at` is in Unix seconds.
 
-    `killed`: the hub ended without notice after `at`. `dropped`: they came faster than they could be written.
+    `killed`: the hub ended without notice after `at`. `dropped`: too fast to be written.
     """
 
     kind: LossKind
@@ -158,9 +155,9 @@ class LostCalls(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunningChange(msgspec.Struct, frozen=True):
-    """Changes to the calls that run: those that have `begun`, each in a batch of its own, and those that have `ended`.
+    """Running calls that have `begun`, each in its own batch, and those that have `ended`.
 
-    A store shows such a batch once its hub is gone. Its `base` is the call's `running_number`, at every hub.
+    Such a batch is shown once its hub is gone; its `base` is the call's `running_number`.
     """
 
     begun: Sequence[tuple[Batch, bytes]] = ()
@@ -173,68 +170,65 @@ RUNNING: Final = 1 << 52
 
 
 def running_number(id_: str) -> int:
-    """The number of the batch of a running call, below 2^53."""
+    """The `base` of a running call's batch, below 2^53."""
     return RUNNING | int.from_bytes(hashlib.blake2b(id_.encode(), digest_size=8).digest()) % RUNNING
 
 
 def is_shown(key: BatchKey, is_gone: Callable[[str], bool]) -> bool:
-    """Whether the calls of a batch are past ones: they have ended, or their hub has."""
+    """Whether the batch's calls, or their hub, have ended."""
     return key.base < RUNNING or is_gone(key.hub)
 
 
 class BatchRefused(StoreError):
-    """The batch itself cannot be stored; the next ones may be."""
+    """This batch cannot be stored; later ones may be."""
 
 
 class HistoryStore(Protocol):
-    """Keeps batches. Everything raises `StoreError` if that does not work now."""
+    """Stores batches. All methods raise `StoreError`."""
 
     @property
     def place(self) -> str:
-        """The path or the URL, for people."""
+        """Path or URL, for display."""
 
     async def write(
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
         running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
-        """Writes a batch whose last `fresh` calls are new, with their texts, if any. Raises `BatchRefused`, too.
+        """Writes a batch with `fresh` new calls at its end. Also raises `BatchRefused`.
 
-        `texts` are arguments and results by turns, parted by NULs.
-
-        False, and nothing is written, if the batch has calls that were there before and is gone.
+        `texts` are alternating arguments and results, separated by NUL. False, with nothing written, if the batch
+        continues a deleted one.
         """
 
     async def index(self) -> list[BatchKey]:
-        """All batches of past calls, in any order."""
+        """Batches of past calls, unordered."""
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
-        """Those of them that are still there."""
+        """The batches that still exist."""
 
     async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
-        """The texts of the calls at these places of a batch, as far as they were kept."""
+        """Stored texts by index of the call."""
 
     async def losses(self) -> list[LostCalls]:
-        """The newest first."""
+        """Newest first."""
 
     async def clear(self, loss: LostCalls) -> int:
-        """Removes every call and every loss, and keeps this one instead; how many calls."""
+        """Replaces all calls and losses by `loss`; the number of calls."""
 
     async def close(self) -> None:
-        """Says that this hub has ended. Idempotent. Never raises."""
+        """Marks this hub as ended. Idempotent. Never raises."""
 
 
 def floats(column: bytes) -> Sequence[float]:
-    """The numbers of a column of times."""
     return memoryview(column).cast("d")
 
 
 def numbers(column: bytes) -> Sequence[int]:
-    """The numbers of the column `marks`."""
     return memoryview(column).cast("H")
 
 
 def sizes(column: bytes) -> Sequence[int]:
-    """The numbers of the column `sizes`: two for each call."""
+    """Two numbers for each call."""
     return memoryview(column).cast("I")
 
 
@@ -245,13 +239,12 @@ _decode_batch = msgspec.msgpack.Decoder(Batch).decode
 
 
 def group_line(group: CallGroup) -> str:
-    """A group as a line of a batch."""
     return _encode_group(group).decode()
 
 
 @lru_cache(maxsize=4096)
 def group_of(line: str) -> CallGroup:
-    """The group of a line; of one that is damaged, one without texts."""
+    """An empty group for a damaged line."""
     try:
         return _decode_group(line)
     except ValueError:
@@ -259,7 +252,7 @@ def group_of(line: str) -> CallGroup:
 
 
 def batch_of(encoded: object) -> Batch | None:
-    """A batch that was encoded; None for something else, as other programs or a fault may leave it."""
+    """None if invalid."""
     try:
         batch = _decode_batch(encoded) if isinstance(encoded, bytes) else None
         return batch if batch is not None and _is_sound(batch) else None
@@ -268,7 +261,7 @@ def batch_of(encoded: object) -> Batch | None:
 
 
 def is_sound_key(key: BatchKey) -> bool:
-    """Whether a record can be that of a batch: others may have written it, or a fault."""
+    """Whether a stored key is valid."""
     numbers_, times = (key.base, key.calls), (key.first, key.last)
     return (
         isinstance(key.hub, str)
@@ -280,24 +273,23 @@ def is_sound_key(key: BatchKey) -> bool:
 
 
 def is_sound_loss(loss: LostCalls) -> bool:
-    """Whether a record can be that of a loss."""
+    """Whether a stored loss is valid."""
     texts = all(isinstance(text, str) and len(text) <= _LONGEST for text in (loss.hub, loss.reason))
     return texts and is_moment(loss.at) and isinstance(loss.count, int) and loss.count >= 0
 
 
 def is_moment(seconds: object) -> bool:
-    """Whether a number can be a time of a call in Unix seconds: from 1970 to 2242."""
+    """Whether this is a Unix time from 1970 to 2242."""
     return isinstance(seconds, float | int) and 0 <= seconds < _LAST
 
 
 def texts_of_body(body: object) -> list[CallTexts]:
-    """The texts of each call of one writing; none of something else."""
+    """Texts of each call in `texts` of one write."""
     fields = body.decode("utf-8", "replace").split("\0") if isinstance(body, bytes) else []
     return [CallTexts(*fields[at : at + 2]) for at in range(0, len(fields) - 1, 2)]
 
 
 def _is_sound(batch: Batch) -> bool:
-    """Whether the columns of a batch fit each other."""
     count, times = len(batch), (batch.ended, batch.took, batch.waited)
     columns = (len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, len(batch.waited) // 8)
     return (

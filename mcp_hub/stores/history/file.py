@@ -1,7 +1,6 @@
-"""The history in a file of SQLite that several hubs share, or in memory.
+"""Past calls in a SQLite file shared by hubs, or in memory.
 
-A damaged file is set aside once no hub has it open. Batches are committed without a sync: a crash of the system may
-take the last ones.
+Commits are not synced: a system crash may lose the last batches.
 """
 
 import sqlite3
@@ -77,8 +76,6 @@ log = get_logger(__name__)
 
 
 class _InMemory(WriteTransactions):
-    """A connection to a database that is gone with it."""
-
     def open(self) -> None:
         connection = sqlite3.connect(":memory:", isolation_level=None, factory=FileConnection)
         with closed_on_failure(connection, self._path):
@@ -87,13 +84,13 @@ class _InMemory(WriteTransactions):
 
 
 class _Moved(StoreFault):
-    """Another file is at the place of the one that is open."""
+    """The path now holds another file."""
 
 
 class HistoryFile:
-    """A `HistoryStore` on `<folder>/history.db`; without a folder in memory.
+    """A `HistoryStore` in `<folder>/history.db`, or in memory without a folder.
 
-    `hub` is the id of this process; `is_gone` says whether another one has ended. `now` are Unix seconds.
+    `hub` is this process's id; `is_gone` checks another; `now` returns Unix seconds.
     """
 
     def __init__(
@@ -114,7 +111,6 @@ class HistoryFile:
 
     @property
     def place(self) -> str:
-        """The path."""
         return str(self._path)
 
     @property
@@ -155,7 +151,7 @@ class HistoryFile:
         return sorted([*self._losses, *self._damaged.values(), *stored], key=lambda loss: -loss.at)
 
     async def clear(self, loss: LostCalls) -> int:
-        """As `HistoryStore.clear`. Nothing of the calls is left in the file."""
+        """Also erases the calls from the file's free pages."""
         if not self._is_there():
             return 0
         count = await self._ask(partial(self._clear, loss=loss), writes=True)
@@ -178,7 +174,6 @@ class HistoryFile:
         return self._worker is not None or (not self._is_in_memory and self._path.exists())
 
     async def _read(self, run: Callable[[Connection], T], nothing: T) -> T:
-        """The result of a reading job, `nothing` where there is no file. Raises `StoreError`."""
         if not self._is_there():
             return nothing
         try:
@@ -194,7 +189,6 @@ class HistoryFile:
             await reader.stop(_CLOSING)
 
     async def _ask(self, run: Callable[[Connection], T], *, writes: bool = False) -> T:
-        """The result, by a file that is made if need be. Raises `StoreError`."""
         for _ in range(2):
             async with self._lock:
                 worker = self._worker or await self._started()
@@ -230,7 +224,7 @@ class HistoryFile:
             await worker.stop(_CLOSING)
 
     async def _set_aside(self, worker: Worker, fault: StoreFault) -> None:
-        """Raises the fault where another hub has the file open: it will let go of it, too."""
+        """Raises `fault` while another hub has the file open."""
         async with self._lock:
             if self._worker is not worker or self._transactions is None:
                 return
@@ -251,7 +245,7 @@ class HistoryFile:
         return aside is not None
 
     def _try_set_aside(self, seen: tuple[int, int] | None) -> str | None:
-        """The new name, empty if another hub was quicker; None while another hub has the file open."""
+        """The new name; empty if another hub did it; None while one has the file open."""
         with Tenancy(self._path).alone() as is_alone:
             if identity(self._path) != seen:
                 return ""
@@ -293,7 +287,6 @@ class HistoryFile:
         return calls
 
     def _killed(self, db: Connection) -> list[LostCalls]:
-        """The hubs that have ended without notice, which are forgotten with that."""
         found = _killed_hubs(db, self._hub, self._is_gone)
         db.executemany("DELETE FROM runs WHERE hub = ?", [(loss.hub,) for loss in found])
         return found
@@ -305,7 +298,6 @@ class HistoryFile:
 
 
 def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
-    """The number of the batch; None if it was there before and is gone."""
     key, head = batch.key, encode(batch)
     found = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
     if is_known and found is None:
@@ -322,7 +314,6 @@ def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
 
 
 def _load(db: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, Batch | None]:
-    """The batches that are still there; None for one that is damaged."""
     head = "SELECT head FROM heads WHERE number = (SELECT number FROM batches WHERE hub = ? AND base = ?)"
     rows = ((key, db.execute(head, (key.hub, key.base)).fetchone()) for key in keys)
     return {key: batch_of(row[0]) for key, row in rows if row is not None}
@@ -363,7 +354,6 @@ def _remove(db: Connection, number: int) -> None:
 
 
 def _remove_running(db: Connection, bases: Collection[int]) -> None:
-    """Removes the batches of running calls, whichever hub wrote them."""
     chosen = "SELECT number, base FROM batches WHERE base >= ?"
     for number, base in db.execute(chosen, (RUNNING,)).fetchall() if bases else ():
         if base in bases:
@@ -371,7 +361,6 @@ def _remove_running(db: Connection, bases: Collection[int]) -> None:
 
 
 def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
-    """Removes rows that no hub writes, which count as no calls, then the oldest batches until all three bounds hold."""
     for (number,) in db.execute(f"SELECT number FROM batches WHERE NOT ({SOUND_ROW}) LIMIT 64").fetchall():
         _remove(db, number)
     (calls,) = db.execute(f"SELECT coalesce(sum(calls), 0) FROM batches WHERE {SOUND_ROW}").fetchone()

@@ -1,4 +1,4 @@
-"""Looks through batches: the calls that fit a filter, newest first, one call by its id, and figures over time."""
+"""Queries over batches: filtered calls, one call by id, figures over time."""
 
 import math
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -33,7 +33,7 @@ Place = tuple[float, int, str]
 
 
 class PastCall(msgspec.Struct, frozen=True, gc=False):
-    """One call that has ended, without its texts; `place` is its place in the batch `key`."""
+    """An ended call without its texts, at index `place` of batch `key`."""
 
     id: str
     group: CallGroup
@@ -60,10 +60,7 @@ class PastCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class CallFilter(msgspec.Struct, frozen=True):
-    """The calls that somebody asks for: of groups that `fits`, ended from `since` on, before `until` and `before`.
-
-    To be used for one look, which remembers the groups.
-    """
+    """Calls of matching groups that ended from `since` to before `until` and `before`, for one query."""
 
     fits: Callable[[CallGroup], bool]
     since: float = 0.0
@@ -72,7 +69,7 @@ class CallFilter(msgspec.Struct, frozen=True):
     _known: dict[str, bool] = msgspec.field(default_factory=dict)
 
     def wants(self, line: str) -> bool:
-        """Whether calls of the group of this line fit."""
+        """Whether the group in this line matches."""
         known = self._known.get(line)
         if known is None:
             known = self._known[line] = self.fits(group_of(line))
@@ -84,7 +81,7 @@ class CallFilter(msgspec.Struct, frozen=True):
 
 
 async def newest(store: HistoryStore, chosen: CallFilter, most: int) -> list[PastCall]:
-    """The last `most` calls that fit, the newest first. Raises `StoreError`."""
+    """The newest matching calls, newest first. Raises `StoreError`."""
     found: list[PastCall] = []
     keys = await _keys(store, chosen)
     start, size = 0, _FIRST
@@ -96,14 +93,14 @@ async def newest(store: HistoryStore, chosen: CallFilter, most: int) -> list[Pas
 
 
 async def pages(store: HistoryStore, chosen: CallFilter) -> AsyncIterator[list[Batch]]:
-    """All batches with calls in the time that is asked for, some at a time."""
+    """Batches within the filter's time, in portions."""
     keys = await _keys(store, chosen)
     for start in range(0, len(keys), _PAGE):
         yield await store.load(keys[start : start + _PAGE])
 
 
 async def within(store: HistoryStore, limits: HistoryLimits, now: float) -> float:
-    """When the oldest call ended that is within the limits: a store lets go of whole batches."""
+    """End time of the oldest call within the limits."""
     oldest, left = now - limits.keep, limits.calls
     for key in sorted(await store.index(), key=lambda key: -key.last):
         if left < key.calls:
@@ -115,7 +112,7 @@ async def within(store: HistoryStore, limits: HistoryLimits, now: float) -> floa
 
 
 async def by_id(store: HistoryStore, id_: str, chosen: CallFilter) -> PastCall | None:
-    """The call with this id, if it fits. Raises `StoreError`."""
+    """The call with this id, if it matches. Raises `StoreError`."""
     async for batches in pages(store, chosen):
         for batch in batches:
             if id_ in batch.ids:
@@ -151,7 +148,7 @@ def _clients_in(batches: Sequence[Batch], ids: Collection[str]) -> dict[str, str
 
 
 async def texts_of(store: HistoryStore, calls: Sequence[PastCall]) -> list[CallTexts]:
-    """The texts of each of these calls. Raises `StoreError`."""
+    """The texts of each call. Raises `StoreError`."""
     places: dict[BatchKey, list[int]] = {}
     for call in calls:
         places.setdefault(call.key, []).append(call.place)
@@ -172,7 +169,6 @@ def _merged(found: list[PastCall], batches: Sequence[Batch], chosen: CallFilter,
 
 
 def _fitting(batch: Batch, chosen: CallFilter, most: int) -> list[PastCall]:
-    """The last `most` calls of a batch that fit."""
     lines = batch.groups.split("\n")
     wanted = {number for number, line in enumerate(lines) if chosen.wants(line)}
     marks = numbers(batch.marks)
@@ -216,9 +212,9 @@ def _call(batch: Batch, key: BatchKey, place: int, id_: str, line: str) -> PastC
 
 
 class FigureRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Calls of a tool, or of a whole server (an empty `tool`), in seconds.
+    """Figures of a tool, or of a server if `tool` is empty; times in seconds.
 
-    `series` has a list for each point with calls: its number, calls, failed ones, the median, the 95th percentile.
+    Each entry of `series`: point, calls, failed calls, median, 95th percentile.
     """
 
     server: str
@@ -236,7 +232,7 @@ _Points = dict[int, list[float]]
 
 
 class PastFigures:
-    """PastFigures of calls since a time, in `points` steps of so many seconds."""
+    """Figures of calls since a time, in `points` steps of `step` seconds."""
 
     def __init__(self, since: float, step: float, points: int) -> None:
         self._since = since
@@ -246,7 +242,6 @@ class PastFigures:
         """By server, tool and whether the calls failed."""
 
     def add(self, batches: Sequence[Batch], chosen: CallFilter) -> None:
-        """Counts the calls of these batches that fit."""
         oldest = chosen.since
         for batch in batches:
             lines = batch.groups.split("\n")
@@ -261,7 +256,7 @@ class PastFigures:
         return self._cells.setdefault((group.server, group.tool, group.status != "completed"), {})
 
     def rows(self) -> tuple[list[FigureRow], list[FigureRow], int]:
-        """Of the tools, of the servers, and how many tools are left out; those with the most calls first."""
+        """Tools, servers (most calls first), and the number of tools left out."""
         tools: dict[tuple[str, str], list[tuple[bool, _Points]]] = {}
         for (server, tool, has_failed), points in self._cells.items():
             for key in ((server, tool), (server, "")) if points else ():
@@ -291,5 +286,5 @@ def _row(server: str, tool: str, cells: Sequence[tuple[bool, _Points]]) -> Figur
 
 
 def percentile(durations: Sequence[float], share: float) -> float:
-    """Of sorted durations the first one that so large a share of them does not exceed."""
+    """The nearest-rank percentile of sorted durations."""
     return durations[max(math.ceil(share * len(durations)) - 1, 0)]

@@ -1,7 +1,4 @@
-"""The history on a Redis or Valkey server, where each replica sees the calls of all.
-
-The memory of the server is one more bound; what nobody writes to expires with the calls in it.
-"""
+"""Past calls on a Redis or Valkey server, shared by replicas; its memory is a further limit."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -45,7 +42,7 @@ log = get_logger(__name__)
 
 
 class _Known(msgspec.Struct, array_like=True):
-    """A batch without its columns: its times, calls and bytes, and the places at which its texts begin."""
+    """A batch's times, calls, bytes and the indexes where its texts begin."""
 
     first: float
     last: float
@@ -65,7 +62,7 @@ _decode_known = msgspec.msgpack.Decoder(_Known).decode
 
 
 class RedisHistory:
-    """A `HistoryStore` on the links of a store, which opens and closes them. `now` are Unix seconds."""
+    """A `HistoryStore` on a store's links; `now` returns Unix seconds."""
 
     def __init__(self, links: StoreLinks, now: Callable[[], float]) -> None:
         self._keys = links.keys.history
@@ -84,7 +81,6 @@ class RedisHistory:
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
         running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
-        """As `HistoryStore.write`."""
         try:
             is_written = not fresh or await self._put(batch, fresh, texts)
             if is_written:
@@ -122,7 +118,7 @@ class RedisHistory:
         return True
 
     async def _change(self, running: RunningChange) -> None:
-        """Keeps the calls that have begun, and removes those that have ended, whichever replica wrote them."""
+        """Stores begun calls and removes ended ones, of any replica."""
         bases = {*running.ended, *(batch.base for batch, _ in running.begun)}
         if not bases:
             return
@@ -174,30 +170,26 @@ class RedisHistory:
         return [*commands, ("HDEL", self._keys.texts, *texts)] if texts else commands
 
     async def _known(self) -> dict[str, _Known]:
-        """All batches by their fields; a record that is damaged counts as missing."""
         [reply] = await self._reader.ask(("HGETALL", self._keys.batches))
         found = {field.decode("ascii", "replace"): _known_of(value) for field, value in pairs(reply).items()}
         return {field: own for field, own in found.items() if own is not None and _is_sound(field, own)}
 
     async def index(self) -> list[BatchKey]:
-        """As `HistoryStore.index`."""
         keys = [batch.key(field) for field, batch in (await self._known()).items()]
         return [key for key in keys if is_shown(key, partial(self._has_ended, at=key.last))]
 
     def _has_ended(self, replica: str, at: float) -> bool:
-        """Whether a replica that wrote something at that time is gone; one that has just come is not known yet."""
+        """A replica is not known yet for two leases after `at`."""
         is_known = self._now() - at > 2 * self._leases.seconds
         return is_known and replica != self._own and self._leases.is_trusted and self._leases.is_gone(replica)
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
-        """As `HistoryStore.load`."""
         if not keys:
             return []
         [heads] = await self._reader.ask(("HMGET", self._keys.heads, *map(_field, keys)))
         return [batch for head in heads if (batch := batch_of(head)) is not None]
 
     async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
-        """As `HistoryStore.texts`."""
         field = _field(key)
         [value] = await self._reader.ask(("HGET", self._keys.batches, field))
         known = _known_of(value)
@@ -213,7 +205,6 @@ class RedisHistory:
         }
 
     async def losses(self) -> list[LostCalls]:
-        """As `HistoryStore.losses`."""
         [lines] = await self._reader.ask(("LRANGE", self._keys.losses, 0, MOST_LOSSES))
         found = await self._killed()
         for line in lines:
@@ -223,7 +214,6 @@ class RedisHistory:
         return sorted(found, key=lambda loss: -loss.at)
 
     async def _killed(self) -> list[LostCalls]:
-        """The replicas that have ended without notice."""
         [runs] = await self._reader.ask(("HGETALL", self._keys.runs))
         found = []
         for replica, written in pairs(runs).items():
@@ -233,7 +223,6 @@ class RedisHistory:
         return found
 
     async def clear(self, loss: LostCalls) -> int:
-        """As `HistoryStore.clear`."""
         count = sum(key.calls for key in await self.index())
         keys = self._keys
         await self._writer.ask(("DEL", keys.batches, keys.heads, keys.texts, keys.losses), *self._listed([loss]))
@@ -241,7 +230,6 @@ class RedisHistory:
         return count
 
     async def close(self) -> None:
-        """As `HistoryStore.close`."""
         try:
             await self._writer.ask(("HDEL", self._keys.runs, self._own))
         except StoreError as error:

@@ -1,10 +1,7 @@
-"""A store with memory behind it: whatever is wrong with the file (or the server), calls continue.
+"""A stream store with memory behind it: calls continue whatever happens to the file.
 
-A stream whose file fails continues in memory under the same numbers; events in the file are read from there for as long
-as that works. While the file is out of use new streams begin in memory, `is_durable` is False, and after a while the
-next write, or else `orphans`, tries the file again. Once that works, streams in memory return to it: a running one with
-its next events, an ended one when `has_news` or `sweep` is asked. These two also repair a damaged file (`recovery`).
-Other processes do not know streams in memory, and a key that only the file knows may be used again.
+Streams of a failing file continue in memory under the same numbers, not durable and invisible to other processes. When
+the file works again, running streams return with their next events, ended ones with `has_news` or `sweep`.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -47,23 +44,22 @@ T = TypeVar("T")
 
 
 class _Returns(Protocol):
-    """The way of streams from memory back into the store."""
+    """Moves streams from memory back into the store."""
 
     async def tend(self) -> None:
-        """Tries to have the store again, if it is time to, and returns what can return."""
+        """Retries the store if due, and returns streams."""
 
     async def try_again(self) -> None:
-        """Tries a store that is out of use: maybe nobody else has anything to write."""
+        """Retries an unusable store, without any write to make."""
 
     async def return_all(self) -> None:
-        """Returns what can return, until that fails."""
+        """Returns streams until a failure."""
 
 
 class StoreReads:
-    """Answers to what a caller asks about, from the store and from memory.
+    """Reads from store and memory; from memory alone while the store is out of use.
 
-    A store that only this machine uses has nothing else while it is out of use: what memory holds is all there is. Of
-    one that `is_shared` nobody knows then what it has.
+    Then a shared store raises `StoreFault`: replicas may have more.
     """
 
     def __init__(self, backing: Backing, fallback: MemoryFallback, *, is_shared: bool = False) -> None:
@@ -73,7 +69,7 @@ class StoreReads:
         self._is_shared = is_shared
 
     async def ask(self, question: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
-        """The store's answer, or `otherwise`. Raises `StoreFault` in place of that for a shared store."""
+        """The store's answer, else `otherwise`. Raises `StoreFault` for a shared store."""
         if not self._is_shared:
             return await read(self._backing, question, otherwise)
         if self._backing.store is None:
@@ -85,7 +81,7 @@ class StoreReads:
             raise
 
     def sure(self, answer: T | None) -> T | None:
-        """The answer. Raises `StoreFault` for None, if a replica may still have it in memory."""
+        """Raises `StoreFault` for None if a replica may have the answer in memory."""
         if answer is None and not self._backing.is_settled:
             raise no_answer()
         return answer
@@ -101,7 +97,6 @@ class StoreReads:
                 return stored
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        """A row that may be out of date."""
         row = self._fallback.memory.by_key(principal, key)
         if row is None or row.key != key:
             row = await self.ask(lambda store: store.log.find_key(principal, key), None) or row
@@ -116,8 +111,6 @@ class StoreReads:
 
 
 class _FileReturns:
-    """`_Returns` to a file: what is in memory is written behind the last event that the file had confirmed."""
-
     def __init__(self, backing: Backing, streams: OwnedStreams) -> None:
         self._backing = backing
         self._streams = streams
@@ -131,7 +124,6 @@ class _FileReturns:
             await write(self._backing, lambda store: store.touch())
 
     async def return_all(self) -> None:
-        """Writes ended streams to the file that were in memory when they ended, until that fails."""
         fallback = self._streams.fallback
         for row in [row for row in fallback.returnable() if row.has_ended][:_AT_ONCE]:
             store = self._backing.store
@@ -146,7 +138,6 @@ class _FileReturns:
         await returned.wait()
 
     def start(self, store: BackedStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
-        """Writes to the file what it lacks of a stream in memory, `lines` behind it, and the row as it is then."""
         fallback = self._streams.fallback
 
         def returned(error: StoreError | None) -> None:
@@ -176,8 +167,6 @@ class _FileReturns:
 
 
 class _FileLog:
-    """The `StreamLog` of a file with memory behind it."""
-
     is_settled = True
 
     def __init__(self, backing: Backing, streams: OwnedStreams, returns: _FileReturns, reads: StoreReads) -> None:
@@ -246,8 +235,6 @@ class _FileLog:
 
 
 class _FailsafeInbox:
-    """The `StreamInbox` of a store with memory behind it."""
-
     def __init__(self, backing: Backing, streams: OwnedStreams, returns: _Returns) -> None:
         self._backing = backing
         self._streams = streams
@@ -263,7 +250,7 @@ class _FailsafeInbox:
         return messages
 
     async def post(self, message: Message) -> bool:
-        """Raises `StoreError` too if the store cannot take it now: the owner may be another process."""
+        """Raises `StoreError` if the store fails and the owner may be another process."""
         streams, store = self._streams, self._backing.store
         if streams.fallback.row(message.stream) is not None:
             return await self._memory.post(message)
@@ -290,8 +277,6 @@ class _FailsafeInbox:
 
 
 class _FailsafeLeases:
-    """The `StreamLeases` of a store with memory behind it."""
-
     def __init__(self, backing: Backing, streams: OwnedStreams, returns: _Returns) -> None:
         self._backing = backing
         self._streams = streams
@@ -310,7 +295,7 @@ class _FailsafeLeases:
         return await read(self._backing, lambda store: store.leases.is_orphan(row), False)
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-        """None too if the store cannot be written now."""
+        """None also if the store fails."""
         store = self._backing.for_writing()
         try:
             claimed = None if store is None else await store.leases.claim(row, lines, change)
@@ -323,7 +308,7 @@ class _FailsafeLeases:
 
 
 class FailsafeSessions:
-    """The `SessionRows` of a store with `memory` behind it."""
+    """The `SessionRows` of store and `memory`."""
 
     def __init__(self, backing: Backing, reads: StoreReads, memory: MemorySessions) -> None:
         self._backing = backing
@@ -339,18 +324,16 @@ class FailsafeSessions:
         return written[0]
 
     async def find(self, id_: str) -> SessionRow | None:
-        """From memory, else from the store."""
         session = await self.memory.find(id_)
         return self._reads.sure(session or await self._reads.ask(lambda store: store.sessions.find(id_), None))
 
     async def drop(self, id_: str) -> None:
-        """In memory and in the store."""
         await self.memory.drop(id_)
         await read(self._backing, lambda store: store.sessions.drop(id_), None)
 
 
 class FailsafeStore:
-    """An `EventStore` that never fails for the sake of the one behind it. `log` and `returns` are of its kind."""
+    """An `EventStore` that works without the store behind it."""
 
     def __init__(
         self,
@@ -386,7 +369,7 @@ class FailsafeStore:
 
 
 def failsafe_on_file(folder: Path, limits: StoreLimits, clock: Clock) -> FailsafeStore:
-    """One on `<folder>/streams.db`."""
+    """The store over `<folder>/streams.db`."""
     instances = Instances(folder, new_instance_id())
     backing = Recovery(folder, limits, clock, instances)
     streams = OwnedStreams(backing, MemoryFallback(limits, instances.own))

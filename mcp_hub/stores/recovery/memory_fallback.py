@@ -1,4 +1,4 @@
-"""A store that may fail, and the streams of this process beside it: only in memory, or confirmed by it lately."""
+"""Streams of this process beside a failing store: in memory, or recently confirmed by the store."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,41 +25,41 @@ T = TypeVar("T")
 
 
 class BackedStore(StreamStore, Protocol):
-    """A store whose faults come as `StoreFault`."""
+    """A store that fails with `StoreFault`."""
 
     async def touch(self) -> None:
-        """Writes without changing anything. Raises `StoreFault` if that does not work."""
+        """Test write. Raises `StoreFault`."""
 
 
 class Backing(Protocol):
-    """A store over time. `recovery.Recovery` is the one of a file, `stores.replicated.Reconnect` that of a server."""
+    """A store that fails and recovers over time."""
 
     @property
     def store(self) -> BackedStore | None:
-        """The store that can be read, if any."""
+        """The store, if readable."""
 
     @property
     def is_fit(self) -> bool: ...
 
     @property
     def is_settled(self) -> bool:
-        """Whether others, too, have had the time to write what they had in memory."""
+        """Whether other replicas have had time to return their streams."""
 
     def for_writing(self) -> BackedStore | None:
-        """The store, if it is fit or worth a try; who is given it says `worked` or `failed`."""
+        """The store if usable or due for a retry; the caller reports `worked` or `failed`."""
 
     def worked(self) -> None: ...
     def failed(self, fault: StoreFault) -> None: ...
     def failed_reading(self, fault: StoreFault) -> None: ...
     async def open(self) -> None: ...
     async def recover(self, leave: Callable[[], None]) -> None:
-        """If it is time to: tries to have it again. `leave` is called before `store` changes."""
+        """Retries the store if due; calls `leave` before `store` changes."""
 
     async def close(self) -> None: ...
 
 
 async def read(backing: Backing, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
-    """The store's answer, if it can be read."""
+    """The store's answer, else `otherwise`."""
     if backing.store is None:
         return otherwise
     try:
@@ -70,7 +70,7 @@ async def read(backing: Backing, ask: Callable[[BackedStore], Awaitable[T]], oth
 
 
 async def write(backing: Backing, change: Callable[[BackedStore], Awaitable[T]]) -> list[T]:
-    """The store's answer; nothing if it could not be written."""
+    """The store's answer in a list; empty on failure."""
     if (store := backing.for_writing()) is None:
         return []
     try:
@@ -87,7 +87,7 @@ def no_answer() -> StoreFault:
 
 
 class MemoryFallback:
-    """`memory` holds their events behind the last one in the store, or all if the store does not know them."""
+    """Events that the store lacks, in `memory`."""
 
     def __init__(self, limits: StoreLimits, instance: str) -> None:
         self.memory = MemoryStreams(limits, instance)
@@ -99,18 +99,16 @@ class MemoryFallback:
         """Streams that the store does not take back."""
 
     def row(self, stream: CallId) -> StreamInfo | None:
-        """As it is in memory, where `first` is the first event there; None if it is not in memory."""
+        """The row in memory, whose `first` is the first event there."""
         return self.memory.row(stream)
 
     def create(self, row: StreamInfo, chunk: Chunk) -> StoreError | None:
-        """Begins a stream that the store does not know."""
         error = self.memory.create(row, chunk)
         if error is None:
             self._stored[row.id] = None
         return error
 
     def leave(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
-        """Continues in memory a stream that the store holds as the row says; but for `lines`, its last, in any case."""
         last = Chunk(row.last + 1 - len(lines), lines)
         if self.memory.create(row, last) is not None:  # the key has been used again meanwhile
             self.memory.create(msgspec.structs.replace(row, key=None), last)
@@ -119,23 +117,22 @@ class MemoryFallback:
     # -- what the store holds
 
     def is_known(self, stream: CallId) -> bool:
-        """Whether the store knows it."""
         return self._stored.get(stream) is not None
 
     def is_before(self, stream: CallId, after: int) -> bool:
-        """Whether what follows `after` is in the store."""
+        """Whether the event after `after` is in the store."""
         row, last = self.memory.row(stream), self._stored.get(stream)
         return row is not None and last is not None and after < last and row.first == last + 1
 
     def whole(self, row: StreamInfo, stored: StreamInfo | None) -> StreamInfo:
-        """The row in memory with the events in the store counted in, if they are still next to those in memory."""
+        """The row including the store's events, unless there is a gap."""
         last = self._stored.get(row.id)
         if stored is None or last is None or row.first != last + 1 or stored.last < last:
             return row
         return msgspec.structs.replace(row, first=min(stored.first, row.first))
 
     def joined(self, page: EventPage) -> EventPage:
-        """A page of the store without what is in memory, and with the row as it is."""
+        """The store's page without events in memory."""
         row, last = self.memory.row(page.row.id), self._stored.get(page.row.id)
         if row is None or last is None:
             return page
@@ -144,12 +141,12 @@ class MemoryFallback:
     # -- returning
 
     def can_return(self, stream: CallId) -> bool:
-        """Whether the events in memory follow those in the store."""
+        """Whether events in memory follow the store's."""
         row, last = self.memory.row(stream), self._stored.get(stream)
         return row is not None and stream not in self._strays and (last is None or row.first == last + 1)
 
     def returnable(self) -> list[StreamInfo]:
-        """Streams that can return; those that are no longer kept are forgotten."""
+        """Streams that can return; forgets those no longer kept."""
         self._stored = {id_: last for id_, last in self._stored.items() if self.memory.row(id_) is not None}
         self.begins = {id_: first for id_, first in self.begins.items() if id_ in self._stored}
         self._strays &= self._stored.keys()
@@ -157,19 +154,18 @@ class MemoryFallback:
         return [row for row in rows if self.can_return(row.id)]
 
     def missing(self, stream: CallId, lines: tuple[bytes, ...]) -> Chunk:
-        """The events that the store lacks, with `lines` behind them."""
         row = self.memory.row(stream)
         assert row is not None
         return Chunk(row.first, self.memory.lines(stream) + lines)
 
     def returned(self, stream: CallId) -> list[Message]:
-        """Forgets a stream that the store holds all of; the messages that wait for it."""
+        """Forgets a fully stored stream; its pending messages."""
         self._stored.pop(stream, None)
         self.begins.pop(stream, None)
         return [] if self.memory.row(stream) is None else self.memory.drop(stream)
 
     def refused(self, stream: CallId) -> None:
-        """The store does not take it back. If it was to know it, it may have been made anew; else that is final."""
+        """A known stream is created again next time, an unknown one stays in memory."""
         if self._stored.get(stream) is None:
             self._strays.add(stream)
         else:
@@ -177,10 +173,7 @@ class MemoryFallback:
 
 
 class RecentEvents:
-    """Events that were confirmed in the last seconds, also of streams that have ended.
-
-    A server that fails, or another in its place, may not have them.
-    """
+    """Events confirmed in the last seconds, which a failed or replaced server may have lost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -190,7 +183,6 @@ class RecentEvents:
         self._size = 0
 
     def add(self, row: StreamInfo, lines: Sequence[bytes]) -> None:
-        """The store has confirmed the stream as the row says, the last events of which are `lines`."""
         now, size = self._clock.now(), sum(map(len, lines))
         self._rows[row.id] = row
         tail = self._lines.setdefault(row.id, deque())
@@ -209,7 +201,6 @@ class RecentEvents:
             del self._lines[id_], self._rows[id_]
 
     def take(self, stream: CallId) -> tuple[bytes, ...]:
-        """The last events of a stream, which are not kept here any longer."""
         self._rows.pop(stream, None)
         lines = self._lines.pop(stream, deque())
         taken = tuple(lines)
@@ -217,15 +208,11 @@ class RecentEvents:
         return taken
 
     def rows(self) -> list[StreamInfo]:
-        """The streams with recent events or changes, as they were confirmed."""
         return list(self._rows.values())
 
 
 class OwnedStreams:
-    """The streams of this process: `confirmed` in the store while they run, or in the `fallback`.
-
-    `messages` wait to be taken. With `recent`, a stream that leaves the store takes its last confirmed events along.
-    """
+    """This process's streams: running ones `confirmed` by the store, or in the `fallback`."""
 
     def __init__(self, backing: Backing, fallback: MemoryFallback, recent: RecentEvents | None = None) -> None:
         self.fallback = fallback
@@ -235,7 +222,7 @@ class OwnedStreams:
         self._recent = recent
 
     def confirm(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
-        """The store holds the stream as the row says; `lines` are its last events, those that were written now."""
+        """Records that the store has the row and its last events `lines`."""
         self._backing.worked()
         if row.has_ended:
             self.confirmed.pop(row.id, None)
@@ -245,12 +232,11 @@ class OwnedStreams:
             self._recent.add(row, lines)
 
     def leave(self, stream: CallId) -> None:
-        """Continues in memory a stream that is confirmed; does nothing for any other."""
         if (row := self.confirmed.pop(stream, None)) is not None:
             self._take(row)
 
     def leave_all(self) -> None:
-        """The store is about to be another one, or has lost what it confirmed last."""
+        """Moves all streams to memory, when the store changes or has lost events."""
         rows = list(self.confirmed.values()) if self._recent is None else self._recent.rows()
         for row in rows:
             self.confirmed.pop(row.id, None)
@@ -261,7 +247,7 @@ class OwnedStreams:
         self.fallback.leave(row, () if self._recent is None else self._recent.take(row.id))
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        """Begins a stream in the store; in memory if the store does not work, or the key is in use there."""
+        """In memory if the store fails or the key is used there."""
         store = self._backing.for_writing()
         if store is None or (row.key is not None and self.fallback.memory.has_key(row.principal, row.key)):
             done(self.fallback.create(row, chunk))
@@ -280,7 +266,6 @@ class OwnedStreams:
     def append(
         self, store: BackedStore | None, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended
     ) -> None:
-        """Appends to the store, and in memory without one, or if the store does not work."""
         if store is None:
             self.leave(stream)
             done(self.fallback.memory.append(stream, epoch, chunk, change))

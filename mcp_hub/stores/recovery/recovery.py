@@ -1,8 +1,7 @@
-"""The file of streams of one process over time: in use, out of use, set aside and made anew.
+"""The file of streams over time: in use, failing, set aside, replaced.
 
-A file that is full, locked or not writable stays open, for reading and for a try now and then; one that is so from the
-start is opened for reading alone until it can be opened as usual. A damaged one stays open for reading until it can be
-set aside, once no hub writes to it any more; the new one gets what can be read of it. Each change is logged once.
+A full, locked or read-only file stays open for reading and retries. A damaged one is set aside once no hub writes to
+it.
 """
 
 import sqlite3
@@ -32,7 +31,7 @@ log = get_logger(__name__)
 
 
 class Retry:
-    """When a file that could not be used may be tried again; `now` is of the caller's clock."""
+    """Back-off between attempts; `now` is any clock in seconds."""
 
     def __init__(self) -> None:
         self._delay = FIRST
@@ -43,7 +42,7 @@ class Retry:
         """Whether the file is out of use."""
 
     def failed(self, now: float) -> bool:
-        """Whether that is news. Of many that fail together the first one counts."""
+        """Whether the store worked before."""
         if self.is_out and not self._is_trying:
             return False
         if self._worked is not None and now - self._worked >= MOST:
@@ -56,7 +55,7 @@ class Retry:
         return is_news
 
     def take(self, now: float) -> bool:
-        """Whether to try now; True for one caller only, until the next time is due."""
+        """Whether to try now; True for one caller at a time."""
         if not self.is_out or now < self._due:
             return False
         self._is_trying = True
@@ -64,7 +63,7 @@ class Retry:
         return True
 
     def worked(self, now: float) -> bool:
-        """The file can be used again; whether that is news."""
+        """Whether the store was out of use before."""
         is_news, self.is_out = self.is_out, False
         self._is_trying = False
         if is_news or self._worked is None:
@@ -73,7 +72,7 @@ class Retry:
 
 
 class Recovery:
-    """`store` is what can be read, if anything; what can be written is for `for_writing` to say."""
+    """A `Backing` of a file."""
 
     def __init__(self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances) -> None:
         self._folder = folder
@@ -96,35 +95,31 @@ class Recovery:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether the file is open for writing, too."""
         return self.store is not None and not self.store.is_read_only
 
     def for_writing(self) -> SqliteStore | None:
-        """The file, if it is fit or worth a try; who is given it says `worked` or `failed`."""
         if self.is_fit or (self._is_whole and not self._is_damaged and self._retry.take(self._clock.now())):
             return self.store
         return None
 
     def worked(self) -> None:
-        """Something was committed."""
         if not self._is_damaged and self._retry.worked(self._clock.now()):
             log.warning("store_recovered", store=str(self._path))
 
     def failed(self, fault: StoreFault) -> None:
-        """The file could not be used."""
         self._is_damaged = self._is_damaged or fault.fault == "corrupt"
         if self._retry.failed(self._clock.now()):
             log.error("store_failed", store=str(self._path), fault=fault.fault, reason=str(fault), durable=False)
 
     def failed_reading(self, fault: StoreFault) -> None:
-        """Something could not be read; unless the file is damaged, only writing says what it is worth."""
+        """Only damage counts as a failure: writes decide otherwise."""
         if fault.fault == "corrupt":
             self.failed(fault)
         else:
             log.debug("store_unreadable", store=str(self._path), fault=fault.fault, reason=str(fault))
 
     async def open(self) -> None:
-        """Opens the file, or a new one in its place. Never raises for the file's sake: see `is_fit`."""
+        """Never raises: see `is_fit`."""
         try:
             self.store = await self._opened()
         except StoreFault as fault:
@@ -132,7 +127,6 @@ class Recovery:
             await self._open_to_read(fault)
 
     async def recover(self, leave: Callable[[], None]) -> None:
-        """If the file is gone or damaged and it is time to: opens one again. `leave` is called before it changes."""
         is_needed = (not self._is_whole or self._is_damaged) and not self._is_recovering
         if not is_needed or not self._retry.take(self._clock.now()):
             return
@@ -163,7 +157,6 @@ class Recovery:
             await old.close()
 
     async def _opened(self) -> SqliteStore:
-        """An open file; a damaged one is set aside first. Raises `StoreFault`."""
         try:
             await anyio.to_thread.run_sync(self._instances.enter)
         except OSError as error:
@@ -179,7 +172,6 @@ class Recovery:
         return file
 
     async def _open_to_read(self, fault: StoreFault) -> None:
-        """Opens the file for reading alone, unless it is damaged; none is open, or it stays."""
         if self.store is not None or fault.fault == "corrupt":
             return
         file = self._new_store(is_read_only=True)
@@ -194,7 +186,6 @@ class Recovery:
         return SqliteStore(self._folder, self._limits, self._clock, self._instances, is_read_only=is_read_only)
 
     async def _set_aside(self, seen: tuple[int, int] | None) -> bool:
-        """Whether the damaged file `seen` is out of the way."""
         return await anyio.to_thread.run_sync(self._try_set_aside, seen)
 
     def _try_set_aside(self, seen: tuple[int, int] | None) -> bool:

@@ -1,37 +1,26 @@
 """The store that replicas share, with memory behind its server.
 
-The problem. A server that gives no answer may have done what it was asked for, or not. When it answers again it may
-have lost the last seconds, or be another one that never had them. Meanwhile other replicas may have claimed streams.
-Calls must not wait for it, and nobody may take for missing what is only out of reach.
+A server that does not answer may have acted or not. It may return without its last seconds, or as another server.
 
-Where a stream of this process is:
+    confirmed    the server has all events
+    in memory    later events are in `MemoryFallback`
+    returning    the server is asked what it has; appends wait
 
-    confirmed    The server has all its events. `OwnedStreams.confirmed` has the row as long as the stream runs.
-    in memory    The server has failed. The events behind the last one that it surely has are in `MemoryFallback`.
-    returning    The server works again and is asked what it has of the stream. Appends wait for the outcome, in order.
+    from         event                                    to
+    confirmed    an append fails                          in memory
+    confirmed    the server has lost events               in memory, with recent events
+    in memory    next append, search for news, orphans    returning
+    returning    all is written                           confirmed
+    returning    the server fails                         in memory
+    returning    another replica has claimed the stream   forgotten: appends are `Fenced`
+    returning    another refusal                          in memory until it expires
 
-    from         event                                               to
-    confirmed    an append fails                                     in memory
-    confirmed    the server has lost events (below)                  in memory, with the events of the last seconds
-    in memory    the next append, or a look for news or orphans      returning
-    returning    all is written                                      confirmed
-    returning    the server fails again                              in memory
-    returning    another replica has claimed the stream              forgotten here: later appends are `Fenced`
-    returning    the server refuses for another reason               in memory, for as long as the stream is kept
-
-The rules:
-
-1. A return asks first (`_ServerReturns`): the answer to an append may have been lost, so the server may have more than
-   this process believes. Only what is missing is written, behind what is there; a gap is an error.
-2. A server confirms before its disk and its own replicas have the events. `RecentEvents` keeps those of the last
-   seconds. They are written once more when the server was started again (`leave_all`), and when an append is `Fenced`
-   although the server has the stream under this owner and epoch, and with fewer events (`_looked`).
-3. What cannot be known is a fault and no absence. `find`, `find_key`, `rows` and sessions raise `StoreFault` while the
-   server gives no answer; a missing row raises it until all replicas had the time to return theirs (`is_settled`).
-4. A stream with an idempotency key begins on the server or not at all: another replica may have given the key away. If
-   the answer is missing, the call was never sent. Such an `unconfirmed` stream is ended later, and its key is freed.
-5. A page must not begin behind the cursor because the earlier events are on the server: memory answers only if it has
-   the event behind the cursor.
+1. A return writes only what the server lacks; a gap is an error.
+2. Recent events are written again after the server restarts, and when it fences an append although it has this owner
+   and epoch with fewer events.
+3. Without an answer, reads raise `StoreFault`; for a missing row until `is_settled`.
+4. A stream with a key begins on the server only. Without an answer it is ended later.
+5. Memory answers a read only if it has the event after the cursor.
 """
 
 from collections.abc import Callable
@@ -73,15 +62,11 @@ class _Append(NamedTuple):
 
 
 class _ServerBacking(Backing, Protocol):
-    """A server over time: it can be asked at any time, and fails then."""
-
     @property
     def store(self) -> BackedStore: ...
 
 
 class _ServerReturns:
-    """`_Returns` to a server: it is asked what it has, and others wait for the events of streams that run."""
-
     def __init__(self, backing: _ServerBacking, streams: OwnedStreams, sessions: FailsafeSessions) -> None:
         self._backing = backing
         self._streams = streams
@@ -97,11 +82,9 @@ class _ServerReturns:
         await self.return_all()
 
     async def try_again(self) -> None:
-        """With each look for orphans: others wait for what is in memory, though nothing runs here any more."""
         await self.tend()
 
     async def return_all(self) -> None:
-        """Returns what is in memory, until that fails."""
         if self._backing.is_fit:
             self._end_unconfirmed()
             for session in self._sessions.memory.rows:
@@ -124,14 +107,12 @@ class _ServerReturns:
         await returned.wait()
 
     def wait(self, stream: CallId, proceed: Callable[[], None]) -> bool:
-        """Whether the stream is returning; `proceed` is called afterwards then."""
         if stream not in self._waiting:
             return False
         self._waiting[stream].append(proceed)
         return True
 
     def start(self, store: BackedStore, row: StreamInfo, done: Appended) -> None:
-        """Asks what the server has of a stream in memory, and writes what it lacks."""
         self._waiting[row.id] = []
         returned = partial(self._returned, row, done)
 
@@ -170,7 +151,6 @@ class _ServerReturns:
 
 
 def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chunk, done: Appended) -> None:
-    """Appends what the server lacks of `tail`, behind its row `stored`, so that the stream is as `row` says."""
     if stored.epoch != row.epoch or stored.owner != row.owner:
         done(Fenced(f"stream {row.id}: another hub has claimed it"))
     elif stored.last + 1 < tail.first:
@@ -193,8 +173,6 @@ def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chu
 
 
 class _ServerLog:
-    """The `StreamLog` of a server with memory behind it."""
-
     def __init__(
         self, backing: _ServerBacking, streams: OwnedStreams, returns: _ServerReturns, reads: StoreReads
     ) -> None:
@@ -217,7 +195,7 @@ class _ServerLog:
         return self._fallback.row(stream) is None
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        """Fails for a stream with a key while the server is out of use (rule 4)."""
+        """Fails with a key while the server is out of use (rule 4)."""
         if row.key is None:
             self._streams.create(row, chunk, done)
         elif not self._backing.is_fit:
@@ -254,7 +232,7 @@ class _ServerLog:
             self._appended(append, self._fallback.memory.append(stream, epoch, chunk, change))
 
     def _appended(self, append: _Append, error: StoreError | None) -> None:
-        """After a refusal the server is asked whether it has lost what it had confirmed (rule 2)."""
+        """Checks a refusal for lost events (rule 2)."""
         stream, epoch, chunk, change, done = append
         fallen, row = self._fallback.row(stream), self._streams.confirmed.get(stream)
         if error is None and fallen is not None and fallen.last + 1 == chunk.first:  # it left meanwhile
@@ -297,7 +275,6 @@ class _ServerLog:
             self._backing.store.log.fetch(stream, after, most, fetched)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        """Raises `StoreFault` (rule 3)."""
         try:
             row = await self._reads.find(stream)
         except StoreFault:
@@ -307,7 +284,6 @@ class _ServerLog:
         return self._reads.sure(row)
 
     def _row_in_memory(self, stream: CallId) -> StreamInfo | None:
-        """The row as the server would have it: with the events there counted in."""
         row = self._fallback.row(stream)
         if row is None or not self._fallback.can_return(stream):
             return row

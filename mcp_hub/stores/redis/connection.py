@@ -1,7 +1,4 @@
-"""A Redis or Valkey server as the configuration names it, the clients that are made for it, and its settings.
-
-The hub looks at these when it starts, and warns of those that can lose streams.
-"""
+"""The configured server, its clients, and warnings of settings that may lose streams."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
@@ -27,7 +24,7 @@ _SKEW: Final = 2.0
 
 
 class Server(msgspec.Struct, frozen=True):
-    """`lease` is in seconds. `acknowledge`: whose copy of a beginning or an ending is waited for."""
+    """`lease` is in seconds; `acknowledge`: whose copy confirms a stream's first and last events."""
 
     url: str
     prefix: str = "mcp-hub:"
@@ -36,7 +33,6 @@ class Server(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The URL without user and password."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -45,10 +41,7 @@ class Server(msgspec.Struct, frozen=True):
         return self.acknowledge == "replica"
 
     def client(self, *, waits: bool = False) -> Redis:
-        """A client whose connections are made when they are needed. `waits`: a command takes as long as it likes.
-
-        Nothing is repeated by itself: `link` knows what may be.
-        """
+        """A lazy client that never retries; with `waits` its commands have no time limit."""
         return Redis.from_url(
             self.url,
             socket_connect_timeout=_CONNECT,
@@ -60,7 +53,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 async def probe(link: Link, now: Callable[[], float]) -> float:
-    """Logs what is wrong; the seconds that the server has run. Raises `StoreError` if it does not answer."""
+    """Logs risky settings; returns the uptime in seconds. Raises `StoreError`."""
     [[seconds, micros]] = await link.ask(("TIME",))
     skew = int(seconds) + int(micros) / 1e6 - now()
     if abs(skew) > _SKEW:
@@ -78,10 +71,7 @@ async def probe(link: Link, now: Callable[[], float]) -> float:
 
 
 async def run_of(link: Link) -> str:
-    """The id of the server's run, which changes when it is started again or another takes its place; empty if unknown.
-
-    Raises `StoreFault`.
-    """
+    """The server's run id, new after each start; empty if unknown. Raises `StoreFault`."""
     try:
         [about] = await link.ask(("INFO", "server"))
     except StoreFault:
@@ -92,7 +82,7 @@ async def run_of(link: Link) -> str:
 
 
 async def _about(link: Link) -> Mapping[str, str]:
-    """The sections of INFO that matter; nothing where the server does not tell this user."""
+    """Sections of INFO; empty if this user may not read them."""
     try:
         replies = await link.ask(("INFO", "server"), ("INFO", "memory"), ("INFO", "persistence"))
     except StoreError as error:

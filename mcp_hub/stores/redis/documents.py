@@ -1,7 +1,4 @@
-"""Long results on the server, where every replica reads them on.
-
-The bounds of one principal hold. The total ones do not: the memory of the server is that bound.
-"""
+"""Long results on the server; limits of one principal apply, total ones do not."""
 
 from collections.abc import Callable
 from typing import Final
@@ -18,7 +15,7 @@ _LAST: Final = 1 << 40
 
 
 class RedisDocuments:
-    """`Documents` on the links of a store, which opens and closes them. `now` is in Unix seconds."""
+    """`Documents` on a store's links; `now` returns Unix seconds."""
 
     def __init__(self, links: StoreLinks, limits: DocumentLimits, now: Callable[[], float]) -> None:
         self._keys = links.keys
@@ -55,7 +52,6 @@ class RedisDocuments:
         return id_
 
     async def _kept(self, principal: str) -> dict[str, tuple[float, int]]:
-        """When each document expires, and its size; that which expires first comes first."""
         keys = self._keys.documents(principal)
         ends, sizes = await self._reader.ask(("ZRANGE", keys.ends, 0, -1, "WITHSCORES"), ("HGETALL", keys.sizes))
         size = pairs(sizes)

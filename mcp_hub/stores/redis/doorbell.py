@@ -1,9 +1,4 @@
-"""Waits for news with one blocking command on a connection of its own.
-
-It waits for a replica's bell, for the streams that it follows, and for changes of sessions.
-
-When another set is to be followed, the replica rings its own bell: the command returns and is asked again.
-"""
+"""Waits for news by one blocking command on its own connection."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -35,7 +30,7 @@ _PAUSE: Final = 0.5
 
 
 class Doorbell:
-    """`rings` is called at the bell, `moved` with each followed stream that has new events, `lost` after an error."""
+    """Calls `rings` at the bell, `moved` for each followed stream with new events, `lost` after errors."""
 
     def __init__(
         self,
@@ -63,13 +58,12 @@ class Doorbell:
         self._task = aio.Background(self._run)
 
     async def stop(self) -> None:
-        """Idempotent."""
         if self._task is not None:
             task, self._task = self._task, None
             await task.stop()
 
     def follow(self, streams: Collection[tuple[CallId, int]]) -> bool:
-        """Waits for these, each behind the event of that number; whether there is a new one among them."""
+        """Follows exactly these streams, each after its event number; whether any is new."""
         before, self._followed = self._followed, {}
         for id_, last in streams:
             key = self._keys.stream(id_).events
@@ -77,7 +71,6 @@ class Doorbell:
         return not self._followed.keys() <= before.keys()
 
     def moved(self, rows: Sequence[StreamInfo]) -> set[CallId]:
-        """Those of the followed that have events behind the last one of their row."""
         last = dict(self._followed.values())
         return {row.id for row in rows if last.get(row.id, 0) > row.last}
 
@@ -101,7 +94,6 @@ class Doorbell:
             self._lost()
 
     def forget(self, stream: CallId, last: int) -> None:
-        """Waits for what is behind the event `last`, whatever was seen behind it before."""
         key = self._keys.stream(stream).events
         if key in self._followed:
             self._followed[key] = stream, last

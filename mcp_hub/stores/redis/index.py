@@ -1,7 +1,6 @@
-"""Places: where a stream stands in the lists of all streams, of its principal's, and of those that have ended.
+"""Lists of streams, and idempotency keys.
 
-A list lies in another slot than the streams in it, so the two change one after the other: a place may be left of a
-stream that is gone. Whoever meets one removes it.
+A list may name a removed stream until a reader drops it.
 """
 
 import re
@@ -32,7 +31,7 @@ _NO_PLACE: Final = "not the place of a stream"
 
 
 class _Place(NamedTuple):
-    """A member of a list of streams: the hash of a principal, and the stream's id."""
+    """A list member: hash of the principal, and the stream's id."""
 
     text: bytes
     principal: str
@@ -40,14 +39,13 @@ class _Place(NamedTuple):
 
     @classmethod
     def of(cls, text: bytes) -> "_Place | None":
-        """None for something else than a place, of which no key may be made."""
         parts = _PLACE.fullmatch(text)
         stream = None if parts is None else stream_id(parts[2])
         return None if parts is None or stream is None else cls(text, parts[1].decode(), stream)
 
 
 class Index:
-    """Lists and idempotency keys, on one link for writes and one for reads."""
+    """Stream lists and idempotency keys."""
 
     def __init__(self, keys: RedisKeys, writer: Link, reader: Link, quarantine: Quarantine) -> None:
         self._keys = keys
@@ -56,11 +54,11 @@ class Index:
         self.quarantine = quarantine
 
     def place(self, row: StreamInfo, now: float) -> str:
-        """Of a stream that is made now: in the order of creation, and with what is needed to remove it."""
+        """The list member for a stream created now; sorts by creation."""
         return f"{int(now * 1e6):016x} {hashed(row.principal)} {row.id}"
 
     def added(self, row: StreamInfo, place: str) -> Sequence[Command]:
-        """The commands that list a new stream."""
+        """Commands that list a new stream."""
         own = self._keys.principal(row.principal)
         return (
             ("ZADD", own, row.created, place),
@@ -69,11 +67,9 @@ class Index:
         )
 
     def expiring(self, place: bytes, expires: bytes) -> Command:
-        """The command that lists a stream that has ended."""
         return "ZADD", self._keys.ended, expires, place
 
     async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        """The newest first. Raises `StoreError`."""
         if most <= 0:
             return []
         listed = self._keys.every if principal is None else self._keys.principal(principal)
@@ -88,7 +84,6 @@ class Index:
         return [row for row in found if row is not None and principal in (None, row.principal)]
 
     async def _rows(self, ids: Sequence[CallId]) -> list[StreamInfo | None]:
-        """The rows; None for one that is missing or damaged."""
         replies = await self._reader.ask(*(("HGETALL", self._keys.stream(id_).row) for id_ in ids))
         return [self._row(id_, reply) for id_, reply in zip(ids, replies, strict=True)]
 
@@ -108,10 +103,7 @@ class Index:
     # -- idempotency keys
 
     def reserve(self, row: StreamInfo, done: Callable[[StoreError | None], None], stale: str = "") -> None:
-        """Gives the row's key to its stream, which has to be made soon. `KeyTaken` if another one has it.
-
-        `stale` is a stream that had it and does not any more.
-        """
+        """Reserves the row's key for a stream about to be created. Fails with `KeyTaken`; `stale` is a former holder."""
         assert row.key is not None
         key = row.key
 
@@ -140,7 +132,6 @@ class Index:
         self._writer.submit(LinkJob([command], answered))
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        """As `StreamLog.find_key`. Raises `StoreError`."""
         request = self._keys.request(principal, key)
         [reply] = await self._reader.ask(("HGETALL", request))
         fields = pairs(reply)
@@ -159,7 +150,6 @@ class Index:
     # -- sweeping
 
     async def sweep(self, now: float, most_ended: int) -> int:
-        """Deletes some of what has expired or is too much; how many. Raises `StoreError`."""
         ended = self._keys.ended
         count, old = await self._reader.ask(("ZCARD", ended), ("ZRANGEBYSCORE", ended, "-inf", now, "LIMIT", 0, _SLICE))
         if not old and count > most_ended:
@@ -182,7 +172,6 @@ class Index:
 
 
 def _text(text: bytes) -> str | None:
-    """A text of a record; None for bytes that are not one."""
     try:
         return text.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -190,5 +179,4 @@ def _text(text: bytes) -> str | None:
 
 
 def _holder(value: bytes) -> CallId | None:
-    """The stream that has an idempotency key."""
     return stream_id(value.partition(b" ")[0])

@@ -1,4 +1,4 @@
-"""The names of keys. What one script touches has one hash tag, `{…}`, and so one slot of a cluster."""
+"""Names of keys. Keys used by one script share a hash tag `{…}`, so a cluster slot."""
 
 import hashlib
 import re
@@ -21,8 +21,6 @@ _TYPES: Final = {
 
 
 class _StreamKeys(NamedTuple):
-    """The keys of one stream, in one slot: row, chunks of events, parts of long chunks, messages for its owner."""
-
     row: str
     events: str
     parts: str
@@ -30,10 +28,6 @@ class _StreamKeys(NamedTuple):
 
 
 class _DocumentKeys(NamedTuple):
-    """The keys of a principal's long results, in one slot: a sorted set of their ids by the time at which they expire,
-    a hash of their sizes, and the texts.
-    """
-
     ends: str
 
     @property
@@ -45,10 +39,6 @@ class _DocumentKeys(NamedTuple):
 
 
 class _HistoryKeys(NamedTuple):
-    """The keys of past calls, in one slot: a hash of what is known of each batch, hashes of their columns and of texts,
-    a hash of the replicas that wrote last, and a list of what was lost.
-    """
-
     batches: str
 
     @property
@@ -69,7 +59,7 @@ class _HistoryKeys(NamedTuple):
 
 
 class RedisKeys:
-    """All keys begin with `prefix`, one for each deployment on a server."""
+    """All keys begin with `prefix`, one for each deployment."""
 
     def __init__(self, prefix: str) -> None:
         self.replicas = f"{prefix}{{replicas}}"
@@ -89,7 +79,7 @@ class RedisKeys:
         self.prefix = prefix
 
     def type_of(self, key: str) -> str:
-        """The type that the server has to report for this key."""
+        """The Redis type of a valid key."""
         parts = _KEY.match(key, len(self.prefix))
         return "string" if parts is None else _TYPES.get(parts[1] + parts[2], "string")
 
@@ -98,31 +88,29 @@ class RedisKeys:
         return _StreamKeys(row, f"{row}:e", f"{row}:p", f"{row}:m")
 
     def running(self, instance: str) -> str:
-        """A set: the streams of a replica that have not ended."""
+        """The replica's running streams: a set."""
         return f"{self.prefix}{{{instance}}}:r"
 
     def called(self, instance: str) -> str:
-        """A set: the streams of a replica for which messages wait."""
+        """The replica's streams with messages: a set."""
         return f"{self.prefix}{{{instance}}}:m"
 
     def bell(self, instance: str) -> str:
-        """A Redis stream of one entry, whose id changes when the replica is to look."""
+        """A one-entry Redis stream; a new entry wakes the replica."""
         return f"{self.prefix}{{{instance}}}:w"
 
     def principal(self, principal: str) -> str:
-        """A sorted set: the places of a principal's streams, by the time of their creation."""
+        """The principal's streams by creation: a sorted set."""
         return self.hashed(hashed(principal))
 
     def hashed(self, principal: str) -> str:
-        """The same, of a principal's hash."""
         return f"{self.prefix}{{p:{principal}}}"
 
     def request(self, principal: str, key: str) -> str:
-        """A hash: of each idempotency key of one request, the stream that has it and since when."""
+        """Idempotency keys of a request, with stream and time: a hash."""
         return f"{self.prefix}{{k:{hashed(principal)}:{hashed(key.partition(chr(10))[0])}}}"
 
     def held(self, what: str) -> str:
-        """A text: the replica that has something which one replica has at a time."""
         return f"{self.prefix}{{h:{hashed(what)}}}"
 
     def documents(self, principal: str) -> "_DocumentKeys":
@@ -130,20 +118,18 @@ class RedisKeys:
 
 
 def hashed(text: str) -> str:
-    """Stands for a name that may have any character and length."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def quarantined(key: str) -> str:
-    """The key under which bad records of another key are kept for a while, in its slot."""
     return f"{key}:bad"
 
 
 def stream_id(value: bytes) -> CallId | None:
-    """A stream's id as it stands in a record; None for anything else, of which no key may be made."""
+    """None if invalid."""
     return CallId(value.decode("ascii")) if _STREAM.fullmatch(value) else None
 
 
 def instance_id(value: bytes) -> str | None:
-    """A replica's id as it stands in a record; None for anything else, of which no key may be made."""
+    """None if invalid."""
     return value.decode("ascii") if _INSTANCE.fullmatch(value) else None

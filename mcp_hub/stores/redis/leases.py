@@ -1,8 +1,6 @@
-"""The replicas that are alive: each says so every fifth of a lease, by the server's clock.
+"""Live replicas: each renews its lease five times per lease, by the server's clock.
 
-A replica that has not said so for a whole lease is gone, and so is one that has left. After a connection was lost, or
-soon after the server was started, nobody is taken to be gone for one lease: the others could not speak either. So it is
-after somebody has deleted or damaged the records.
+No replica counts as gone for one lease after a lost connection, a server start or damaged records.
 """
 
 import math
@@ -25,7 +23,7 @@ _HELD: Final = 7 * 86400
 
 
 class Leases:
-    """`seconds` is the length of a lease; `own` the id of this replica."""
+    """Lease of replica `own` and its view of the others; `seconds` is a lease."""
 
     def __init__(self, keys: RedisKeys, own: str, seconds: float, clock: Clock) -> None:
         self._keys = keys
@@ -42,20 +40,19 @@ class Leases:
 
     @property
     def period(self) -> float:
-        """Seconds between two beats."""
+        """Seconds between renewals."""
         return self.seconds / _BEATS
 
     def began(self, uptime: float) -> None:
-        """The first connection stands, to a server that has run for so many seconds."""
+        """Notes the first connection, to a server up for `uptime` seconds."""
         self._last_beat = self._clock.now()
         self._trusted_from = self._last_beat + max(self.seconds - uptime, 0)
 
     def lost(self) -> None:
-        """The server did not answer."""
         self._trusted_from = math.inf
 
     async def beat(self, link: Link) -> None:
-        """Says that this replica is alive, and learns of the others. Raises `StoreError`."""
+        """Renews the lease and reads the others. Raises `StoreError`."""
         key = self._keys.replicas
         replies = await link.ask(script(BEAT, [key, quarantined(key)], self._own))
         is_new = bool(replies[0][3])
@@ -67,7 +64,7 @@ class Leases:
             await link.ask(*(("HSETNX", key, name, again) for name in missing))
 
     def _take(self, replies: list[Reply], *, are_deleted: bool) -> list[str]:
-        """Takes the beats in; replicas that were alive a moment ago and have no record any more."""
+        """Returns recently live replicas without a record."""
         now = self._clock.now()
         time, table, bad, _ = replies[0]
         if bad:
@@ -84,25 +81,24 @@ class Leases:
         return missing
 
     async def leave(self, link: Link) -> None:
-        """This replica counts as gone from now on. Raises `StoreError`."""
+        """Raises `StoreError`."""
         await link.ask(("HSET", self._keys.replicas, self._own, 0))
 
     async def forget(self, link: Link, instance: str) -> None:
-        """A replica that is gone has left nothing behind. Raises `StoreError`."""
+        """Removes a gone replica without streams. Raises `StoreError`."""
         await link.ask(("HDEL", self._keys.replicas, instance))
 
     @property
     def is_trusted(self) -> bool:
-        """Whether every replica that is alive has had the time to say so."""
+        """Whether every live replica has had time to renew."""
         return self._clock.now() >= self._trusted_from
 
     @property
     def gone(self) -> list[str]:
-        """Replicas that are gone and have left something behind, as of the last beat."""
         return [name for name in self._alive if self.is_gone(name)]
 
     def is_gone(self, instance: str) -> bool:
-        """As of the last beat; no owner at all has left its streams, nor has something that is not a replica's id."""
+        """True also for an invalid id or no owner."""
         if instance_id(instance.encode("utf-8", "replace")) is None:
             return True
         if instance == self._own or not self.is_trusted:
@@ -111,12 +107,11 @@ class Leases:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the last beat is recent."""
         return self._clock.now() - self._last_beat < 2 * self.period
 
 
 class StoreLinks(NamedTuple):
-    """The links of a store, which opens and closes them, and what else is known of its server and of this replica."""
+    """A store's links, server and replica."""
 
     keys: RedisKeys
     writer: Link
@@ -128,7 +123,7 @@ class StoreLinks(NamedTuple):
 
 
 class RedisHoldings:
-    """Things that one replica has at a time, as long as it is alive; `kind` tells those of one name apart."""
+    """`Holdings` that end with the replica; `kind` separates equal names."""
 
     def __init__(self, links: StoreLinks, kind: str) -> None:
         self._keys = links.keys
@@ -138,7 +133,6 @@ class RedisHoldings:
         self._writer = links.writer
 
     async def hold(self, what: str) -> bool:
-        """Whether this replica has it, from now on if none had. Raises `StoreError`."""
         other = await self._held_by_another(what, b"")
         if other and self._leases.is_gone(other.decode("ascii", "replace")):
             other = await self._held_by_another(what, other)
@@ -152,5 +146,5 @@ class RedisHoldings:
         return self._keys.held(f"{self._kind}\n{what}")
 
     def release(self, what: str) -> None:
-        """Any replica may have it; one whose request to the server fails keeps it while it is alive."""
+        """If the server fails, the lock stays while this replica lives."""
         self._writer.submit(LinkJob([script(LET_GO, [self._key(what)], self._instance)], lambda _: None))

@@ -1,9 +1,6 @@
-"""One connection to the server with its queue: what is asked for in one pass of the event loop leaves together.
+"""One connection with its queue: requests of one pass of the event loop share a pipeline.
 
-One pipeline is under way at a time; what comes meanwhile goes with the next one, so that a slow server makes larger
-batches and not more of them. A pipeline whose connection broke is sent once more: no command does harm twice. So is one
-that this process could not wait for, since it was stopped: it must not take the server to be away, and go on with what
-another replica has by now.
+A pipeline is sent once more after a broken connection or a suspension of this process.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +58,7 @@ Answered = Callable[[list[Reply] | StoreError], None]
 
 
 class LinkJob(NamedTuple):
-    """Commands whose replies belong together; `is_vital`: a replica of the server must have them, if that is asked."""
+    """Commands whose replies belong together; `is_vital` ones may wait for a server replica."""
 
     commands: Sequence[Command]
     done: Answered
@@ -70,15 +67,13 @@ class LinkJob(NamedTuple):
 
 
 def script(text: str, keys: Sequence[str], *arguments: str | bytes | float) -> Command:
-    """The command that runs a script which `load` has sent."""
     return "EVALSHA", digest(text), len(keys), *keys, *arguments
 
 
 class Link:
-    """`name` is for errors. With `waits_for_replica`, vital jobs wait until a replica of the server has them.
+    """`name` is for errors; with `waits_for_replica`, vital jobs wait for a server replica.
 
-    With `keys`, a key that is not of the type that they know for it is renamed (`quarantine`), and the command is sent
-    once more.
+    With `keys`, keys of a wrong type are set aside.
     """
 
     def __init__(
@@ -97,11 +92,10 @@ class Link:
         """Commands that were sent."""
 
     def start(self) -> None:
-        """Begins to send; before that, jobs wait."""
         self._task = aio.Background(self._run)
 
     async def stop(self, seconds: float) -> None:
-        """Sends what waits, within that time. Idempotent."""
+        """Sends pending jobs within `seconds`. Idempotent."""
         if self._task is None:
             return
         task, self._task = self._task, None
@@ -113,7 +107,7 @@ class Link:
         self._refuse(self._take(None), StoreFault("unusable", f"{self._name}: is closed"))
 
     def submit(self, job: LinkJob) -> None:
-        """Has the job done after those that wait; its callback is given a `StoreError` in place of replies."""
+        """Queues the job; its callback gets the replies or a `StoreError`."""
         if self._task is None:
             job.done(StoreFault("unusable", f"{self._name}: is closed"))
         elif len(self._jobs) >= MOST_JOBS or (self._bytes + job.size > MOST_BYTES and self._jobs):
@@ -126,7 +120,7 @@ class Link:
             self._bell.ring()
 
     async def ask(self, *commands: Command, is_vital: bool = False) -> list[Reply]:
-        """The replies. Raises `StoreError`."""
+        """Raises `StoreError`."""
         answers: list[list[Reply] | StoreError] = []
         is_answered = aio.Bell()
 
@@ -200,7 +194,6 @@ class Link:
         return answers
 
     async def _sent_safely(self, commands: Sequence[Command]) -> list[Reply]:
-        """Raises `RedisError`, `OSError`."""
         began = anyio.current_time()
         try:
             replies = await self._sent(commands)
@@ -218,7 +211,6 @@ class Link:
         return replies
 
     async def _cure(self, commands: Sequence[Command], replies: list[Reply]) -> None:
-        """Sets the keys aside that the server cannot use for these commands, and sends those once more."""
         failed = [place for place, reply in enumerate(replies) if _is_of_key(reply)]
         if failed and self._keys is not None:
             await self._set_aside([key for place in failed for key in _keys_of(commands[place])], _is_full(replies))
@@ -226,14 +218,13 @@ class Link:
                 replies[place] = reply
 
     async def set_wrong_types_aside(self, keys: Iterable[str]) -> None:
-        """Renames those of the keys that are of another type than the hub's. Raises `StoreError`."""
+        """Renames keys of a wrong type. Raises `StoreError`."""
         try:
             await self._set_aside(keys, False)
         except (RedisError, OSError) as error:
             raise faulty(error, self._name) from None
 
     async def _set_aside(self, keys: Iterable[str], is_full: bool) -> None:
-        """Raises `RedisError`, `OSError`."""
         assert self._keys is not None
         every = list(dict.fromkeys(keys))
         expected = [self._keys.type_of(key) for key in every]
@@ -263,13 +254,12 @@ def _is_full(replies: Iterable[Reply]) -> bool:
 
 
 def _keys_of(command: Command) -> list[str]:
-    """The keys that a command names; all of the store's have them here."""
     keys = command[3 : 3 + int(command[2])] if command[0] == "EVALSHA" else command[1:2]
     return [key for key in keys if isinstance(key, str)]
 
 
 def faulty(error: Exception, name: str) -> StoreError:
-    """A client's error as one of the store: a `StoreFault`, unless it lies with one stream."""
+    """A client error as `StoreFault`; as `StoreError` if only one stream is affected."""
     if isinstance(error, StoreError):
         return error
     text = str(error) or type(error).__name__

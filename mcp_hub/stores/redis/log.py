@@ -1,4 +1,4 @@
-"""The rows and events of a server, which scripts write."""
+"""Rows and events on a server, written by scripts."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -110,7 +110,7 @@ class RedisLog:
         self._writer.submit(LinkJob(written, answered, _size(chunk), is_vital=change.status in ENDINGS))
 
     def set_aside(self, stream: CallId, done: Callable[[], None]) -> None:
-        """Its row and its events: the owner writes anew what it has of them."""
+        """The owner then writes its copy."""
         keys = self._keys.stream(stream)
         self._quarantine.whole(keys.events, _WRITTEN_TO)
         self._quarantine.whole(keys.row, _WRITTEN_TO, done)
@@ -118,7 +118,7 @@ class RedisLog:
     def written(
         self, text: str, stream: CallId, epoch: int, chunk: Chunk, changes: Sequence[str | bytes]
     ) -> list[Command]:
-        """The commands that append a chunk; the last one is the script."""
+        """Commands that append a chunk, the script last."""
         keys, body = self._keys.stream(stream), b"\n".join(chunk.lines)
         tag = f"{self.instance}:{next(self._tags)}"
         parts, part, size = [], "", len(body)
@@ -131,11 +131,10 @@ class RedisLog:
         return [*parts, script(text, keys, *place, *limits, body, *changes)]
 
     def _refuse(self, problem: StoreError, done: Appended) -> None:
-        """In its turn, as if the server had."""
+        """Fails in the order of the queue."""
         self._writer.submit(LinkJob((), lambda _: done(problem)))
 
     def list_ended(self, stream: CallId, expires: bytes, place: bytes) -> None:
-        """Lists a stream that has ended, if it has."""
         if expires:
             gone = ("SREM", self._keys.running(self.instance), stream)
             self._writer.submit(LinkJob([gone, self._index.expiring(place, expires)], _ignore))
@@ -144,7 +143,7 @@ class RedisLog:
         self._pages.fetch(stream, after, most, done)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        """None, too, for a stream whose row is damaged, which is set aside then."""
+        """None also for a damaged row, which is set aside."""
         key = self._keys.stream(stream).row
         [reply] = await self._reader.ask(("HGETALL", key))
         try:
@@ -167,13 +166,11 @@ def _size(chunk: Chunk) -> int:
 
 
 def _ignore(replies: list[Reply] | StoreError) -> None:
-    """For commands whose failure leaves a trace that somebody else removes."""
     if isinstance(replies, StoreError):
         log.debug("index_not_changed", reason=str(replies))
 
 
 def _refusal(stream: CallId, epoch: int, chunk: Chunk, head: Sequence[bytes]) -> StoreError:
-    """Why the server has refused an append to a stream with this epoch, last event and status."""
     current, last, status = (part.decode("ascii", "replace") for part in head)
     if status in ENDINGS:
         return Fenced(f"stream {stream}: has ended with event {last}")

@@ -1,4 +1,4 @@
-"""Messages for the owners of streams, kept beside each stream, and the bells that have replicas look for them."""
+"""Messages to stream owners, stored beside each stream, and bells that announce them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ _FENCED: Final = b"its stream belongs to another hub now"
 
 
 class Mail:
-    """Of the replica `own`. `news` rings when there may be something new."""
+    """Messages of replica `own`; `news` rings when there may be any."""
 
     def __init__(self, keys: RedisKeys, own: str, writer: Link, quarantine: Quarantine) -> None:
         self._keys = keys
@@ -40,26 +40,24 @@ class Mail:
     # -- bells
 
     def rang(self) -> None:
-        """Another replica has rung, or may have."""
+        """Another replica may have rung."""
         self._is_called = True
         self.rings()
 
     def rings(self, stream: CallId | None = None) -> None:
-        """There is news, maybe of this stream."""
+        """Notes that there may be news."""
         self._has_news = True
         self.news.ring()
 
     def has_news(self) -> bool:
-        """Whether there has been any since this was asked last."""
         has_news, self._has_news = self._has_news, False
         return has_news
 
     def ring(self, instance: str) -> Command:
-        """The command that rings a replica's bell."""
         return "XADD", self._keys.bell(instance), "MAXLEN", 1, "*", "n", ""
 
     async def call(self, owner: str, stream: CallId) -> None:
-        """Has a replica look for messages to one of its streams. Raises `StoreError`."""
+        """Makes a replica check its stream for messages. Raises `StoreError`."""
         if instance_id(owner.encode("utf-8", "replace")) is None:
             return  # it has no owner, and who claims the stream looks by itself
         if owner == self._own:
@@ -71,7 +69,6 @@ class Mail:
     # -- messages
 
     async def post(self, message: Message) -> bool:
-        """As `StreamInbox.post`."""
         keys = self._keys.stream(message.stream)
         command = script(POST, [keys.row, keys.messages], message.kind, message.body, MAX_MESSAGES)
         [[said, *rest]] = await self._writer.ask(command)
@@ -82,7 +79,7 @@ class Mail:
         return bool(said == b"done")
 
     async def take(self) -> list[Message]:
-        """As `StreamInbox.take`; a cancellation for each stream that was this replica's and is no longer."""
+        """Adds a `cancel` for each stream that this replica has lost."""
         if self._is_called:
             self._is_called = False
             try:

@@ -1,7 +1,4 @@
-"""Pages of stored events, read with their row in one step; long chunks are put together from their parts.
-
-A page ends before a chunk that is damaged, which is set aside: its events then count as let go.
-"""
+"""Reads pages of events with their row in one step, up to a damaged chunk."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,7 +22,7 @@ _ATTEMPTS: Final = 64
 
 
 class Pages:
-    """Reads on one link. `behind` is called for a stream to which something was written behind its last event."""
+    """Calls `behind` for a stream with foreign entries after its last event."""
 
     def __init__(
         self, keys: RedisKeys, reader: Link, quarantine: Quarantine, behind: Callable[[StreamInfo], None]
@@ -36,7 +33,7 @@ class Pages:
         self._behind = behind
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched, attempts: int = _ATTEMPTS) -> None:
-        """As `StreamLog.fetch`. A page that would begin with a damaged chunk is read again without it."""
+        """Reads again without a damaged first chunk."""
         most = max(most, 1)
         keys = self._keys.stream(stream)
 
@@ -70,7 +67,6 @@ class Pages:
         self._reader.submit(LinkJob([command], answered))
 
     def _complete(self, row: StreamInfo, chunks: Sequence[StoredChunk], after: int, most: int, done: Fetched) -> None:
-        """The page, with the parts of its long chunks."""
         parts = self._keys.stream(row.id).parts
         asked: list[Command] = [
             ("HMGET", parts, *(f"{chunk.name}:{number}" for number in range(1, chunk.parts + 1)))
@@ -104,7 +100,6 @@ class Pages:
 
 
 def _sound(stored: Sequence[Sequence[bytes]]) -> tuple[list[StoredChunk], list[bytes]]:
-    """The chunks up to the first that is damaged, and the id of that one."""
     chunks: list[StoredChunk] = []
     for reply in stored:
         try:
@@ -115,7 +110,6 @@ def _sound(stored: Sequence[Sequence[bytes]]) -> tuple[list[StoredChunk], list[b
 
 
 def _page(row: StreamInfo, chunks: Sequence[tuple[int, list[bytes]]], after: int, most: int) -> EventPage:
-    """Events without a gap; if the first are missing, from the first that is there."""
     start = max(after + 1, row.first)
     lines: list[bytes] = []
     room = PAGE_BYTES

@@ -1,8 +1,6 @@
-"""Bad records on the server, which others wrote or damaged: each is moved beside its key, and the replica continues.
+"""Moves bad records on the server beside their key for a week.
 
-A key of the wrong type and a damaged row are renamed to `KEY:bad`, which the next one replaces. Of other keys only the
-bad parts (fields, members, entries) go, into a hash of that name that holds 64 of them. Each `KEY:bad` expires after a
-week. `link` does the first by itself when the server reports a wrong type.
+A key of a wrong type or a damaged row becomes `KEY:bad`. Bad parts of other keys move to such a hash, at most 64.
 """
 
 import hashlib
@@ -25,17 +23,17 @@ _SHOWN: Final = 3
 
 
 class Quarantine:
-    """Writes on one link. What is moved is compared first: nothing goes that has become sound meanwhile."""
+    """Sets records aside, unless they have changed since they were read."""
 
     def __init__(self, writer: Link) -> None:
         self._writer = writer
 
     async def check(self, keys: Iterable[str]) -> None:
-        """Sets those of the keys aside whose type is wrong. Raises `StoreError`."""
+        """Sets keys of a wrong type aside. Raises `StoreError`."""
         await self._writer.set_wrong_types_aside(keys)
 
     def row(self, key: str, reply: object, reason: str, done: Callable[[], None] | None = None) -> None:
-        """Sets a hash aside that was read as `reply`; `done` is called when it is, or cannot be."""
+        """Sets a hash aside that was read as `reply`; calls `done` in any case."""
         parts: list[bytes] = []
         if isinstance(reply, dict):
             for name, value in reply.items():
@@ -46,15 +44,13 @@ class Quarantine:
         self._submit(command, key, [], reason, done)
 
     def whole(self, key: str, reason: str, done: Callable[[], None] | None = None) -> None:
-        """Sets a key aside with all that it holds."""
         self._submit(script(SET_ASIDE, [key, quarantined(key)], "", ""), key, [], reason, done)
 
     def fields(self, key: str, fields: Mapping[bytes, bytes], reason: str) -> None:
-        """Sets fields of a hash aside, unless their values have changed."""
         self._parts(key, [(name, _digest(value)) for name, value in fields.items()], reason)
 
     def members(self, key: str, members: list[bytes], reason: str, done: Callable[[], None] | None = None) -> None:
-        """Sets members of a set or a sorted set aside, or entries of a stream by their ids."""
+        """Members of a set, or entries of a stream."""
         self._parts(key, [(member, "") for member in members], reason, done)
 
     def _parts(
@@ -80,7 +76,7 @@ class Quarantine:
 
 
 def log_set_aside(key: str, reason: str, parts: list[bytes]) -> None:
-    """One line for one key, however many of its parts were bad."""
+    """Logs one line for a key."""
     shown = [hide_head(ascii(part.decode("utf-8", "replace")), 80) for part in parts[:_SHOWN]]
     about = {"parts": shown, "count": len(parts)} if parts else {}
     log.warning("record_set_aside", key=key, kept_in=quarantined(key), reason=reason, **about)

@@ -1,4 +1,4 @@
-"""Rows and chunks as they are kept on the server. All that is read is checked: others may write there."""
+"""Encoded rows and chunks; all that is read is checked."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -22,7 +22,7 @@ _MOST_PARTS: Final = 9999
 
 
 def pairs(reply: object) -> dict[bytes, bytes]:
-    """A hash as the server sends it: a mapping, or fields and values in turn. Raises `StoreError`."""
+    """A hash from a mapping or a flat list. Raises `StoreError`."""
     if isinstance(reply, dict):
         found: Mapping[Any, Any] = reply
     elif isinstance(reply, list):
@@ -35,7 +35,7 @@ def pairs(reply: object) -> dict[bytes, bytes]:
 
 
 def row_of(stream: CallId, reply: object) -> StreamInfo | None:
-    """The row of a stream from its hash; None for an empty one. Raises `StoreError` for one that is not a row."""
+    """The row in a hash; None if empty. Raises `StoreError`."""
     fields = pairs(reply)
     if not fields:
         return None
@@ -53,7 +53,7 @@ def row_of(stream: CallId, reply: object) -> StreamInfo | None:
 
 
 def fields_of(row: StreamInfo) -> list[str | bytes]:
-    """Names and values of what a new row has beside what the script sets."""
+    """Names and values of a new row that the script does not set."""
     found: list[str | bytes] = []
     for name in StreamInfo.__struct_fields__:
         value = getattr(row, name)
@@ -63,7 +63,7 @@ def fields_of(row: StreamInfo) -> list[str | bytes]:
 
 
 def changes_of(change: Change) -> list[str | bytes]:
-    """Names and values of what an append changes; an empty value deletes."""
+    """Names and values that an append changes; an empty value deletes."""
     found: list[str | bytes] = []
     for name, value in msgspec.structs.asdict(change).items():
         if name == "frees_key":
@@ -86,7 +86,7 @@ def _is_owner(owner: str) -> bool:
 
 
 class StoredChunk(NamedTuple):
-    """A chunk as a script returns it, whose body may be in `parts` parts of that `name`."""
+    """A chunk from a script; its body may be in `parts` parts named `name`."""
 
     first: int
     last: int
@@ -97,7 +97,7 @@ class StoredChunk(NamedTuple):
 
     @classmethod
     def of(cls, reply: Sequence[bytes]) -> "StoredChunk":
-        """Raises `ValueError`, also for something else than a chunk."""
+        """Raises `ValueError`."""
         first, part, body, id_, size = reply
         name, _, parts = part.decode("ascii").rpartition(":")
         chunk = cls(
@@ -113,7 +113,7 @@ class StoredChunk(NamedTuple):
         return chunk
 
     def lines(self, body: bytes) -> list[bytes]:
-        """Its events. Raises `ValueError` for another number of them, or another size."""
+        """The events in `body`. Raises `ValueError` for a wrong number or size."""
         lines = body.split(b"\n")
         if len(body) != self.size or len(lines) != self.last - self.first + 1:
             raise ValueError("not as many events as it has numbers")

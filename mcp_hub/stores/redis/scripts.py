@@ -1,7 +1,4 @@
-"""The scripts that run on the server, each in one slot of a cluster and with all of its keys declared.
-
-A write has a tag of its own: one whose answer was lost is sent again and does nothing the second time.
-"""
+"""Scripts on the server, each in one cluster slot. A repeated write does nothing."""
 
 import hashlib
 from typing import Final
@@ -378,7 +375,6 @@ ALL: Final = (
 
 
 def digest(script: str) -> str:
-    """The name under which the server knows a script."""
     return _DIGESTS[script]
 
 

@@ -1,8 +1,6 @@
-"""Handshake sessions on the server, and what other replicas do to those that are in memory here.
+"""Handshake sessions on the server.
 
-Each change and each end is an entry in one list of bounded length, which every replica waits for with its bell. So a
-request costs no command, and a change is known everywhere after a few milliseconds. Changed lists of servers are
-entries there, too.
+Changes of sessions and of servers' lists are entries in one bounded stream that every replica waits on.
 """
 
 import hashlib
@@ -42,7 +40,7 @@ class _Session(msgspec.Struct, array_like=True):
 
 
 class RedisSessions:
-    """Of the replica `own`. At most `most` are kept."""
+    """The `SessionRows` of replica `own`, at most `most`."""
 
     def __init__(
         self, keys: RedisKeys, own: str, writer: Link, reader: Link, quarantine: Quarantine, most: int
@@ -57,7 +55,6 @@ class RedisSessions:
         self.lists = SharedLists(self._announce)
 
     async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
-        """As `SessionRows.put`."""
         known = "" if before is None else hashlib.sha1(_encoded(before), usedforsecurity=False).hexdigest()
         given = session.id, _encoded(session), session.expires, self._most, known, self._own, _CHANGES
         [[said, *other]] = await self._writer.ask(script(PUT_SESSION, self._keys, *given))
@@ -68,12 +65,10 @@ class RedisSessions:
         return await self.put(session, None)  # in place of the one that is damaged
 
     async def find(self, id_: str) -> SessionRow | None:
-        """As `SessionRows.find`."""
         [record] = await self._reader.ask(("HGET", self._keys[0], id_))
         return self._sound(id_, record) if record else None
 
     def _sound(self, id_: str, record: bytes) -> SessionRow | None:
-        """The session of a record; None for one that is damaged."""
         try:
             return _decoded(id_, record)
         except StoreError as error:
@@ -81,16 +76,14 @@ class RedisSessions:
             return None
 
     async def drop(self, id_: str) -> None:
-        """As `SessionRows.drop`."""
         given = id_, wall_time() + _ENDED, self._own, _CHANGES
         await self._writer.ask(script(END_SESSION, self._keys, *given))
 
     async def sweep(self, now: float) -> None:
-        """Deletes some of those that have expired. Raises `StoreError`."""
         await self._writer.ask(script(SWEEP_SESSIONS, self._keys[:2], now))
 
     async def told(self, client: Redis, after: str) -> str:
-        """Tells of the changes behind the entry `after`; the last entry. Raises `RedisError`, `OSError`."""
+        """Applies changes after entry `after`; the last entry. Raises `RedisError`, `OSError`."""
         while entries := await self._entries(client, after):
             if bad := [id_ for id_, _ in entries if not is_plausible(id_)]:
                 self._quarantine.whole(
@@ -113,13 +106,13 @@ class RedisSessions:
         return list(found)
 
     def _announce(self, server: str, digest: str) -> None:
-        """Lists that changed while the server is away are not announced: each replica hears of its own server's."""
+        """Lost if the server fails: each replica hears from its own upstream."""
         fields = "id", server, "by", self._own, "is", "lists", "digest", digest
         command = ("XADD", self._keys[2], "MAXLEN", "~", _CHANGES, "*", *fields)
         self._writer.submit(LinkJob([command], lambda _: None))
 
     def _tell(self, id_: str, record: object) -> None:
-        """Of a session whose record is missing nothing is known: it had to make room, or the server has lost it."""
+        """A missing record says nothing: it was evicted or lost."""
         if record == b"":
             self.live.changed(id_, None)
         elif isinstance(record, bytes) and (session := self._sound(id_, record)) is not None:
@@ -127,7 +120,7 @@ class RedisSessions:
 
 
 def is_plausible(id_: bytes) -> bool:
-    """Whether the server's clock may have made an entry's id: later ones come before it otherwise, and are not read."""
+    """Whether an entry's time is valid; a future one would hide later entries."""
     return int(id_.partition(b"-")[0]) / 1000 < wall_time() + _AHEAD
 
 
@@ -140,7 +133,6 @@ def _encoded(session: SessionRow) -> bytes:
 
 
 def _decoded(id_: str, record: object) -> SessionRow:
-    """Raises `StoreError` for a record that is damaged."""
     try:
         found = msgspec.msgpack.decode(record if isinstance(record, bytes) else b"", type=_Session)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Streams on a Redis or Valkey server that several hub processes share; its faults come as `StoreFault`."""
+"""Streams on a server that hubs share."""
 
 from collections.abc import Collection, Sequence
 from secrets import token_bytes
@@ -41,8 +41,6 @@ _CLOSING: Final = 1.0
 
 
 class _RedisInbox:
-    """The `StreamInbox` of a server: messages beside each stream, and the bell that says when to look for them."""
-
     def __init__(self, mail: Mail, doorbell: Doorbell, writer: Link, instance: str) -> None:
         self._mail = mail
         self._doorbell = doorbell
@@ -68,8 +66,6 @@ class _RedisInbox:
 
 
 class _RedisLeases:
-    """The `StreamLeases` of a server: an owner is gone when its replica is."""
-
     def __init__(self, links: StoreLinks, log: RedisLog, mail: Mail) -> None:
         self._instance = links.instance
         self._keys = links.keys
@@ -91,7 +87,6 @@ class _RedisLeases:
         return sorted(rows, key=lambda row: row.created)
 
     async def _left_by(self, instance: str) -> list[StreamInfo]:
-        """The streams that run and have this owner, which is gone. One that left nothing is forgotten."""
         running = self._keys.running(instance)
         [ids] = await self._reader.ask(("SMEMBERS", running))
         rows = [(id_, await self._log.find(stream) if (stream := stream_id(id_)) else None) for id_ in ids]
@@ -139,7 +134,7 @@ class _RedisLeases:
 
 
 class RedisStore:
-    """A `StreamStore` on a server. `open` raises `StoreFault` if the server cannot be used."""
+    """A `StreamStore` on a server; it fails with `StoreFault`."""
 
     def __init__(self, server: Server, limits: StoreLimits, clock: Clock) -> None:
         instance, keys = new_instance_id(), RedisKeys(server.prefix)
@@ -168,7 +163,7 @@ class RedisStore:
         self._beats: aio.Background | None = None
 
     async def open(self) -> None:
-        """Connects. Raises `StoreFault` if that fails; the store keeps trying then."""
+        """Keeps trying after it has raised `StoreFault`."""
         self.links.writer.start()
         self.links.reader.start()
         self._doorbell.start()
@@ -190,13 +185,11 @@ class RedisStore:
                 log.exception("lease_not_renewed", store=self.links.name)
 
     async def _greet(self) -> None:
-        """Says that this replica is alive; learns what all replicas share. Raises `StoreError`."""
         await self.links.leases.beat(self.links.writer)
         self.run = await run_of(self.links.reader)
         self.secret = await self._shared_secret()
 
     async def _shared_secret(self) -> bytes:
-        """The key that all replicas have. Where it is missing or damaged, a replica that has it writes it again."""
         key, fresh = self.links.keys.secret, self.secret or token_bytes(_SECRET)
         [stored] = await self.links.reader.ask(("GET", key))
         if stored is not None and len(stored) != _SECRET:
@@ -224,7 +217,6 @@ class RedisStore:
             await client.aclose()
 
     async def _release(self) -> None:
-        """Leaves the streams that run to others. Raises `StoreError`."""
         [left] = await self.links.reader.ask(("SMEMBERS", self.links.keys.running(self.links.instance)))
         keys = [self.links.keys.stream(id_).row for id_ in map(stream_id, left) if id_ is not None]
         await self.links.writer.ask(*(script(scripts.RELEASE, [key], self.links.instance) for key in keys))
@@ -238,11 +230,10 @@ class RedisStore:
         return total
 
     async def touch(self) -> None:
-        """Renews the lease. Raises `StoreError`."""
         await self.links.leases.beat(self.links.writer)
 
 
 def _ignore(replies: list[Reply] | StoreError) -> None:
-    """A bell that does not ring: the command that waits for it returns by itself."""
+    """A lost ring is harmless: the blocking command ends by itself."""
     if isinstance(replies, StoreError):
         log.debug("bell_not_rung", reason=str(replies))

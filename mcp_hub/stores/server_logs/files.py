@@ -1,4 +1,4 @@
-"""Names, sizes and rotation of the log files, and the record on each line."""
+"""Names, sizes and rotation of server logs: 5 files of 1 MiB for a server, 200 servers."""
 
 import hashlib
 import os
@@ -29,10 +29,7 @@ _STEP: Final = 0.01
 
 
 class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line: of the server's stderr, or an event of the hub with its keys. `hub` is the pid of the hub.
-
-    `time` is ISO 8601 in UTC with milliseconds, so that texts sort as times do.
-    """
+    """A line of stderr, or an event of the hub (pid `hub`); `time` is ISO 8601 in UTC."""
 
     time: str
     server: str
@@ -44,23 +41,22 @@ class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def log_folder(state: Path, place: str, kind: str = "logs") -> Path:
-    """The folder for the servers of the configuration at `place`, in the folder of all logs, or of another `kind`."""
     return state / kind / hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def log_file(folder: Path, server: str) -> Path:
-    """The current file of a server. Two servers never share one, whatever their names are."""
+    """The server's current file, unique for any name."""
     key = hashlib.sha256(server.encode(errors="surrogatepass")).hexdigest()[:8]
     return folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', server)[:_NAME]}-{key}.jsonl"
 
 
 def generations(path: Path) -> list[Path]:
-    """Where the files of a server are or would be, the oldest first."""
+    """Oldest first."""
     return [*(path.with_suffix(f".jsonl.{age}") for age in range(GENERATIONS - 1, 0, -1)), path]
 
 
 def append(path: Path, text: bytes) -> None:
-    """Appends whole lines, at most `LARGEST` bytes. Raises `OSError`, also if others hold the lock for 2 s."""
+    """Appends whole lines, at most `LARGEST` bytes. Raises `OSError`, also without the lock for 2 s."""
     make_folder(path.parent.parent)
     make_folder(path.parent)
     with _locked(path.parent.parent / "lock"):
@@ -86,7 +82,6 @@ def _rotate(path: Path) -> None:
 
 
 def _make_room(path: Path) -> None:
-    """Removes the logs that were written longest ago, so that there is room for one more server."""
     found: list[tuple[float, Path]] = []
     for other in path.parent.parent.glob("*/*.jsonl"):
         with suppress(OSError):

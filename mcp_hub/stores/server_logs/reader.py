@@ -1,4 +1,4 @@
-"""The logs of servers, read: the last records, and new ones as they are written."""
+"""Last and new records of server logs."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _TAIL: Final = 128 << 10
 
 
 def last_records(folder: Path, server: str, most: int) -> list[LogRecord]:
-    """The last records of a server, at most `most`, of the last 128 KiB of its two newest files. Blocks."""
+    """The last records within 128 KiB of each of the two newest files. Blocks."""
     reader, path = ServerLogReader(folder, server), log_file(folder, server)
     records: list[LogRecord] = []
     for place in generations(path)[:-3:-1]:
@@ -27,10 +27,9 @@ def last_records(folder: Path, server: str, most: int) -> list[LogRecord]:
 
 
 class ServerLogReader:
-    """The logs in `folder`, of `server` or of all. Blocks for as long as the file system does.
+    """Logs in `folder`, of `server` or all. Blocks.
 
-    Across rotation, and when a server or a hub starts again, no record is read twice or left out, unless all files of a
-    server were replaced between two calls.
+    Reads each record once, unless all files of a server are replaced between calls.
     """
 
     def __init__(self, folder: Path, server: str | None = None) -> None:
@@ -40,11 +39,11 @@ class ServerLogReader:
         """The inode of the file that was read last, and up to which byte, by the current file."""
 
     def servers(self) -> list[str]:
-        """The names of those that have a log. Their records count as read then."""
+        """Servers with unread records, which count as read then."""
         return sorted({record.server for record in self.fresh()})
 
     def fresh(self) -> list[LogRecord]:
-        """The records that this has not returned before, in the order of their times."""
+        """New records in order of time."""
         records = [record for path in sorted(self._folder.glob("*.jsonl")) for record in self._fresh_of(path)]
         return sorted(records, key=lambda record: record.time)
 
@@ -68,7 +67,6 @@ class ServerLogReader:
                 yield from self.parsed(whole)
 
     def parsed(self, text: bytes) -> Iterator[LogRecord]:
-        """The records of lines; those that are not records, as a full disk leaves them, are skipped."""
         for line in text.splitlines():
             with suppress(ValueError, RecursionError):  # msgspec's errors are of the former
                 record = msgspec.json.decode(line, type=LogRecord)

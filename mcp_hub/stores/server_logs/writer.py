@@ -1,8 +1,6 @@
-"""The thread that writes the logs of servers, and its queue.
+"""The thread that writes server logs, and its queue.
 
-The queue has 256 KiB for each server and is written four times a second at most, so that a server that writes without
-end costs a bounded part of a processor. When it is full, the oldest lines make room for new ones, which say more about
-how a server ended. The number of lines that were dropped stands in their place, as the event `lines_dropped`.
+The queue holds 256 KiB for each server, and drops the oldest lines (`lines_dropped`) when full.
 """
 
 import os
@@ -42,7 +40,7 @@ _PLAIN: Final = (bool, int, float, type(None))
 
 
 class _Waiting:
-    """The lines of one server, not yet written, and how many were dropped before them."""
+    """Queued lines of one server, and the number dropped."""
 
     def __init__(self) -> None:
         self.lines: deque[tuple[float, bytes | LogRecord]] = deque()
@@ -57,9 +55,9 @@ class _Waiting:
 
 
 class ServerLogWriter:
-    """The logs of the servers of one configuration, in `folder`; `now` are Unix seconds.
+    """Writes logs in `folder`; `now` returns Unix seconds.
 
-    `output` and `event` may be called from any thread and never wait. Lines of a server keep their order.
+    `output` and `event` are thread-safe and never wait.
     """
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
@@ -73,7 +71,7 @@ class ServerLogWriter:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keeps events of the hub's log, too, until the end of the block; then all is written, within half a second."""
+        """Also records the hub's events in the block, then flushes within half a second."""
         with logs.teed(self.event):
             try:
                 yield
@@ -84,12 +82,12 @@ class ServerLogWriter:
                     self._thread.join(_LAST)
 
     def output(self, server: str, lines: Sequence[bytes]) -> None:
-        """Keeps lines of the server's stderr. They are masked before they are written."""
+        """Queues stderr lines, which are masked when written."""
         now = self._now()
         self._add(server, now, [line[:_HEAD] for line in lines if line.strip()])
 
     def event(self, event: Mapping[str, object]) -> None:
-        """Keeps an event of the hub's log, if it is about a server and more than a detail."""
+        """Queues an event about a server, unless `debug`."""
         server, level = event.get("upstream"), str(event.get("level", ""))
         if not isinstance(server, str) or level == "debug":
             return

@@ -1,7 +1,6 @@
-"""Setting a damaged file aside, which is only done while no hub process has it open for writing.
+"""Sets a damaged file aside while no hub writes to it.
 
-Every process that writes holds a shared lock on `<file>.lock`, an exclusive one if it renames. Renaming it under a
-process that has only reading connections is safe: SQLite leaves the files of another database alone when it closes.
+Writers hold a shared lock on `<file>.lock`, a rename an exclusive one.
 """
 
 import os
@@ -15,14 +14,14 @@ from mcp_hub.stores.sqlite.schema import COMPANIONS
 
 
 class Tenancy:
-    """This process's share in the file at `path`."""
+    """This process's lock on the file at `path`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".lock")
         self._held: int | None = None
 
     def begin(self, is_over: Callable[[], bool]) -> bool:
-        """Shares in the file, waiting until `is_over` for a process that sets it aside. Raises `OSError`."""
+        """Takes the shared lock, waiting until `is_over`. Raises `OSError`."""
         make_folder(self._path.parent)
         held = lock_file(self._path)
         while not take(held, shared=True):
@@ -33,14 +32,13 @@ class Tenancy:
         return True
 
     def end(self) -> None:
-        """Idempotent."""
         if self._held is not None:
             os.close(self._held)
             self._held = None
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Whether nobody has a share, which then holds for the body. Raises `OSError`."""
+        """Whether the exclusive lock is held in the body. Raises `OSError`."""
         held = lock_file(self._path)
         try:
             yield take(held, shared=False)
@@ -49,7 +47,7 @@ class Tenancy:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Tells a file from another one that is at the same place later; None if there is none."""
+    """Device and inode; None for a missing file."""
     try:
         seen = path.stat()
     except OSError:
@@ -58,7 +56,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def set_aside(path: Path) -> Path:
-    """Renames the file and its companions to `<file>.corrupt-<time>`. Raises `OSError`. To be called while alone."""
+    """Renames file and companions to `<file>.corrupt-<time>`, inside `alone`. Raises `OSError`."""
     aside = Path(aside_of(path))
     path.rename(aside)
     for companion in COMPANIONS:

@@ -1,7 +1,6 @@
-"""Reading a file of streams where nothing can be written: the disk is full, or the folder is read-only.
+"""Reads a file of streams on a full disk or in a read-only folder.
 
-SQLite reads a file with a write-ahead log only if the log's companions are there or can be made. Without a log the file
-can be read as it is (`immutable`) while nobody changes it, which is checked before and after each reading.
+A file without a write-ahead log is opened as `immutable`, checked around each read.
 """
 
 import sqlite3
@@ -19,7 +18,7 @@ _State = tuple[int, int, int, int]
 
 
 class ReadOnlyTransactions(ReadTransactions):
-    """Reads without ever writing or making a file."""
+    """Never writes or creates a file."""
 
     _seen: _State | None = None
     """The file as it was opened without its log; None if SQLite itself sees to changes."""
@@ -56,7 +55,6 @@ class ReadOnlyTransactions(ReadTransactions):
 
 
 def _look(path: Path, format_: FileFormat, how: str) -> sqlite3.Connection:
-    """A connection for reading to a file. Raises `StoreFault`."""
     try:
         set_specials_aside(path)
         connection = sqlite3.connect(
@@ -72,7 +70,7 @@ def _look(path: Path, format_: FileFormat, how: str) -> sqlite3.Connection:
 
 
 def _without_log(path: Path) -> _State | None:
-    """The fingerprint of this state of the file; None while there is a log beside it, or no file."""
+    """None for a file with a log."""
     log = path.with_name(path.name + "-wal")
     try:
         if log.exists() and log.stat().st_size:

@@ -1,7 +1,4 @@
-"""Reads from the file, as plain functions of a connection. Each record is checked: other processes write there, too.
-
-A row that is damaged counts as missing; `damaged` is called with its number. A page ends before a damaged chunk.
-"""
+"""Reads as functions of a connection; a damaged row counts as missing and goes to `damaged`."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +28,7 @@ _STATUSES: Final = frozenset(get_args(Status))
 
 
 def row_of(values: Sequence[Any]) -> StreamInfo | str:
-    """The row of these columns, or the reason why it is not one."""
+    """The row, or the reason for its damage."""
     for (name, types), value in zip(_TYPES, values, strict=True):
         if type(value) not in types:
             return f"{name} is of another type"
@@ -51,7 +48,7 @@ def _sound(found: Iterable[Sequence[Any]], damaged: Damaged) -> list[StreamInfo]
 
 
 def fetch(db: Connection, stream: CallId, after: int, most: int, damaged: Damaged) -> EventPage | None:
-    """A page and its row, from one state of the file."""
+    """A page and its row, from one snapshot."""
     db.execute("BEGIN")
     try:
         found = db.execute(_FOUND, (stream,)).fetchone()
@@ -68,7 +65,6 @@ def fetch(db: Connection, stream: CallId, after: int, most: int, damaged: Damage
 
 
 def _lines(db: Connection, number: int, start: int, most: int) -> tuple[list[bytes], int]:
-    """Events without a gap, and the number of the first: where chunks are damaged, that of one behind them."""
     lines: list[bytes] = []
     room = PAGE_BYTES
     places = "SELECT first, last, body FROM chunks WHERE stream = ? AND last >= ? ORDER BY last"
@@ -95,26 +91,25 @@ def _lines(db: Connection, number: int, start: int, most: int) -> tuple[list[byt
 
 
 def is_chunk(first: object, last: object, body: object) -> bool:
-    """Whether these columns are a chunk: its events are as many as it has numbers."""
+    """Whether the columns are a valid chunk."""
     if type(first) is not int or type(last) is not int or type(body) is not bytes:
         return False
     return body.count(b"\n") == last - first
 
 
 def find(db: Connection, stream: CallId, damaged: Damaged) -> StreamInfo | None:
-    """The row of a stream."""
     return next(iter(_sound(db.execute(_FOUND, (stream,)).fetchall(), damaged)), None)
 
 
 def find_key(db: Connection, principal: str, key: str, damaged: Damaged) -> StreamInfo | None:
-    """The row of the stream that has this idempotency key, or one whose key continues it behind a line break."""
+    r"""The row with this idempotency key, else with `KEY\n…`."""
     # no key of a client has a character below the space: only those of further calls are between the two
     first = ROWS + "s.principal = ? AND s.key >= ? AND s.key < ? ORDER BY s.key LIMIT 1"
     return next(iter(_sound(db.execute(first, (principal, key, f"{key}\v")).fetchall(), damaged)), None)
 
 
 def rows(db: Connection, principal: str | None, most: int, damaged: Damaged) -> list[StreamInfo]:
-    """The streams of a principal, of all for None; the newest first."""
+    """Newest first."""
     if principal is None:  # by number, which needs no index of its own
         found = db.execute(ROWS + "1 ORDER BY s.number DESC LIMIT ?", (max(most, 0),))
     else:
@@ -124,18 +119,17 @@ def rows(db: Connection, principal: str | None, most: int, damaged: Damaged) -> 
 
 
 def running(db: Connection, damaged: Damaged) -> list[StreamInfo]:
-    """The streams that have not ended, of any owner."""
     return _sound(db.execute(_RUNNING + "s.expires IS NULL ORDER BY s.number"), damaged)
 
 
 def has_messages(db: Connection, owner: str) -> bool:
-    """Whether messages wait for streams of `owner`."""
+    """Whether messages wait for `owner`."""
     waiting = "SELECT 1 FROM letters l CROSS JOIN streams s ON s.number = l.stream WHERE s.owner = ? LIMIT 1"
     return db.execute(waiting, (owner,)).fetchone() is not None
 
 
 def session(db: Connection, id_: str) -> SessionRow | None:
-    """A stored session; None, too, for a record that is damaged, which expires or is replaced."""
+    """None also for a damaged record."""
     found = db.execute("SELECT id, principal, body, expires FROM sessions WHERE id = ?", (id_,)).fetchone()
     if found is None or [type(value) for value in found] != [str, str, bytes, float]:
         return None

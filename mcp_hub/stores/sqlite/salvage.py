@@ -1,4 +1,4 @@
-"""Copies what can still be read of a damaged file into a new one: whole streams, the newest first, and sessions."""
+"""Copies sessions and whole streams, newest first, from a damaged file."""
 
 import sqlite3
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _BY_INDEX: Final = "INDEXED BY streams_newest WHERE principal >= '' ORDER BY pri
 
 
 class Salvaged(msgspec.Struct, frozen=True):
-    """Streams that were copied and streams that could not be read whole; `is_all` unless more may have been there."""
+    """Numbers of streams; `is_all` if there cannot have been more."""
 
     kept: int = 0
     lost: int = 0
@@ -28,7 +28,7 @@ class Salvaged(msgspec.Struct, frozen=True):
 
 
 def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged:
-    """Makes the new file at `target` and copies until `is_over`, while nobody else has either file open.
+    """Copies to a new file at `target` until `is_over`; both files must be unused.
 
     Raises `sqlite3.Error`, `StoreFault` for the target.
     """
@@ -64,7 +64,7 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, is_over: Callable[[]
 
 
 def _numbers(old: sqlite3.Connection) -> tuple[list[int], bool]:
-    """Of the streams, the newest first, and whether these are all: by table and by index, from both ends."""
+    """A damaged table is read by table and index, from both ends."""
     numbers: set[int] = set()
     is_all = False
     for index in (_BY_TABLE, _BY_INDEX):
@@ -76,7 +76,6 @@ def _numbers(old: sqlite3.Connection) -> tuple[list[int], bool]:
 
 
 def _readable(old: sqlite3.Connection, query: str, *values: int) -> tuple[list[Any], bool]:
-    """Rows up to the first that cannot be read, and whether these are all."""
     found: list[Any] = []
     try:
         for row in old.execute(query, values):
@@ -87,7 +86,7 @@ def _readable(old: sqlite3.Connection, query: str, *values: int) -> tuple[list[A
 
 
 def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None:
-    """All rows of one stream by table; None if one of its events is missing."""
+    """Rows of one stream by table; None if an event is missing."""
     rows, _ = _readable(old, _STREAM, number)
     ranges, _ = _readable(old, _RANGE, number)
     for index in ("", "NOT INDEXED"):
@@ -99,7 +98,6 @@ def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None
 
 
 def _is_whole(kept: tuple[int, int], chunks: list[tuple[int, int, int, bytes]]) -> bool:
-    """Whether the chunks are the events from the first to the last that are `kept`."""
     expected, last = kept
     if type(expected) is not int or type(last) is not int:
         return False
@@ -111,7 +109,6 @@ def _is_whole(kept: tuple[int, int], chunks: list[tuple[int, int, int, bytes]]) 
 
 
 def _write(new: sqlite3.Connection, tables: dict[str, list[Any]]) -> bool:
-    """Whether the rows could be added; none of them is otherwise."""
     new.execute("BEGIN IMMEDIATE")
     try:
         for table, rows in tables.items():

@@ -1,9 +1,4 @@
-"""The file of streams: its tables, and how a connection to it is made.
-
-A stream is one row of `streams` (and one of `extras` for what seldom changes and may be large); its events are rows of
-`chunks`, the lines of one append joined by line breaks: a chunk costs as much as an event would. `streams.bytes` counts
-the bodies. `expires` is null until the stream ends. `letters` are for owners, `sessions` are handshake sessions.
-"""
+"""Tables of the file of streams, and its connections."""
 
 import os
 import sqlite3
@@ -48,7 +43,7 @@ CREATE INDEX sessions_expiring ON sessions (expires);
 
 
 class FileFormat(msgspec.Struct, frozen=True):
-    """The tables of a file, as statements, and what tells it from others. One of a later `version` is left alone."""
+    """Table statements, application id and version."""
 
     application: int
     version: int
@@ -61,7 +56,7 @@ QUARANTINE: Final = "CREATE TABLE IF NOT EXISTS damaged (number INTEGER PRIMARY 
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection in which transactions are begun by hand. Raises `StoreFault`."""
+    """A connection with manual transactions. Raises `StoreFault`."""
     try:
         _create_private(path)
         connection = sqlite3.connect(
@@ -77,7 +72,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 class FileConnection(sqlite3.Connection):
-    """A connection that reads bytes where a text of the file is not one: that would fail the whole statement."""
+    """Reads invalid UTF-8 as bytes."""
 
     def __init__(self, *options: Any, **named: Any) -> None:
         super().__init__(*options, **named)
@@ -93,7 +88,7 @@ def _readable(text: bytes) -> str | bytes:
 
 @contextmanager
 def closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Closes the connection if the body fails. Raises `StoreFault` for what SQLite has against the file."""
+    """Closes the connection on errors. Raises `StoreFault` for SQLite's."""
     try:
         yield
     except BaseException as error:
@@ -104,13 +99,13 @@ def closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[No
 
 
 def set_specials_aside(path: Path) -> None:
-    """Sets pipes and devices in place of the file and its companions aside. Raises `OSError`."""
+    """Sets pipes and devices at the file's paths aside. Raises `OSError`."""
     for beside in ("", *COMPANIONS):
         set_special_aside(f"{path}{beside}")
 
 
 def _create_private(path: Path) -> None:
-    """An empty file for nobody else's eyes. SQLite gives its companions the same mode."""
+    """SQLite gives companions the file's mode."""
     make_folder(path.parent)
     set_specials_aside(path)
     try:
@@ -122,10 +117,9 @@ def _create_private(path: Path) -> None:
 
 
 def prepare(connection: sqlite3.Connection, path: Path, format_: FileFormat = STREAMS) -> None:
-    """Makes the tables if the file is empty.
+    """Creates the tables in an empty file.
 
-    Raises `StoreFault` for a file of a newer hub or another program, `sqlite3.Error` for anything else, such as another
-    process that does the same at this moment.
+    Raises `StoreFault` for a newer or foreign file, `sqlite3.Error` otherwise.
     """
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -147,7 +141,7 @@ def prepare(connection: sqlite3.Connection, path: Path, format_: FileFormat = ST
 
 
 def is_ours(connection: sqlite3.Connection, path: Path, format_: FileFormat = STREAMS) -> bool:
-    """Whether the tables are there; False for an empty file. Raises `StoreFault` as `prepare` does."""
+    """Whether the tables exist. Raises `StoreFault` for a newer or foreign file."""
     # the tables first: another process commits them together with the rest
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:

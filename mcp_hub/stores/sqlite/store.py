@@ -1,4 +1,4 @@
-"""Streams in one SQLite file that several hub processes share; its faults come as `StoreFault`."""
+"""Streams in one SQLite file shared by hubs."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -29,16 +29,12 @@ log = get_logger(__name__)
 
 
 class _Links(NamedTuple):
-    """The threads of a store, and what takes note of rows that cannot be read."""
-
     writer: Worker
     reader: Worker
     damaged: Callable[[int, str], None]
 
 
 class _SqliteLog:
-    """The `StreamLog` of a file. `damaged` is given each row that cannot be read."""
-
     is_durable = is_settled = True
 
     def __init__(self, links: _Links, instance: str, limits: StoreLimits) -> None:
@@ -73,8 +69,6 @@ class _SqliteLog:
 
 
 class _SqliteInbox:
-    """The `StreamInbox` of a file."""
-
     def __init__(self, links: _Links, instance: str) -> None:
         self._writer, self._reader, _ = links
         self._instance = instance
@@ -82,7 +76,6 @@ class _SqliteInbox:
         self._version = 0
 
     async def begin(self) -> None:
-        """Counts all that has been written so far as old. Raises `StoreFault`."""
         self._version = await self._writer.ask(_data_version)
 
     async def take(self) -> list[Message]:
@@ -108,7 +101,7 @@ class _SqliteInbox:
 
 
 class _SqliteLeases:
-    """The `StreamLeases` of a file: an owner is gone when its lock can be taken."""
+    """An owner is gone when its lock is free."""
 
     interval = 5.0
 
@@ -141,8 +134,6 @@ class _SqliteLeases:
 
 
 class _SqliteSessions:
-    """The `SessionRows` of a file."""
-
     def __init__(self, links: _Links, limits: StoreLimits) -> None:
         self._writer, self._reader, _ = links
         self._limits = limits
@@ -159,10 +150,9 @@ class _SqliteSessions:
 
 
 class SqliteStore:
-    """A `StreamStore` on `<folder>/streams.db`. `open` raises `StoreFault` if the file cannot be used.
+    """A `StreamStore` on `<folder>/streams.db`; it fails with `StoreFault`.
 
-    `instances` has been entered by who opens the store, who also leaves. `is_read_only`: it is opened without making or
-    changing anything; what is to be written fails with `StoreFault`.
+    The caller enters and leaves `instances`.
     """
 
     def __init__(
@@ -182,7 +172,6 @@ class SqliteStore:
         self.sessions = _SqliteSessions(links, limits)
 
     async def open(self) -> None:
-        """Makes the file ready. Raises `StoreFault`."""
         if self.is_read_only:
             await self._links.reader.start()
             return
@@ -202,18 +191,16 @@ class SqliteStore:
             log.error("store_close_timed_out", store=str(self.path))
 
     async def retire(self) -> None:
-        """Ends writing, and with it the share in the file; reading continues. Within the same bound as `close`."""
+        """Stops writing and releases the shared lock, within the time of `close`; reading continues."""
         self._transactions[0].is_closing.set()
         if not await self._links.writer.stop(_CLOSING):
             log.error("store_writes_timed_out", store=str(self.path))
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """Of the file that is or was open for writing (`quarantine.identity`)."""
         return self._transactions[0].identity
 
     async def touch(self) -> None:
-        """Writes to the file without changing what it says. Raises `StoreFault` if that does not work."""
         await self._write(writes.touch)
 
     async def sweep(self, now: float) -> int:
@@ -224,7 +211,7 @@ class SqliteStore:
         return total
 
     async def _set_aside(self) -> None:
-        """Sets many damaged rows aside at a time, with the next sweep; those whose owner lives come again."""
+        """Damaged rows of a live owner come again."""
         if noted := self._transactions[1].noted():
             run = partial(writes.set_aside, numbers=noted, is_gone=self._instances.is_gone)
             for id_, reason in (await self._write(run)).items():
@@ -239,5 +226,5 @@ def _size(chunk: Chunk) -> int:
 
 
 def _data_version(db: Connection) -> int:
-    """Changes when another process has written (sqlite.org/pragma.html#pragma_data_version)."""
+    """Changes after writes of other processes (sqlite.org/pragma.html#pragma_data_version)."""
     return int(db.execute("PRAGMA data_version").fetchone()[0])

@@ -1,7 +1,6 @@
-"""The work of a SQLite store's two threads with their connections: one writes in transactions, one reads.
+"""Work of a store's writing and reading thread.
 
-Group commit without linger: all that waits is committed together, synced to the disk (`synchronous=FULL`) if one of it
-is vital. A job that cannot be done is left out, and the others are done again without it.
+All pending writes share a transaction, synced if one is vital. A failed job is left out and the others run again.
 """
 
 import sqlite3
@@ -29,8 +28,6 @@ log = get_logger(__name__)
 
 
 class _Transactions:
-    """A connection to the file at `path`."""
-
     def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS) -> None:
         self._path = path
         self._clock = clock
@@ -62,7 +59,6 @@ class _Transactions:
             log.warning("store_close_failed", store=str(self._path), reason=str(error))
 
     def _patiently(self, do: Callable[[], object]) -> None:
-        """Does it again for as long as another process holds the file and there is patience."""
         until = self._clock.now() + _PATIENCE
         while True:
             try:
@@ -73,7 +69,6 @@ class _Transactions:
                     raise
 
     def _failure(self, error: Exception) -> StoreError:
-        """The error of one job."""
         if isinstance(error, StoreError):
             return error
         if unfit(error):
@@ -85,20 +80,20 @@ class _Transactions:
 
 
 class ReadTransactions(_Transactions):
-    """Reads; never waits for who writes. Remembers the rows that were damaged."""
+    """Reads without waiting for writers; collects damaged rows."""
 
     def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS) -> None:
         super().__init__(path, clock, format_)
         self._damaged: set[int] = set()
 
     def note(self, number: int, reason: str) -> None:
-        """A row that cannot be read. Called in a thread."""
+        """Runs in the thread."""
         if number not in self._damaged and len(self._damaged) < _NOTED:
             self._damaged.add(number)
             log.warning("record_damaged", store=str(self._path), row=number, reason=reason)
 
     def noted(self) -> list[int]:
-        """The numbers of the rows that were damaged since this was asked last."""
+        """Damaged rows since the last call."""
         noted, self._damaged = self._damaged, set()
         return list(noted)
 
@@ -117,7 +112,7 @@ class ReadTransactions(_Transactions):
 
 
 class WriteTransactions(_Transactions):
-    """Writes, and holds this process's share in the file."""
+    """Writes, and holds the shared lock on the file."""
 
     def __init__(self, path: Path, clock: Clock, format_: FileFormat = STREAMS) -> None:
         super().__init__(path, clock, format_)
@@ -147,7 +142,7 @@ class WriteTransactions(_Transactions):
         return [results[number] for number in range(len(jobs))]
 
     def _commit(self, jobs: list[tuple[int, Job]]) -> dict[int, Any]:
-        """Results of them all; or of one, which failed, and nothing is done yet."""
+        """All results; or one failure, with nothing committed."""
         results: dict[int, Any] = {}
         writes = any(job.writes for _, job in jobs)
         try:

@@ -1,8 +1,4 @@
-"""A thread that owns one connection to the file, and the hop from the event loop to it and back.
-
-The thread takes all that waits and hands its outcomes back together, so that a busy store hops seldom. The queue is
-bounded by number and by bytes; more is refused at once (`busy`). Nobody waits for a thread that hangs.
-"""
+"""A thread with one connection and a bounded queue."""
 
 import asyncio  # noqa: TID251  `call_soon_threadsafe`, and futures to wait for what it brings
 import threading
@@ -27,9 +23,9 @@ log = get_logger(__name__)
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Something to do with the connection. `done` gets the result or the `StoreError`, on the event loop.
+    """Work with the connection; `done` gets the result or `StoreError` on the event loop.
 
-    `writes`: needs a transaction; `is_vital`: must be on the disk before it is confirmed; `size` in bytes.
+    `is_vital`: synced before confirmation; `size` in bytes.
     """
 
     run: Callable[[Connection], Any]
@@ -40,19 +36,19 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class _Transactions(Protocol):
-    """The thread's side of the store. All methods are called in the thread."""
+    """Runs jobs; all methods run in the thread."""
 
     def open(self) -> None:
         """Raises `StoreFault`."""
 
     def work(self, jobs: Sequence[Job]) -> list[Any]:
-        """Does them all; a result or a `StoreError` for each, in order. Never raises."""
+        """A result or `StoreError` for each job. Never raises."""
 
     def close(self) -> None: ...
 
 
 class Worker:
-    """The thread. Started by `start`, on an event loop from which alone everything else is called."""
+    """The thread; methods run on the event loop of `start`."""
 
     def __init__(self, name: str, transactions: _Transactions) -> None:
         self._name = name
@@ -64,7 +60,7 @@ class Worker:
         self._is_open = self._is_stopping = False
 
     async def start(self) -> None:
-        """Opens the connection. Raises `StoreFault`; there is no thread then."""
+        """Opens the connection. Raises `StoreFault`."""
         self._loop = asyncio.get_running_loop()
         self._ended = anyio.Event()
         opened: asyncio.Future[StoreFault | None] = self._loop.create_future()
@@ -75,7 +71,7 @@ class Worker:
         self._is_open = True
 
     async def stop(self, seconds: float) -> bool:
-        """Does what was asked for and ends the thread; False if that takes longer. Idempotent."""
+        """Finishes jobs and ends the thread; False after `seconds`. Idempotent."""
         if self._ended is None:
             return True
         if not self._is_stopping:
@@ -86,7 +82,6 @@ class Worker:
         return self._ended.is_set()
 
     def submit(self, job: Job) -> None:
-        """Has the job done after those that wait."""
         if not self._is_open:
             job.done(StoreFault("unusable", f"{self._name}: is closed"))
         elif self._waiting >= MOST_JOBS or (self._bytes + job.size > MOST_BYTES and self._waiting):
@@ -104,7 +99,7 @@ class Worker:
         is_vital: bool = False,
         on_result: Callable[[T], object] | None = None,
     ) -> T:
-        """The result. Raises `StoreError`. It is done, and `on_result` the result, even if the caller stops waiting."""
+        """The result. Raises `StoreError`. Cancellation stops neither the job nor `on_result`."""
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def settle(result: Any) -> None:
@@ -139,7 +134,6 @@ class Worker:
         self._hop(self._finish, None, None)
 
     def _take(self) -> tuple[list[Job], bool]:
-        """All that waits, one job at least; False once no more will come."""
         job = self._queue.get()
         jobs: list[Job] = []
         while job is not None:

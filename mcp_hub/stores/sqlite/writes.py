@@ -1,7 +1,4 @@
-"""Writes to the file, as plain functions of a connection; each runs inside a transaction of the caller's.
-
-One that raises a `StoreError` has written nothing.
-"""
+"""Writes as functions of a connection inside a transaction. A `StoreError` means that nothing is written."""
 
 from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Connection, IntegrityError
@@ -46,8 +43,6 @@ _CHUNK: Final = "INSERT INTO chunks (stream, first, last, body) VALUES (?, ?, ?,
 
 
 class _Head(msgspec.Struct, frozen=True, gc=False):
-    """The facts about a stream that an append needs."""
-
     number: int
     epoch: int
     first: int
@@ -62,7 +57,7 @@ class _Head(msgspec.Struct, frozen=True, gc=False):
 
 
 def create(db: Connection, row: StreamInfo, chunk: Chunk) -> None:
-    """Raises `KeyTaken`, or `StoreError` if there is a stream of this id."""
+    """Raises `KeyTaken`; `StoreError` for an existing id."""
     row, body = begin(row, chunk), joined(chunk)
     values = [getattr(row, name) for name in _PLAIN]
     try:
@@ -88,7 +83,6 @@ def append(db: Connection, limits: StoreLimits, stream: CallId, epoch: int, chun
 
 
 def _head(db: Connection, stream: CallId) -> _Head | None:
-    """Raises `StoreError` for a row that is damaged."""
     found = db.execute(_HEAD, (stream,)).fetchone()
     if found is None:
         return None
@@ -117,7 +111,6 @@ def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change
 
 
 def _trim(db: Connection, limits: StoreLimits, number: int) -> None:
-    """Lets go of the oldest chunks of a stream that is too long."""
     ranges = "SELECT first, last, length(body) FROM chunks WHERE stream = ? ORDER BY last"
     chunks = db.execute(ranges, (number,)).fetchall()
     sizes = [(last - first + 1, size) for first, last, size in chunks]
@@ -131,7 +124,7 @@ def _trim(db: Connection, limits: StoreLimits, number: int) -> None:
 def claim(
     db: Connection, limits: StoreLimits, row: StreamInfo, owner: str, lines: Sequence[bytes], change: Change
 ) -> bool:
-    """Gives the stream to `owner` and appends the lines, if it is still as `row` says."""
+    """Whether `owner` got the stream, with the lines appended."""
     chunk = Chunk(row.last + 1, tuple(lines))
     joined(chunk)
     taken = db.execute(
@@ -146,7 +139,7 @@ def claim(
 
 
 def post(db: Connection, message: Message) -> bool:
-    """Whether the stream runs. Raises `StoreError` if too many messages wait."""
+    """Whether the stream runs. Raises `StoreError` for too many messages."""
     head = _head(db, message.stream)
     if head is None or head.has_ended:
         return False
@@ -158,7 +151,7 @@ def post(db: Connection, message: Message) -> bool:
 
 
 def take_messages(db: Connection, owner: str) -> list[Message]:
-    """The messages for streams of `owner`, which are gone from the file then."""
+    """Removes and returns the owner's messages."""
     found = db.execute(
         "SELECT l.number, s.id, l.kind, l.body FROM letters l CROSS JOIN streams s ON s.number = l.stream"
         " WHERE s.owner = ? ORDER BY l.number",
@@ -169,15 +162,11 @@ def take_messages(db: Connection, owner: str) -> list[Message]:
 
 
 def _is_message(stream: object, kind: object, body: object) -> bool:
-    """Whether these columns are a message; others are dropped."""
     return isinstance(stream, str) and kind in ("cancel", "input", "touch") and isinstance(body, bytes)
 
 
 def set_aside(db: Connection, numbers: Iterable[int], is_gone: Callable[[str], bool]) -> dict[str, str]:
-    """Moves rows that are damaged, and whose owner is gone, to a table of the newest 64; the reason for each.
-
-    Nobody else reads them. Their chunks go with them, under the negative number.
-    """
+    """Moves damaged rows of gone owners to a table of the newest 64; reasons by id."""
     moved: dict[str, str] = {}
     for number in numbers:
         found = db.execute(f"{ROWS}s.number = ?", (number,)).fetchone()
@@ -199,7 +188,7 @@ def set_aside(db: Connection, numbers: Iterable[int], is_gone: Callable[[str], b
 
 
 def sweep(db: Connection, limits: StoreLimits, now: float) -> int:
-    """Deletes some of what has expired or is too much; how many streams, 0 once nothing is left to delete."""
+    """Deletes some expired or surplus streams; how many, 0 at the end."""
     db.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
     (ended,) = db.execute("SELECT count(*) FROM streams WHERE expires IS NOT NULL").fetchone()
     many = ended - limits.ended
@@ -217,27 +206,27 @@ def sweep(db: Connection, limits: StoreLimits, now: float) -> int:
 
 
 def give_back(db: Connection) -> None:
-    """Free pages, to the file system."""
+    """Returns free pages to the file system."""
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     for _ in range(min(free, _PAGES)):
         db.execute("PRAGMA incremental_vacuum")  # `sqlite3` steps through one page of it each time
 
 
 def used_bytes(db: Connection) -> int:
-    """Bytes of the file that hold something."""
+    """Size of the file without free pages."""
     names = ("page_count", "freelist_count", "page_size")
     pages, free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     return int((pages - free) * size)
 
 
 def touch(db: Connection) -> None:
-    """Takes some pages and gives them back: what needs no room would not notice that the disk is full."""
+    """A test write large enough to notice a full disk."""
     db.execute("INSERT INTO sessions (id, principal, body, expires) VALUES ('', '', zeroblob(?), 0)", (_TRIAL,))
     db.execute("DELETE FROM sessions WHERE id = ''")
 
 
 def put_session(db: Connection, limits: StoreLimits, session: SessionRow) -> None:
-    """Beyond the limit the session goes that expires first."""
+    """Over the limit the session that expires first goes."""
     db.execute(
         "INSERT OR REPLACE INTO sessions (id, principal, body, expires) VALUES (?, ?, ?, ?)",
         (session.id, session.principal, session.body, session.expires),

@@ -205,7 +205,7 @@ async def open_app(
         provide(open_files(loaded.settings, has_clients=clients is not None or has_executors))
     app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, clients=clients)
     log_sources(loaded)
-    with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.kept():
+    with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.recording():
         async with _running(app):
             yield app
 

@@ -100,10 +100,10 @@ class LiveSessions:
 class Holdings(Protocol):
     """Exclusive locks of one kind, held by replicas."""
 
-    async def hold(self, what: str) -> bool:
+    async def hold(self, name: str) -> bool:
         """Takes the lock if it is free; whether this replica has it. Raises `StoreError`."""
 
-    def release(self, what: str) -> None:
+    def release(self, name: str) -> None:
         """Releases the lock."""
 
 
@@ -152,24 +152,24 @@ class StreamLog(Protocol):
     def survives(self, stream: CallId) -> bool:
         """Whether all confirmed events of the stream survive this process."""
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         """Adds a stream with its first events; `row` includes them. Fails with `KeyTaken`."""
 
-    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
         """Appends events and changes the row; an empty chunk changes the row alone.
 
         Fails with `Fenced` for another epoch or an ended stream. A final status sets `expires`.
         """
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        """Reads 1 to `most` events (about 1 MiB) from the first kept one after `after`."""
+    def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
+        """Reads 1 to `limit` events (about 1 MiB) from the first kept one after `after`."""
 
     async def find(self, stream: CallId) -> StreamInfo | None: ...
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         r"""The principal's stream with this idempotency key, else with the lowest `KEY\n1` of a further call."""
 
-    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
+    async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
         """Streams of the principal (None: of all), newest first."""
 
 
@@ -331,17 +331,17 @@ def expiry(change: Change, ttl: float) -> float | None:
 
 def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
     """The row after a valid append."""
-    given = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
-    if given.pop("frees_key"):
-        given["key"] = None
+    fields = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
+    if fields.pop("frees_key"):
+        fields["key"] = None
     last = chunk.last if chunk.lines else row.last
-    return msgspec.structs.replace(row, **given, last=last, expires=expiry(change, row.ttl))
+    return msgspec.structs.replace(row, **fields, last=last, expires=expiry(change, row.ttl))
 
 
-def is_wanted(message: Message, waiting: Collection[str], most: int) -> bool:
-    """Whether to store the message: a second `cancel` or `touch` is dropped. Raises `StoreError` at `most`."""
+def is_wanted(message: Message, waiting: Collection[str], limit: int) -> bool:
+    """Whether to store the message: a second `cancel` or `touch` is dropped. Raises `StoreError` at `limit`."""
     if message.kind != "input" and message.kind in waiting:
         return False
-    if len(waiting) >= most:
-        raise StoreError(f"stream {message.stream}: {most} messages wait for its owner already")
+    if len(waiting) >= limit:
+        raise StoreError(f"stream {message.stream}: {limit} messages wait for its owner already")
     return True

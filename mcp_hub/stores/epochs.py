@@ -18,7 +18,7 @@ _HIGHEST: Final = 1 << 53
 _FILE: Final = "epochs"
 
 
-class _Kept(msgspec.Struct):
+class _Record(msgspec.Struct):
     floor: int = 0
     epochs: dict[str, int] = {}
 
@@ -26,42 +26,42 @@ class _Kept(msgspec.Struct):
 class Epochs:
     """Counts registrations of each principal's executors, in a file shared by hubs."""
 
-    def __init__(self, files: KeyedFiles, most: int = _MOST) -> None:
+    def __init__(self, files: KeyedFiles, limit: int = _MOST) -> None:
         self._files = files
-        self._most = most
+        self._limit = limit
 
     def __call__(self, principal: str, executor_id: str, before: int) -> int:
         """The next epoch, above `before`; by the clock if the file fails."""
         name = hashlib.blake2b(msgspec.json.encode([principal, executor_id]), digest_size=16).hexdigest()
-        found = 0
+        epoch = 0
 
         def change(text: bytes | None) -> bytes:
-            nonlocal found
-            kept = _read(text)
-            found = max(kept.epochs.pop(name, kept.floor), before) + 1
-            kept.epochs[name] = found
-            while len(kept.epochs) > self._most:
-                kept.floor = max(kept.floor, kept.epochs.pop(next(iter(kept.epochs))))
-            return msgspec.json.encode(kept)
+            nonlocal epoch
+            record = _read(text)
+            epoch = max(record.epochs.pop(name, record.floor), before) + 1
+            record.epochs[name] = epoch
+            while len(record.epochs) > self._limit:
+                record.floor = max(record.floor, record.epochs.pop(next(iter(record.epochs))))
+            return msgspec.json.encode(record)
 
         try:
             self._files.update(_FILE, change)
         except OSError as problem:
-            log.warning("epoch_not_kept", file=str(self._files.place(_FILE)), reason=str(problem))
-            found = max(before, _now()) + 1
-        return found
+            log.warning("epoch_not_kept", file=str(self._files.path(_FILE)), reason=str(problem))
+            epoch = max(before, _now()) + 1
+        return epoch
 
 
-def _read(text: bytes | None) -> _Kept:
+def _read(text: bytes | None) -> _Record:
     """A damaged file counts as lost; the clock is above its epochs."""
     try:
-        kept = _Kept() if text is None else msgspec.json.decode(text, type=_Kept)
+        record = _Record() if text is None else msgspec.json.decode(text, type=_Record)
     except (ValueError, RecursionError):  # msgspec's errors are of the former
-        kept = _Kept(-1)
-    is_sound = all(0 <= epoch < _HIGHEST for epoch in (kept.floor, *kept.epochs.values()))
+        record = _Record(-1)
+    is_sound = all(0 <= epoch < _HIGHEST for epoch in (record.floor, *record.epochs.values()))
     if not is_sound:
         log.warning("epochs_damaged", reason="not a record of epochs; the next ones follow the clock")
-    return kept if is_sound else _Kept(_now())
+    return record if is_sound else _Record(_now())
 
 
 def _now() -> int:

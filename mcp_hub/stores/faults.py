@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from mcp_hub.errors import StoreError
 
-Fault = Literal["corrupt", "full", "locked", "unusable", "busy", "away"]
+Fault = Literal["corrupt", "full", "locked", "unusable", "busy", "unreachable"]
 """`corrupt`: the file is damaged or no database. `full`: nothing more can be written. `locked`: other processes hold it
 for too long. `unusable`: it may not be opened or written, or a newer hub made it. `busy`: too much waits to be written.
 `away`: the server of the store does not answer.

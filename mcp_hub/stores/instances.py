@@ -26,38 +26,38 @@ def new_instance_id() -> str:
 class Instances:
     """The instance locks in a folder. Calls block on the file system."""
 
-    def __init__(self, folder: Path, own: str) -> None:
-        self.own = own
+    def __init__(self, folder: Path, id_: str) -> None:
+        self.id = id_
         self._folder = folder / "instances"
-        self._held: int | None = None
+        self._lock: int | None = None
 
     def enter(self) -> None:
         """Takes this process's lock and removes stale ones. Idempotent. Raises `OSError`."""
-        if self._held is not None:
+        if self._lock is not None:
             return
         make_folder(self._folder.parent)
         make_folder(self._folder)
-        path = self._path(self.own)
-        held = lock_file(path)
-        while not (take(held, shared=False) and is_at(held, path)):  # another process is clearing it away
-            os.close(held)
-            held = lock_file(path)
-        self._held = held
+        path = self._path(self.id)
+        lock = lock_file(path)
+        while not (take(lock, shared=False) and is_at(lock, path)):  # another process is clearing it away
+            os.close(lock)
+            lock = lock_file(path)
+        self._lock = lock
         with suppress(OSError):  # for people who look; the lock holds on a full disk, too
-            os.write(held, f"{os.getpid()}\n".encode())
-        for other in self._folder.glob("in_*.lock"):
-            self.is_gone(other.stem)
+            os.write(lock, f"{os.getpid()}\n".encode())
+        for stale in self._folder.glob("in_*.lock"):
+            self.is_gone(stale.stem)
 
     def leave(self) -> None:
         """Releases the lock. Idempotent."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-            remove(self._path(self.own))
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+            remove(self._path(self.id))
 
     def is_gone(self, id_: str) -> bool:
         """Whether the process has ended; then removes its lock file. Never true of this process."""
-        if id_ == self.own:
+        if id_ == self.id:
             return False
         if not _ID.fullmatch(id_):  # a damaged record, which must lead to no other file
             return True

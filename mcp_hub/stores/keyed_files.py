@@ -22,26 +22,26 @@ class KeyedFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def place(self, key: str) -> Path:
+    def path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
 
     def stamp(self, key: str) -> tuple[int, int, int] | None:
         """Differs between contents; None for a missing file. Raises `OSError`."""
         try:
-            found = self.place(key).stat()
+            status = self.path(key).stat()
         except FileNotFoundError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def read(self, key: str) -> bytes | None:
         """The content; None for a missing file. Raises `OSError`."""
         try:
-            with open(open_plain(self.place(key), os.O_RDONLY), "rb") as file:
+            with open(open_plain(self.path(key), os.O_RDONLY), "rb") as file:
                 text = file.read(_LARGEST + 1)
         except FileNotFoundError:
             return None
         if len(text) > _LARGEST:
-            raise OSError(f"{self.place(key)} is larger than {_LARGEST} bytes")
+            raise OSError(f"{self.path(key)} is larger than {_LARGEST} bytes")
         return text
 
     def update(self, key: str, change: Callable[[bytes | None], bytes | None]) -> None:
@@ -50,7 +50,7 @@ class KeyedFiles:
         Raises `OSError` and errors of `change`, and keeps the file then.
         """
         make_folder(self._folder)
-        lock = lock_file(self.place(key).with_suffix(".lock"))
+        lock = lock_file(self.path(key).with_suffix(".lock"))
         try:
             self._wait_for(lock, key)
             text = change(self.read(key))
@@ -64,10 +64,10 @@ class KeyedFiles:
             if take(lock, shared=False):
                 return
             time.sleep(_STEP)
-        raise OSError(f"{self.place(key)} is locked by another process for more than {_PATIENCE:g} s")
+        raise OSError(f"{self.path(key)} is locked by another process for more than {_PATIENCE:g} s")
 
     def _replace(self, key: str, text: bytes) -> None:
-        fresh = self.place(key).with_suffix(f".{os.getpid()}")
+        fresh = self.path(key).with_suffix(f".{os.getpid()}")
         try:
             fresh.unlink(missing_ok=True)  # of a hub that was killed
             file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -75,7 +75,7 @@ class KeyedFiles:
                 out.write(text)
                 out.flush()
                 os.fsync(out.fileno())  # a name for an empty file would be a record that cannot be read
-            fresh.replace(self.place(key))
+            fresh.replace(self.path(key))
         except OSError:
             remove(fresh)
             raise

@@ -17,13 +17,13 @@ _KEPT: Final = re.compile(rb'"([0-9a-f]{%d})"' % (2 * _SIZE))
 def stored_key(files: KeyedFiles, name: str) -> bytes:
     """The key, created at first use; a temporary one if it cannot be stored."""
     try:
-        files.update(name, _made)
-        kept = _KEPT.fullmatch(files.read(name) or b"")
+        files.update(name, _new_key)
+        stored = _KEPT.fullmatch(files.read(name) or b"")
     except OSError as problem:
-        log.warning("key_not_kept", file=str(files.place(name)), reason=str(problem))
-        kept = None
-    return bytes.fromhex(kept[1].decode()) if kept is not None else secrets.token_bytes(_SIZE)
+        log.warning("key_not_kept", file=str(files.path(name)), reason=str(problem))
+        stored = None
+    return bytes.fromhex(stored[1].decode()) if stored is not None else secrets.token_bytes(_SIZE)
 
 
-def _made(text: bytes | None) -> bytes | None:
+def _new_key(text: bytes | None) -> bytes | None:
     return None if _KEPT.fullmatch(text or b"") else b'"%s"' % secrets.token_hex(_SIZE).encode()

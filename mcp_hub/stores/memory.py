@@ -26,14 +26,14 @@ class _Stream:
         self.sizes: list[tuple[int, int]] = []
         self.size = 0
 
-    def page(self, after: int, most: int) -> EventPage:
+    def page(self, after: int, limit: int) -> EventPage:
         lines: list[bytes] = []
         start = max(after + 1, self.row.first)
         room, at = PAGE_BYTES, bisect_right(self.chunks, start, key=lambda chunk: chunk.first) - 1
         for chunk in self.chunks[max(at, 0) :]:
             for line in chunk.lines[max(start - chunk.first, 0) :]:
                 room -= len(line)
-                if lines and (len(lines) >= most or room < 0):
+                if lines and (len(lines) >= limit or room < 0):
                     return EventPage(self.row, tuple(lines), start)
                 lines.append(line)
         return EventPage(self.row, tuple(lines), start if lines else self.row.last + 1)
@@ -86,9 +86,9 @@ class MemoryStreams:
     def lines(self, stream: CallId) -> tuple[bytes, ...]:
         return tuple(line for chunk in self._streams[stream].chunks for line in chunk.lines)
 
-    def page(self, stream: CallId, after: int, most: int) -> EventPage | None:
+    def page(self, stream: CallId, after: int, limit: int) -> EventPage | None:
         entry = self._streams.get(stream)
-        return None if entry is None else entry.page(after, most)
+        return None if entry is None else entry.page(after, limit)
 
     def create(self, row: StreamInfo, chunk: Chunk) -> StoreError | None:
         """The first number may be above 1. Returns the error."""
@@ -176,10 +176,10 @@ class MemoryStreams:
             self.messages = [message for message in self.messages if message.stream != stream.row.id]
         while self._size > self._limits.memory_bytes and len(self._ended) > stream.row.has_ended:
             self.drop(next(iter(self._ended)))
-        most = self._limits.stream_bytes
+        limit = self._limits.stream_bytes
         if self._size > self._limits.memory_bytes:
-            most = min(most, max(stream.size - 1, 0))
-        self._size -= stream.trim(self._limits.stream_events, most)
+            limit = min(limit, max(stream.size - 1, 0))
+        self._size -= stream.trim(self._limits.stream_events, limit)
 
 
 class MemoryLog:
@@ -198,14 +198,14 @@ class MemoryLog:
     def survives(self, stream: CallId) -> bool:
         return False
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        done(self._streams.create(row, chunk))
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
+        callback(self._streams.create(row, chunk))
 
-    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
-        done(self._streams.append(stream, epoch, chunk, change))
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
+        callback(self._streams.append(stream, epoch, chunk, change))
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        done(self._streams.page(stream, after, most))
+    def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
+        callback(self._streams.page(stream, after, limit))
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         return self._streams.row(stream)
@@ -213,9 +213,9 @@ class MemoryLog:
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         return self._streams.by_key(principal, key)
 
-    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
+    async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
         rows = [row for row in self._streams.rows() if principal in (None, row.principal)]
-        return sorted(rows, key=lambda row: -row.created)[: max(most, 0)]
+        return sorted(rows, key=lambda row: -row.created)[: max(limit, 0)]
 
 
 class MemoryInbox:
@@ -227,18 +227,18 @@ class MemoryInbox:
     async def take(self) -> list[Message]:
         streams = self._streams
         taken: list[Message] = []
-        left: list[Message] = []
+        remaining: list[Message] = []
         for message in streams.messages:
             row = streams.row(message.stream)
-            (taken if row is not None and row.owner == streams.instance else left).append(message)
-        streams.messages = left
+            (taken if row is not None and row.owner == streams.instance else remaining).append(message)
+        streams.messages = remaining
         return taken
 
     async def post(self, message: Message) -> bool:
         row = self._streams.row(message.stream)
         if row is None or row.has_ended:
             return False
-        waiting = [other.kind for other in self._streams.messages if other.stream == message.stream]
+        waiting = [queued.kind for queued in self._streams.messages if queued.stream == message.stream]
         if base.is_wanted(message, waiting, MAX_MESSAGES):
             self._streams.messages.append(message)
         return True
@@ -275,8 +275,8 @@ class MemoryLeases:
 class MemorySessions:
     """The `SessionRows` in memory, at most `most`; a new one replaces the oldest."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._sessions: dict[str, SessionRow] = {}
 
     @property
@@ -286,7 +286,7 @@ class MemorySessions:
     async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
         self._sessions.pop(session.id, None)
         self._sessions[session.id] = session
-        if len(self._sessions) > self._most:
+        if len(self._sessions) > self._limit:
             del self._sessions[next(iter(self._sessions))]
         return session
 

@@ -44,7 +44,7 @@ class Reconnect:
 
     def failed(self, fault: StoreFault) -> None:
         is_news, self._beats = self.is_fit, self.store.links.leases.beats
-        self.store.links.leases.lost()
+        self.store.links.leases.server_failed()
         if is_news:
             log.error("store_failed", store=self.store.links.name, fault=fault.fault, reason=str(fault), durable=False)
 

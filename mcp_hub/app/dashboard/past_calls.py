@@ -147,7 +147,7 @@ class PastCalls:
         else:
             lines = [self._line(caller, call) for call in listed]
         hints = [] if calls or query.before else query.hints(groups, self._servers(caller))
-        store_place, losses = self._store.place if caller.operates else "", await self._losses(caller)
+        store_place, losses = self._store.location if caller.operates else "", await self._losses(caller)
         return HistoryPage(lines, self._keeping, last, store_place, losses, self._failing(caller), hints)
 
     def _failing(self, caller: Caller) -> str:
@@ -248,7 +248,7 @@ class PastCalls:
         )  # fmt: skip
 
     def _detailed(self, caller: Caller, call: PastCall, texts: CallTexts) -> HistoryCall:
-        is_hash, flags = call.group.kept == "hash", call.flags
+        is_hash, flags = call.group.keeping == "hash", call.flags
         arguments, arguments_text = _as_json("" if is_hash else texts.arguments)
         result, result_text = _as_json(texts.result, is_whole=not flags & CUT_RESULT)
         tokens = estimate(texts.result)
@@ -256,7 +256,7 @@ class PastCalls:
             tokens = round(tokens * call.result_bytes / len(texts.result.encode(errors="replace")))
         return msgspec.structs.replace(
             self._line(caller, call),
-            kept=call.group.kept,
+            kept=call.group.keeping,
             arguments=arguments,
             arguments_text=arguments_text,
             arguments_hash=texts.arguments if is_hash else "",
@@ -275,8 +275,8 @@ class PastCalls:
         group, code = call.group, ""
         if group.method != "tools/call" or group.server == OWN:
             code = "not_a_tool"
-        elif group.kept != "full":
-            code = "hashed" if group.kept == "hash" else "not_kept"
+        elif group.keeping != "full":
+            code = "hashed" if group.keeping == "hash" else "not_kept"
         elif call.flags & CUT_ARGUMENTS:
             code = "cut"
         elif call.flags & MASKED_ARGUMENTS:

@@ -203,7 +203,7 @@ class BatchMaker:
                 principal=shown_principal(call.principal),
                 client=client,
                 status=_STATUS[outcome],
-                kept=rules.keeping,
+                keeping=rules.keeping,
                 definition=digest,
             )
         )

@@ -221,7 +221,7 @@ class _Writer:
             try:
                 await self._write(batch, texts, limits)
             except BatchRefused as error:
-                log.error("history_batch_refused", place=self.store.place, reason=str(error))
+                log.error("history_batch_refused", place=self.store.location, reason=str(error))
                 if batch is None:
                     self.losses.clear()
                     self._begun.clear()
@@ -234,7 +234,7 @@ class _Writer:
                 return
             del self._unwritten[:1]
         if self.failing:
-            log.warning("history_written_again", place=self.store.place)
+            log.warning("history_written_again", place=self.store.location)
         self.failing = ""
 
     def _change(self, running: RunningChange) -> None:
@@ -249,7 +249,7 @@ class _Writer:
     def _failed(self, error: StoreError) -> None:
         self._retry = anyio.current_time() + _PATIENCE
         if not self.failing:
-            log.error("history_not_written", place=self.store.place, reason=str(error))
+            log.error("history_not_written", place=self.store.location, reason=str(error))
         self.failing = str(error)
 
     async def _write(self, batch: Batch | None, texts: bytes, limits: HistoryLimits) -> None:

@@ -210,7 +210,7 @@ def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
     try:
         return read(store.read(key))
     except (OSError, ValueError) as problem:
-        message = f"{store.place(key)} cannot be read: {decoded(str(problem))}"
+        message = f"{store.path(key)} cannot be read: {decoded(str(problem))}"
         fail("state_unreadable", f"{message}. To start again, run: mcp-hub approve {quote(server)} --forget")
 
 
@@ -285,7 +285,7 @@ def _approve(store: KeyedFiles, item: Waiting) -> bool:
 
 
 def _fail_to_write(store: KeyedFiles, key: str, problem: Exception) -> NoReturn:
-    fail("state_unwritable", f"{store.place(key)} cannot be changed: {decoded(str(problem))}. Check its permissions.")
+    fail("state_unwritable", f"{store.path(key)} cannot be changed: {decoded(str(problem))}. Check its permissions.")
 
 
 def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:

@@ -120,7 +120,7 @@ class ProposedEdits:
 
     def _unusable(self, problem: OSError) -> ConfigError:
         text = f"cannot be used: {problem.strerror or problem}. Check its permissions."
-        return ConfigError(ConfigFinding("state_unwritable", text, str(self._files.place(self._key))))
+        return ConfigError(ConfigFinding("state_unwritable", text, str(self._files.path(self._key))))
 
 
 def proposals_of(file: ServersFile) -> ProposedEdits:

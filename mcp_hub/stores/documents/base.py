@@ -58,15 +58,15 @@ def is_document_id(text: str) -> bool:
 
 def check_size(body: bytes, limits: DocumentLimits, total: int) -> None:
     """Raises `StoreError` for a document over the limits."""
-    most = min(limits.principal_bytes, total)
-    if len(body) > most:
-        raise StoreError(f"a document of {len(body)} bytes cannot be kept: the bound is {most}")
+    limit = min(limits.principal_bytes, total)
+    if len(body) > limit:
+        raise StoreError(f"a document of {len(body)} bytes cannot be kept: the bound is {limit}")
 
 
-def surplus(sizes: Sequence[int], most_bytes: int, most: int) -> int:
+def surplus(sizes: Sequence[int], max_bytes: int, max_count: int) -> int:
     """The number of oldest documents to remove to meet both limits."""
     used, gone = sum(sizes), 0
-    while gone < len(sizes) and (used > most_bytes or len(sizes) - gone > most):
+    while gone < len(sizes) and (used > max_bytes or len(sizes) - gone > max_count):
         used -= sizes[gone]
         gone += 1
     return gone

@@ -125,10 +125,10 @@ class FileDocuments:
     def _make_room(self, owner: str, size: int, count: int) -> None:
         limits = self._limits
         files = sorted(self._files())
-        own = [file for file in files if file.owner == owner]
-        gone = _surplus(own, limits.principal_bytes - size, limits.principal_count - count)
-        left = [file for file in files if file not in gone]
-        for file in gone | _surplus(left, limits.total_bytes - size, limits.total_count - count):
+        owned = [file for file in files if file.owner == owner]
+        gone = _surplus(owned, limits.principal_bytes - size, limits.principal_count - count)
+        remaining = [file for file in files if file not in gone]
+        for file in gone | _surplus(remaining, limits.total_bytes - size, limits.total_count - count):
             remove(file.path)
 
     def _files(self) -> Iterator[_File]:
@@ -146,8 +146,8 @@ class FileDocuments:
                         remove(entry.path)
 
 
-def _surplus(files: list[_File], most_bytes: int, most: int) -> set[_File]:
-    return set(files[: surplus([file.size for file in files], most_bytes, most)])
+def _surplus(files: list[_File], max_bytes: int, max_count: int) -> set[_File]:
+    return set(files[: surplus([file.size for file in files], max_bytes, max_count)])
 
 
 def _owner(principal: str) -> str:
@@ -180,9 +180,9 @@ def _length(file: int) -> int | None:
     return length
 
 
-def _bytes(file: int, most: int) -> bytes:
+def _bytes(file: int, size: int) -> bytes:
     parts: list[bytes] = []
-    while most > 0 and (part := os.read(file, most)):
+    while size > 0 and (part := os.read(file, size)):
         parts.append(part)
-        most -= len(part)
+        size -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -73,7 +73,7 @@ class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     principal: str
     client: str
     status: str
-    kept: Keeping
+    keeping: Keeping
     definition: str = ""
 
 
@@ -130,7 +130,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
             waited=self.waited + more.waited,
             sizes=self.sizes + more.sizes,
             flags=self.flags + more.flags,
-            notes=self.notes | {place + count: note for place, note in more.notes.items()},
+            notes=self.notes | {index + count: note for index, note in more.notes.items()},
         )
 
 
@@ -187,7 +187,7 @@ class HistoryStore(Protocol):
     """Stores batches. All methods raise `StoreError`."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Path or URL, for display."""
 
     async def write(
@@ -206,7 +206,7 @@ class HistoryStore(Protocol):
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
         """The batches that still exist."""
 
-    async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
+    async def texts(self, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
         """Stored texts by index of the call."""
 
     async def losses(self) -> list[LostCalls]:
@@ -248,7 +248,7 @@ def group_of(line: str) -> CallGroup:
     try:
         return _decode_group(line)
     except ValueError:
-        return CallGroup(server="", tool="", name="", method="", principal="", client="", status="", kept="none")
+        return CallGroup(server="", tool="", name="", method="", principal="", client="", status="", keeping="none")
 
 
 def batch_of(encoded: object) -> Batch | None:

@@ -110,7 +110,7 @@ class HistoryFile:
         """Batches that could not be read."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return str(self._path)
 
     @property
@@ -136,15 +136,15 @@ class HistoryFile:
         return await self._read(self._past, [])
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
-        found = await self._read(partial(_load, keys=keys), dict[BatchKey, Batch | None]())
-        for key, batch in found.items():
+        batches = await self._read(partial(_load, keys=keys), dict[BatchKey, Batch | None]())
+        for key, batch in batches.items():
             if batch is None and len(self._damaged) < MOST_LOSSES:
                 reason = "A record of the file is damaged."
                 self._damaged[key] = LostCalls(kind="damaged", at=key.last, hub=key.hub, count=key.calls, reason=reason)
-        return [batch for batch in found.values() if batch is not None]
+        return [batch for batch in batches.values() if batch is not None]
 
-    async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
-        return await self._read(partial(_texts, key=key, places=places), {})
+    async def texts(self, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
+        return await self._read(partial(_texts, key=key, indexes=indexes), {})
 
     async def losses(self) -> list[LostCalls]:
         stored = await self._read(self._stored_losses, list[LostCalls]())
@@ -165,7 +165,7 @@ class HistoryFile:
                 if self._worker is not None:
                     await self._worker.ask(partial(_end_run, hub=self._hub), writes=True)
             except StoreError as error:
-                log.debug("history_not_closed", place=self.place, reason=str(error))
+                log.debug("history_not_closed", place=self.location, reason=str(error))
             await self._stop()
 
     # -- the file
@@ -200,18 +200,18 @@ class HistoryFile:
                 if fault.fault != "corrupt":
                     raise
                 await self._set_aside(worker, fault)
-        raise StoreFault("unusable", f"history {self.place}: is replaced again and again")
+        raise StoreFault("unusable", f"history {self.location}: is replaced again and again")
 
     async def _started(self) -> Worker:
-        made = _InMemory if self._is_in_memory else WriteTransactions
-        transactions = made(self._path, self._clock, _FORMAT)
+        factory = _InMemory if self._is_in_memory else WriteTransactions
+        transactions = factory(self._path, self._clock, _FORMAT)
         worker = Worker("history-writer", transactions)
         try:
             await worker.start()
         except StoreFault as fault:
             if fault.fault != "corrupt" or not await self._moved_aside(transactions.identity, fault):
                 raise
-            transactions = made(self._path, self._clock, _FORMAT)
+            transactions = factory(self._path, self._clock, _FORMAT)
             worker = Worker("history-writer", transactions)
             await worker.start()
         self._transactions, self._worker = transactions, worker
@@ -239,7 +239,7 @@ class HistoryFile:
         except OSError as error:
             raise faulty(error, self._path) from error
         if aside:
-            log.error("history_set_aside", place=self.place, file=aside, reason=str(fault))
+            log.error("history_set_aside", place=self.location, file=aside, reason=str(fault))
             reason = f"The file was damaged. It is {aside} now, and a new one was begun."
             self._losses.append(LostCalls("damaged", self._now(), self._hub, reason=reason))
         return aside is not None
@@ -259,13 +259,13 @@ class HistoryFile:
     ) -> bool:  # fmt: skip
         if self._transactions is not None and not self._is_in_memory:
             if identity(self._path) != self._transactions.identity:
-                raise _Moved("unusable", f"history {self.place}: was replaced")
+                raise _Moved("unusable", f"history {self.location}: was replaced")
         number = _put(db, batch, len(batch) > fresh) if fresh else 0
         if number is None:
             return False
         if texts:
-            place = number << _BITS | (len(batch) - fresh)
-            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (place, texts))
+            text_number = number << _BITS | (len(batch) - fresh)
+            db.execute("INSERT INTO texts (place, body) VALUES (?, ?)", (text_number, texts))
         _remove_running(db, {*running.ended, *(call.base for call, _ in running.begun)})
         for call, body in running.begun:
             first = (_put(db, call, False) or 0) << _BITS
@@ -287,9 +287,9 @@ class HistoryFile:
         return calls
 
     def _killed(self, db: Connection) -> list[LostCalls]:
-        found = _killed_hubs(db, self._hub, self._is_gone)
-        db.executemany("DELETE FROM runs WHERE hub = ?", [(loss.hub,) for loss in found])
-        return found
+        losses = _killed_hubs(db, self._hub, self._is_gone)
+        db.executemany("DELETE FROM runs WHERE hub = ?", [(loss.hub,) for loss in losses])
+        return losses
 
     def _stored_losses(self, db: Connection) -> list[LostCalls]:
         rows = db.execute("SELECT kind, at, hub, count, reason FROM losses ORDER BY number DESC").fetchall()
@@ -299,15 +299,15 @@ class HistoryFile:
 
 def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
     key, head = batch.key, encode(batch)
-    found = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
-    if is_known and found is None:
+    existing = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
+    if is_known and existing is None:
         return None
-    if found is None:
+    if existing is None:
         number = int(db.execute(_NEXT).fetchone()[0])
         row = number, key.hub, key.base, key.first, key.last, key.calls
         db.execute("INSERT INTO batches (number, hub, base, first, last, calls) VALUES (?, ?, ?, ?, ?, ?)", row)
     else:
-        number = int(found[0])
+        number = int(existing[0])
         db.execute("UPDATE batches SET last = ?, calls = ? WHERE number = ?", (key.last, key.calls, number))
     db.execute("INSERT OR REPLACE INTO heads (number, head) VALUES (?, ?)", (number, head))
     return number
@@ -319,19 +319,19 @@ def _load(db: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, Batch | No
     return {key: batch_of(row[0]) for key, row in rows if row is not None}
 
 
-def _texts(db: Connection, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
+def _texts(db: Connection, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
     row = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
     if row is None:
         return {}
-    found: dict[int, CallTexts] = {}
+    texts_by_index: dict[int, CallTexts] = {}
     first = row[0] << _BITS
     chosen = "SELECT place, body FROM texts WHERE place >= ? AND place <= ? ORDER BY place DESC LIMIT 1"
-    for place in sorted(places, reverse=True):
-        stored = None if place in found else db.execute(chosen, (first, first + place)).fetchone()
+    for index in sorted(indexes, reverse=True):
+        stored = None if index in texts_by_index else db.execute(chosen, (first, first + index)).fetchone()
         if stored is not None:
             start = stored[0] - first
-            found |= {start + number: texts for number, texts in enumerate(texts_of_body(stored[1]))}
-    return found
+            texts_by_index |= {start + number: texts for number, texts in enumerate(texts_of_body(stored[1]))}
+    return texts_by_index
 
 
 def _add_losses(db: Connection, losses: Sequence[LostCalls]) -> None:
@@ -341,8 +341,8 @@ def _add_losses(db: Connection, losses: Sequence[LostCalls]) -> None:
         db.execute("DELETE FROM losses WHERE number <= (SELECT max(number) FROM losses) - ?", (MOST_LOSSES,))
 
 
-def _killed_hubs(db: Connection, own: str, is_gone: Callable[[str], bool]) -> list[LostCalls]:
-    runs = db.execute("SELECT hub, written FROM runs WHERE hub != ?", (own,)).fetchall()
+def _killed_hubs(db: Connection, hub_id: str, is_gone: Callable[[str], bool]) -> list[LostCalls]:
+    runs = db.execute("SELECT hub, written FROM runs WHERE hub != ?", (hub_id,)).fetchall()
     return [LostCalls("killed", written, hub) for hub, written in runs if isinstance(hub, str) and is_gone(hub)]
 
 

@@ -33,7 +33,7 @@ Place = tuple[float, int, str]
 
 
 class PastCall(msgspec.Struct, frozen=True, gc=False):
-    """An ended call without its texts, at index `place` of batch `key`."""
+    """An ended call without its texts, at `index` of batch `key`."""
 
     id: str
     group: CallGroup
@@ -48,7 +48,7 @@ class PastCall(msgspec.Struct, frozen=True, gc=False):
     code: str
     message: str
     key: BatchKey
-    place: int
+    index: int
 
     @property
     def order(self) -> Place:
@@ -66,30 +66,30 @@ class CallFilter(msgspec.Struct, frozen=True):
     since: float = 0.0
     until: float = float("inf")
     before: Place | None = None
-    _known: dict[str, bool] = msgspec.field(default_factory=dict)
+    _matches: dict[str, bool] = msgspec.field(default_factory=dict)
 
     def wants(self, line: str) -> bool:
         """Whether the group in this line matches."""
-        known = self._known.get(line)
-        if known is None:
-            known = self._known[line] = self.fits(group_of(line))
-        return known
+        matches = self._matches.get(line)
+        if matches is None:
+            matches = self._matches[line] = self.fits(group_of(line))
+        return matches
 
     @property
     def end(self) -> float:
         return self.until if self.before is None else min(self.until, self.before[0])
 
 
-async def newest(store: HistoryStore, chosen: CallFilter, most: int) -> list[PastCall]:
+async def newest(store: HistoryStore, chosen: CallFilter, limit: int) -> list[PastCall]:
     """The newest matching calls, newest first. Raises `StoreError`."""
-    found: list[PastCall] = []
+    calls: list[PastCall] = []
     keys = await _keys(store, chosen)
     start, size = 0, _FIRST
-    while start < len(keys) and not (len(found) == most and found[-1].ended > keys[start].last):
+    while start < len(keys) and not (len(calls) == limit and calls[-1].ended > keys[start].last):
         batches = await store.load(keys[start : start + size])
-        found = await anyio.to_thread.run_sync(_merged, found, batches, chosen, most)
+        calls = await anyio.to_thread.run_sync(_merged, calls, batches, chosen, limit)
         start, size = start + size, min(2 * size, _PAGE)
-    return found
+    return calls
 
 
 async def pages(store: HistoryStore, chosen: CallFilter) -> AsyncIterator[list[Batch]]:
@@ -101,13 +101,13 @@ async def pages(store: HistoryStore, chosen: CallFilter) -> AsyncIterator[list[B
 
 async def within(store: HistoryStore, limits: HistoryLimits, now: float) -> float:
     """End time of the oldest call within the limits."""
-    oldest, left = now - limits.keep, limits.calls
+    oldest, remaining = now - limits.keep, limits.calls
     for key in sorted(await store.index(), key=lambda key: -key.last):
-        if left < key.calls:
+        if remaining < key.calls:
             loaded = await store.load([key])
             ended = floats(loaded[0].ended) if loaded else ()
-            return max(oldest, ended[max(len(ended) - left, 0)] if ended and left else key.last + 1e-6)
-        left -= key.calls
+            return max(oldest, ended[max(len(ended) - remaining, 0)] if ended and remaining else key.last + 1e-6)
+        remaining -= key.calls
     return oldest
 
 
@@ -116,11 +116,11 @@ async def by_id(store: HistoryStore, id_: str, chosen: CallFilter) -> PastCall |
     async for batches in pages(store, chosen):
         for batch in batches:
             if id_ in batch.ids:
-                for place, other in enumerate(batch.ids.split(" ")):
-                    if other == id_:
-                        line = batch.groups.split("\n")[numbers(batch.marks)[place]]
-                        found = _call(batch, batch.key, place, id_, line)
-                        return found if chosen.fits(found.group) and found.ended >= chosen.since else None
+                for index, call_id in enumerate(batch.ids.split(" ")):
+                    if call_id == id_:
+                        line = batch.groups.split("\n")[numbers(batch.marks)[index]]
+                        call = _call(batch, batch.key, index, id_, line)
+                        return call if chosen.fits(call.group) and call.ended >= chosen.since else None
     return None
 
 
@@ -149,62 +149,62 @@ def _clients_in(batches: Sequence[Batch], ids: Collection[str]) -> dict[str, str
 
 async def texts_of(store: HistoryStore, calls: Sequence[PastCall]) -> list[CallTexts]:
     """The texts of each call. Raises `StoreError`."""
-    places: dict[BatchKey, list[int]] = {}
+    indexes_by_batch: dict[BatchKey, list[int]] = {}
     for call in calls:
-        places.setdefault(call.key, []).append(call.place)
-    found = {key: await store.texts(key, own) for key, own in places.items()}
-    return [found[call.key].get(call.place, CallTexts()) for call in calls]
+        indexes_by_batch.setdefault(call.key, []).append(call.index)
+    texts = {key: await store.texts(key, indexes) for key, indexes in indexes_by_batch.items()}
+    return [texts[call.key].get(call.index, CallTexts()) for call in calls]
 
 
 async def _keys(store: HistoryStore, chosen: CallFilter) -> list[BatchKey]:
-    found = [key for key in await store.index() if key.last >= chosen.since and key.first <= chosen.end]
-    return sorted(found, key=lambda key: (key.last, key.base, key.hub), reverse=True)
+    keys = [key for key in await store.index() if key.last >= chosen.since and key.first <= chosen.end]
+    return sorted(keys, key=lambda key: (key.last, key.base, key.hub), reverse=True)
 
 
-def _merged(found: list[PastCall], batches: Sequence[Batch], chosen: CallFilter, most: int) -> list[PastCall]:
+def _merged(calls: list[PastCall], batches: Sequence[Batch], chosen: CallFilter, limit: int) -> list[PastCall]:
     for batch in batches:
-        found += _fitting(batch, chosen, most)
-    found.sort(key=lambda call: call.order, reverse=True)
-    return found[:most]
+        calls += _fitting(batch, chosen, limit)
+    calls.sort(key=lambda call: call.order, reverse=True)
+    return calls[:limit]
 
 
-def _fitting(batch: Batch, chosen: CallFilter, most: int) -> list[PastCall]:
+def _fitting(batch: Batch, chosen: CallFilter, limit: int) -> list[PastCall]:
     lines = batch.groups.split("\n")
-    wanted = {number for number, line in enumerate(lines) if chosen.wants(line)}
+    groups = {number for number, line in enumerate(lines) if chosen.wants(line)}
     marks = numbers(batch.marks)
-    if not wanted or wanted.isdisjoint(marks):
+    if not groups or groups.isdisjoint(marks):
         return []
     ended, key = floats(batch.ended), batch.key
-    places = [
-        place
-        for place in range(len(marks) - 1, -1, -1)
-        if marks[place] in wanted and chosen.since <= ended[place] <= chosen.end
+    indexes = [
+        index
+        for index in range(len(marks) - 1, -1, -1)
+        if marks[index] in groups and chosen.since <= ended[index] <= chosen.end
     ]
     if chosen.before is not None:
         before = chosen.before
-        places = [place for place in places if (ended[place], batch.base + place, batch.hub) < before]
+        indexes = [index for index in indexes if (ended[index], batch.base + index, batch.hub) < before]
     ids = batch.ids.split(" ")
-    return [_call(batch, key, place, ids[place], lines[marks[place]]) for place in places[:most]]
+    return [_call(batch, key, index, ids[index], lines[marks[index]]) for index in indexes[:limit]]
 
 
-def _call(batch: Batch, key: BatchKey, place: int, id_: str, line: str) -> PastCall:
-    code, message = batch.notes.get(place, ("", ""))
+def _call(batch: Batch, key: BatchKey, index: int, id_: str, line: str) -> PastCall:
+    code, message = batch.notes.get(index, ("", ""))
     size = sizes(batch.sizes)
     return PastCall(
         id=id_,
         group=group_of(line),
         hub=batch.hub,
-        number=batch.base + place,
-        ended=floats(batch.ended)[place],
-        took=floats(batch.took)[place],
-        waited=floats(batch.waited)[place],
-        arguments_bytes=size[2 * place],
-        result_bytes=size[2 * place + 1],
-        flags=batch.flags[place],
+        number=batch.base + index,
+        ended=floats(batch.ended)[index],
+        took=floats(batch.took)[index],
+        waited=floats(batch.waited)[index],
+        arguments_bytes=size[2 * index],
+        result_bytes=size[2 * index + 1],
+        flags=batch.flags[index],
         code=code,
         message=message,
         key=key,
-        place=place,
+        index=index,
     )
 
 
@@ -247,10 +247,10 @@ class PastFigures:
             lines = batch.groups.split("\n")
             cells = [self._cell(group_of(line)) if chosen.wants(line) else None for line in lines]
             took, since, step, points = floats(batch.took), self._since, self._step, self._points
-            for place, (mark, ended) in enumerate(zip(numbers(batch.marks), floats(batch.ended), strict=True)):
+            for index, (mark, ended) in enumerate(zip(numbers(batch.marks), floats(batch.ended), strict=True)):
                 cell, point = cells[mark], int((ended - since) // step)
                 if cell is not None and 0 <= point < points and ended >= oldest:
-                    cell.setdefault(point, []).append(took[place])
+                    cell.setdefault(point, []).append(took[index])
 
     def _cell(self, group: CallGroup) -> _Points:
         return self._cells.setdefault((group.server, group.tool, group.status != "completed"), {})

@@ -41,7 +41,7 @@ _AT_ONCE: Final = 256
 log = get_logger(__name__)
 
 
-class _Known(msgspec.Struct, array_like=True):
+class _Summary(msgspec.Struct, array_like=True):
     """A batch's times, calls, bytes and the indexes where its texts begin."""
 
     first: float
@@ -58,7 +58,7 @@ class _Known(msgspec.Struct, array_like=True):
 _FIELD: Final = re.compile(r"\S+ [0-9]{1,18}")
 _encode_loss = msgspec.json.Encoder().encode
 _decode_loss = msgspec.json.Decoder(LostCalls).decode
-_decode_known = msgspec.msgpack.Decoder(_Known).decode
+_decode_summary = msgspec.msgpack.Decoder(_Summary).decode
 
 
 class RedisHistory:
@@ -69,11 +69,11 @@ class RedisHistory:
         self._writer = links.writer
         self._reader = links.reader
         self._leases = links.leases
-        self._own = links.instance
+        self._instance = links.instance
         self._now = now
-        self.place = links.name
+        self.location = links.name
         """The URL, without a password."""
-        self._open: tuple[str, _Known] | None = None
+        self._open: tuple[str, _Summary] | None = None
         """The batch that was written last."""
         self._pruned = 0.0
 
@@ -85,7 +85,7 @@ class RedisHistory:
             is_written = not fresh or await self._put(batch, fresh, texts)
             if is_written:
                 await self._change(running)
-                noted: list[Command] = [("HSET", self._keys.runs, self._own, repr(self._now()))]
+                noted: list[Command] = [("HSET", self._keys.runs, self._instance, repr(self._now()))]
                 await self._writer.ask(*noted, *self._listed(losses))
                 await self._prune(limits)
         except StoreFault:
@@ -95,26 +95,26 @@ class RedisHistory:
         return is_written
 
     async def _put(self, batch: Batch, fresh: int, texts: bytes) -> bool:
-        key, place, head = batch.key, len(batch) - fresh, encode(batch)
+        key, start, head = batch.key, len(batch) - fresh, encode(batch)
         field = _field(key)
-        before = self._open[1] if self._open is not None and self._open[0] == field else _Known(0.0, 0.0, 0)
+        before = self._open[1] if self._open is not None and self._open[0] == field else _Summary(0.0, 0.0, 0)
         if texts:
-            await self._writer.ask(("HSET", self._keys.texts, f"{field} {place}", texts))
+            await self._writer.ask(("HSET", self._keys.texts, f"{field} {start}", texts))
         size = before.size + len(texts)
-        known = _Known(
+        summary = _Summary(
             first=key.first,
             last=key.last,
             calls=key.calls,
             size=size,
-            texts=[*before.texts, place] if texts else before.texts,
+            texts=[*before.texts, start] if texts else before.texts,
         )
-        whole = msgspec.structs.replace(known, size=size + len(head))
+        whole = msgspec.structs.replace(summary, size=size + len(head))
         keys = [self._keys.batches, self._keys.heads]
-        [is_kept] = await self._writer.ask(script(KEEP_BATCH, keys, field, int(place > 0), encode(whole), head))
+        [is_kept] = await self._writer.ask(script(KEEP_BATCH, keys, field, int(start > 0), encode(whole), head))
         if not is_kept:
-            await self._writer.ask(("HDEL", self._keys.texts, f"{field} {place}"))
+            await self._writer.ask(("HDEL", self._keys.texts, f"{field} {start}"))
             return False
-        self._open = field, known
+        self._open = field, summary
         return True
 
     async def _change(self, running: RunningChange) -> None:
@@ -124,7 +124,7 @@ class RedisHistory:
             return
         [fields] = await self._writer.ask(("HKEYS", self._keys.batches))
         removed = {
-            text: _Known(0.0, 0.0, 0, texts=[0])
+            text: _Summary(0.0, 0.0, 0, texts=[0])
             for text in (field.decode("ascii", "replace") for field in fields)
             if _FIELD.fullmatch(text) and int(text.partition(" ")[2]) in bases
         }
@@ -134,8 +134,8 @@ class RedisHistory:
             field, size = _field(key), len(texts) + len(head)
             commands.append(("HSET", self._keys.texts, f"{field} 0", texts))
             commands.append(("HSET", self._keys.heads, field, head))
-            row = _Known(key.first, key.last, key.calls, size=size, texts=[0])
-            commands.append(("HSET", self._keys.batches, field, encode(row)))
+            summary = _Summary(key.first, key.last, key.calls, size=size, texts=[0])
+            commands.append(("HSET", self._keys.batches, field, encode(summary)))
         await self._writer.ask(*commands)
 
     def _listed(self, losses: Sequence[LostCalls]) -> list[Command]:
@@ -147,41 +147,43 @@ class RedisHistory:
         if now < self._pruned + _PRUNE:
             return
         self._pruned = now
-        known = await self._known()
-        calls, size = sum(own.calls for own in known.values()), sum(own.size for own in known.values())
+        batches = await self._summaries()
+        calls, size = sum(batch.calls for batch in batches.values()), sum(batch.size for batch in batches.values())
         gone: list[str] = []
-        for field, own in sorted(known.items(), key=lambda item: item[1].last)[:_AT_ONCE]:
-            if own.last >= now - limits.keep and calls - own.calls < limits.calls and size <= limits.size:
+        for field, batch in sorted(batches.items(), key=lambda item: item[1].last)[:_AT_ONCE]:
+            if batch.last >= now - limits.keep and calls - batch.calls < limits.calls and size <= limits.size:
                 break
             gone.append(field)
-            calls, size = calls - own.calls, size - own.size
+            calls, size = calls - batch.calls, size - batch.size
         lasts = int((limits.keep + limits.span) * 1000)
         every = [*self._keys, self._keys.heads, self._keys.texts, self._keys.runs, self._keys.losses]
-        removed = self._removed({field: known[field] for field in gone})
+        removed = self._removed({field: batches[field] for field in gone})
         await self._writer.ask(*removed, *(("PEXPIRE", key, lasts) for key in every))
         for loss in await self._killed():
             await self._writer.ask(("HDEL", self._keys.runs, loss.hub), *self._listed([loss]))
 
-    def _removed(self, known: dict[str, _Known]) -> list[Command]:
-        if not known:
+    def _removed(self, batches: dict[str, _Summary]) -> list[Command]:
+        if not batches:
             return []
-        texts = [f"{field} {place}" for field, own in known.items() for place in own.texts]
-        commands: list[Command] = [("HDEL", self._keys.batches, *known), ("HDEL", self._keys.heads, *known)]
+        texts = [f"{field} {start}" for field, batch in batches.items() for start in batch.texts]
+        commands: list[Command] = [("HDEL", self._keys.batches, *batches), ("HDEL", self._keys.heads, *batches)]
         return [*commands, ("HDEL", self._keys.texts, *texts)] if texts else commands
 
-    async def _known(self) -> dict[str, _Known]:
+    async def _summaries(self) -> dict[str, _Summary]:
         [reply] = await self._reader.ask(("HGETALL", self._keys.batches))
-        found = {field.decode("ascii", "replace"): _known_of(value) for field, value in pairs(reply).items()}
-        return {field: own for field, own in found.items() if own is not None and _is_sound(field, own)}
+        summaries = {field.decode("ascii", "replace"): _summary_of(value) for field, value in pairs(reply).items()}
+        return {
+            field: summary for field, summary in summaries.items() if summary is not None and _is_sound(field, summary)
+        }
 
     async def index(self) -> list[BatchKey]:
-        keys = [batch.key(field) for field, batch in (await self._known()).items()]
+        keys = [batch.key(field) for field, batch in (await self._summaries()).items()]
         return [key for key in keys if is_shown(key, partial(self._has_ended, at=key.last))]
 
     def _has_ended(self, replica: str, at: float) -> bool:
         """A replica is not known yet for two leases after `at`."""
         is_known = self._now() - at > 2 * self._leases.seconds
-        return is_known and replica != self._own and self._leases.is_trusted and self._leases.is_gone(replica)
+        return is_known and replica != self._instance and self._leases.is_trusted and self._leases.is_gone(replica)
 
     async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
         if not keys:
@@ -189,38 +191,40 @@ class RedisHistory:
         [heads] = await self._reader.ask(("HMGET", self._keys.heads, *map(_field, keys)))
         return [batch for head in heads if (batch := batch_of(head)) is not None]
 
-    async def texts(self, key: BatchKey, places: Sequence[int]) -> dict[int, CallTexts]:
+    async def texts(self, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
         field = _field(key)
         [value] = await self._reader.ask(("HGET", self._keys.batches, field))
-        known = _known_of(value)
-        starts = [] if known is None else sorted(known.texts)
-        wanted = sorted({max((start for start in starts if start <= place), default=-1) for place in places} - {-1})
-        if not wanted:
+        summary = _summary_of(value)
+        starts = [] if summary is None else sorted(summary.texts)
+        text_starts = sorted(
+            {max((start for start in starts if start <= index), default=-1) for index in indexes} - {-1}
+        )
+        if not text_starts:
             return {}
-        [bodies] = await self._reader.ask(("HMGET", self._keys.texts, *(f"{field} {start}" for start in wanted)))
+        [bodies] = await self._reader.ask(("HMGET", self._keys.texts, *(f"{field} {start}" for start in text_starts)))
         return {
             start + number: texts
-            for start, body in zip(wanted, bodies, strict=True)
+            for start, body in zip(text_starts, bodies, strict=True)
             for number, texts in enumerate(texts_of_body(body))
         }
 
     async def losses(self) -> list[LostCalls]:
         [lines] = await self._reader.ask(("LRANGE", self._keys.losses, 0, MOST_LOSSES))
-        found = await self._killed()
+        losses = await self._killed()
         for line in lines:
             with suppress(ValueError):
-                found.append(_decode_loss(line))
-        found = [loss for loss in found if is_sound_loss(loss)]
-        return sorted(found, key=lambda loss: -loss.at)
+                losses.append(_decode_loss(line))
+        losses = [loss for loss in losses if is_sound_loss(loss)]
+        return sorted(losses, key=lambda loss: -loss.at)
 
     async def _killed(self) -> list[LostCalls]:
         [runs] = await self._reader.ask(("HGETALL", self._keys.runs))
-        found = []
+        losses = []
         for replica, written in pairs(runs).items():
             hub, at = replica.decode("ascii", "replace"), _seconds(written)
             if self._has_ended(hub, at):
-                found.append(LostCalls("killed", at, hub))
-        return found
+                losses.append(LostCalls("killed", at, hub))
+        return losses
 
     async def clear(self, loss: LostCalls) -> int:
         count = sum(key.calls for key in await self.index())
@@ -231,22 +235,22 @@ class RedisHistory:
 
     async def close(self) -> None:
         try:
-            await self._writer.ask(("HDEL", self._keys.runs, self._own))
+            await self._writer.ask(("HDEL", self._keys.runs, self._instance))
         except StoreError as error:
-            log.debug("history_not_closed", place=self.place, reason=str(error))
+            log.debug("history_not_closed", place=self.location, reason=str(error))
 
 
-def _is_sound(field: str, known: _Known) -> bool:
-    return _FIELD.fullmatch(field) is not None and known.size >= 0 and is_sound_key(known.key(field))
+def _is_sound(field: str, summary: _Summary) -> bool:
+    return _FIELD.fullmatch(field) is not None and summary.size >= 0 and is_sound_key(summary.key(field))
 
 
 def _field(key: BatchKey) -> str:
     return f"{key.hub} {key.base}"
 
 
-def _known_of(value: object) -> _Known | None:
+def _summary_of(value: object) -> _Summary | None:
     try:
-        return _decode_known(value) if isinstance(value, bytes) else None
+        return _decode_summary(value) if isinstance(value, bytes) else None
     except ValueError:
         return None
 

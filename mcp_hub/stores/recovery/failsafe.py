@@ -137,7 +137,7 @@ class _FileReturns:
         self.start(store, row, (), lambda _: returned.set())
         await returned.wait()
 
-    def start(self, store: BackedStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
+    def start(self, store: BackedStore, row: StreamInfo, lines: tuple[bytes, ...], callback: Appended) -> None:
         fallback = self._streams.fallback
 
         def returned(error: StoreError | None) -> None:
@@ -148,7 +148,7 @@ class _FileReturns:
                 self._backing.failed(error)
             else:
                 fallback.refused(row.id)
-            done(error)
+            callback(error)
 
         missing = fallback.missing(row.id, lines)
         if fallback.is_known(row.id):
@@ -184,44 +184,44 @@ class _FileLog:
     def survives(self, stream: CallId) -> bool:
         return self._fallback.row(stream) is None
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        self._streams.create(row, chunk, done)
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
+        self._streams.create(row, chunk, callback)
 
-    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
         row = self._fallback.row(stream)
         store = self._backing.for_writing() if row is None or self._fallback.can_return(stream) else None
         if row is None or store is None:
-            self._streams.append(store, stream, epoch, chunk, change, done)
+            self._streams.append(store, stream, epoch, chunk, change, callback)
             return
         try:
             base.refuse(stream, row, epoch, chunk)
             base.joined(chunk)
         except StoreError as error:
-            done(error)
+            callback(error)
             return
 
         def returned(error: StoreError | None) -> None:
-            done(None if error is None else self._fallback.memory.append(stream, epoch, chunk, change))
+            callback(None if error is None else self._fallback.memory.append(stream, epoch, chunk, change))
 
         self._returns.start(store, base.changed(row, chunk, change), chunk.lines, returned)
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+    def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
         store, fallback = self._backing.store, self._fallback
         if store is None or (fallback.row(stream) is not None and not fallback.is_before(stream, after)):
-            done(fallback.memory.page(stream, after, most))
+            callback(fallback.memory.page(stream, after, limit))
             return
 
         def fetched(page: EventPage | StoreError | None) -> None:
             if isinstance(page, StoreFault):
                 self._backing.failed_reading(page)
             if fallback.row(stream) is None:
-                done(page)
+                callback(page)
             elif isinstance(page, EventPage) and (page := fallback.joined(page)).lines:
-                done(page)
+                callback(page)
             else:
-                done(fallback.memory.page(stream, after, most))
+                callback(fallback.memory.page(stream, after, limit))
 
-        store.log.fetch(stream, after, most, fetched)
+        store.log.fetch(stream, after, limit, fetched)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         return await self._reads.find(stream)
@@ -230,8 +230,8 @@ class _FileLog:
         row = await self._reads.find_key(principal, key)
         return None if row is None else await self.find(row.id)
 
-    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        return await self._reads.rows(principal, most)
+    async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
+        return await self._reads.rows(principal, limit)
 
 
 class _FailsafeInbox:
@@ -372,7 +372,7 @@ def failsafe_on_file(folder: Path, limits: StoreLimits, clock: Clock) -> Failsaf
     """The store over `<folder>/streams.db`."""
     instances = Instances(folder, new_instance_id())
     backing = Recovery(folder, limits, clock, instances)
-    streams = OwnedStreams(backing, MemoryFallback(limits, instances.own))
+    streams = OwnedStreams(backing, MemoryFallback(limits, instances.id))
     returns, reads = _FileReturns(backing, streams), StoreReads(backing, streams.fallback)
     log = _FileLog(backing, streams, returns, reads)
     sessions = FailsafeSessions(backing, reads, MemorySessions(limits.sessions))

@@ -83,7 +83,7 @@ async def write(backing: Backing, change: Callable[[BackedStore], Awaitable[T]])
 
 
 def no_answer() -> StoreFault:
-    return StoreFault("away", "The store does not answer. Try again in a moment.")
+    return StoreFault("unreachable", "The store does not answer. Try again in a moment.")
 
 
 class MemoryFallback:
@@ -246,11 +246,11 @@ class OwnedStreams:
     def _take(self, row: StreamInfo) -> None:
         self.fallback.leave(row, () if self._recent is None else self._recent.take(row.id))
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         """In memory if the store fails or the key is used there."""
         store = self._backing.for_writing()
         if store is None or (row.key is not None and self.fallback.memory.has_key(row.principal, row.key)):
-            done(self.fallback.create(row, chunk))
+            callback(self.fallback.create(row, chunk))
             return
 
         def created(error: StoreError | None) -> None:
@@ -259,28 +259,28 @@ class OwnedStreams:
                 error = self.fallback.create(row, chunk)
             elif error is None:
                 self.confirm(base.begin(row, chunk), chunk.lines)
-            done(error)
+            callback(error)
 
         store.log.create(row, chunk, created)
 
     def append(
-        self, store: BackedStore | None, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended
+        self, store: BackedStore | None, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended
     ) -> None:
         if store is None:
             self.leave(stream)
-            done(self.fallback.memory.append(stream, epoch, chunk, change))
+            callback(self.fallback.memory.append(stream, epoch, chunk, change))
             return
 
         def appended(error: StoreError | None) -> None:
             if isinstance(error, StoreFault):
                 self._backing.failed(error)
-                self.append(None, stream, epoch, chunk, change, done)
+                self.append(None, stream, epoch, chunk, change, callback)
                 return
             row = self.confirmed.get(stream)
             if error is None and row is not None:
                 self.confirm(base.changed(row, chunk, change), chunk.lines)
             elif error is None:
                 self._backing.worked()
-            done(error)
+            callback(error)
 
         store.log.append(stream, epoch, chunk, change, appended)

@@ -200,8 +200,8 @@ class Recovery:
         except OSError as error:
             log.error("store_not_set_aside", store=str(self._path), reason=str(error))
             return False
-        found = {"kept": saved.kept, "lost": saved.lost, "all_found": saved.is_all}
-        log.error("store_set_aside", store=str(self._path), file=str(aside), **found)
+        counts = {"kept": saved.copied, "lost": saved.unreadable, "all_found": saved.is_all}
+        log.error("store_set_aside", store=str(self._path), file=str(aside), **counts)
         return True
 
     def _salvage(self, aside: Path) -> Salvaged:

@@ -58,7 +58,7 @@ class _Append(NamedTuple):
     epoch: int
     chunk: Chunk
     change: Change
-    done: Appended
+    callback: Appended
 
 
 class _ServerBacking(Backing, Protocol):
@@ -112,9 +112,9 @@ class _ServerReturns:
         self._waiting[stream].append(proceed)
         return True
 
-    def start(self, store: BackedStore, row: StreamInfo, done: Appended) -> None:
+    def start(self, store: BackedStore, row: StreamInfo, callback: Appended) -> None:
         self._waiting[row.id] = []
-        returned = partial(self._returned, row, done)
+        returned = partial(self._returned, row, callback)
 
         def looked(page: EventPage | StoreError | None) -> None:
             missing = self._fallback.missing(row.id, ())
@@ -133,7 +133,7 @@ class _ServerReturns:
 
         store.log.fetch(row.id, row.last, 1, looked)
 
-    def _returned(self, row: StreamInfo, done: Appended, error: StoreError | None) -> None:
+    def _returned(self, row: StreamInfo, callback: Appended, error: StoreError | None) -> None:
         if error is None:
             lines = self._fallback.memory.lines(row.id)
             self._streams.messages.extend(self._fallback.returned(row.id))
@@ -145,18 +145,18 @@ class _ServerReturns:
         else:
             self._fallback.refused(row.id)
         waiting = self._waiting.pop(row.id)
-        done(error)
+        callback(error)
         for proceed in waiting:
             proceed()
 
 
-def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chunk, done: Appended) -> None:
+def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chunk, callback: Appended) -> None:
     if stored.epoch != row.epoch or stored.owner != row.owner:
-        done(Fenced(f"stream {row.id}: another hub has claimed it"))
+        callback(Fenced(f"stream {row.id}: another hub has claimed it"))
     elif stored.last + 1 < tail.first:
-        done(StoreError(f"stream {row.id}: the store has lost events that it had confirmed"))
+        callback(StoreError(f"stream {row.id}: the store has lost events that it had confirmed"))
     elif (stored.status, stored.last, stored.continuation) == (row.status, row.last, row.continuation):
-        done(None)
+        callback(None)
     else:
         missing = tail.lines[stored.last + 1 - tail.first :]
         continuation = row.continuation if row.continuation is not None else b""
@@ -169,7 +169,7 @@ def _complete(store: BackedStore, stored: StreamInfo, row: StreamInfo, tail: Chu
             ttl=row.ttl,
             frees_key=row.key is None,
         )
-        store.log.append(row.id, row.epoch, Chunk(stored.last + 1, missing), change, done)
+        store.log.append(row.id, row.epoch, Chunk(stored.last + 1, missing), change, callback)
 
 
 class _ServerLog:
@@ -194,27 +194,27 @@ class _ServerLog:
     def survives(self, stream: CallId) -> bool:
         return self._fallback.row(stream) is None
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         """Fails with a key while the server is out of use (rule 4)."""
         if row.key is None:
-            self._streams.create(row, chunk, done)
+            self._streams.create(row, chunk, callback)
         elif not self._backing.is_fit:
-            done(no_answer())
+            callback(no_answer())
         else:
-            self._backing.store.log.create(row, chunk, partial(self._created, row, chunk, done))
+            self._backing.store.log.create(row, chunk, partial(self._created, row, chunk, callback))
 
-    def _created(self, row: StreamInfo, chunk: Chunk, done: Appended, error: StoreError | None) -> None:
+    def _created(self, row: StreamInfo, chunk: Chunk, callback: Appended, error: StoreError | None) -> None:
         if error is None:
             self._streams.confirm(base.begin(row, chunk), chunk.lines)
         elif isinstance(error, StoreFault):
             self._backing.failed(error)
             self._returns.unconfirmed.append(row)
-        done(error)
+        callback(error)
 
-    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
-        if self._returns.wait(stream, partial(self.append, stream, epoch, chunk, change, done)):
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
+        if self._returns.wait(stream, partial(self.append, stream, epoch, chunk, change, callback)):
             return
-        append = _Append(stream=stream, epoch=epoch, chunk=chunk, change=change, done=done)
+        append = _Append(stream=stream, epoch=epoch, chunk=chunk, change=change, callback=callback)
         row = self._fallback.row(stream)
         store = self._backing.for_writing() if row is None or self._fallback.can_return(stream) else None
         if row is None or store is None:
@@ -233,26 +233,26 @@ class _ServerLog:
 
     def _appended(self, append: _Append, error: StoreError | None) -> None:
         """Checks a refusal for lost events (rule 2)."""
-        stream, epoch, chunk, change, done = append
+        stream, epoch, chunk, change, callback = append
         fallen, row = self._fallback.row(stream), self._streams.confirmed.get(stream)
         if error is None and fallen is not None and fallen.last + 1 == chunk.first:  # it left meanwhile
-            done(self._fallback.memory.append(stream, epoch, chunk, change))
+            callback(self._fallback.memory.append(stream, epoch, chunk, change))
         elif isinstance(error, Fenced) and row is not None:
             self._backing.store.log.fetch(stream, row.last, 1, partial(self._looked, append, row, error))
         else:
-            done(error)
+            callback(error)
 
     def _looked(self, append: _Append, row: StreamInfo, error: Fenced, page: EventPage | StoreError | None) -> None:
         stored = page.row if isinstance(page, EventPage) else None
         is_same_owner = stored is None or (stored.epoch, stored.owner) == (row.epoch, row.owner)
         has_all = stored is not None and stored.last >= row.last
         if isinstance(page, StoreError) or not is_same_owner or has_all:
-            append.done(error)
+            append.callback(error)
         else:
             self._streams.leave(append.stream)
             self.append(*append)
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+    def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
         fallback = self._fallback
 
         def is_in_memory() -> bool:
@@ -263,16 +263,16 @@ class _ServerLog:
             if isinstance(page, StoreFault):
                 self._backing.failed_reading(page)
             if is_in_memory():  # it may have come there while the server was asked
-                done(fallback.memory.page(stream, after, most))
+                callback(fallback.memory.page(stream, after, limit))
             elif isinstance(page, EventPage):
-                done(fallback.joined(page))
+                callback(fallback.joined(page))
             else:
-                done(no_answer() if page is None and not self._backing.is_settled else page)
+                callback(no_answer() if page is None and not self._backing.is_settled else page)
 
         if is_in_memory():
-            done(fallback.memory.page(stream, after, most))
+            callback(fallback.memory.page(stream, after, limit))
         else:
-            self._backing.store.log.fetch(stream, after, most, fetched)
+            self._backing.store.log.fetch(stream, after, limit, fetched)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         try:
@@ -293,8 +293,8 @@ class _ServerLog:
         row = await self._reads.find_key(principal, key)
         return None if row is None else await self.find(row.id)
 
-    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        return await self._reads.rows(principal, most)
+    async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
+        return await self._reads.rows(principal, limit)
 
 
 def failsafe_on_server(

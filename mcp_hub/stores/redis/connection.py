@@ -59,29 +59,29 @@ async def probe(link: Link, now: Callable[[], float]) -> float:
     if abs(skew) > _SKEW:
         advice = "Set both clocks by NTP: streams expire by them."
         log.warning("store_clock_differs", seconds=round(skew, 1), advice=advice)
-    about = await _about(link)
-    policy, appends = about.get("maxmemory_policy", ""), about.get("aof_enabled", "")
-    if policy not in ("noeviction", "") and about.get("maxmemory", "0") != "0":
+    info = await _info(link)
+    policy, appends = info.get("maxmemory_policy", ""), info.get("aof_enabled", "")
+    if policy not in ("noeviction", "") and info.get("maxmemory", "0") != "0":
         advice = "Set maxmemory-policy to noeviction: any other policy deletes streams that still run."
         log.warning("store_may_evict", policy=policy, advice=advice)
     if appends == "0":
         advice = "Set appendonly to yes: without it a restart of the server loses streams."
         log.warning("store_not_persistent", advice=advice)
-    return float(about.get("uptime_in_seconds", "0") or 0)
+    return float(info.get("uptime_in_seconds", "0") or 0)
 
 
 async def run_of(link: Link) -> str:
     """The server's run id, new after each start; empty if unknown. Raises `StoreFault`."""
     try:
-        [about] = await link.ask(("INFO", "server"))
+        [info] = await link.ask(("INFO", "server"))
     except StoreFault:
         raise
     except StoreError:
         return ""
-    return str(about.get("run_id", "")) if isinstance(about, dict) else ""
+    return str(info.get("run_id", "")) if isinstance(info, dict) else ""
 
 
-async def _about(link: Link) -> Mapping[str, str]:
+async def _info(link: Link) -> Mapping[str, str]:
     """Sections of INFO; empty if this user may not read them."""
     try:
         replies = await link.ask(("INFO", "server"), ("INFO", "memory"), ("INFO", "persistence"))

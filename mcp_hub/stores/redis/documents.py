@@ -33,14 +33,14 @@ class RedisDocuments:
         check_size(body, limits, limits.principal_bytes)
         id_, keys = document_id(body), self._keys.documents(principal)
         now, lasts = self._now(), int(limits.ttl * 1000)
-        kept = await self._kept(principal)
-        old = [other for other, (expires, _) in kept.items() if expires <= now]
-        left = [other for other in kept if other not in old and other != id_]
-        sizes = [kept[other][1] for other in left]
-        old += left[: surplus(sizes, limits.principal_bytes - len(body), limits.principal_count - 1)]
+        documents = await self._stored(principal)
+        old = [document for document, (expires, _) in documents.items() if expires <= now]
+        remaining = [document for document in documents if document not in old and document != id_]
+        sizes = [documents[document][1] for document in remaining]
+        old += remaining[: surplus(sizes, limits.principal_bytes - len(body), limits.principal_count - 1)]
         gone: list[Command] = []
-        for other in old:
-            gone += (("DEL", keys.body(other)), ("ZREM", keys.ends, other), ("HDEL", keys.sizes, other))
+        for document in old:
+            gone += (("DEL", keys.body(document)), ("ZREM", keys.ends, document), ("HDEL", keys.sizes, document))
         await self._writer.ask(
             *gone,
             ("SET", keys.body(id_), body, "PX", lasts),
@@ -51,7 +51,7 @@ class RedisDocuments:
         )
         return id_
 
-    async def _kept(self, principal: str) -> dict[str, tuple[float, int]]:
+    async def _stored(self, principal: str) -> dict[str, tuple[float, int]]:
         keys = self._keys.documents(principal)
         ends, sizes = await self._reader.ask(("ZRANGE", keys.ends, 0, -1, "WITHSCORES"), ("HGETALL", keys.sizes))
         size = pairs(sizes)

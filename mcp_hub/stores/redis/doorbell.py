@@ -30,7 +30,7 @@ _PAUSE: Final = 0.5
 
 
 class Doorbell:
-    """Calls `rings` at the bell, `moved` for each followed stream with new events, `lost` after errors."""
+    """Calls `rings` at the bell, `moved` for each followed stream with new events, `on_error` after errors."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Doorbell:
         sessions: RedisSessions,
         rings: Callable[[], None],
         moved: Callable[[CallId], None],
-        lost: Callable[[], None],
+        on_error: Callable[[], None],
         quarantine: Quarantine,
     ) -> None:
         self._client = client
@@ -49,7 +49,7 @@ class Doorbell:
         self._sessions = sessions
         self._rings = rings
         self._moved = moved
-        self._lost = lost
+        self._on_error = on_error
         self._quarantine = quarantine
         self._followed: dict[str, tuple[CallId, int]] = {}
         self._task: aio.Background | None = None
@@ -91,7 +91,7 @@ class Doorbell:
                 await self._quarantine.check([*self._places, *self._followed])
         else:
             log.debug("doorbell_failed", reason=str(error))
-            self._lost()
+            self._on_error()
 
     def forget(self, stream: CallId, last: int) -> None:
         key = self._keys.stream(stream).events
@@ -104,14 +104,14 @@ class Doorbell:
         places = {**self._places, **{key: f"{last}-0" for key, (_, last) in followed.items()}}
         command = ("XREAD", "COUNT", 1, "BLOCK", _BLOCK, "STREAMS", *places.keys(), *places.values())
         with anyio.fail_after(_BLOCK / 1000 + _ANSWER):
-            found = await self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # so in redis-py
+            reply = await self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # so in redis-py
         changes = self._keys.session_changes
-        for key, entries in found.items() if isinstance(found, dict) else found or ():
+        for key, entries in reply.items() if isinstance(reply, dict) else reply or ():
             if (name := key.decode()) != changes:
                 self._heard(name, entries, followed)
                 continue
             with anyio.fail_after(_ANSWER):
-                self._places[changes] = await self._sessions.told(self._client, self._places[changes])
+                self._places[changes] = await self._sessions.apply_changes(self._client, self._places[changes])
 
     def _heard(self, name: str, entries: list[tuple[bytes, object]], followed: dict[str, tuple[CallId, int]]) -> None:
         last = entries[-1][0].decode()

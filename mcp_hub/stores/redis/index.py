@@ -26,11 +26,11 @@ _KEY_MS: Final = 7 * 86_400_000
 _PENDING_MS: Final = 10_000
 """Milliseconds in which a stream comes after its key; then the key is free."""
 
-_PLACE: Final = re.compile(rb"[0-9a-f]{16,32} ([0-9a-f]{32}) (st_\S+)")
-_NO_PLACE: Final = "not the place of a stream"
+_MEMBER: Final = re.compile(rb"[0-9a-f]{16,32} ([0-9a-f]{32}) (st_\S+)")
+_NO_MEMBER: Final = "not the place of a stream"
 
 
-class _Place(NamedTuple):
+class _Entry(NamedTuple):
     """A list member: hash of the principal, and the stream's id."""
 
     text: bytes
@@ -38,8 +38,8 @@ class _Place(NamedTuple):
     stream: CallId
 
     @classmethod
-    def of(cls, text: bytes) -> "_Place | None":
-        parts = _PLACE.fullmatch(text)
+    def of(cls, text: bytes) -> "_Entry | None":
+        parts = _MEMBER.fullmatch(text)
         stream = None if parts is None else stream_id(parts[2])
         return None if parts is None or stream is None else cls(text, parts[1].decode(), stream)
 
@@ -53,35 +53,35 @@ class Index:
         self._reader = reader
         self.quarantine = quarantine
 
-    def place(self, row: StreamInfo, now: float) -> str:
+    def member(self, row: StreamInfo, now: float) -> str:
         """The list member for a stream created now; sorts by creation."""
         return f"{int(now * 1e6):016x} {hashed(row.principal)} {row.id}"
 
-    def added(self, row: StreamInfo, place: str) -> Sequence[Command]:
+    def added(self, row: StreamInfo, member: str) -> Sequence[Command]:
         """Commands that list a new stream."""
-        own = self._keys.principal(row.principal)
+        key = self._keys.principal(row.principal)
         return (
-            ("ZADD", own, row.created, place),
-            ("ZREMRANGEBYRANK", own, 0, -_LISTED - 1),
-            ("ZADD", self._keys.every, row.created, place),
+            ("ZADD", key, row.created, member),
+            ("ZREMRANGEBYRANK", key, 0, -_LISTED - 1),
+            ("ZADD", self._keys.every, row.created, member),
         )
 
-    def expiring(self, place: bytes, expires: bytes) -> Command:
-        return "ZADD", self._keys.ended, expires, place
+    def expiring(self, member: bytes, expires: bytes) -> Command:
+        return "ZADD", self._keys.ended, expires, member
 
-    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        if most <= 0:
+    async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
+        if limit <= 0:
             return []
         listed = self._keys.every if principal is None else self._keys.principal(principal)
-        [members] = await self._reader.ask(("ZREVRANGE", listed, 0, most - 1))
-        places = self._places(listed, members)
-        if not places:
+        [members] = await self._reader.ask(("ZREVRANGE", listed, 0, limit - 1))
+        entries = self._entries(listed, members)
+        if not entries:
             return []
-        found = await self._rows([place.stream for place in places])
-        gone = [place.text for place, row in zip(places, found, strict=True) if row is None]
+        rows = await self._rows([entry.stream for entry in entries])
+        gone = [entry.text for entry, row in zip(entries, rows, strict=True) if row is None]
         if gone:
             self._writer.submit(LinkJob([("ZREM", listed, *gone)], lambda _: None))
-        return [row for row in found if row is not None and principal in (None, row.principal)]
+        return [row for row in rows if row is not None and principal in (None, row.principal)]
 
     async def _rows(self, ids: Sequence[CallId]) -> list[StreamInfo | None]:
         replies = await self._reader.ask(*(("HGETALL", self._keys.stream(id_).row) for id_ in ids))
@@ -94,37 +94,40 @@ class Index:
             self.quarantine.row(self._keys.stream(id_).row, reply, str(error))
             return None
 
-    def _places(self, listed: str, members: Sequence[bytes]) -> list[_Place]:
-        places = [_Place.of(member) for member in members]
-        bad = [member for member, place in zip(members, places, strict=True) if place is None]
-        self.quarantine.members(listed, bad, _NO_PLACE)
-        return [place for place in places if place is not None]
+    def _entries(self, listed: str, members: Sequence[bytes]) -> list[_Entry]:
+        entries = [_Entry.of(member) for member in members]
+        bad = [member for member, entry in zip(members, entries, strict=True) if entry is None]
+        self.quarantine.members(listed, bad, _NO_MEMBER)
+        return [entry for entry in entries if entry is not None]
 
     # -- idempotency keys
 
-    def reserve(self, row: StreamInfo, done: Callable[[StoreError | None], None], stale: str = "") -> None:
-        """Reserves the row's key for a stream about to be created. Fails with `KeyTaken`; `stale` is a former holder."""
+    def reserve(self, row: StreamInfo, callback: Callable[[StoreError | None], None], stale: str = "") -> None:
+        """Reserves the row's key for a stream about to be created. Fails with `KeyTaken`.
+
+        `stale` is a former holder.
+        """
         assert row.key is not None
         key = row.key
 
         def answered(replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError) or not replies[0]:
-                done(replies if isinstance(replies, StoreError) else None)
+                callback(replies if isinstance(replies, StoreError) else None)
                 return
             holder, age = CallId(replies[0][0].decode("ascii")), int(replies[0][1])  # as the script has checked
             self._reader.submit(
-                LinkJob([("HGETALL", self._keys.stream(holder).row)], lambda found: held(holder, age, found))
+                LinkJob([("HGETALL", self._keys.stream(holder).row)], lambda rows: checked(holder, age, rows))
             )
 
-        def held(holder: CallId, age: int, replies: list[Reply] | StoreError) -> None:
+        def checked(holder: CallId, age: int, replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
-                done(replies)
+                callback(replies)
                 return
-            held_by = self._row(holder, replies[0])
-            if holder == stale or (age < _PENDING_MS if held_by is None else held_by.key == key):
-                done(KeyTaken(f"idempotency key {key!r} is in use"))
+            holder_row = self._row(holder, replies[0])
+            if holder == stale or (age < _PENDING_MS if holder_row is None else holder_row.key == key):
+                callback(KeyTaken(f"idempotency key {key!r} is in use"))
             else:
-                self.reserve(row, done, holder)
+                self.reserve(row, callback, holder)
 
         lifetime = int(min(row.ttl, 1e9) * 1000) + _KEY_MS
         request = self._keys.request(row.principal, key)
@@ -135,17 +138,17 @@ class Index:
         request = self._keys.request(principal, key)
         [reply] = await self._reader.ask(("HGETALL", request))
         fields = pairs(reply)
-        held = {name: stream for text, by in fields.items() if (name := _text(text)) and (stream := _holder(by))}
+        holders = {name: stream for text, by in fields.items() if (name := _text(text)) and (stream := _holder(by))}
         bad = {text: by for text, by in fields.items() if not (_text(text) and _holder(by))}
         self.quarantine.fields(request, bad, "not an idempotency key and its stream")
-        wanted = [name for name in sorted(held) if name == key or "\n" not in key]
-        if not wanted:
+        names = [name for name in sorted(holders) if name == key or "\n" not in key]
+        if not names:
             return None
-        rows = await self._rows([held[name] for name in wanted])
-        kept = [
-            row for row, name in zip(rows, wanted, strict=True) if row and (row.key, row.principal) == (name, principal)
+        rows = await self._rows([holders[name] for name in names])
+        matching = [
+            row for row, name in zip(rows, names, strict=True) if row and (row.key, row.principal) == (name, principal)
         ]
-        return kept[0] if kept else None
+        return matching[0] if matching else None
 
     # -- sweeping
 
@@ -154,21 +157,21 @@ class Index:
         count, old = await self._reader.ask(("ZCARD", ended), ("ZRANGEBYSCORE", ended, "-inf", now, "LIMIT", 0, _SLICE))
         if not old and count > most_ended:
             [old] = await self._reader.ask(("ZRANGE", ended, 0, min(count - most_ended, _SLICE) - 1))
-        places = self._places(ended, old)
-        if not places:
+        entries = self._entries(ended, old)
+        if not entries:
             await self._writer.ask(("ZREMRANGEBYRANK", self._keys.every, 0, -_EVERY - 1))
             return 0
-        replies = await self._writer.ask(*(script(DELETE, self._keys.stream(place.stream)) for place in places))
-        removed: list[Command] = [("ZREM", ended, place.text) for place in places]
-        for place, (said, *row) in zip(places, replies, strict=True):
-            if said == b"done":
+        replies = await self._writer.ask(*(script(DELETE, self._keys.stream(entry.stream)) for entry in entries))
+        removed: list[Command] = [("ZREM", ended, entry.text) for entry in entries]
+        for entry, (outcome, *row) in zip(entries, replies, strict=True):
+            if outcome == b"done":
                 principal, key = map(_text, row)
-                listed = self._keys.every, self._keys.hashed(place.principal)
-                removed += (("ZREM", list_, place.text) for list_ in listed)
+                listed = self._keys.every, self._keys.hashed(entry.principal)
+                removed += (("ZREM", list_, entry.text) for list_ in listed)
                 if key and principal is not None:
                     removed.append(("HDEL", self._keys.request(principal, key), row[1]))
-        done = await self._writer.ask(*removed)
-        return sum(map(int, done[: len(places)]))
+        counts = await self._writer.ask(*removed)
+        return sum(map(int, counts[: len(entries)]))
 
 
 def _text(text: bytes) -> str | None:

@@ -110,8 +110,8 @@ class RedisKeys:
         """Idempotency keys of a request, with stream and time: a hash."""
         return f"{self.prefix}{{k:{hashed(principal)}:{hashed(key.partition(chr(10))[0])}}}"
 
-    def held(self, what: str) -> str:
-        return f"{self.prefix}{{h:{hashed(what)}}}"
+    def lock(self, name: str) -> str:
+        return f"{self.prefix}{{h:{hashed(name)}}}"
 
     def documents(self, principal: str) -> "_DocumentKeys":
         return _DocumentKeys(f"{self.prefix}{{d:{hashed(principal)}}}")

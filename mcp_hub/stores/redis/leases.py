@@ -23,11 +23,11 @@ _HELD: Final = 7 * 86400
 
 
 class Leases:
-    """Lease of replica `own` and its view of the others; `seconds` is a lease."""
+    """Lease of replica `instance` and its view of the others; `seconds` is a lease."""
 
-    def __init__(self, keys: RedisKeys, own: str, seconds: float, clock: Clock) -> None:
+    def __init__(self, keys: RedisKeys, instance: str, seconds: float, clock: Clock) -> None:
         self._keys = keys
-        self._own = own
+        self._instance = instance
         self._clock = clock
         self._last_beat = -math.inf
         self._trusted_from = math.inf
@@ -48,13 +48,13 @@ class Leases:
         self._last_beat = self._clock.now()
         self._trusted_from = self._last_beat + max(self.seconds - uptime, 0)
 
-    def lost(self) -> None:
+    def server_failed(self) -> None:
         self._trusted_from = math.inf
 
     async def beat(self, link: Link) -> None:
         """Renews the lease and reads the others. Raises `StoreError`."""
         key = self._keys.replicas
-        replies = await link.ask(script(BEAT, [key, quarantined(key)], self._own))
+        replies = await link.ask(script(BEAT, [key, quarantined(key)], self._instance))
         is_new = bool(replies[0][3])
         if is_new and not self.beats:
             [is_new] = await link.ask(("EXISTS", self._keys.every))
@@ -82,7 +82,7 @@ class Leases:
 
     async def leave(self, link: Link) -> None:
         """Raises `StoreError`."""
-        await link.ask(("HSET", self._keys.replicas, self._own, 0))
+        await link.ask(("HSET", self._keys.replicas, self._instance, 0))
 
     async def forget(self, link: Link, instance: str) -> None:
         """Removes a gone replica without streams. Raises `StoreError`."""
@@ -101,7 +101,7 @@ class Leases:
         """True also for an invalid id or no owner."""
         if instance_id(instance.encode("utf-8", "replace")) is None:
             return True
-        if instance == self._own or not self.is_trusted:
+        if instance == self._instance or not self.is_trusted:
             return False
         return self._alive.get(instance, math.inf) > self.seconds
 
@@ -132,19 +132,19 @@ class RedisHoldings:
         self._leases = links.leases
         self._writer = links.writer
 
-    async def hold(self, what: str) -> bool:
-        other = await self._held_by_another(what, b"")
-        if other and self._leases.is_gone(other.decode("ascii", "replace")):
-            other = await self._held_by_another(what, other)
-        return not other
+    async def hold(self, name: str) -> bool:
+        holder = await self._held_by_another(name, b"")
+        if holder and self._leases.is_gone(holder.decode("ascii", "replace")):
+            holder = await self._held_by_another(name, holder)
+        return not holder
 
-    async def _held_by_another(self, what: str, gone: bytes) -> bytes:
-        [reply] = await self._writer.ask(script(HOLD, [self._key(what)], self._instance, gone, _HELD))
+    async def _held_by_another(self, name: str, gone: bytes) -> bytes:
+        [reply] = await self._writer.ask(script(HOLD, [self._key(name)], self._instance, gone, _HELD))
         return bytes(reply)
 
-    def _key(self, what: str) -> str:
-        return self._keys.held(f"{self._kind}\n{what}")
+    def _key(self, name: str) -> str:
+        return self._keys.lock(f"{self._kind}\n{name}")
 
-    def release(self, what: str) -> None:
+    def release(self, name: str) -> None:
         """If the server fails, the lock stays while this replica lives."""
-        self._writer.submit(LinkJob([script(LET_GO, [self._key(what)], self._instance)], lambda _: None))
+        self._writer.submit(LinkJob([script(LET_GO, [self._key(name)], self._instance)], lambda _: None))

@@ -61,7 +61,7 @@ class LinkJob(NamedTuple):
     """Commands whose replies belong together; `is_vital` ones may wait for a server replica."""
 
     commands: Sequence[Command]
-    done: Answered
+    callback: Answered
     size: int = 0
     is_vital: bool = False
 
@@ -109,9 +109,9 @@ class Link:
     def submit(self, job: LinkJob) -> None:
         """Queues the job; its callback gets the replies or a `StoreError`."""
         if self._task is None:
-            job.done(StoreFault("unusable", f"{self._name}: is closed"))
+            job.callback(StoreFault("unusable", f"{self._name}: is closed"))
         elif len(self._jobs) >= MOST_JOBS or (self._bytes + job.size > MOST_BYTES and self._jobs):
-            job.done(
+            job.callback(
                 StoreFault("busy", f"{self._name}: {len(self._jobs)} requests of {self._bytes} bytes wait already")
             )
         else:
@@ -124,11 +124,11 @@ class Link:
         answers: list[list[Reply] | StoreError] = []
         is_answered = aio.Bell()
 
-        def done(answer: list[Reply] | StoreError) -> None:
+        def answered(answer: list[Reply] | StoreError) -> None:
             answers.append(answer)
             is_answered.ring()
 
-        self.submit(LinkJob(commands, done, is_vital=is_vital))
+        self.submit(LinkJob(commands, answered, is_vital=is_vital))
         await is_answered.wait()
         if isinstance(answers[0], StoreError):
             raise answers[0]
@@ -151,10 +151,10 @@ class Link:
             if self._idle is not None:
                 self._idle.set()
 
-    def _take(self, most: int | None) -> list[LinkJob]:
+    def _take(self, limit: int | None) -> list[LinkJob]:
         count = size = 0
-        for job in self._jobs[:most]:
-            if size > _BATCH_BYTES and most is not None:
+        for job in self._jobs[:limit]:
+            if size > _BATCH_BYTES and limit is not None:
                 break
             count += 1
             size += job.size
@@ -169,7 +169,7 @@ class Link:
 
     def _tell(self, job: LinkJob, answer: list[Reply] | StoreError) -> None:
         try:
-            job.done(answer)
+            job.callback(answer)
         except Exception:  # others wait for the rest
             log.exception("store_callback_failed", store=self._name)
 
@@ -187,10 +187,10 @@ class Link:
         answers: list[list[Reply] | StoreError] = []
         at = 0
         for job in jobs:
-            own = replies[at : at + len(job.commands)]
+            job_replies = replies[at : at + len(job.commands)]
             at += len(job.commands)
-            failed = next((reply for reply in own if isinstance(reply, Exception)), None)
-            answers.append(own if failed is None else faulty(failed, self._name))
+            failed = next((reply for reply in job_replies if isinstance(reply, Exception)), None)
+            answers.append(job_replies if failed is None else faulty(failed, self._name))
         return answers
 
     async def _sent_safely(self, commands: Sequence[Command]) -> list[Reply]:
@@ -202,20 +202,20 @@ class Link:
             if isinstance(error, TooSlow) and not was_stopped:
                 raise
             replies = await self._sent(commands)
-        missing = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        missing = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
             await self._sent([("SCRIPT LOAD", text) for text in ALL])
-            for place, reply in zip(missing, await self._sent([commands[place] for place in missing]), strict=True):
-                replies[place] = reply
+            for index, reply in zip(missing, await self._sent([commands[index] for index in missing]), strict=True):
+                replies[index] = reply
         await self._cure(commands, replies)
         return replies
 
     async def _cure(self, commands: Sequence[Command], replies: list[Reply]) -> None:
-        failed = [place for place, reply in enumerate(replies) if _is_of_key(reply)]
+        failed = [index for index, reply in enumerate(replies) if _is_of_key(reply)]
         if failed and self._keys is not None:
-            await self._set_aside([key for place in failed for key in _keys_of(commands[place])], _is_full(replies))
-            for place, reply in zip(failed, await self._sent([commands[place] for place in failed]), strict=True):
-                replies[place] = reply
+            await self._set_aside([key for index in failed for key in _keys_of(commands[index])], _is_full(replies))
+            for index, reply in zip(failed, await self._sent([commands[index] for index in failed]), strict=True):
+                replies[index] = reply
 
     async def set_wrong_types_aside(self, keys: Iterable[str]) -> None:
         """Renames keys of a wrong type. Raises `StoreError`."""
@@ -229,9 +229,11 @@ class Link:
         every = list(dict.fromkeys(keys))
         expected = [self._keys.type_of(key) for key in every]
         types = ["" if is_full and kind == "stream" else kind for kind in expected]
-        asked = [script(SET_ASIDE, [key, quarantined(key)], kind, "") for key, kind in zip(every, types, strict=True)]
+        commands = [
+            script(SET_ASIDE, [key, quarantined(key)], kind, "") for key, kind in zip(every, types, strict=True)
+        ]
         await self._sent([("SCRIPT LOAD", SET_ASIDE)])
-        for key, kind, reply in zip(every, expected, await self._sent(asked), strict=True):
+        for key, kind, reply in zip(every, expected, await self._sent(commands), strict=True):
             if isinstance(reply, bytes) and reply:
                 reason = f"it is of type {reply.decode('ascii', 'replace')} instead of {kind}"
                 log.warning("record_set_aside", key=key, kept_in=quarantined(key), reason=reason)
@@ -241,8 +243,8 @@ class Link:
         pipeline = self._client.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        found: list[Reply] = await pipeline.execute(raise_on_error=False)
-        return found
+        replies: list[Reply] = await pipeline.execute(raise_on_error=False)
+        return replies
 
 
 def _is_of_key(reply: Reply) -> bool:
@@ -263,9 +265,9 @@ def faulty(error: Exception, name: str) -> StoreError:
     if isinstance(error, StoreError):
         return error
     text = str(error) or type(error).__name__
-    said = hide(f"{name}: {text}")
+    message = hide(f"{name}: {text}")
     if isinstance(error, OutOfMemoryError) or text.startswith(_FULL):
-        return StoreFault("full", said)
+        return StoreFault("full", message)
     if isinstance(error, ResponseError) and not (isinstance(error, _REFUSALS) or text.startswith(_OF_SERVER)):
-        return StoreError(said)
-    return StoreFault("away", said)
+        return StoreError(message)
+    return StoreFault("unreachable", message)

@@ -52,68 +52,70 @@ class RedisLog:
     def survives(self, stream: CallId) -> bool:
         return True
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         try:
             row = base.begin(row, chunk)
             base.joined(chunk)
         except StoreError as error:
-            self._refuse(error, done)
+            self._refuse(error, callback)
             return
         if row.key is None:
-            self._create(row, chunk, done)
+            self._create(row, chunk, callback)
         else:
-            self._index.reserve(row, lambda error: self._create(row, chunk, done) if error is None else done(error))
+            self._index.reserve(
+                row, lambda error: self._create(row, chunk, callback) if error is None else callback(error)
+            )
 
-    def _create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        place = self._index.place(row, wall_time())
-        listed: list[Command] = [*self._index.added(row, place)]
+    def _create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
+        member = self._index.member(row, wall_time())
+        listed: list[Command] = [*self._index.added(row, member)]
         if not row.has_ended:
             listed.append(("SADD", self._keys.running(row.owner), row.id))
         if row.owner != self.instance:
             listed.append(("HSETNX", self._keys.replicas, row.owner, 0))
-        written = self.written(scripts.CREATE, row.id, row.epoch, chunk, [*fields_of(row), "place", place])
+        written = self.written(scripts.CREATE, row.id, row.epoch, chunk, [*fields_of(row), "place", member])
 
         def answered(replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
-                done(replies)
+                callback(replies)
                 return
-            said, *rest = replies[-1]
-            if said != b"done":
-                done(StoreError(f"stream {row.id}: exists already"))
+            outcome, *details = replies[-1]
+            if outcome != b"done":
+                callback(StoreError(f"stream {row.id}: exists already"))
                 return
-            self.list_ended(row.id, rest[0], place.encode())
-            done(None)
+            self.list_ended(row.id, details[0], member.encode())
+            callback(None)
 
         self._writer.submit(LinkJob([*listed, *written], answered, _size(chunk), is_vital=True))
 
-    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
         try:
             base.joined(chunk)
         except StoreError as error:
-            self._refuse(error, done)
+            self._refuse(error, callback)
             return
 
         def answered(replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
-                done(replies)
+                callback(replies)
                 return
-            said, *rest = replies[-1]
-            if said == b"done":
-                self.list_ended(stream, *rest)
-                done(None)
-            elif said == b"damaged":
-                self.set_aside(stream, lambda: done(base.unknown(stream)))
+            outcome, *details = replies[-1]
+            if outcome == b"done":
+                self.list_ended(stream, *details)
+                callback(None)
+            elif outcome == b"damaged":
+                self.set_aside(stream, lambda: callback(base.unknown(stream)))
             else:
-                done(_refusal(stream, epoch, chunk, rest) if said == b"fenced" else base.unknown(stream))
+                callback(_refusal(stream, epoch, chunk, details) if outcome == b"fenced" else base.unknown(stream))
 
         written = self.written(scripts.APPEND, stream, epoch, chunk, changes_of(change))
         self._writer.submit(LinkJob(written, answered, _size(chunk), is_vital=change.status in ENDINGS))
 
-    def set_aside(self, stream: CallId, done: Callable[[], None]) -> None:
+    def set_aside(self, stream: CallId, callback: Callable[[], None]) -> None:
         """The owner then writes its copy."""
         keys = self._keys.stream(stream)
         self._quarantine.whole(keys.events, _WRITTEN_TO)
-        self._quarantine.whole(keys.row, _WRITTEN_TO, done)
+        self._quarantine.whole(keys.row, _WRITTEN_TO, callback)
 
     def written(
         self, text: str, stream: CallId, epoch: int, chunk: Chunk, changes: Sequence[str | bytes]
@@ -126,21 +128,21 @@ class RedisLog:
             pieces = [body[at : at + _PART] for at in range(0, size, _PART)]
             parts = [("HSET", keys.parts, f"{tag}:{number}", piece) for number, piece in enumerate(pieces, 1)]
             part, body = f"{tag}:{len(pieces)}", b""
-        place = tag, epoch, chunk.first, chunk.last, size, part
+        numbers = tag, epoch, chunk.first, chunk.last, size, part
         limits = self._limits.stream_events, self._limits.stream_bytes
-        return [*parts, script(text, keys, *place, *limits, body, *changes)]
+        return [*parts, script(text, keys, *numbers, *limits, body, *changes)]
 
-    def _refuse(self, problem: StoreError, done: Appended) -> None:
+    def _refuse(self, problem: StoreError, callback: Appended) -> None:
         """Fails in the order of the queue."""
-        self._writer.submit(LinkJob((), lambda _: done(problem)))
+        self._writer.submit(LinkJob((), lambda _: callback(problem)))
 
-    def list_ended(self, stream: CallId, expires: bytes, place: bytes) -> None:
+    def list_ended(self, stream: CallId, expires: bytes, member: bytes) -> None:
         if expires:
             gone = ("SREM", self._keys.running(self.instance), stream)
-            self._writer.submit(LinkJob([gone, self._index.expiring(place, expires)], _ignore))
+            self._writer.submit(LinkJob([gone, self._index.expiring(member, expires)], _ignore))
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        self._pages.fetch(stream, after, most, done)
+    def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
+        self._pages.fetch(stream, after, limit, callback)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         """None also for a damaged row, which is set aside."""
@@ -149,16 +151,16 @@ class RedisLog:
         try:
             return row_of(stream, reply)
         except StoreError as error:
-            done = anyio.Event()
-            self._quarantine.row(key, reply, str(error), done.set)
-            await done.wait()
+            moved = anyio.Event()
+            self._quarantine.row(key, reply, str(error), moved.set)
+            await moved.wait()
             return None
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         return await self._index.find_key(principal, key)
 
-    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        return await self._index.rows(principal, most)
+    async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
+        return await self._index.rows(principal, limit)
 
 
 def _size(chunk: Chunk) -> int:

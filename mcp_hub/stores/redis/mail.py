@@ -23,11 +23,11 @@ _FENCED: Final = b"its stream belongs to another hub now"
 
 
 class Mail:
-    """Messages of replica `own`; `news` rings when there may be any."""
+    """Messages of replica `instance`; `news` rings when there may be any."""
 
-    def __init__(self, keys: RedisKeys, own: str, writer: Link, quarantine: Quarantine) -> None:
+    def __init__(self, keys: RedisKeys, instance: str, writer: Link, quarantine: Quarantine) -> None:
         self._keys = keys
-        self._own = own
+        self._instance = instance
         self._writer = writer
         self._quarantine = quarantine
         self._has_news = False
@@ -60,7 +60,7 @@ class Mail:
         """Makes a replica check its stream for messages. Raises `StoreError`."""
         if instance_id(owner.encode("utf-8", "replace")) is None:
             return  # it has no owner, and who claims the stream looks by itself
-        if owner == self._own:
+        if owner == self._instance:
             self._called.add(stream)
             self.rings()
         else:
@@ -71,42 +71,44 @@ class Mail:
     async def post(self, message: Message) -> bool:
         keys = self._keys.stream(message.stream)
         command = script(POST, [keys.row, keys.messages], message.kind, message.body, MAX_MESSAGES)
-        [[said, *rest]] = await self._writer.ask(command)
-        if said == b"full":
+        [[outcome, *details]] = await self._writer.ask(command)
+        if outcome == b"full":
             raise StoreError(f"stream {message.stream}: {MAX_MESSAGES} messages wait for its owner already")
-        if said == b"done":
-            await self.call(rest[0].decode("ascii", "replace"), message.stream)
-        return bool(said == b"done")
+        if outcome == b"done":
+            await self.call(details[0].decode("ascii", "replace"), message.stream)
+        return bool(outcome == b"done")
 
     async def take(self) -> list[Message]:
         """Adds a `cancel` for each stream that this replica has lost."""
         if self._is_called:
             self._is_called = False
             try:
-                [called] = await self._writer.ask(("SRANDMEMBER", self._keys.called(self._own), _AT_ONCE))
+                [called] = await self._writer.ask(("SRANDMEMBER", self._keys.called(self._instance), _AT_ONCE))
             except BaseException:  # also for a reader that gives up
                 self._is_called = True
                 raise
             self._is_called |= len(called) >= _AT_ONCE
             streams = {id_: stream_id(id_) for id_ in called}
             bad = [id_ for id_, stream in streams.items() if stream is None]
-            self._quarantine.members(self._keys.called(self._own), bad, "not the id of a stream")
+            self._quarantine.members(self._keys.called(self._instance), bad, "not the id of a stream")
             self._called |= {stream for stream in streams.values() if stream is not None}
         return await self._taken(list(self._called)) if self._called else []
 
     async def _taken(self, streams: Sequence[CallId]) -> list[Message]:
         keys = [self._keys.stream(id_) for id_ in streams]
-        answered = ("SREM", self._keys.called(self._own), *streams)  # first: who posts from here on calls again
-        takes = [script(TAKE, [own.row, own.messages], self._own, MAX_MESSAGES) for own in keys]
+        answered = ("SREM", self._keys.called(self._instance), *streams)  # first: who posts from here on calls again
+        takes = [
+            script(TAKE, [stream_keys.row, stream_keys.messages], self._instance, MAX_MESSAGES) for stream_keys in keys
+        ]
         _, *replies = await self._writer.ask(answered, *takes)
         self._called.difference_update(streams)
         messages: list[Message] = []
         dropped: list[Command] = []
-        for id_, own, (owner, *bodies) in zip(streams, keys, replies, strict=True):
+        for id_, stream_keys, (owner, *bodies) in zip(streams, keys, replies, strict=True):
             if bodies:
-                dropped.append(("LTRIM", own.messages, len(bodies), -1))
+                dropped.append(("LTRIM", stream_keys.messages, len(bodies), -1))
                 messages += _read(id_, bodies)
-            elif owner not in (b"", self._own.encode()):
+            elif owner not in (b"", self._instance.encode()):
                 messages.append(Message(id_, "cancel", _FENCED))
         if dropped:
             self._writer.submit(LinkJob(dropped, _dropped))
@@ -119,16 +121,16 @@ def _dropped(replies: list[Reply] | StoreError) -> None:
 
 
 def _read(stream: CallId, bodies: Sequence[bytes]) -> list[Message]:
-    found: list[Message] = []
+    messages: list[Message] = []
     for text in bodies:
         kind, _, body = text.partition(b"\n")
         match kind:
             case b"cancel":
-                found.append(Message(stream, "cancel", body))
+                messages.append(Message(stream, "cancel", body))
             case b"input":
-                found.append(Message(stream, "input", body))
+                messages.append(Message(stream, "input", body))
             case b"touch":
-                found.append(Message(stream, "touch", body))
+                messages.append(Message(stream, "touch", body))
             case _:
                 log.warning("message_dropped", stream=stream, reason="unknown kind")
-    return found
+    return messages

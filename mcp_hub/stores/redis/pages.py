@@ -32,43 +32,45 @@ class Pages:
         self._quarantine = quarantine
         self._behind = behind
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched, attempts: int = _ATTEMPTS) -> None:
+    def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched, attempts: int = _ATTEMPTS) -> None:
         """Reads again without a damaged first chunk."""
-        most = max(most, 1)
+        limit = max(limit, 1)
         keys = self._keys.stream(stream)
 
         def answered(replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
-                done(replies)
+                callback(replies)
                 return
             fields, stored, *damaged = replies[0]
             try:
                 row = row_of(stream, fields)
             except StoreError as error:
-                self._quarantine.row(keys.row, fields, str(error), lambda: done(None))
+                self._quarantine.row(keys.row, fields, str(error), lambda: callback(None))
                 return
             if row is None:
-                done(None)
+                callback(None)
                 return
             chunks, bad = _sound(stored)
             if damaged or bad:
                 self._behind(row)
-                again = partial(self.fetch, stream, after, most, done, attempts - 1)
+                again = partial(self.fetch, stream, after, limit, callback, attempts - 1)
                 is_empty = not chunks and attempts > 0
                 self._quarantine.members(keys.events, [*damaged, *bad], _DAMAGED, again if is_empty else None)
                 if is_empty:
                     return
             if any(chunk.parts for chunk in chunks):
-                self._complete(row, chunks, after, most, done)
+                self._complete(row, chunks, after, limit, callback)
             else:
-                self._finish(row, [(chunk, chunk.body) for chunk in chunks], after, most, done)
+                self._finish(row, [(chunk, chunk.body) for chunk in chunks], after, limit, callback)
 
-        command = script(FETCH, [keys.row, keys.events], max(after, 0) + 1, most, PAGE_BYTES)
+        command = script(FETCH, [keys.row, keys.events], max(after, 0) + 1, limit, PAGE_BYTES)
         self._reader.submit(LinkJob([command], answered))
 
-    def _complete(self, row: StreamInfo, chunks: Sequence[StoredChunk], after: int, most: int, done: Fetched) -> None:
+    def _complete(
+        self, row: StreamInfo, chunks: Sequence[StoredChunk], after: int, limit: int, callback: Fetched
+    ) -> None:
         parts = self._keys.stream(row.id).parts
-        asked: list[Command] = [
+        commands: list[Command] = [
             ("HMGET", parts, *(f"{chunk.name}:{number}" for number in range(1, chunk.parts + 1)))
             for chunk in chunks
             if chunk.parts
@@ -76,18 +78,18 @@ class Pages:
 
         def answered(replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
-                done(replies)
+                callback(replies)
                 return
-            found = iter(replies)
-            every = [(chunk, next(found) if chunk.parts else [chunk.body]) for chunk in chunks]
+            remaining = iter(replies)
+            every = [(chunk, next(remaining) if chunk.parts else [chunk.body]) for chunk in chunks]
             # up to a chunk that was trimmed or deleted meanwhile
             there = takewhile(lambda pieces: None not in pieces[1], every)
-            self._finish(row, [(chunk, b"".join(pieces)) for chunk, pieces in there], after, most, done)
+            self._finish(row, [(chunk, b"".join(pieces)) for chunk, pieces in there], after, limit, callback)
 
-        self._reader.submit(LinkJob(asked, answered))
+        self._reader.submit(LinkJob(commands, answered))
 
     def _finish(
-        self, row: StreamInfo, chunks: Sequence[tuple[StoredChunk, bytes]], after: int, most: int, done: Fetched
+        self, row: StreamInfo, chunks: Sequence[tuple[StoredChunk, bytes]], after: int, limit: int, callback: Fetched
     ) -> None:
         lines: list[tuple[int, list[bytes]]] = []
         for chunk, body in chunks:
@@ -96,7 +98,7 @@ class Pages:
             except ValueError:
                 self._quarantine.members(self._keys.stream(row.id).events, [b"%d-0" % chunk.last], _DAMAGED)
                 break
-        done(_page(row, lines, after, most))
+        callback(_page(row, lines, after, limit))
 
 
 def _sound(stored: Sequence[Sequence[bytes]]) -> tuple[list[StoredChunk], list[bytes]]:
@@ -109,7 +111,7 @@ def _sound(stored: Sequence[Sequence[bytes]]) -> tuple[list[StoredChunk], list[b
     return chunks, []
 
 
-def _page(row: StreamInfo, chunks: Sequence[tuple[int, list[bytes]]], after: int, most: int) -> EventPage:
+def _page(row: StreamInfo, chunks: Sequence[tuple[int, list[bytes]]], after: int, limit: int) -> EventPage:
     start = max(after + 1, row.first)
     lines: list[bytes] = []
     room = PAGE_BYTES
@@ -120,7 +122,7 @@ def _page(row: StreamInfo, chunks: Sequence[tuple[int, list[bytes]]], after: int
             start = first
         for line in events[start + len(lines) - first :]:
             room -= len(line)
-            if lines and (len(lines) >= most or room < 0):
+            if lines and (len(lines) >= limit or room < 0):
                 return EventPage(row, tuple(lines), start)
             lines.append(line)
     return EventPage(row, tuple(lines), start if lines else row.last + 1)

@@ -32,8 +32,8 @@ class Quarantine:
         """Sets keys of a wrong type aside. Raises `StoreError`."""
         await self._writer.set_wrong_types_aside(keys)
 
-    def row(self, key: str, reply: object, reason: str, done: Callable[[], None] | None = None) -> None:
-        """Sets a hash aside that was read as `reply`; calls `done` in any case."""
+    def row(self, key: str, reply: object, reason: str, callback: Callable[[], None] | None = None) -> None:
+        """Sets a hash aside that was read as `reply`; calls `callback` in any case."""
         parts: list[bytes] = []
         if isinstance(reply, dict):
             for name, value in reply.items():
@@ -41,45 +41,45 @@ class Quarantine:
         elif isinstance(reply, list):
             parts = reply
         command = script(SET_ASIDE, [key, quarantined(key)], "", _digest(b" ".join(parts)))
-        self._submit(command, key, [], reason, done)
+        self._submit(command, key, [], reason, callback)
 
-    def whole(self, key: str, reason: str, done: Callable[[], None] | None = None) -> None:
-        self._submit(script(SET_ASIDE, [key, quarantined(key)], "", ""), key, [], reason, done)
+    def whole(self, key: str, reason: str, callback: Callable[[], None] | None = None) -> None:
+        self._submit(script(SET_ASIDE, [key, quarantined(key)], "", ""), key, [], reason, callback)
 
     def fields(self, key: str, fields: Mapping[bytes, bytes], reason: str) -> None:
         self._parts(key, [(name, _digest(value)) for name, value in fields.items()], reason)
 
-    def members(self, key: str, members: list[bytes], reason: str, done: Callable[[], None] | None = None) -> None:
+    def members(self, key: str, members: list[bytes], reason: str, callback: Callable[[], None] | None = None) -> None:
         """Members of a set, or entries of a stream."""
-        self._parts(key, [(member, "") for member in members], reason, done)
+        self._parts(key, [(member, "") for member in members], reason, callback)
 
     def _parts(
-        self, key: str, parts: list[tuple[bytes, str]], reason: str, done: Callable[[], None] | None = None
+        self, key: str, parts: list[tuple[bytes, str]], reason: str, callback: Callable[[], None] | None = None
     ) -> None:
         if parts:
-            given = [text for part in parts[:_AT_ONCE] for text in part]
+            arguments = [text for part in parts[:_AT_ONCE] for text in part]
             names = [name for name, _ in parts]
-            self._submit(script(SET_PARTS_ASIDE, [key, quarantined(key)], *given), key, names, reason, done)
+            self._submit(script(SET_PARTS_ASIDE, [key, quarantined(key)], *arguments), key, names, reason, callback)
 
     def _submit(
-        self, command: Command, key: str, parts: list[bytes], reason: str, done: Callable[[], None] | None = None
+        self, command: Command, key: str, parts: list[bytes], reason: str, callback: Callable[[], None] | None = None
     ) -> None:
         def answered(replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
                 log.warning("record_not_set_aside", key=key, reason=str(replies))
             elif replies[0]:
                 log_set_aside(key, reason, parts)
-            if done is not None:
-                done()
+            if callback is not None:
+                callback()
 
         self._writer.submit(LinkJob([command], answered))
 
 
 def log_set_aside(key: str, reason: str, parts: list[bytes]) -> None:
     """Logs one line for a key."""
-    shown = [hide_head(ascii(part.decode("utf-8", "replace")), 80) for part in parts[:_SHOWN]]
-    about = {"parts": shown, "count": len(parts)} if parts else {}
-    log.warning("record_set_aside", key=key, kept_in=quarantined(key), reason=reason, **about)
+    samples = [hide_head(ascii(part.decode("utf-8", "replace")), 80) for part in parts[:_SHOWN]]
+    details = {"parts": samples, "count": len(parts)} if parts else {}
+    log.warning("record_set_aside", key=key, kept_in=quarantined(key), reason=reason, **details)
 
 
 def _digest(text: bytes) -> str:

@@ -24,14 +24,14 @@ _MOST_PARTS: Final = 9999
 def pairs(reply: object) -> dict[bytes, bytes]:
     """A hash from a mapping or a flat list. Raises `StoreError`."""
     if isinstance(reply, dict):
-        found: Mapping[Any, Any] = reply
+        fields: Mapping[Any, Any] = reply
     elif isinstance(reply, list):
-        found = dict(zip(reply[::2], reply[1::2], strict=True))
+        fields = dict(zip(reply[::2], reply[1::2], strict=True))
     else:
-        found = {0: 0}
-    if not all(isinstance(part, bytes) and len(part) <= _LONGEST for pair in found.items() for part in pair):
+        fields = {0: 0}
+    if not all(isinstance(part, bytes) and len(part) <= _LONGEST for pair in fields.items() for part in pair):
         raise StoreError("the server sent something that is not a record of this hub")
-    return dict(found)
+    return dict(fields)
 
 
 def row_of(stream: CallId, reply: object) -> StreamInfo | None:
@@ -40,8 +40,8 @@ def row_of(stream: CallId, reply: object) -> StreamInfo | None:
     if not fields:
         return None
     try:
-        known = {_read(name): value for name, value in fields.items()}
-        text = {name: _read(value) for name, value in known.items() if name not in _BYTES}
+        values = {_read(name): value for name, value in fields.items()}
+        text = {name: _read(value) for name, value in values.items() if name not in _BYTES}
         row = msgspec.convert({**text, "id": stream}, StreamInfo, strict=False)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
         raise StoreError(f"stream {stream}: its record is damaged: {error}") from None
@@ -54,23 +54,23 @@ def row_of(stream: CallId, reply: object) -> StreamInfo | None:
 
 def fields_of(row: StreamInfo) -> list[str | bytes]:
     """Names and values of a new row that the script does not set."""
-    found: list[str | bytes] = []
+    fields: list[str | bytes] = []
     for name in StreamInfo.__struct_fields__:
         value = getattr(row, name)
         if name not in _SET and value is not None:
-            found += (name, value if isinstance(value, bytes) else _text(value))
-    return found
+            fields += (name, value if isinstance(value, bytes) else _text(value))
+    return fields
 
 
 def changes_of(change: Change) -> list[str | bytes]:
     """Names and values that an append changes; an empty value deletes."""
-    found: list[str | bytes] = []
+    fields: list[str | bytes] = []
     for name, value in msgspec.structs.asdict(change).items():
         if name == "frees_key":
-            found += ("key", "") if value else ()
+            fields += ("key", "") if value else ()
         elif value is not None:
-            found += (name, value if isinstance(value, bytes) else _text(value))
-    return found
+            fields += (name, value if isinstance(value, bytes) else _text(value))
+    return fields
 
 
 def _text(value: str | float) -> bytes:

@@ -40,28 +40,28 @@ class _Session(msgspec.Struct, array_like=True):
 
 
 class RedisSessions:
-    """The `SessionRows` of replica `own`, at most `most`."""
+    """The `SessionRows` of replica `instance`, at most `limit`."""
 
     def __init__(
-        self, keys: RedisKeys, own: str, writer: Link, reader: Link, quarantine: Quarantine, most: int
+        self, keys: RedisKeys, instance: str, writer: Link, reader: Link, quarantine: Quarantine, limit: int
     ) -> None:
         self._keys = keys.sessions, keys.session_ends, keys.session_changes
-        self._own = own
+        self._instance = instance
         self._writer = writer
         self._reader = reader
         self._quarantine = quarantine
-        self._most = most
+        self._limit = limit
         self.live = LiveSessions()
         self.lists = SharedLists(self._announce)
 
     async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
-        known = "" if before is None else hashlib.sha1(_encoded(before), usedforsecurity=False).hexdigest()
-        given = session.id, _encoded(session), session.expires, self._most, known, self._own, _CHANGES
-        [[said, *other]] = await self._writer.ask(script(PUT_SESSION, self._keys, *given))
-        if said == b"done":
+        digest = "" if before is None else hashlib.sha1(_encoded(before), usedforsecurity=False).hexdigest()
+        arguments = session.id, _encoded(session), session.expires, self._limit, digest, self._instance, _CHANGES
+        [[outcome, *stored]] = await self._writer.ask(script(PUT_SESSION, self._keys, *arguments))
+        if outcome == b"done":
             return session
-        if not other or (kept := self._sound(session.id, other[0])):
-            return kept if other else None
+        if not stored or (current := self._sound(session.id, stored[0])):
+            return current if stored else None
         return await self.put(session, None)  # in place of the one that is damaged
 
     async def find(self, id_: str) -> SessionRow | None:
@@ -76,13 +76,13 @@ class RedisSessions:
             return None
 
     async def drop(self, id_: str) -> None:
-        given = id_, wall_time() + _ENDED, self._own, _CHANGES
-        await self._writer.ask(script(END_SESSION, self._keys, *given))
+        arguments = id_, wall_time() + _ENDED, self._instance, _CHANGES
+        await self._writer.ask(script(END_SESSION, self._keys, *arguments))
 
     async def sweep(self, now: float) -> None:
         await self._writer.ask(script(SWEEP_SESSIONS, self._keys[:2], now))
 
-    async def told(self, client: Redis, after: str) -> str:
+    async def apply_changes(self, client: Redis, after: str) -> str:
         """Applies changes after entry `after`; the last entry. Raises `RedisError`, `OSError`."""
         while entries := await self._entries(client, after):
             if bad := [id_ for id_, _ in entries if not is_plausible(id_)]:
@@ -91,23 +91,23 @@ class RedisSessions:
                 )
                 return after
             after = entries[-1][0].decode()
-            others = [fields for _, fields in entries if _text(fields, b"by") != self._own]
-            for fields in others:
+            changes = [fields for _, fields in entries if _text(fields, b"by") != self._instance]
+            for fields in changes:
                 if fields.get(b"is") == b"lists":
                     self.lists.heard(_text(fields, b"id"), _text(fields, b"digest"))
-            known = [id_ for id_ in dict.fromkeys(_text(fields, b"id") for fields in others) if id_ in self.live]
-            if known:
-                for id_, record in zip(known, await client.hmget(self._keys[0], known), strict=True):
+            live_ids = [id_ for id_ in dict.fromkeys(_text(fields, b"id") for fields in changes) if id_ in self.live]
+            if live_ids:
+                for id_, record in zip(live_ids, await client.hmget(self._keys[0], live_ids), strict=True):
                     self._tell(id_, record)
         return after
 
     async def _entries(self, client: Redis, after: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        found: Any = await client.xrange(self._keys[2], f"({after}", "+", _PAGE)
-        return list(found)
+        reply: Any = await client.xrange(self._keys[2], f"({after}", "+", _PAGE)
+        return list(reply)
 
     def _announce(self, server: str, digest: str) -> None:
         """Lost if the server fails: each replica hears from its own upstream."""
-        fields = "id", server, "by", self._own, "is", "lists", "digest", digest
+        fields = "id", server, "by", self._instance, "is", "lists", "digest", digest
         command = ("XADD", self._keys[2], "MAXLEN", "~", _CHANGES, "*", *fields)
         self._writer.submit(LinkJob([command], lambda _: None))
 
@@ -134,9 +134,9 @@ def _encoded(session: SessionRow) -> bytes:
 
 def _decoded(id_: str, record: object) -> SessionRow:
     try:
-        found = msgspec.msgpack.decode(record if isinstance(record, bytes) else b"", type=_Session)
+        session = msgspec.msgpack.decode(record if isinstance(record, bytes) else b"", type=_Session)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise StoreError(f"session {hide_head(id_, 40)}: its record is damaged: {error}") from None
-    if not 0 <= found.expires < math.inf:
+    if not 0 <= session.expires < math.inf:
         raise StoreError(f"session {hide_head(id_, 40)}: its record is damaged: its end is out of range")
-    return SessionRow(id_, found.principal, found.body, found.expires)
+    return SessionRow(id_, session.principal, session.body, session.expires)

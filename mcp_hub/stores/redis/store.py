@@ -90,16 +90,16 @@ class _RedisLeases:
         running = self._keys.running(instance)
         [ids] = await self._reader.ask(("SMEMBERS", running))
         rows = [(id_, await self._log.find(stream) if (stream := stream_id(id_)) else None) for id_ in ids]
-        left = [row for _, row in rows if row is not None and row.owner in (instance, NOBODY) and not row.has_ended]
-        others = [id_ for id_, row in rows if row not in left]
-        if others:
-            await self._writer.ask(("SREM", running, *others))
-        if not left:
+        owned = [row for _, row in rows if row is not None and row.owner in (instance, NOBODY) and not row.has_ended]
+        stale = [id_ for id_, row in rows if row not in owned]
+        if stale:
+            await self._writer.ask(("SREM", running, *stale))
+        if not owned:
             # should it only have been stopped, it will look for what others have called it for
             keys = self._keys.called(instance), self._keys.bell(instance)
             await self._writer.ask(*(("EXPIRE", key, _STOPPED) for key in keys))
             await self._lease.forget(self._writer, instance)
-        return left
+        return owned
 
     async def is_orphan(self, row: StreamInfo) -> bool:
         if row.owner == self._instance:
@@ -118,9 +118,9 @@ class _RedisLeases:
         written = self._log.written(scripts.CLAIM, row.id, row.epoch, chunk, changes)
         *_, reply = await self._writer.ask(listed, *written, is_vital=True)
         if reply == [b"damaged"]:
-            done = anyio.Event()
-            self._log.set_aside(row.id, done.set)
-            await done.wait()
+            moved = anyio.Event()
+            self._log.set_aside(row.id, moved.set)
+            await moved.wait()
             return None
         fields = pairs(reply)
         claimed = row_of(row.id, reply)
@@ -149,9 +149,9 @@ class RedisStore:
         self._index = Index(keys, writer, reader, bad)
         mail = Mail(keys, instance, writer, bad)
         self.sessions = RedisSessions(
-            keys=keys, own=instance, writer=writer, reader=reader, quarantine=bad, most=limits.sessions
+            keys=keys, instance=instance, writer=writer, reader=reader, quarantine=bad, limit=limits.sessions
         )
-        hears = mail.rang, mail.rings, lease.lost
+        hears = mail.rang, mail.rings, lease.server_failed
         self._doorbell = Doorbell(self._clients[2], keys, instance, self.sessions, *hears, bad)
         pages = Pages(keys, reader, bad, lambda row: self._doorbell.forget(row.id, row.last))
         self.log = RedisLog(self.links, self._index, pages, limits)
@@ -179,7 +179,7 @@ class RedisStore:
             try:
                 await self._greet()
             except StoreError as error:
-                self.links.leases.lost()
+                self.links.leases.server_failed()
                 log.debug("lease_not_renewed", store=self.links.name, reason=str(error))
             except Exception:  # a record that nobody expected ends no replica
                 log.exception("lease_not_renewed", store=self.links.name)
@@ -193,9 +193,9 @@ class RedisStore:
         key, fresh = self.links.keys.secret, self.secret or token_bytes(_SECRET)
         [stored] = await self.links.reader.ask(("GET", key))
         if stored is not None and len(stored) != _SECRET:
-            done = anyio.Event()
-            self.links.quarantine.whole(key, f"not a key of {_SECRET} bytes", done.set)
-            await done.wait()
+            moved = anyio.Event()
+            self.links.quarantine.whole(key, f"not a key of {_SECRET} bytes", moved.set)
+            await moved.wait()
             stored = None
         if stored is None:
             _, stored = await self.links.writer.ask(("SET", key, fresh, "NX"), ("GET", key))
@@ -217,8 +217,8 @@ class RedisStore:
             await client.aclose()
 
     async def _release(self) -> None:
-        [left] = await self.links.reader.ask(("SMEMBERS", self.links.keys.running(self.links.instance)))
-        keys = [self.links.keys.stream(id_).row for id_ in map(stream_id, left) if id_ is not None]
+        [ids] = await self.links.reader.ask(("SMEMBERS", self.links.keys.running(self.links.instance)))
+        keys = [self.links.keys.stream(id_).row for id_ in map(stream_id, ids) if id_ is not None]
         await self.links.writer.ask(*(script(scripts.RELEASE, [key], self.links.instance) for key in keys))
         await self.links.leases.leave(self.links.writer)
 

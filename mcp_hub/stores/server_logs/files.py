@@ -40,8 +40,8 @@ class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     data: JsonObject = {}
 
 
-def log_folder(state: Path, place: str, kind: str = "logs") -> Path:
-    return state / kind / hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
+def log_folder(state: Path, config: str, kind: str = "logs") -> Path:
+    return state / kind / hashlib.sha256(config.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def log_file(folder: Path, server: str) -> Path:
@@ -82,16 +82,16 @@ def _rotate(path: Path) -> None:
 
 
 def _make_room(path: Path) -> None:
-    found: list[tuple[float, Path]] = []
-    for other in path.parent.parent.glob("*/*.jsonl"):
+    logs: list[tuple[float, Path]] = []
+    for log in path.parent.parent.glob("*/*.jsonl"):
         with suppress(OSError):
-            found.append((other.stat().st_mtime, other))
-    for _, other in sorted(found)[: max(0, len(found) + 1 - MOST)]:
-        for file in generations(other):
+            logs.append((log.stat().st_mtime, log))
+    for _, log in sorted(logs)[: max(0, len(logs) + 1 - MOST)]:
+        for file in generations(log):
             remove(file)
-        if other.parent != path.parent:
+        if log.parent != path.parent:
             with suppress(OSError):
-                other.parent.rmdir()
+                log.parent.rmdir()
 
 
 @contextmanager

@@ -14,16 +14,16 @@ from mcp_hub.stores.server_logs.files import LARGEST, LogRecord, generations, lo
 _TAIL: Final = 128 << 10
 
 
-def last_records(folder: Path, server: str, most: int) -> list[LogRecord]:
+def last_records(folder: Path, server: str, limit: int) -> list[LogRecord]:
     """The last records within 128 KiB of each of the two newest files. Blocks."""
     reader, path = ServerLogReader(folder, server), log_file(folder, server)
     records: list[LogRecord] = []
-    for place in generations(path)[:-3:-1]:
-        if len(records) < most:
-            with suppress(OSError), open(open_plain(place, os.O_RDONLY), "rb") as file:
+    for generation in generations(path)[:-3:-1]:
+        if len(records) < limit:
+            with suppress(OSError), open(open_plain(generation, os.O_RDONLY), "rb") as file:
                 file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
                 records[:0] = reader.parsed(file.read(_TAIL))
-    return records[-most:]
+    return records[-limit:]
 
 
 class ServerLogReader:
@@ -53,9 +53,9 @@ class ServerLogReader:
             # from the newest on: a file that is renamed meanwhile is met again, and none is left out
             files: dict[int, IO[bytes]] = {}
             file: IO[bytes]
-            for place in reversed(generations(path)):
+            for generation in reversed(generations(path)):
                 with suppress(OSError):
-                    file = opened.enter_context(open(open_plain(place, os.O_RDONLY), "rb"))
+                    file = opened.enter_context(open(open_plain(generation, os.O_RDONLY), "rb"))
                     files.setdefault(os.fstat(file.fileno()).st_ino, file)
                 if inode in files:
                     break

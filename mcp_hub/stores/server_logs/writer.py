@@ -70,7 +70,7 @@ class ServerLogWriter:
         self._has_failed = False
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
         """Also records the hub's events in the block, then flushes within half a second."""
         with logs.teed(self.event):
             try:
@@ -92,9 +92,9 @@ class ServerLogWriter:
         if not isinstance(server, str) or level == "debug":
             return
         now = self._now()
-        data: JsonObject = {key: _shown(value) for key, value in event.items() if key not in _NOT_DATA}
-        said = LogRecord(_iso(now), server, os.getpid(), event=str(event.get("event", "")), level=level, data=data)
-        self._add(server, now, [said])
+        data: JsonObject = {key: _text(value) for key, value in event.items() if key not in _NOT_DATA}
+        record = LogRecord(_iso(now), server, os.getpid(), event=str(event.get("event", "")), level=level, data=data)
+        self._add(server, now, [record])
 
     def _add(self, server: str, now: float, lines: Sequence[bytes | LogRecord]) -> None:
         if not lines or self._closing.is_set():
@@ -154,7 +154,7 @@ def _size(line: bytes | LogRecord) -> int:
     return _EACH + sum(len(value) if isinstance(value, str) else _EACH for value in line.data.values())
 
 
-def _shown(value: object) -> object:
+def _text(value: object) -> object:
     return value if isinstance(value, _PLAIN) else hide_head(str(value), _LONGEST)
 
 

@@ -18,32 +18,32 @@ class Tenancy:
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".lock")
-        self._held: int | None = None
+        self._lock: int | None = None
 
     def begin(self, is_over: Callable[[], bool]) -> bool:
         """Takes the shared lock, waiting until `is_over`. Raises `OSError`."""
         make_folder(self._path.parent)
-        held = lock_file(self._path)
-        while not take(held, shared=True):
+        lock = lock_file(self._path)
+        while not take(lock, shared=True):
             if is_over():
-                os.close(held)
+                os.close(lock)
                 return False
-        self._held = held
+        self._lock = lock
         return True
 
     def end(self) -> None:
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Whether the exclusive lock is held in the body. Raises `OSError`."""
-        held = lock_file(self._path)
+        lock = lock_file(self._path)
         try:
-            yield take(held, shared=False)
+            yield take(lock, shared=False)
         finally:
-            os.close(held)
+            os.close(lock)
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -54,11 +54,11 @@ class ReadOnlyTransactions(ReadTransactions):
         old.close()
 
 
-def _look(path: Path, format_: FileFormat, how: str) -> sqlite3.Connection:
+def _look(path: Path, format_: FileFormat, query: str) -> sqlite3.Connection:
     try:
         set_specials_aside(path)
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, factory=FileConnection
+            f"{path.absolute().as_uri()}?{query}", uri=True, isolation_level=None, factory=FileConnection
         )
     except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error

@@ -36,9 +36,9 @@ def row_of(values: Sequence[Any]) -> StreamInfo | str:
     return damage(row) or ("" if row.status in _STATUSES else "its status is unknown") or row
 
 
-def _sound(found: Iterable[Sequence[Any]], damaged: Damaged) -> list[StreamInfo]:
+def _sound(records: Iterable[Sequence[Any]], damaged: Damaged) -> list[StreamInfo]:
     rows: list[StreamInfo] = []
-    for *values, number in found:
+    for *values, number in records:
         row = row_of(values)
         if isinstance(row, str):
             damaged(number, row)
@@ -47,24 +47,24 @@ def _sound(found: Iterable[Sequence[Any]], damaged: Damaged) -> list[StreamInfo]
     return rows
 
 
-def fetch(db: Connection, stream: CallId, after: int, most: int, damaged: Damaged) -> EventPage | None:
+def fetch(db: Connection, stream: CallId, after: int, limit: int, damaged: Damaged) -> EventPage | None:
     """A page and its row, from one snapshot."""
     db.execute("BEGIN")
     try:
-        found = db.execute(_FOUND, (stream,)).fetchone()
-        if found is None:
+        record = db.execute(_FOUND, (stream,)).fetchone()
+        if record is None:
             return None
-        if not (rows := _sound([found], damaged)):
+        if not (rows := _sound([record], damaged)):
             return None
-        row, number = rows[0], found[-1]
-        lines, start = _lines(db, number, max(after + 1, row.first), max(most, 1))
+        row, number = rows[0], record[-1]
+        lines, start = _lines(db, number, max(after + 1, row.first), max(limit, 1))
         return EventPage(row, tuple(lines), start if lines else row.last + 1)
     finally:
         if db.in_transaction:  # an error may have ended it
             db.execute("ROLLBACK")
 
 
-def _lines(db: Connection, number: int, start: int, most: int) -> tuple[list[bytes], int]:
+def _lines(db: Connection, number: int, start: int, limit: int) -> tuple[list[bytes], int]:
     lines: list[bytes] = []
     room = PAGE_BYTES
     places = "SELECT first, last, body FROM chunks WHERE stream = ? AND last >= ? ORDER BY last"
@@ -78,13 +78,13 @@ def _lines(db: Connection, number: int, start: int, most: int) -> tuple[list[byt
         more = body.split(b"\n")
         if first < start + len(lines):
             del more[: start + len(lines) - first]
-        if len(body) <= room and len(lines) + len(more) <= most:
+        if len(body) <= room and len(lines) + len(more) <= limit:
             lines += more
             room -= len(body)
             continue
         for line in more:
             room -= len(line)
-            if lines and (len(lines) >= most or room < 0):
+            if lines and (len(lines) >= limit or room < 0):
                 return lines, start
             lines.append(line)
     return lines, start
@@ -108,14 +108,14 @@ def find_key(db: Connection, principal: str, key: str, damaged: Damaged) -> Stre
     return next(iter(_sound(db.execute(first, (principal, key, f"{key}\v")).fetchall(), damaged)), None)
 
 
-def rows(db: Connection, principal: str | None, most: int, damaged: Damaged) -> list[StreamInfo]:
+def rows(db: Connection, principal: str | None, limit: int, damaged: Damaged) -> list[StreamInfo]:
     """Newest first."""
     if principal is None:  # by number, which needs no index of its own
-        found = db.execute(ROWS + "1 ORDER BY s.number DESC LIMIT ?", (max(most, 0),))
+        records = db.execute(ROWS + "1 ORDER BY s.number DESC LIMIT ?", (max(limit, 0),))
     else:
         newest = ROWS + "s.principal = ? ORDER BY s.created DESC, s.number DESC LIMIT ?"
-        found = db.execute(newest, (principal, max(most, 0)))
-    return _sound(found, damaged)
+        records = db.execute(newest, (principal, max(limit, 0)))
+    return _sound(records, damaged)
 
 
 def running(db: Connection, damaged: Damaged) -> list[StreamInfo]:
@@ -124,14 +124,14 @@ def running(db: Connection, damaged: Damaged) -> list[StreamInfo]:
 
 def has_messages(db: Connection, owner: str) -> bool:
     """Whether messages wait for `owner`."""
-    waiting = "SELECT 1 FROM letters l CROSS JOIN streams s ON s.number = l.stream WHERE s.owner = ? LIMIT 1"
+    waiting = "SELECT 1 FROM messages m CROSS JOIN streams s ON s.number = m.stream WHERE s.owner = ? LIMIT 1"
     return db.execute(waiting, (owner,)).fetchone() is not None
 
 
 def session(db: Connection, id_: str) -> SessionRow | None:
     """None also for a damaged record."""
-    found = db.execute("SELECT id, principal, body, expires FROM sessions WHERE id = ?", (id_,)).fetchone()
-    if found is None or [type(value) for value in found] != [str, str, bytes, float]:
+    record = db.execute("SELECT id, principal, body, expires FROM sessions WHERE id = ?", (id_,)).fetchone()
+    if record is None or [type(value) for value in record] != [str, str, bytes, float]:
         return None
-    session = SessionRow(*found)
+    session = SessionRow(*record)
     return session if 0 <= session.expires < math.inf else None

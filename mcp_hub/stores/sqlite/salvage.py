@@ -13,7 +13,7 @@ from mcp_hub.stores.sqlite.schema import FileConnection, connect, prepare
 _STREAM: Final = "SELECT * FROM streams WHERE number = ?"
 _RANGE: Final = "SELECT first, last FROM streams WHERE number = ?"
 _EXTRAS: Final = "SELECT * FROM extras WHERE stream = ?"
-_LETTERS: Final = "SELECT * FROM letters NOT INDEXED WHERE stream = ?"
+_MESSAGES: Final = "SELECT * FROM messages NOT INDEXED WHERE stream = ?"
 _CHUNKS: Final = "SELECT stream, first, last, body FROM chunks {} WHERE stream = ? ORDER BY last"
 _BY_TABLE: Final = "NOT INDEXED ORDER BY number"
 _BY_INDEX: Final = "INDEXED BY streams_newest WHERE principal >= '' ORDER BY principal"
@@ -22,8 +22,8 @@ _BY_INDEX: Final = "INDEXED BY streams_newest WHERE principal >= '' ORDER BY pri
 class Salvaged(msgspec.Struct, frozen=True):
     """Numbers of streams; `is_all` if there cannot have been more."""
 
-    kept: int = 0
-    lost: int = 0
+    copied: int = 0
+    unreadable: int = 0
     is_all: bool = True
 
 
@@ -48,19 +48,19 @@ def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, is_over: Callable[[], bool]) -> Salvaged:
-    kept = lost = 0
+    copied = unreadable = 0
     numbers, is_all = _numbers(old)
     sessions, _ = _readable(old, "SELECT * FROM sessions")
     for number in numbers:
         if is_over():
-            return Salvaged(kept, lost, is_all=False)
+            return Salvaged(copied, unreadable, is_all=False)
         stream = _stream(old, number)
         if stream is None or not _write(new, stream):
-            lost += 1
+            unreadable += 1
         else:
-            kept += 1
+            copied += 1
     _write(new, {"sessions": sessions})
-    return Salvaged(kept, lost, is_all)
+    return Salvaged(copied, unreadable, is_all)
 
 
 def _numbers(old: sqlite3.Connection) -> tuple[list[int], bool]:
@@ -69,20 +69,20 @@ def _numbers(old: sqlite3.Connection) -> tuple[list[int], bool]:
     is_all = False
     for index in (_BY_TABLE, _BY_INDEX):
         for order in ("DESC", "ASC"):
-            found, is_whole = _readable(old, f"SELECT number FROM streams {index} {order}")
-            numbers.update(number for (number,) in found)
+            rows, is_whole = _readable(old, f"SELECT number FROM streams {index} {order}")
+            numbers.update(number for (number,) in rows)
             is_all = is_all or is_whole
     return sorted(numbers, reverse=True), is_all
 
 
 def _readable(old: sqlite3.Connection, query: str, *values: int) -> tuple[list[Any], bool]:
-    found: list[Any] = []
+    rows: list[Any] = []
     try:
         for row in old.execute(query, values):
-            found.append(row)  # noqa: PERF402  what came before an error counts
+            rows.append(row)  # noqa: PERF402  what came before an error counts
     except sqlite3.DatabaseError:
-        return found, False
-    return found, True
+        return rows, False
+    return rows, True
 
 
 def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None:
@@ -92,13 +92,13 @@ def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None
     for index in ("", "NOT INDEXED"):
         chunks, _ = _readable(old, _CHUNKS.format(index), number)
         if ranges and _is_whole(ranges[0], chunks):
-            extras, letters = _readable(old, _EXTRAS, number)[0], _readable(old, _LETTERS, number)[0]
-            return {"streams": rows, "extras": extras, "letters": letters, "chunks": chunks}
+            extras, messages = _readable(old, _EXTRAS, number)[0], _readable(old, _MESSAGES, number)[0]
+            return {"streams": rows, "extras": extras, "messages": messages, "chunks": chunks}
     return None
 
 
-def _is_whole(kept: tuple[int, int], chunks: list[tuple[int, int, int, bytes]]) -> bool:
-    expected, last = kept
+def _is_whole(limits: tuple[int, int], chunks: list[tuple[int, int, int, bytes]]) -> bool:
+    expected, last = limits
     if type(expected) is not int or type(last) is not int:
         return False
     for _, begins, ends, body in chunks:

@@ -35,8 +35,8 @@ CREATE INDEX streams_ended ON streams (updated) WHERE expires IS NOT NULL;
 CREATE TABLE extras (stream INTEGER PRIMARY KEY, continuation BLOB, info BLOB);
 CREATE TABLE chunks (stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE UNIQUE INDEX chunks_place ON chunks (stream, last);
-CREATE TABLE letters (number INTEGER PRIMARY KEY, stream INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL);
-CREATE INDEX letters_stream ON letters (stream);
+CREATE TABLE messages (number INTEGER PRIMARY KEY, stream INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL);
+CREATE INDEX messages_stream ON messages (stream);
 CREATE TABLE sessions (id TEXT PRIMARY KEY, principal TEXT NOT NULL, body BLOB NOT NULL, expires REAL NOT NULL);
 CREATE INDEX sessions_expiring ON sessions (expires);
 """

@@ -45,18 +45,18 @@ class _SqliteLog:
     def survives(self, stream: CallId) -> bool:
         return True
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         run = partial(writes.create, row=row, chunk=chunk)
-        self._writer.submit(Job(run, done, writes=True, is_vital=True, size=_size(chunk)))
+        self._writer.submit(Job(run, callback, writes=True, is_vital=True, size=_size(chunk)))
 
-    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
         run = partial(writes.append, limits=self._limits, stream=stream, epoch=epoch, chunk=chunk, change=change)
         is_vital = change.status in ENDINGS
-        self._writer.submit(Job(run, done, writes=True, is_vital=is_vital, size=_size(chunk)))
+        self._writer.submit(Job(run, callback, writes=True, is_vital=is_vital, size=_size(chunk)))
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        run = partial(reads.fetch, stream=stream, after=after, most=most, damaged=self._damaged)
-        self._reader.submit(Job(run, done))
+    def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
+        run = partial(reads.fetch, stream=stream, after=after, limit=limit, damaged=self._damaged)
+        self._reader.submit(Job(run, callback))
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         return await self._reader.ask(partial(reads.find, stream=stream, damaged=self._damaged))
@@ -64,8 +64,8 @@ class _SqliteLog:
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         return await self._reader.ask(partial(reads.find_key, principal=principal, key=key, damaged=self._damaged))
 
-    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        return await self._reader.ask(partial(reads.rows, principal=principal, most=most, damaged=self._damaged))
+    async def rows(self, principal: str | None, limit: int) -> list[StreamInfo]:
+        return await self._reader.ask(partial(reads.rows, principal=principal, limit=limit, damaged=self._damaged))
 
 
 class _SqliteInbox:
@@ -128,7 +128,7 @@ class _SqliteLeases:
     def _claim(self, db: Connection, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         if not self._instances.is_gone(row.owner):
             return None
-        if not writes.claim(db, self._limits, row, self._instances.own, lines, change):
+        if not writes.claim(db, self._limits, row, self._instances.id, lines, change):
             return None
         return reads.find(db, row.id, self._damaged)
 
@@ -166,8 +166,8 @@ class SqliteStore:
         writes_on, reads_on = self._transactions = (WriteTransactions(self.path, clock), reads_by(self.path, clock))
         links = _Links(Worker("store-writer", writes_on), Worker("store-reader", reads_on), reads_on.note)
         self._links = links
-        self.log = _SqliteLog(links, instances.own, limits)
-        self.inbox = _SqliteInbox(links, instances.own)
+        self.log = _SqliteLog(links, instances.id, limits)
+        self.inbox = _SqliteInbox(links, instances.id)
         self.leases = _SqliteLeases(links, instances, limits)
         self.sessions = _SqliteSessions(links, limits)
 

@@ -102,9 +102,9 @@ class ReadTransactions(_Transactions):
         self._db.execute("PRAGMA query_only = ON")
 
     def work(self, jobs: Sequence[Job]) -> list[Any]:
-        return [self._one(job) for job in jobs]
+        return [self._run_job(job) for job in jobs]
 
-    def _one(self, job: Job) -> Any:
+    def _run_job(self, job: Job) -> Any:
         try:
             return job.run(self._db)
         except Exception as error:
@@ -137,8 +137,8 @@ class WriteTransactions(_Transactions):
 
     def work(self, jobs: Sequence[Job]) -> list[Any]:
         results: dict[int, Any] = {}
-        while left := [(number, job) for number, job in enumerate(jobs) if number not in results]:
-            results.update(self._commit(left))
+        while pending := [(number, job) for number, job in enumerate(jobs) if number not in results]:
+            results.update(self._commit(pending))
         return [results[number] for number in range(len(jobs))]
 
     def _commit(self, jobs: list[tuple[int, Job]]) -> dict[int, Any]:

@@ -23,13 +23,13 @@ log = get_logger(__name__)
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Work with the connection; `done` gets the result or `StoreError` on the event loop.
+    """Work with the connection; `callback` gets the result or `StoreError` on the event loop.
 
     `is_vital`: synced before confirmation; `size` in bytes.
     """
 
     run: Callable[[Connection], Any]
-    done: Callable[[Any], None]
+    callback: Callable[[Any], None]
     writes: bool = False
     is_vital: bool = False
     size: int = 0
@@ -83,9 +83,9 @@ class Worker:
 
     def submit(self, job: Job) -> None:
         if not self._is_open:
-            job.done(StoreFault("unusable", f"{self._name}: is closed"))
+            job.callback(StoreFault("unusable", f"{self._name}: is closed"))
         elif self._waiting >= MOST_JOBS or (self._bytes + job.size > MOST_BYTES and self._waiting):
-            job.done(StoreFault("busy", f"{self._name}: {self._waiting} jobs of {self._bytes} bytes wait already"))
+            job.callback(StoreFault("busy", f"{self._name}: {self._waiting} jobs of {self._bytes} bytes wait already"))
         else:
             self._waiting += 1
             self._bytes += job.size
@@ -164,7 +164,7 @@ class Worker:
         for job, result in zip(jobs, results, strict=True):
             self._bytes -= job.size
             try:
-                job.done(result)
+                job.callback(result)
             except Exception:  # others wait for the rest
                 log.exception("store_callback_failed", worker=self._name)
 

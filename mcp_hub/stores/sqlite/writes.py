@@ -83,15 +83,15 @@ def append(db: Connection, limits: StoreLimits, stream: CallId, epoch: int, chun
 
 
 def _head(db: Connection, stream: CallId) -> _Head | None:
-    found = db.execute(_HEAD, (stream,)).fetchone()
-    if found is None:
+    record = db.execute(_HEAD, (stream,)).fetchone()
+    if record is None:
         return None
-    *numbers, ttl, expires = found
+    *numbers, ttl, expires = record
     if not all(type(number) is int for number in numbers) or not all(
         type(time) is float for time in (ttl, expires or 0.0)
     ):
         raise StoreError(f"stream {stream}: its record is damaged")
-    return _Head(*found)
+    return _Head(*record)
 
 
 def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change: Change) -> None:
@@ -105,7 +105,7 @@ def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change
     if change.continuation is not None or change.info is not None:
         db.execute(_EXTRA, (number, change.continuation, change.info))
     if expires is not None:
-        db.execute("DELETE FROM letters WHERE stream = ?", (number,))
+        db.execute("DELETE FROM messages WHERE stream = ?", (number,))
     if last - head.first >= limits.stream_events or head.bytes + len(body) > limits.stream_bytes:
         _trim(db, limits, number)
 
@@ -143,22 +143,22 @@ def post(db: Connection, message: Message) -> bool:
     head = _head(db, message.stream)
     if head is None or head.has_ended:
         return False
-    waiting = [kind for (kind,) in db.execute("SELECT kind FROM letters WHERE stream = ?", (head.number,))]
+    waiting = [kind for (kind,) in db.execute("SELECT kind FROM messages WHERE stream = ?", (head.number,))]
     if is_wanted(message, waiting, MAX_MESSAGES):
         row = head.number, message.kind, message.body
-        db.execute("INSERT INTO letters (stream, kind, body) VALUES (?, ?, ?)", row)
+        db.execute("INSERT INTO messages (stream, kind, body) VALUES (?, ?, ?)", row)
     return True
 
 
 def take_messages(db: Connection, owner: str) -> list[Message]:
     """Removes and returns the owner's messages."""
-    found = db.execute(
-        "SELECT l.number, s.id, l.kind, l.body FROM letters l CROSS JOIN streams s ON s.number = l.stream"
-        " WHERE s.owner = ? ORDER BY l.number",
+    records = db.execute(
+        "SELECT m.number, s.id, m.kind, m.body FROM messages m CROSS JOIN streams s ON s.number = m.stream"
+        " WHERE s.owner = ? ORDER BY m.number",
         (owner,),
     ).fetchall()
-    db.executemany("DELETE FROM letters WHERE number = ?", [(number,) for number, *_ in found])
-    return [Message(stream, kind, body) for _, stream, kind, body in found if _is_message(stream, kind, body)]
+    db.executemany("DELETE FROM messages WHERE number = ?", [(number,) for number, *_ in records])
+    return [Message(stream, kind, body) for _, stream, kind, body in records if _is_message(stream, kind, body)]
 
 
 def _is_message(stream: object, kind: object, body: object) -> bool:
@@ -169,16 +169,16 @@ def set_aside(db: Connection, numbers: Iterable[int], is_gone: Callable[[str], b
     """Moves damaged rows of gone owners to a table of the newest 64; reasons by id."""
     moved: dict[str, str] = {}
     for number in numbers:
-        found = db.execute(f"{ROWS}s.number = ?", (number,)).fetchone()
-        reason = "" if found is None else row_of(found[:-1])
-        if found is None or not isinstance(reason, str) or (type(found[2]) is str and not is_gone(found[2])):
+        record = db.execute(f"{ROWS}s.number = ?", (number,)).fetchone()
+        reason = "" if record is None else row_of(record[:-1])
+        if record is None or not isinstance(reason, str) or (type(record[2]) is str and not is_gone(record[2])):
             continue
         db.execute(QUARANTINE)
-        db.execute("INSERT OR REPLACE INTO damaged VALUES (?, ?, ?)", (number, reason, hide_head(repr(found), _SHOWN)))
+        db.execute("INSERT OR REPLACE INTO damaged VALUES (?, ?, ?)", (number, reason, hide_head(repr(record), _SHOWN)))
         db.execute("UPDATE OR REPLACE chunks SET stream = -stream WHERE stream = ?", (number,))
-        for table, column in (("extras", "stream"), ("letters", "stream"), ("streams", "number")):
+        for table, column in (("extras", "stream"), ("messages", "stream"), ("streams", "number")):
             db.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
-        moved[hide_head(str(found[0]), _SHOWN_ID)] = reason
+        moved[hide_head(str(record[0]), _SHOWN_ID)] = reason
     if moved:
         old = "SELECT number FROM damaged ORDER BY number DESC LIMIT -1 OFFSET ?"
         for (number,) in db.execute(old, (_SET_ASIDE,)).fetchall():
@@ -198,7 +198,7 @@ def sweep(db: Connection, limits: StoreLimits, now: float) -> int:
     if not old and many > 0:
         oldest = "SELECT number FROM streams WHERE expires IS NOT NULL ORDER BY updated LIMIT ?"
         old = db.execute(oldest, (min(many, _SLICE),)).fetchall()
-    for table, column in (("chunks", "stream"), ("extras", "stream"), ("letters", "stream"), ("streams", "number")):
+    for table, column in (("chunks", "stream"), ("extras", "stream"), ("messages", "stream"), ("streams", "number")):
         db.executemany(f"DELETE FROM {table} WHERE {column} = ?", old)
     if old:
         give_back(db)

@@ -129,24 +129,26 @@ class HubStore(MemoryLog, MemoryInbox, MemoryLeases):
             self.shared.writes[self.instance] += 1
         return error
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Callable[[StoreError | None], None]) -> None:
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Callable[[StoreError | None], None]) -> None:
         self.appends.append(chunk)
         refusal = self.refusals.pop(0) if self.refusals else None
-        self._ask(lambda: refusal or self._wrote(self.shared.core.streams.create(row, chunk)), done)
+        self._ask(lambda: refusal or self._wrote(self.shared.core.streams.create(row, chunk)), callback)
 
     def append(
-        self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Callable[[StoreError | None], None]
+        self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Callable[[StoreError | None], None]
     ) -> None:
         self.appends.append(chunk)
         self.changes.append(change)
         refusal = self.refusals.pop(0) if self.refusals else None
-        self._ask(lambda: refusal or self._wrote(self.shared.core.streams.append(stream, epoch, chunk, change)), done)
+        self._ask(
+            lambda: refusal or self._wrote(self.shared.core.streams.append(stream, epoch, chunk, change)), callback
+        )
 
     def fetch(
-        self, stream: CallId, after: int, most: int, done: Callable[[EventPage | StoreError | None], None]
+        self, stream: CallId, after: int, limit: int, callback: Callable[[EventPage | StoreError | None], None]
     ) -> None:
         self.fetches += 1
-        self._ask(lambda: self.shared.core.streams.page(stream, after, most), done)
+        self._ask(lambda: self.shared.core.streams.page(stream, after, limit), callback)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         found: StreamInfo | None = await self._told(lambda: self.shared.core.streams.row(stream))

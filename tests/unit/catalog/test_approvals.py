@@ -291,7 +291,7 @@ async def test_other_policies_hold_from_the_moment_they_are_given(tmp_path: Path
 
 @pytest.mark.parametrize("text", [b"{", b'{"tools":{},"version":99}'])
 async def test_a_record_that_cannot_be_read_trusts_nothing_and_is_left_as_it_is(tmp_path: Path, text: bytes) -> None:
-    place = KeyedFiles(tmp_path).place(record_key(CONFIG, "a"))
+    place = KeyedFiles(tmp_path).path(record_key(CONFIG, "a"))
     place.write_bytes(text)
     policies: list[Policy] = ["block", "warn"]
     for policy in policies:

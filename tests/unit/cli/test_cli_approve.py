@@ -173,7 +173,7 @@ def test_what_makes_no_sense_is_refused_with_a_reason(
 
 
 def test_a_record_that_cannot_be_read_is_named_with_the_way_out(run: Callable[..., Result], place: Place) -> None:
-    place.store.place(place.key("bank")).write_bytes(b"\x00")
+    place.store.path(place.key("bank")).write_bytes(b"\x00")
     done = run("--list")
     assert done.exit_code == 2
     assert "cannot be read" in done.stderr and "mcp-hub approve bank --forget" in done.stderr

@@ -235,8 +235,8 @@ class HeldLog(MemoryLog):
         super().__init__(streams)
         self.waiting: list[Callable[[], None]] = []
 
-    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        self.waiting.append(partial(super().create, row, chunk, done))
+    def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
+        self.waiting.append(partial(super().create, row, chunk, callback))
 
 
 class HeldStore(MemoryStore):

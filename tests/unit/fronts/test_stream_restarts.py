@@ -176,7 +176,7 @@ async def test_what_a_session_runs_is_looked_for_only_if_it_was_elsewhere() -> N
     await call.progresses(1)
     looked: list[str | None] = []
 
-    async def rows(principal: str | None, most: int) -> list[StreamInfo]:
+    async def rows(principal: str | None, limit: int) -> list[StreamInfo]:
         looked.append(principal)
         return []
 

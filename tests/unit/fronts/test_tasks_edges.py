@@ -76,8 +76,8 @@ async def test_a_store_that_fails_is_an_error_of_the_request_and_not_of_the_task
     store = hub.streams.store
     fetch = store.log.fetch
 
-    def failing(stream: CallId, after: int, most: int, done: Fetched) -> None:
-        done(StoreError("disk on fire"))
+    def failing(stream: CallId, after: int, limit: int, callback: Fetched) -> None:
+        callback(StoreError("disk on fire"))
 
     store.log.fetch = failing  # type: ignore[method-assign]
     sent = await hub.send("tasks/get", {"taskId": id_})
@@ -88,8 +88,8 @@ async def test_a_store_that_fails_is_an_error_of_the_request_and_not_of_the_task
 
 @on_each_front
 async def test_a_call_that_cannot_be_made_durable_stays_an_ordinary_one(hub: TaskHub) -> None:
-    def failing(row: object, chunk: object, done: Any) -> None:
-        done(StoreError("disk full"))
+    def failing(row: object, chunk: object, callback: Any) -> None:
+        callback(StoreError("disk full"))
 
     hub.streams.store.log.create = failing  # type: ignore[method-assign]
     sent = await hub.call("always")

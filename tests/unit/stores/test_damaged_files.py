@@ -67,7 +67,7 @@ async def test_of_a_truncated_file_what_is_left_is_kept(tmp_path: Path, share: f
     assert kept or share < 0.9
 
 
-@pytest.mark.parametrize("place", ["letters_stream", "letters", "chunks_place", "streams_key", "extras"])
+@pytest.mark.parametrize("place", ["messages_stream", "messages", "chunks_place", "streams_key", "extras"])
 async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path, place: str, clock: HandClock) -> None:
     rows = await written(tmp_path)
     damage(tmp_path, place)
@@ -95,7 +95,7 @@ async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path,
 async def test_a_damaged_file_is_not_set_aside_while_others_write_to_it(tmp_path: Path, clock: HandClock) -> None:
     async with opened(one := new_failsafe(tmp_path)):
         row = await create(one, new_row(one, status="completed"))
-    damage(tmp_path, "letters_stream")
+    damage(tmp_path, "messages_stream")
     async with opened(one := new_failsafe(tmp_path)):
         async with opened(two := new_failsafe(tmp_path, clock)):
             hit = await create(two, new_row(two))
@@ -138,7 +138,7 @@ async def test_two_hubs_that_find_the_same_damage_end_up_on_one_new_file(tmp_pat
 
 async def test_of_two_hubs_that_find_the_same_damage_one_repairs_it(tmp_path: Path, clock: HandClock) -> None:
     await written(tmp_path)
-    damage(tmp_path, "letters_stream")
+    damage(tmp_path, "messages_stream")
     async with opened(one := new_failsafe(tmp_path, clock)), opened(two := new_failsafe(tmp_path, clock)):
         rows = []
         for store in (one, two):
@@ -183,7 +183,7 @@ async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path
 
 async def test_a_damaged_file_is_not_written_to_again(tmp_path: Path, clock: HandClock) -> None:
     await written(tmp_path)
-    damage(tmp_path, "letters_stream")
+    damage(tmp_path, "messages_stream")
     async with opened(store := new_failsafe(tmp_path, clock)):
         hit = await create(store, new_row(store))
         await append(store, hit, 2, status="completed")

@@ -16,7 +16,7 @@ def test_they_go_on_in_the_next_hub_and_are_each_executors_own(tmp_path: Path) -
 
 
 def test_none_that_was_forgotten_begins_below_where_it_was(tmp_path: Path) -> None:
-    few = Epochs(KeyedFiles(tmp_path), most=2)
+    few = Epochs(KeyedFiles(tmp_path), limit=2)
     assert [few("p", name, 0) for name in ("a", "a", "b", "c", "a")] == [1, 2, 1, 1, 3]
     assert few("p", "d", 0) > 1
 
@@ -25,7 +25,7 @@ def test_none_that_was_forgotten_begins_below_where_it_was(tmp_path: Path) -> No
 def test_a_damaged_file_is_begun_anew(damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epochs, "wall_time", lambda: 5.0)
     files = KeyedFiles(tmp_path)
-    files.place("epochs").write_bytes(damage)
+    files.path("epochs").write_bytes(damage)
     assert [Epochs(files)("p", "w", 0) for _ in range(2)] == [5001, 5002]
 
 

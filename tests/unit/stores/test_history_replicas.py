@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 async def test_calls_of_each_replica_are_seen_at_every_one_in_their_order(tmp_path: Path) -> None:
     async with opened(first := new_redis(tmp_path)), opened(second := new_redis(tmp_path)):
         stores = [RedisHistory(store.links, wall_time) for store in (first, second)]
-        journals = [new_journal(store, hub=store._own) for store in stores]
+        journals = [new_journal(store, hub=store._instance) for store in stores]
         for n in range(40):
             await keep(journals[n % 3 % 2], *(past_call(arguments={"n": m}) for m in (2 * n, 2 * n + 1)))
         for store in stores:
@@ -59,7 +59,7 @@ async def test_bounds_hold_on_the_server_and_a_gone_replica_is_named(
 async def test_running_call_of_a_gone_replica_is_there_until_it_has_ended_at_another_one(tmp_path: Path) -> None:
     async with opened(first := new_redis(tmp_path)), opened(second := new_redis(tmp_path)):
         gone, store = RedisHistory(first.links, wall_time), RedisHistory(second.links, lambda: wall_time() + 60)
-        journals = [new_journal(each, hub=each._own) for each in (gone, store)]
+        journals = [new_journal(each, hub=each._instance) for each in (gone, store)]
         records = [past_call(arguments={"n": n}, is_running=True) for n in range(2)]
         for record in records:
             journals[0].lasts(record)

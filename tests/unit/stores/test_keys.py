@@ -22,7 +22,7 @@ def test_every_hub_on_the_folder_has_the_same_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b"", b"{}", b'"00"', b'"%s"' % (b"z" * 64), b'"%s" ' % (b"0" * 64)])
 def test_a_damaged_one_is_replaced(tmp_path: Path, damage: bytes) -> None:
     files = KeyedFiles(tmp_path)
-    files.place("seal").write_bytes(damage)
+    files.path("seal").write_bytes(damage)
     assert stored_key(files, "seal") == stored_key(files, "seal") != bytes(32)
 
 

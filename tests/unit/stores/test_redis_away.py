@@ -108,7 +108,7 @@ async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key
     one, two = pair
     row = await create(two, new_row(one, key="k"))  # as the server may have done it for the first one
     answers: list[StoreError | None] = []
-    cast(Any, one.log)._created(row, events(1, 1), answers.append, StoreFault("away", "it did not answer"))
+    cast(Any, one.log)._created(row, events(1, 1), answers.append, StoreFault("unreachable", "it did not answer"))
     assert [type(answer) for answer in answers] == [StoreFault]
     await is_back(one)
     while not two.backing.is_settled or await two.log.find(row.id) is not None:
@@ -127,7 +127,7 @@ async def test_an_append_that_is_under_way_while_its_stream_leaves_is_not_lost(p
     while not answers:
         await one.inbox.wait(0.05)
     assert answers == [None] and (await found(one, row)).last == 2
-    one.backing.failed(StoreFault("away", "it does not answer"))
+    one.backing.failed(StoreFault("unreachable", "it does not answer"))
     await append(one, row, 3)
     await is_back(one)
     await append(one, row, 4, status="completed")

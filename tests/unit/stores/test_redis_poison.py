@@ -56,7 +56,7 @@ class Site:
         self.holdings: RedisHoldings = RedisReplicas(one).holdings("scope")
         self.document = ""
         self.histories = [RedisHistory(store.links, wall_time) for store in (one, two)]
-        self.journals = [new_journal(history, hub=history._own) for history in self.histories]
+        self.journals = [new_journal(history, hub=history._instance) for history in self.histories]
 
     async def fill(self) -> None:
         """A stream of each principal, with all that may belong to one."""
@@ -87,7 +87,7 @@ class Site:
             **{"st_": keys.row, "st_:e": keys.events, "st_:p": keys.parts, "st_:m": keys.messages},
             **{"in_:r": one.links.keys.running(one.log.instance), "in_:m": one.links.keys.called(one.log.instance)},
             **{"in_:w": one.links.keys.bell(one.log.instance), "p:": one.links.keys.principal("target")},
-            **{"k:": one.links.keys.request("target", self.target.key or ""), "h:": one.links.keys.held("scope\nx")},
+            **{"k:": one.links.keys.request("target", self.target.key or ""), "h:": one.links.keys.lock("scope\nx")},
             **{"d:": documents.ends, "d::s": documents.sizes, "d:*": documents.body(self.document)},
             **dict(zip(_OF_HISTORY, (past.batches, past.heads, past.texts, past.runs, past.losses), strict=True)),
         }

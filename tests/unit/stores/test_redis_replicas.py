@@ -243,7 +243,7 @@ async def test_after_a_lost_connection_nobody_is_gone_for_a_lease(pair: tuple[Re
     one, two = pair
     await fall_silent(one)
     await is_gone(two, one)
-    two.links.leases.lost()
+    two.links.leases.server_failed()
     await two.links.leases.beat(two.links.writer)
     assert not two.links.leases.is_gone(one.log.instance)
     until = anyio.current_time() + two.links.leases.seconds

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 def writing(folder: Path) -> Iterator[ServerLogWriter]:
     """Logs of servers; all of it is written at the end of the block."""
     made = ServerLogWriter(folder, lambda: 1_700_000_000.0)
-    with made.kept():
+    with made.recording():
         yield made
 
 

@@ -40,7 +40,7 @@ COLUMNS: Final = {
     ),
     "extras": ("continuation", "info"),
     "chunks": ("first", "last", "body"),
-    "letters": ("kind", "body"),
+    "messages": ("kind", "body"),
     "sessions": ("principal", "body", "expires"),
 }
 EVERY: Final = [(table, column) for table, columns in COLUMNS.items() for column in columns]
@@ -166,4 +166,4 @@ async def test_salvage_keeps_whole_streams_beside_rows_of_other_types(tmp_path: 
     change(tmp_path, f"UPDATE chunks SET body = CAST(x'ff' AS TEXT) WHERE stream = {_number(tmp_path, rows[0].id)}")
     change(tmp_path, f"UPDATE streams SET first = 'x' WHERE id = '{rows[1].id}'")
     saved = salvage(tmp_path / "streams.db", tmp_path / "new.db", lambda: False)
-    assert (saved.kept, saved.lost) == (1, 2)
+    assert (saved.copied, saved.unreadable) == (1, 2)

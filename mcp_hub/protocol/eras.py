@@ -22,16 +22,16 @@ _ALIKE: Final = {
     "critical": ("crit", "fatal", "crash"),
     "emergency": ("emerg", "panic"),
 }
-"""The beginnings of words for levels in libraries for logs; a word that begins otherwise is `info`."""
+"""Beginnings of level names in logging libraries; any other name is `info`."""
 _OPENINGS: Final = {opening: level for level in LOG_LEVELS for opening in (level, *_ALIKE.get(level, ()))}
 _STEPS: Final = ((50, "critical"), (40, "error"), (30, "warning"), (20, "info"))
-"""The least numbers of the levels of Python's `logging`; a number below 8 is a severity of RFC 5424."""
+"""Minimums of the levels of Python's `logging`; a number below 8 is a severity of RFC 5424."""
 
 CALL_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 """Requests that become a call to exactly one upstream."""
 
 SKILL_METHODS: Final = frozenset({"skills/list", "skills/get", "resources/directory/read"})
-"""Those of the skills extension (SEP-2640)."""
+"""Methods of the skills extension (SEP-2640)."""
 
 SUBSCRIPTION_METHODS: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "subscriptions/listen"})
 

@@ -40,9 +40,9 @@ _ONE: Final = frozenset(
 )
 """Keywords of JSON Schema 2020-12 whose value is a schema."""
 _LISTS: Final = frozenset("allOf anyOf oneOf prefixItems".split())
-"""Those whose value is a list of schemas."""
+"""Keywords with a list of schemas."""
 _MAPS: Final = frozenset("properties patternProperties dependentSchemas $defs definitions".split())
-"""Those whose value maps names to schemas. Under any other keyword what looks like an annotation is data."""
+"""Keywords with schemas by name. Under other keywords an annotation is data."""
 
 
 def header_value(text: str) -> str:

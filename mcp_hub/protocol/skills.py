@@ -12,7 +12,7 @@ from mcp_hub.types import JsonObject, RawObject
 
 MOST_FILES: Final = 512
 MOST_BYTES: Final = 16 << 20
-"""Of one skill: files, and bytes of all files together (SEP-2640, "Limits")."""
+"""Limits of one skill: files, and their bytes in all (SEP-2640, "Limits")."""
 MARKDOWN: Final = ".md"
 MAIN: Final = f"SKILL{MARKDOWN}"
 DIRECTORY: Final = "inode/directory"

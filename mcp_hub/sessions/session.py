@@ -10,7 +10,7 @@ from mcp_hub.errors import Busy
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind, Mode
 
 _CROWD: Final = 4
-"""Sessions that were never used are a crowd above this part of a principal's: a quarter."""
+"""Never used sessions above a quarter of a principal's are evicted first."""
 
 
 class Caller(msgspec.Struct, frozen=True):

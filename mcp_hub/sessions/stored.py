@@ -17,10 +17,10 @@ from mcp_hub.types import Era, JsonObject
 log = get_logger(__name__)
 
 _AHEAD: Final = 3600.0
-"""Seconds that a record lives longer than it has to, so that not every stream of a session writes it anew."""
+"""Extra seconds of a record, so that not every stream writes it."""
 
 _BEGUN: Final = 86400.0
-"""Seconds of streams for which a record lasts that is made when the session begins: seldom is there a second write."""
+"""Seconds of streams that a new session's record covers, so that a second write is rare."""
 _COUNTABLE: Final = 1 << 53
 """Above the number of any record."""
 _ATTEMPTS: Final = 8
@@ -37,7 +37,7 @@ class _Body(msgspec.Struct, omit_defaults=True):
     apps: list[str] = []
     """Servers whose apps the client has read, the first one first."""
     number: int = 0
-    """Of the record: each change makes a higher one."""
+    """The version of the record, higher after each change."""
 
 
 class ChangedElsewhere(NamedTuple):

@@ -10,7 +10,7 @@ from mcp_hub.sessions.session import Session
 from mcp_hub.types import CallId
 
 MOST_SUBSCRIPTIONS: Final = 1000
-"""Of one session."""
+"""Limit of one session."""
 
 _NO_ID: Final = CallId("")
 

@@ -128,7 +128,7 @@ class Replicas(Protocol):
 
 Appended = Callable[[StoreError | None], None]
 Fetched = Callable[[EventPage | StoreError | None], None]
-"""Given the page, None if there is no such stream (any more), or what went wrong."""
+"""Gets the page, None for a missing stream, or the error."""
 
 
 class StreamLog(Protocol):

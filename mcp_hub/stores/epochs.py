@@ -12,7 +12,7 @@ from mcp_hub.stores.keyed_files import KeyedFiles
 log = get_logger(__name__)
 
 _MOST: Final = 4096
-"""Executors whose epochs are kept; of those that go, every new one starts above the highest."""
+"""Stored executors; a new one starts above the highest epoch of all removed ones."""
 _HIGHEST: Final = 1 << 53
 """Above all that the clock gives, which other programs still count exactly."""
 _FILE: Final = "epochs"

@@ -7,9 +7,8 @@ from typing import Final, Literal
 from mcp_hub.errors import StoreError
 
 Fault = Literal["corrupt", "full", "locked", "unusable", "busy", "unreachable"]
-"""`corrupt`: the file is damaged or no database. `full`: nothing more can be written. `locked`: other processes hold it
-for too long. `unusable`: it may not be opened or written, or a newer hub made it. `busy`: too much waits to be written.
-`away`: the server of the store does not answer.
+"""`corrupt`: a damaged file or not a database. `full`: no space. `locked`: by other processes for too long. `unusable`:
+no permission, or a newer hub's file. `busy`: too many pending writes. `unreachable`: the server does not answer.
 """
 
 _BY_CODE: Final[dict[int, Fault]] = {

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 
 MAX_MESSAGES: Final = 256
-"""Messages that may wait for one stream: an owner that is alive reads them every second."""
+"""Pending messages of one stream; a live owner reads them every second."""
 PAGE_BYTES: Final = 1 << 20
-"""Of events in one page, unless the first alone is longer."""
+"""Bytes of one page, unless its first event is longer."""
 
 
 class StoreLimits(msgspec.Struct, frozen=True):

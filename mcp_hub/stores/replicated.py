@@ -25,7 +25,7 @@ class Reconnect:
     def __init__(self, store: RedisStore) -> None:
         self.store = store
         self._beats: int | None = None
-        """The beats that had been heard when it failed; None while the server is in use."""
+        """Number of renewals at the failure; None while the server is in use."""
         self._run = ""
 
     @property

@@ -26,7 +26,7 @@ MessageKind = Literal["request", "notification", "result", "error", "none"]
 
 
 class _Decoded:
-    """Attributes set by `decode`, not in the JSON."""
+    """Set by `decode`, not in the JSON."""
 
     __slots__ = ("id_key", "kind")
     kind: MessageKind
@@ -91,7 +91,7 @@ _SURROGATES = re.compile(
 )
 """Escapes of surrogates, pairs and single ones, behind any number of escaped backslashes; linear in the line."""
 _MAX_REPAIRED = 1 << 20
-"""Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
+"""Bytes of a line that is tried again; a longer one would delay other messages."""
 _LONGEST_NUMBER = 32
 _LONG_ID = 10**19
 """Integers from here on are matched as text."""

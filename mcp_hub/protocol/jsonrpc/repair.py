@@ -16,7 +16,7 @@ from mcp_hub.protocol.kinds import BY_LIST_METHOD, KINDS
 NOT_JSON: Final = b'"dev.mcp-hub/not-json"'
 """In place of a value that JSON does not have, or of a definition that cannot be read."""
 _LARGEST: Final = 8 << 20
-"""Bytes of a list that is worth a second try: a longer one would keep everybody else waiting."""
+"""Bytes of a list that is repaired; a longer one would delay other messages."""
 _MAX_REPAIRED: Final = 1 << 20
 """Bytes in all that are searched for parts that are not JSON."""
 _MOST_ELEMENTS: Final = 1 << 15

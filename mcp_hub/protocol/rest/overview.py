@@ -63,7 +63,7 @@ class ClientList(Struct):
 
 
 InstallState = Literal["installed", "lost", "missing", "unreadable", "absent"]
-"""Of the hub in a client: `lost` was put there by a command and is gone, `absent` are clients that are not here."""
+"""`lost`: a command installed the hub and it is gone; `absent`: the client is not on this machine."""
 
 
 class ClientInstall(Struct, frozen=True, omit_defaults=True):

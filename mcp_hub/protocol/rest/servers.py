@@ -76,8 +76,8 @@ class SandboxInfo(Struct, frozen=True, omit_defaults=True):
 
     `state`: `on`; `absent` if only preferred and unsupported (`reason`); `pending` before a successful start.
     `shrinks`: gaps of this kernel. `read`, `write` and `sockets` list at most 100 each. `latest` are the last 64
-    distinct refusals, newest first. `lists` are entries that keep open what is open now, by key of at most 100. Only
-    operators see paths, hosts and targets.
+    distinct refusals, newest first. `lists` has entries, by key, that keep open what is open now; a key with over 100
+    is missing. Only operators see paths, hosts and targets.
     """
 
     state: Literal["on", "absent", "pending"]

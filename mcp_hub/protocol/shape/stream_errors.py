@@ -51,7 +51,7 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
 }
 _CLASSES: Final = {class_.symbol: class_ for class_ in _KINDS}
 _LIMITS: Final = {"max_duration": "deadline", "question_timeout": "client"}
-"""Whose time ran out, by the limit that a `DeadlineExceeded` names; by any other the upstream's."""
+"""Class of a `DeadlineExceeded` by its limit; for any other limit `upstream_timeout`."""
 _REFUSALS: Final = {401: "auth", 403: "auth", 429: "rate_limit"}
 _TOO_MANY: Final = 429
 

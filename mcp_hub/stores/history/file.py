@@ -64,7 +64,7 @@ CREATE TABLE losses (
 """,
 )
 _BITS: Final = 16
-"""Of a place in `texts`: the number of a batch, and behind it the place of the first call whose texts these are."""
+"""Bits of `texts.place` for the index of the first call; the batch's number is above them."""
 _NEXT: Final = f"SELECT coalesce(max(number), 0) + 1 FROM batches WHERE number BETWEEN 0 AND {HIGHEST_NUMBER - 1}"
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""

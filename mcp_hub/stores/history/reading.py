@@ -29,7 +29,7 @@ MOST_ROWS: Final = 200
 """Tools of which there are figures."""
 
 Place = tuple[float, int, str]
-"""Where a call stands in the order: when it ended, its number at its hub, its hub."""
+"""Sort key of a call: end time, number at its hub, hub."""
 
 
 class PastCall(msgspec.Struct, frozen=True, gc=False):

@@ -21,11 +21,11 @@ from mcp_hub.stores.sqlite.salvage import Salvaged, salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 
 _SALVAGE: Final = 3.0
-"""Seconds for copying out of a damaged file: other hubs wait for as long to open the new one."""
+"""Seconds to copy from a damaged file; other hubs wait meanwhile."""
 FIRST: Final = 5.0
 """Seconds after the first failure; twice as long after each further one."""
 MOST: Final = 300.0
-"""Seconds between two tries at most; a file that has worked for as long starts from the beginning."""
+"""Longest delay in seconds; a file that worked for as long starts with the first delay again."""
 
 log = get_logger(__name__)
 

@@ -24,7 +24,7 @@ from mcp_hub.types import CallId
 log = get_logger(__name__)
 
 _PART: Final = 512 << 10
-"""Bytes of a chunk that a script is given; a longer one is sent in parts of that size before."""
+"""Bytes of a chunk passed to a script; a longer one is sent before it in parts of this size."""
 _WRITTEN_TO: Final = "somebody else has written to this stream"
 
 

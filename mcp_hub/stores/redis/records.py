@@ -18,7 +18,7 @@ _SET: Final = ("id", "epoch", "first", "last", "expires")
 _LONGEST: Final = 32 << 20
 """Bytes of one field of a record."""
 _MOST_PARTS: Final = 9999
-"""Of one chunk."""
+"""Limit of one chunk."""
 
 
 def pairs(reply: object) -> dict[bytes, bytes]:

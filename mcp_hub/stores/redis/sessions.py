@@ -24,13 +24,13 @@ from mcp_hub.stores.redis.scripts import END_SESSION, PUT_SESSION, SWEEP_SESSION
 log = get_logger(__name__)
 
 _CHANGES: Final = 4096
-"""Entries that are kept: a replica that cannot reach the server hears of so many afterwards."""
+"""Stored changes; a replica that was cut off reads as many afterwards."""
 _PAGE: Final = 512
 """Entries that are read at once."""
 _AHEAD: Final = 86400.0
 """Seconds that the clock of the server may be ahead."""
 _ENDED: Final = 3600.0
-"""Seconds for which it is known that a session has been ended, so that nobody stores it again."""
+"""Seconds for which an ended session is remembered, so that no replica stores it again."""
 
 
 class _Session(msgspec.Struct, array_like=True):

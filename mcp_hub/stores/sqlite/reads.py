@@ -23,7 +23,7 @@ _NUMBERS: Final = dict.fromkeys(("created", "updated", "ttl"), (float, int)) | {
 _INTEGERS: Final = dict.fromkeys(("epoch", "first", "last"), (int,))
 _TEXTS: Final = dict.fromkeys(("message", "key"), (str, _OPTIONAL)) | dict.fromkeys(EXTRAS, (bytes, _OPTIONAL))
 _TYPES: Final = [(name, (_NUMBERS | _INTEGERS | _TEXTS).get(name, (str,))) for name in StreamInfo.__struct_fields__]
-"""Of each column, the types that the hub writes: the file takes any."""
+"""Types that the hub writes in each column; SQLite allows any."""
 _STATUSES: Final = frozenset(get_args(Status))
 
 

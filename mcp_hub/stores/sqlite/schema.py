@@ -14,7 +14,7 @@ from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.locks import set_special_aside
 
 BUSY_MS: Final = 200
-"""Of waiting for another process inside SQLite; who has patience tries several times."""
+"""Milliseconds that SQLite waits for another process; patient callers retry."""
 COMPANIONS: Final = ("-wal", "-shm", "-journal")
 """Ends of the names of the files that SQLite keeps beside its own."""
 EXTRAS: Final = ("continuation", "info")

@@ -34,7 +34,7 @@ class _Transactions:
         self._format = format_
         self._connection: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None
-        """Of the file, once it is open (`quarantine.identity`)."""
+        """The open file's device and inode."""
         self.is_closing = threading.Event()
         """Set from outside: be quick now, do not wait for other processes."""
 

@@ -15,7 +15,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault
 
 MOST_JOBS: Final = 16_384
-"""That wait: each running call has one append under way, and a few ask for something."""
+"""Limit of pending jobs: each running call has one append in flight."""
 MOST_BYTES: Final = 256 << 20
 
 T = TypeVar("T")

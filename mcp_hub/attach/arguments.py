@@ -1,4 +1,4 @@
-"""The arguments of `mcp-hub serve`, as far as a client writes them; every other form is for the whole command."""
+"""The arguments of `mcp-hub serve`; unusual forms are left to the whole command."""
 
 import os
 
@@ -17,7 +17,7 @@ _OPTIONS = {"--config": "config", "-c": "config", "--profile": "profile", "--cli
 
 
 class HubWanted:
-    """A hub over stdio as its client asks for it; `config` is the absolute path of the configuration."""
+    """A client's request for a hub. `config` is an absolute path."""
 
     __slots__ = ("arguments", "attach", "client", "config", "profile")
 
@@ -32,7 +32,7 @@ class HubWanted:
 
 
 def wanted(arguments: "Sequence[str]", env: "Mapping[str, str]") -> HubWanted | None:
-    """The hub that these arguments ask for; None for anything but `serve` over stdio with a configuration."""
+    """The hub that the arguments ask for; None if the whole command must look."""
     options = _options(arguments[1:]) if arguments[:1] in (["serve"], ("serve",)) else None
     if options is None:
         return None
@@ -49,7 +49,7 @@ def wanted(arguments: "Sequence[str]", env: "Mapping[str, str]") -> HubWanted | 
 
 
 def _options(arguments: "Sequence[str]") -> dict[str, str] | None:
-    """The options by name; None where one is not known here, or lacks its value."""
+    """None for an unknown or empty option."""
     options: dict[str, str] = {}
     remaining = iter(arguments)
     for argument in remaining:
@@ -64,7 +64,7 @@ def _options(arguments: "Sequence[str]") -> dict[str, str] | None:
 
 
 def find_config(explicit: str | None, cwd: str, env: "Mapping[str, str]") -> str | None:
-    """The absolute path of the configuration, by the rules of `config.load.find_config`; None without one."""
+    """The configuration's absolute path: as named, in `cwd`, or the user's."""
     named = (None if explicit == USERS_FILE else explicit) or env.get("MCP_HUB_CONFIG")
     if named:
         home = env.get("HOME")
@@ -80,5 +80,4 @@ def find_config(explicit: str | None, cwd: str, env: "Mapping[str, str]") -> str
 
 
 def state_folder(env: "Mapping[str, str]") -> str:
-    """As `app.limits.state_dir`."""
     return os.path.abspath(env.get("MCP_HUB_STATE_DIR") or user_folder("state", env))

@@ -1,4 +1,4 @@
-"""The order of builds, and the versions of the protocol between a shim and its hub."""
+"""Order of builds, and versions of the protocol between shim and hub."""
 
 from mcp_hub import __version__
 
@@ -9,7 +9,7 @@ BUILD = __version__
 
 
 def order(build: str) -> tuple[tuple[int, int, str], ...]:
-    """A key by which builds sort: numbers as numbers, a pre-release before its release, everything else as text."""
+    """Sort key: numbers by value, a pre-release before its release."""
     parts: list[tuple[int, int, str]] = []
     for part in build.replace("-", ".").replace("+", ".").split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
@@ -21,5 +21,4 @@ def order(build: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def is_newer(build: str, than: str) -> bool:
-    """Whether `build` comes after the other one. Of two builds, at most one is newer."""
     return order(build) > order(than)

@@ -1,4 +1,4 @@
-"""One client's way to its hub: the folder, the hub that is joined there, and the hub of its own if there is none."""
+"""One client's way to a hub: join it, start it, or run its own."""
 
 import os
 import sys
@@ -23,9 +23,9 @@ _LOST = 1
 def attach(
     request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]", mode: str
 ) -> str | None:
-    """Serves the client on stdin and stdout to its end; the reason if no hub could be joined.
+    """Serves the client to its end; returns the reason if no hub could be joined.
 
-    Raises `SystemExit` if hubs die again and again, with `always` in place of a hub of the client's own.
+    Raises `SystemExit` if hubs keep dying with `mode` `always`.
     """
 
     try:
@@ -51,11 +51,7 @@ def attach(
 
 
 def _joining(request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]") -> "Callable[[str], Joined]":
-    """Joins the hub of this client with these streams, each time it is called, and starts one if need be.
-
-    Where an older hub is in use, all clients of this build have another one beside it. Raises `Untrusted`, `OSError`;
-    the function raises `NotJoined`.
-    """
+    """A function that joins or starts the hub; beside a busy older one, its successor."""
     folder = hub_folder(request.config, names, env)
     newer = successor_folder(folder, request.config, names, env)
 
@@ -84,7 +80,6 @@ def _joining(request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]
 
 
 def _is_served(folder: str) -> bool:
-    """Whether a hub lives in a folder, which may not exist."""
     try:
         return os.path.isdir(folder) and problem_of(folder) is None and is_alive(folder)
     except OSError:
@@ -92,7 +87,6 @@ def _is_served(folder: str) -> bool:
 
 
 def _hello(request: HubWanted) -> dict[str, str]:
-    """The client, as it introduces itself."""
     path = os.environ.get("PATH", "")
     hello = {"profile": request.profile, "client": request.client, "cwd": _directory(), "path": path[:_LONGEST_PATH]}
     return {name: value for name, value in hello.items() if value is not None}
@@ -106,7 +100,7 @@ def _directory() -> str | None:
 
 
 def _own_hub(request: HubWanted) -> HubPipes:
-    """A hub of the client's own, a child of this process that ends with it."""
+    """Starts a hub as a child process."""
     if sys.platform == "win32":
         raise NotImplementedError
     ours, theirs = piped()

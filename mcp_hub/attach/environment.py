@@ -1,8 +1,6 @@
-"""The one table of environment variables: those that a hub and its servers get, and those that tell hubs apart.
+"""The environment variables that hubs and servers get, and that tell hubs apart.
 
-A background hub outlives the client that starts it and serves others. So its servers get from a client only the
-variables of `REACH` and those that the configuration names: all of them belong to the scope (`folder.scope_of`), and
-clients with other values have another hub. docs/secrets.md has the table with its reasons.
+From a client, servers get only those of `REACH` and those that the configuration names.
 """
 
 import os
@@ -99,8 +97,7 @@ _LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
 def reaching(env: "Mapping[str, str]") -> dict[str, str]:
     """The variables of `REACH` that are set and not empty.
 
-    Lower-case names of npm count as the capital ones do, but not in a program that npm runs: there they repeat the
-    settings of npm's own files.
+    Lower-case npm names count, except in programs that npm runs.
     """
     names = REACH if any(name in env for name in _NPM_RUNS) else {*REACH, *(f"npm_config_{name}" for name in _BY_NPM)}
     return {name: value for name, value in env.items() if value and (name in names or _is_index(name))}
@@ -111,10 +108,7 @@ def _is_index(name: str) -> bool:
 
 
 def scope_values(env: "Mapping[str, str]", names: "Collection[str]") -> dict[str, str]:
-    """The variables that tell hubs apart, with their values; `names` are those that the configuration names.
-
-    Forms that mean the same have one value: `HOME` with a slash at its end, and a switch that is off.
-    """
+    """The variables that tell hubs apart, normalized; the configuration names `names`."""
     values = {name: "1" for name in _SWITCHES if env.get(name) == "1"}
     values |= {name: env[name] for name in (_HOME, *names) if name in env}
     if os.path.isabs(values.get(_HOME, "")):
@@ -123,10 +117,9 @@ def scope_values(env: "Mapping[str, str]", names: "Collection[str]") -> dict[str
 
 
 def hub_environment(env: "Mapping[str, str]", names: "Collection[str]") -> dict[str, str]:
-    """The environment of a background hub; `names` are the variables that its configuration names.
+    """The environment of a background hub, whose configuration names `names`.
 
-    User, shell and locale are those of the account and the hub. XDG_RUNTIME_DIR and the session bus are for the hub
-    itself: systemd, and the keyring.
+    User, shell and locale are the account's.
     """
     hub = {**_account(env), "LANG": _LOCALE}
     if (runtime := runtime_folder(env)) is not None:
@@ -144,10 +137,6 @@ def hub_environment(env: "Mapping[str, str]", names: "Collection[str]") -> dict[
 
 
 def _search_path(env: "Mapping[str, str]") -> str:
-    """The folders of the account, which are the same whichever client starts the hub; then those of this client.
-
-    A folder that a variable moves is the client's: the variable may be a project's.
-    """
     home = env.get(_HOME, "")
     usual = [folder for folder in home_places(home) if _is_private(folder)] if os.path.isabs(home) else []
     usual += [folder for folder in _SYSTEM_PATH if os.path.isdir(folder)]
@@ -157,10 +146,9 @@ def _search_path(env: "Mapping[str, str]") -> str:
 
 
 def shared_folders(path: str) -> list[str]:
-    """The folders of a client's PATH whose programs servers of other clients may run.
+    """The folders of a client's PATH that are safe for other clients' servers.
 
-    Left out are folders that do not exist, relative ones, `node_modules` and virtual environments, which belong to a
-    project, and those that other users may write or that belong to them.
+    Not missing, relative, `node_modules`, a virtual environment, or another user's.
     """
     folders = (entry.rstrip(os.sep) for entry in path.split(os.pathsep) if os.path.isabs(entry))
     return [folder for folder in dict.fromkeys(folders) if folder in _SYSTEM_PATH or _is_for_all_users(folder)]
@@ -174,14 +162,13 @@ def _is_for_all_users(folder: str) -> bool:
 
 
 def _is_environment(folder: str) -> bool:
-    """Whether it is a virtual environment of Python, or one of conda that is not its base."""
     if os.path.exists(os.path.join(folder, "conda-meta")):
         return not os.path.exists(os.path.join(folder, "condabin"))
     return os.path.exists(os.path.join(folder, "pyvenv.cfg"))
 
 
 def _is_private(folder: str) -> bool:
-    """Whether it is a folder of this user or of root, and neither it nor one above it can be replaced by everybody."""
+    """Whether the folder is the user's or root's, and not everybody can replace it."""
     real = os.path.realpath(folder)
     try:
         status = os.stat(real)
@@ -198,13 +185,13 @@ def _is_private(folder: str) -> bool:
 
 
 def home_places(home: str) -> list[str]:
-    """The folders of `HOME_PLACES` and nvm below this home, whether they exist or not."""
+    """The folders of `HOME_PLACES` and nvm, which need not exist."""
     places = [os.path.join(home, name) for name in HOME_PLACES]
     return places + [folder for nvm in NVM_PLACES for folder in _node_of_nvm(os.path.join(home, nvm))]
 
 
 def moved_places(env: "Mapping[str, str]") -> list[str]:
-    """The folders of version managers that these variables have moved, whether they exist or not."""
+    """Folders of version managers that variables moved; they need not exist."""
     places = []
     for name, below in MOVED_PLACES.items():
         roots = (root.rstrip(os.sep) for root in env.get(name, "").split(os.pathsep) if os.path.isabs(root))
@@ -213,7 +200,7 @@ def moved_places(env: "Mapping[str, str]") -> list[str]:
 
 
 def _node_of_nvm(nvm: str) -> list[str]:
-    """The folder of the version that is nvm's default, unless that is the system's; without one, of the newest."""
+    """nvm's default version, else the newest."""
     import glob  # where a hub is started or a program searched, not in every client
 
     folders = sorted(glob.glob(os.path.join(glob.escape(nvm), NVM_VERSIONS, "*", "bin")), key=_version)
@@ -225,10 +212,7 @@ def _node_of_nvm(nvm: str) -> list[str]:
 
 
 def _nvm_default(aliases: str) -> tuple[int, ...] | None:
-    """The beginning of a version, such as (18,), that the alias `default` of nvm leads to.
-
-    () if it names none, None if it names the program of the system.
-    """
+    """The alias `default`, such as (18,); None for the system's version."""
     import re
 
     name = "default"
@@ -244,21 +228,19 @@ def _nvm_default(aliases: str) -> tuple[int, ...] | None:
 
 
 def _version(folder: str) -> tuple[int, ...]:
-    """The numbers of a version's folder, which is above `bin`."""
     import re
 
     return tuple(int(part) for part in re.findall(r"\d+", os.path.basename(os.path.dirname(folder))))
 
 
 def _account(env: "Mapping[str, str]") -> dict[str, str]:
-    """Name and shell of the user; for a number without an account what the client has."""
     if (entry := account(user())) is None:
         return {name: env[name] for name in ("USER", "LOGNAME", "SHELL") if name in env}
     return {"USER": entry[0], "LOGNAME": entry[0], "SHELL": entry[2] or "/bin/sh"}
 
 
 def runtime_folder(env: "Mapping[str, str]") -> str | None:
-    """`$XDG_RUNTIME_DIR`, else its usual path on Linux if it exists: many desktop clients pass on few variables."""
+    """`$XDG_RUNTIME_DIR`, else its usual path if it exists."""
     folder = env.get(_RUNTIME)
     if folder is None and sys.platform == "linux":
         folder = f"{USUAL_RUNTIME}/{user()}"
@@ -270,7 +252,7 @@ USUAL_RUNTIME = "/run/user"
 
 
 def why_not(env: "Mapping[str, str]") -> str | None:
-    """Why `auto` does not attach here: in a container or in CI a hub that stays would be in the way."""
+    """The reason why `auto` does not attach, such as a container."""
     if user() is None:
         return "background hubs are not available on Windows"
     if env.get("CI", "").lower() not in ("", "0", "false"):

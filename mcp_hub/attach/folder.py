@@ -1,9 +1,7 @@
-"""The folder of one background hub: where it is, and whether nobody else could have put anything there.
+"""The folder of one background hub, and checks that only its user writes there.
 
-`<base>/<scope>/`, 0700, with `lock` (held by the hub for as long as it lives), `start` (held by the shim that starts
-one), `hub.sock` and `http.sock` (0600), `hub.json` (about the hub, for people), `variables` (those of its scope, with
-keyed hashes) and `hub.log`. The base is `$XDG_RUNTIME_DIR/mcp-hub`, else `attach` in the state folder, else a folder in
-`/tmp` where those have long names.
+`<base>/<scope>/` (0700) has `lock` (held while the hub lives), `start` (held while one starts), `hub.sock` and
+`http.sock` (0600), `hub.json`, `variables` (keyed hashes) and `hub.log`.
 """
 
 import os
@@ -34,14 +32,11 @@ SHORT = "/tmp"
 
 
 class Untrusted(Exception):
-    """A folder, socket or peer that may be somebody else's, or that cannot be made; the text says which and why."""
+    """A folder, socket or peer may be another user's, or cannot be made."""
 
 
 def hub_folder(config: str, names: "Collection[str]", env: "Mapping[str, str]") -> str:
-    """The folder for hubs of this user, configuration and these values. It exists and is private.
-
-    Raises `Untrusted`.
-    """
+    """Makes the private folder for hubs of these values. Raises `Untrusted`."""
     problems: list[str] = []
     for base in _bases(env):
         if not _fits(base):
@@ -59,16 +54,12 @@ def hub_folder(config: str, names: "Collection[str]", env: "Mapping[str, str]") 
 
 
 def successor_folder(folder: str, config: str, names: "Collection[str]", env: "Mapping[str, str]") -> str:
-    """The folder for hubs of this build, beside one in which an older hub is in use. It may not exist.
-
-    Raises `OSError`, `Untrusted`.
-    """
+    """The folder of this build beside a busy older hub; it need not exist. Raises `OSError`, `Untrusted`."""
     base = os.path.dirname(folder)
     return os.path.join(base, scope_of(config, names, env, _key(os.path.join(base, _KEY)), BUILD))
 
 
 def base_folders(env: "Mapping[str, str]") -> list[str]:
-    """The folders in which hubs may have theirs, the preferred one first; they may not exist. None on Windows."""
     return [base for base in _bases(env) if _fits(base)]
 
 
@@ -87,7 +78,7 @@ def _fits(base: str) -> bool:
 
 
 def is_alive(folder: str) -> bool:
-    """Whether a hub holds the lock of this folder. Only a lock says who lives. Raises `OSError`."""
+    """Whether a hub holds the folder's lock. Raises `OSError`."""
     file = _locked(folder, LOCK, shared=True)
     if file is None:
         return True
@@ -96,7 +87,7 @@ def is_alive(folder: str) -> bool:
 
 
 def take_start(folder: str) -> int | None:
-    """The open file of the start-up lock, to be closed; None if another process starts a hub now. Raises `OSError`."""
+    """The start-up lock, to be closed; None if another process holds it. Raises `OSError`."""
     return _locked(folder, START, shared=False)
 
 
@@ -109,10 +100,7 @@ def _locked(folder: str, name: str, *, shared: bool) -> int | None:
 
 
 def scope_of(config: str, names: "Collection[str]", env: "Mapping[str, str]", key: bytes, build: str = "") -> str:
-    """Tells hubs apart: 16 characters that reveal nothing of the values, which are nowhere else stored.
-
-    `build` is that of the hubs where others of an older one are in use.
-    """
+    """A keyed hash that tells hubs apart. `build` is set beside an older hub."""
     values = scope_values(env, names)
     parts = [f"{MAJOR} {build}" if build else str(MAJOR), str(user()), config]
     parts += [f"{name}={values[name]}" if name in values else name for name in sorted({*values, *names})]
@@ -128,7 +116,7 @@ def _digest(parts: "Sequence[str]", key: bytes) -> str:
 
 
 def write_variables(folder: str, names: "Collection[str]", env: "Mapping[str, str]") -> None:
-    """Notes for `mcp-hub status` which variables belong to the scope of this folder. Raises `OSError`, `Untrusted`."""
+    """Writes keyed hashes of the scope's variables. Raises `OSError`, `Untrusted`."""
     key, path = _key(os.path.join(os.path.dirname(folder), _KEY)), os.path.join(folder, _VARIABLES)
     lines = [f"{name}={_digest([value], key)}\n" for name, value in sorted(scope_values(env, names).items())]
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o600)
@@ -139,10 +127,7 @@ def write_variables(folder: str, names: "Collection[str]", env: "Mapping[str, st
 
 
 def variables_of(folder: str, env: "Mapping[str, str]") -> dict[str, bool]:
-    """The variables of the scope of a hub, and whether each has this value here, too; {} if that is not readable.
-
-    Among them are variables that are set here, not there, and that would give another scope.
-    """
+    """The scope's variables and whether each has the same value here; {} if unreadable."""
     try:
         key, there = _key(os.path.join(os.path.dirname(folder), _KEY)), _read_variables(folder)
     except (OSError, Untrusted, ValueError):
@@ -152,10 +137,7 @@ def variables_of(folder: str, env: "Mapping[str, str]") -> dict[str, bool]:
 
 
 def different_variables(folder: str, other_folder: str) -> list[str]:
-    """The names of the variables because of which two hubs of one configuration are two; [] if no variable is.
-
-    Hubs whose folders are apart differ in where sockets are.
-    """
+    """The variables that differ between two hubs; another base counts as `XDG_RUNTIME_DIR`."""
     if os.path.dirname(folder) != os.path.dirname(other_folder):
         return [_RUNTIME]
     try:
@@ -166,7 +148,6 @@ def different_variables(folder: str, other_folder: str) -> list[str]:
 
 
 def _read_variables(folder: str) -> dict[str, str]:
-    """The digests that `write_variables` wrote, by name. Raises `OSError`, `ValueError`."""
     file = os.open(os.path.join(folder, _VARIABLES), os.O_RDONLY | NO_LINK | NO_WAIT)
     try:
         text = os.read(file, _LONGEST_VARIABLES).decode()
@@ -176,7 +157,7 @@ def _read_variables(folder: str) -> dict[str, str]:
 
 
 def _key(path: str) -> bytes:
-    """The secret of this user with which values are hashed; made with its first use. Raises `OSError`, `Untrusted`."""
+    """This user's secret for hashes."""
     for _ in range(2):
         try:
             file = os.open(path, os.O_RDONLY | NO_LINK)
@@ -195,7 +176,7 @@ def _key(path: str) -> bytes:
 
 
 def _write_key(path: str) -> None:
-    """Whole or not at all, and the first one stays."""
+    """Atomic; an existing key stays."""
     draft = f"{path}.{os.getpid()}"
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BYTES, 0o600)
     try:
@@ -209,10 +190,9 @@ def _write_key(path: str) -> None:
 
 
 def make_folder(path: "str | os.PathLike[str]") -> None:
-    """Makes a folder, unless it exists: this folder and each missing one above it are 0700, whatever the umask is.
+    """Makes a folder and its missing parents with mode 0700. Raises `OSError`.
 
-    No other function of the hub makes folders: `os.makedirs` and `Path.mkdir` apply a mode to the last folder only.
-    Raises `OSError`.
+    `os.makedirs` would apply the mode to the last one only.
     """
     folder = os.fspath(path)
     missing = []
@@ -228,7 +208,7 @@ def make_folder(path: "str | os.PathLike[str]") -> None:
 
 
 def make_private(path: str) -> None:
-    """A folder that only this user can look into. Raises `OSError`, `Untrusted` for one that was there otherwise."""
+    """Makes a folder that only this user can read. Raises `OSError`, `Untrusted`."""
     parent = os.path.dirname(path)
     make_folder(path)
     if (problem := problem_of(path)) is not None:
@@ -238,7 +218,7 @@ def make_private(path: str) -> None:
 
 
 def problem_of(path: str) -> str | None:
-    """Why a folder is not private; None if it is."""
+    """The reason why a folder is not private."""
     try:
         status = os.lstat(path)
     except OSError as problem:
@@ -257,7 +237,6 @@ def _problem(path: str, status: os.stat_result) -> str | None:
 
 
 def _problem_of_parent(path: str) -> str | None:
-    """Why others could exchange what is in this folder."""
     status = os.stat(path)
     if status.st_uid not in (user(), 0):
         return f"{path} belongs to another user ({status.st_uid})"
@@ -267,7 +246,7 @@ def _problem_of_parent(path: str) -> str | None:
 
 
 def check_socket(path: str) -> None:
-    """Raises `Untrusted` for a socket that is not this user's alone, `OSError` without one."""
+    """Raises `Untrusted` unless the socket is this user's alone, `OSError` without one."""
     status = os.lstat(path)
     if not stat.S_ISSOCK(status.st_mode):
         raise Untrusted(f"{path} is not a socket")
@@ -276,14 +255,14 @@ def check_socket(path: str) -> None:
 
 
 def check_peer(connection: "_socket.socket") -> None:
-    """Raises `Untrusted` unless this user's process is at the other end."""
+    """Raises `Untrusted` for a peer of another user."""
     uid = peer_uid(connection)
     if uid != user():
         raise Untrusted(f"the other end of the socket belongs to another user ({uid})")
 
 
 def peer_uid(connection: "_socket.socket") -> int:
-    """The user of the process at the other end. Raises `OSError`."""
+    """The user id of the peer. Raises `OSError`."""
     import _socket
 
     # `struct ucred` of Linux begins with pid and uid, `struct xucred` of macOS (LOCAL_PEERCRED) with version and uid

@@ -1,11 +1,10 @@
-"""The first message of each side on a hub's socket: fields `name=value`, a NUL behind each and one more at the end.
+"""The first message of each side on a hub's socket: fields `name=value`, each ended by NUL, then another NUL.
 
-The shim says its build, the range of protocol versions, working directory and arguments; the hub answers with its
-`status`: `ok`, `retire` (it ends in favour of a newer build), `busy` with `why` (it has too many clients, or, with its
-`build`, it is older and in use), or `refused` with `why`.
-After `ok` the shim hands over two pipes (`pipes`), on which both sides send lines: those of MCP, and from the hub to
-the shim *control lines*, which begin with `#` and stay between them: `#stream ID STREAM` (the request `ID` runs as this
-durable stream) and `#stopping`.
+The hub's `status` is `ok` (the shim hands over two pipes for lines), `retire` (it ends for a newer build), `busy` (too
+many clients, or, with `build`, older and in use) or `refused`.
+
+The hub sends the shim control lines, too: `#stream ID STREAM` names the durable stream of request `ID`, `#stopping`
+announces the end.
 """
 
 TYPE_CHECKING = False
@@ -20,20 +19,20 @@ STOPPING = b"#stopping\n"
 
 
 def encoded(fields: "Mapping[str, str]") -> bytes:
-    """The message; values may hold anything but NUL."""
+    """The message, without the NULs of values."""
     lines = (f"{name}={value}".encode("utf-8", "surrogateescape") for name, value in fields.items())
     return MARK + b"".join(line.replace(b"\0", b"") + b"\0" for line in lines) + b"\0"
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether all of the message has come. Raises `ValueError` for one that is not a hello, or too long."""
+    """Whether the message is complete. Raises `ValueError` if malformed or too long."""
     if len(data) > LARGEST or data[: len(MARK)] != MARK[: len(data)]:
         raise ValueError("this is not a hello")
     return data.find(b"\0\0", len(MARK) - 1) >= 0
 
 
 def decoded(data: bytes) -> tuple[dict[str, str], bytes]:
-    """The fields of a whole message, and what came behind it."""
+    """The fields of a complete message, and the bytes behind it."""
     body, _, tail = data[len(MARK) - 1 :].partition(b"\0\0")
     lines = body.decode("utf-8", "surrogateescape").split("\0")
     return {name: value for line in lines if line for name, _, value in [line.partition("=")]}, tail

@@ -1,6 +1,6 @@
-"""Joining the hub of a folder: connect, hello, and if nobody holds the lock, start one.
+"""Joins a folder's hub: connect, exchange hellos, start one if none holds the lock.
 
-A hub that is slow is waited for, never replaced. After `PATIENCE` seconds the client gets a hub of its own instead.
+A slow hub is waited for `PATIENCE` seconds, never replaced.
 """
 
 import os
@@ -22,15 +22,15 @@ _LOOK = 0.02
 
 
 class NotJoined(Exception):
-    """There is no hub to join; the text says why."""
+    """No hub could be joined."""
 
 
 class OlderHub(NotJoined):
-    """A hub of an older build is in use, and so does not end for this one."""
+    """A hub of an older build is in use and does not retire."""
 
 
 class Joined:
-    """The pipes to a hub that takes this client; `fields` are those of its hello."""
+    """The pipes to a hub, and the `fields` of its hello."""
 
     __slots__ = ("fields", "pipes")
 
@@ -42,10 +42,7 @@ class Joined:
 def join(
     folder: str, hello: "Mapping[str, str]", start: "Callable[[float], None]", patience: float = PATIENCE
 ) -> Joined:
-    """The hub of the folder, which `start` starts by that time if need be. Raises `NotJoined`, and what `start` raises.
-
-    `hello` are the fields of the hello about the client.
-    """
+    """Joins the folder's hub, which `start` starts if needed. Raises `NotJoined`, and what `start` raises."""
     until = time.monotonic() + patience
     has_retired = False
     try:
@@ -67,7 +64,7 @@ def join(
 
 
 def ensure(folder: str, start: "Callable[[float], None]", patience: float = PATIENCE) -> None:
-    """Returns when a hub of the folder lives, which `start` starts if need be. Raises `NotJoined`."""
+    """Returns once the folder's hub runs. Raises `NotJoined`."""
     until = time.monotonic() + patience
     try:
         while not is_alive(folder) and not _started(folder, start, until):
@@ -79,7 +76,7 @@ def ensure(folder: str, start: "Callable[[float], None]", patience: float = PATI
 
 
 def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, str]:
-    """The answer of the hub of this folder to a request of a command: `stop`, `dashboard`. Raises `NotJoined`."""
+    """Sends the hub a command, `stop` or `dashboard`. Raises `NotJoined`."""
     try:
         greeted = _greeted(folder, {"wants": wants}, time.monotonic() + patience)
     except (OSError, Untrusted, ValueError) as problem:
@@ -94,7 +91,6 @@ def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, st
 
 
 def _handed(connection: "_socket.socket") -> "HubPipes | None":
-    """The pipes to a hub that takes us; None if it has ended since. Raises `OSError` if there can be none."""
     try:
         return handed(connection)
     except ConnectionError:
@@ -103,7 +99,6 @@ def _handed(connection: "_socket.socket") -> "HubPipes | None":
 
 
 def _retires(fields: "Mapping[str, str]") -> bool:
-    """Whether the hub ends for a newer one. Raises `NotJoined` if it does not, but refuses us; `OlderHub`."""
     if fields.get("status") == "busy" and "build" in fields:
         raise OlderHub(fields.get("why"))
     if fields.get("status") != "retire":
@@ -112,7 +107,6 @@ def _retires(fields: "Mapping[str, str]") -> bool:
 
 
 def _started(folder: str, start: "Callable[[float], None]", until: float) -> bool:
-    """Whether this process has started a hub: nobody else did, or does."""
     lock = take_start(folder)
     if lock is None:
         return False
@@ -126,10 +120,7 @@ def _started(folder: str, start: "Callable[[float], None]", until: float) -> boo
 
 
 def _greeted(folder: str, said: "Mapping[str, str]", until: float) -> "tuple[_socket.socket, dict[str, str]] | None":
-    """A connection and the hub's answer to our hello; None if nobody listens.
-
-    Raises `NotJoined`, `Untrusted`, `ValueError`.
-    """
+    """The hub's hello; None if nobody listens."""
     if sys.platform == "win32":
         raise NotImplementedError
     import _socket  # the module `socket` loads `selectors` and `enum`, which takes longer than all the rest

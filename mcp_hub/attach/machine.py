@@ -1,8 +1,6 @@
-"""Odd machines: a working directory, a home or a state folder that cannot be used, each replaced by the next best.
+"""Replacements for an unusable working directory, home or state folder, as in containers.
 
-Containers run programs under numbers without an account, without HOME, and with nothing writable but `/tmp`. Each
-replacement is one line on stderr. It holds for this process and its children, by `HOME` and `MCP_HUB_STATE_DIR`. If the
-user has set the latter, it stays as it is.
+Children inherit them by `HOME` and `MCP_HUB_STATE_DIR`. A state folder that the user has set stays.
 """
 
 import os
@@ -25,7 +23,7 @@ _SELF = "/proc/self/exe"
 
 
 def use_machine(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") -> None:
-    """Makes sure that there are a working directory, a home folder and a state folder; `warn` says each replacement."""
+    """Makes the folders usable and resets signals; `warn` gets each replacement."""
     _use_directory(warn)
     if sys.platform != "win32":
         _use_signals()
@@ -34,7 +32,7 @@ def use_machine(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") 
 
 
 def use_text(arguments: "list[str]") -> None:
-    """Starts this program again in UTF-8 mode where Python would read arguments and names of files as ASCII."""
+    """Restarts in UTF-8 mode if Python would read the arguments as ASCII."""
     if sys.getfilesystemencoding() == "ascii" and not all(map(str.isascii, arguments)):
         try:
             os.execv(interpreter(), [sys.orig_argv[0], "-X", "utf8", *sys.orig_argv[1:]])
@@ -43,10 +41,9 @@ def use_text(arguments: "list[str]") -> None:
 
 
 def hide_process(env: "Mapping[str, str]") -> None:
-    """Keeps environment, memory and descriptors of this process from other programs of its user, by prctl(2) of Linux.
+    """Hides this process's memory from the user's other programs, by prctl(2) of Linux.
 
-    Root, and who may trace all processes, still read them. There is no core dump either, and no debugger attaches:
-    `MCP_HUB_DUMPABLE=1` leaves all that possible. A program that this process starts is not hidden.
+    It prevents core dumps and debuggers, too; `MCP_HUB_DUMPABLE=1` turns it off. Child programs are not hidden.
     """
     if sys.platform == "linux" and env.get(DUMPABLE) != "1":
         try:
@@ -60,17 +57,14 @@ def hide_process(env: "Mapping[str, str]") -> None:
 
 
 def interpreter() -> str:
-    """The file to execute for another process of this interpreter, whose name is `sys.executable`.
-
-    That file may not be accessible to this user: a container that gives up root after its start.
-    """
+    """The file of this interpreter, even where `sys.executable` is inaccessible."""
     if (sys.executable and os.access(sys.executable, os.X_OK)) or not os.path.exists(_SELF):
         return sys.executable
     return _SELF
 
 
 def _use_directory(warn: "Callable[[str], None]") -> None:
-    """An empty folder in place of a directory that was removed: relative paths of servers must not open anything."""
+    """Relative paths must open nothing."""
     try:
         os.getcwd()
     except OSError:
@@ -80,7 +74,7 @@ def _use_directory(warn: "Callable[[str], None]") -> None:
 
 
 def _use_signals() -> None:
-    """Undoes what some parents leave: SIGCHLD ignored, so that exit codes are lost, and signals that are blocked."""
+    """A parent may leave SIGCHLD ignored, which loses exit codes."""
     import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`; there are no stubs of this one
 
     if _signal.getsignal(_signal.SIGCHLD) == _signal.SIG_IGN:
@@ -117,14 +111,12 @@ def _use_state(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") -
 
 
 def _can_be_made(folder: str) -> bool:
-    """Whether this user may write the folder, or the last one above it that exists."""
     while not os.path.lexists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _spare(name: str = "") -> str | None:
-    """This user's folder for temporary files, or one in it; None if it cannot be made, or is not private."""
     folder = os.path.join(folders.SHORT, f"mcp-hub-{user()}")
     path = os.path.join(folder, name) if name else folder
     try:

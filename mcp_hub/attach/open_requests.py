@@ -1,7 +1,7 @@
-"""The open requests of one client, so that another hub can take them up when theirs has died.
+"""The open requests of one client, which another hub takes up when theirs has died.
 
-What passes is only noted; it is understood in one go, when a hub has died or much has come together. So a portion costs
-an append, a call and its answer a search for their ids, and the JSON library is loaded late.
+Lines are only noted as they pass, and parsed when a hub has died or much has gathered: a line costs an append. A call
+is resumed by its durable stream, or fails with `hub_restarted`; other requests are sent again.
 """
 
 from mcp_hub.attach import hello
@@ -39,7 +39,7 @@ _HUB_RESTARTED = 1006
 
 
 class Request:
-    """An open request; `stream` is its durable stream, if the hub has named one."""
+    """An open request, and its durable stream, if the hub named one."""
 
     __slots__ = ("line", "method", "raw_id", "stream")
 
@@ -51,8 +51,7 @@ class Request:
 
 
 class Again:
-    """The lines that tell another hub all about this client, the ids whose answers the client has already, and the
-    errors that requests get which no other hub can take up."""
+    """The lines for another hub, the ids that the client has responses to, and the errors of lost calls."""
 
     __slots__ = ("errors", "lines", "known")
 
@@ -63,7 +62,7 @@ class Again:
 
 
 class UnansweredRequests:
-    """The open requests of one client, and its settings."""
+    """The open requests and settings of one client."""
 
     def __init__(self) -> None:
         self._noted: list[tuple[int, bytes]] = []
@@ -75,7 +74,7 @@ class UnansweredRequests:
         self._lines: list[bytes] = []
 
     def asked(self, lines: bytes) -> None:
-        """The client has sent these whole lines."""
+        """Notes lines of the client."""
         self._noted.append((_ASKED, lines))
         self._size += len(lines) + _NOTE
         if self._size > _MOST_BYTES:
@@ -83,21 +82,19 @@ class UnansweredRequests:
             self.settle()
 
     def keep(self, lines: bytes) -> None:
-        """The client has sent these, but no hub has got them."""
         self._lines.append(lines)
 
     @property
     def has_kept(self) -> bool:
-        """Whether there are lines that no hub has got."""
         return bool(self._lines)
 
     def kept(self) -> bytes:
-        """The lines that no hub has got; they are kept no longer."""
+        """Removes the lines that no hub has received."""
         lines, self._lines = self._lines, []
         return b"".join(lines)
 
     def answered(self, lines: bytes) -> None:
-        """The hub has sent these lines, answers among them."""
+        """Notes lines of the hub."""
         if len(lines) > _WHOLE:
             lines = _heads(lines)
         self._noted.append((_ANSWERED, lines))
@@ -106,7 +103,7 @@ class UnansweredRequests:
             self.settle()
 
     def runs_as(self, line: bytes) -> None:
-        """The hub has named the durable stream of a request, by this control line."""
+        """Notes a control line that names a durable stream."""
         self._is_plain = False
         self._noted.append((_NAMED, line))
         self._size += len(line) + _NOTE
@@ -114,7 +111,7 @@ class UnansweredRequests:
             self.settle()
 
     def settle(self) -> None:
-        """Understands all that was noted, but calls only as far as their ids: most have their answers already."""
+        """Parses the notes, calls only as far as their ids."""
         noted, self._noted, self._size = self._noted, [], 0
         is_plain, self._is_plain = self._is_plain and not self._requests, True
         if not (is_plain and self._settle_calls(noted)):
@@ -122,7 +119,7 @@ class UnansweredRequests:
                 (self._settle_requests, self._settle_answers, self._has_stream)[kind](text)
 
     def _settle_calls(self, noted: "list[tuple[int, bytes]]") -> bool:
-        """Settles notes of nothing but calls and answers, each id once, which takes a fifth of the time; else False."""
+        """Fast path for calls and responses alone."""
         import re
 
         requests = b"\n" + b"".join([text for kind, text in noted if kind == _ASKED])
@@ -156,7 +153,6 @@ class UnansweredRequests:
                 self._forget(int(number) if number.isdigit() else _id_in(answer))
 
     def _understand_calls(self) -> None:
-        """Settles, and understands the calls that are open, too."""
         self.settle()
         for number in list(self._calls):
             self._understand_call(number)
@@ -167,17 +163,17 @@ class UnansweredRequests:
 
     @property
     def is_open(self) -> bool:
-        """Whether a request waits for its answer."""
+        """Whether a request awaits its response."""
         self.settle()
         return bool(self._requests or self._calls)
 
     def streams(self) -> str:
-        """The requests that are durable streams, as a hello names them: a line `ID STREAM` for each."""
+        """The durable streams for a hello: a line `ID STREAM` each."""
         self._understand_calls()
         return "\n".join(f"{request.raw_id} {request.stream}" for request in self._requests.values() if request.stream)
 
     def again(self, takes_streams: bool) -> Again:
-        """All that another hub has to be sent. Requests that cannot be sent again are open no longer."""
+        """All that another hub must receive; calls that cannot be resumed close."""
         self._understand_calls()
         ids = {key for line in self._setup.values() for key in _ids(line)}
         errors = []
@@ -232,13 +228,11 @@ class UnansweredRequests:
 
 
 def _heads(lines: bytes) -> bytes:
-    """The beginnings of the answers in these lines."""
     each = [lines] if lines.find(b"\n") == len(lines) - 1 else lines.split(b"\n")
     return b"\n".join([line[:_HEAD] for line in each if line.startswith(_ANSWER)])
 
 
 def _line_of(number: bytes, requests: bytes, *, is_first: bool) -> bytes:
-    """The line of the call with this id, one of many; mostly it is one of the last."""
     if is_first:
         begun = requests.rfind(_NEXT_ANSWER + number + b",")
     else:
@@ -247,19 +241,16 @@ def _line_of(number: bytes, requests: bytes, *, is_first: bool) -> bytes:
 
 
 def _number_of(line: bytes) -> bytes | None:
-    """The id of a request, if it is a number in one of the two places where libraries write it."""
     head = line[len(_ANSWER) : _SHORT_HEAD] if line.startswith(_ANSWER) else b""
     number = head.partition(b",")[0] or line[line.rfind(b'"id":') + 5 :].removesuffix(b"}")
     return number if number.isdigit() else None
 
 
 def answer_id(line: bytes) -> "Id | None":
-    """The id of an answer of the hub; None for `null`, and for any other line."""
     return _id_in(line[len(_ANSWER) :]) if line.startswith(_ANSWER) else None
 
 
 def _id_in(text: bytes) -> "Id | None":
-    """The id with which this begins."""
     import json
 
     try:

@@ -1,7 +1,4 @@
-"""The two pipes between a shim and its hub, which gets its ends of them over the socket on which it was joined.
-
-A line takes less of both processes through a pipe than through a socket.
-"""
+"""The two pipes between a shim and its hub, which cost less than a socket."""
 
 import os
 import sys
@@ -17,7 +14,7 @@ _FILE = 4
 
 
 class HubPipes:
-    """Our ends, which do not block: `read` what the hub writes, and the other way round. -1: closed."""
+    """Our non-blocking ends. -1: closed."""
 
     __slots__ = ("_socket", "read", "write")
 
@@ -29,13 +26,13 @@ class HubPipes:
         set_blocking(write, False)
 
     def end(self) -> None:
-        """Nothing more will be written."""
+        """Closes the writing end."""
         if self.write >= 0:
             os.close(self.write)
             self.write = -1
 
     def close(self) -> None:
-        """Closes all of it."""
+        """Closes both ends and the socket."""
         self.end()
         os.close(self.read)
         if self._socket is not None:
@@ -43,13 +40,13 @@ class HubPipes:
 
 
 def piped(socket: "_socket.socket | None" = None) -> tuple[HubPipes, tuple[int, int]]:
-    """New pipes: our ends, and those that the hub reads and writes. `socket` is kept for as long as they."""
+    """New pipes: our ends, and the hub's. `socket` lives as long as they do."""
     (theirs_read, ours_write), (ours_read, theirs_write) = os.pipe(), os.pipe()
     return HubPipes(ours_read, ours_write, socket), (theirs_read, theirs_write)
 
 
 def handed(socket: "_socket.socket") -> HubPipes:
-    """Pipes whose other ends the hub has got over this connection. Raises `OSError`."""
+    """New pipes, whose other ends `socket` took to the hub. Raises `OSError`."""
     if sys.platform == "win32":
         raise NotImplementedError
     import _socket

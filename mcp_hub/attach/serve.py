@@ -1,8 +1,4 @@
-"""Serving a client by the background hub, if it is to be and can be.
-
-Attach is never worse than no attach: whatever goes wrong, the client gets a hub in this process, with one line on
-stderr that says why. Only with `always` the program ends with exit code 3 instead.
-"""
+"""Serves a client by the background hub, if possible; else by a hub in this process."""
 
 import os
 
@@ -23,12 +19,11 @@ _reasons: list[str] = []
 
 
 def reason() -> str:
-    """Why this process has a hub of its own; empty for one that does not serve a client over stdio."""
     return _reasons[0] if _reasons else ""
 
 
 def why_alone(config: str, env: "Mapping[str, str]") -> str:
-    """Why clients with this environment each get a hub of their own; empty if they share one."""
+    """Why clients of this environment do not share a hub; empty if they do."""
     from mcp_hub.attach.environment import why_not
 
     written = env.get(VARIABLE)
@@ -39,7 +34,7 @@ def why_alone(config: str, env: "Mapping[str, str]") -> str:
 
 
 def mode_in(config: str) -> str | None:
-    """The mode that the file writes, `auto` if it does not; None if that is not certain."""
+    """The file's `hub.attach`, `auto` without one; None if uncertain."""
     text = _text_of(config)
     mode = None if text is None else written_mode(text)
     return "auto" if mode == "" else mode
@@ -64,10 +59,9 @@ def _text_of(config: str) -> bytes | None:
 
 
 def serve_attached(request: HubWanted, mode: str, why_never: str = "") -> bool:
-    """Serves the client by a background hub to its end; False if it needs a hub in this process: `reason` says why.
+    """Serves the client by a background hub to its end; False with the `reason` if it needs another hub.
 
-    Exits with 3 in place of that if `mode` is `always`. `why_never`: why the mode is `never`, unless an option, the
-    variable or the file says so.
+    Exits with 3 instead if `mode` is `always`.
     """
     if mode == "never":
         if not _reasons:
@@ -92,9 +86,8 @@ def _named_never(request: HubWanted) -> str:
 
 
 def started_folder(config: str, mode: str) -> str:
-    """The folder of the background hub of the configuration at this absolute path, which is started if need be.
-
-    A person wants it, so `auto` starts one in a container, too, where clients do not. Raises `NotJoined`.
+    """The folder of the background hub, started if needed, in containers, too. `config` is absolute. Raises
+    `NotJoined`.
     """
     from mcp_hub.attach.folder import Untrusted, hub_folder
     from mcp_hub.attach.join import NotJoined, ensure
@@ -117,7 +110,7 @@ def started_folder(config: str, mode: str) -> str:
 
 
 def warn(text: str) -> None:
-    """A line on stderr, which may be closed; what a terminal would obey is spelled out."""
+    """Writes a line to stderr with control characters escaped."""
     plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     try:
         os.write(2, f"mcp-hub: {plain}\n".encode("utf-8", "replace"))
@@ -126,7 +119,7 @@ def warn(text: str) -> None:
 
 
 def _serve(request: HubWanted, mode: str) -> str | None:
-    """Serves the client to its end; else the reason why not, empty where that is as it should be."""
+    """Returns why not; empty if that is expected."""
     from mcp_hub.attach.environment import why_not
 
     if mode == "auto" and why_not(os.environ) is not None:

@@ -1,7 +1,7 @@
-"""The shim: a client on stdin and stdout, and the hub that it has joined. Whole lines go both ways, as they are.
+"""The shim relays whole lines between a client on stdin and stdout and its hub.
 
-When the hub dies, another one is joined, and takes up what was open (`open_requests`). After three failures the client
-gets a hub of its own, a child of this process. The shim ends with its client.
+When the hub dies, it joins another one, which takes up the open requests; after three failures it starts the client's
+own.
 """
 
 import os
@@ -39,10 +39,7 @@ _PAUSES = (0.0, 0.2, 1.0)
 
 
 class Shim:
-    """One client. `join` joins a hub, which gets these streams, `private` starts one that is the client's own.
-
-    Without `private` the shim ends where it would be needed.
-    """
+    """One client. `join` joins a hub with these streams; `private` starts the client's own."""
 
     def __init__(
         self,
@@ -78,10 +75,7 @@ class Shim:
                 return
 
     def _pass_on(self, hub: "HubPipes") -> bool:
-        """Passes on what comes, until it is not whole lines or cannot be written at once. As `_take_from_hub`.
-
-        All in one function: what is read after a sleep finds little of it in the caches, so each step counts.
-        """
+        """One function, because caches are cold after a sleep."""
         poll, client, read, write, pending = self._state.poll, self._read, os.read, os.write, self._pending
         while True:
             for file, _ in poll():
@@ -108,7 +102,7 @@ class Shim:
                         self._tell(data[sent:])
 
     def _take_what_is_there(self) -> bool:
-        """False once the connection has ended, at the hub's side or at the client's."""
+        """False once the connection has ended."""
         state = self._state
         for file, _ in state.poll():
             if file == self._read:
@@ -135,14 +129,13 @@ class Shim:
             self._ask(lines)
 
     def _ask(self, lines: bytes) -> None:
-        """Sends lines of the client; what no hub has got is kept for the next one."""
         if self._has_sent(lines):
             self._pending.asked(lines)
         else:
             self._pending.keep(lines)
 
     def _wait_for_client(self) -> bool:
-        """Waits until a hub is needed again: for a line of the client, or at once for what is open."""
+        """Waits for a line, unless requests are open."""
         if sys.platform == "win32":
             raise NotImplementedError
         if self._state.has_ended:
@@ -162,7 +155,7 @@ class Shim:
     # -- the hub -----------------------------------------------------------------------------------------------------
 
     def _has_sent(self, data: bytes) -> bool:
-        """Sends it. Whether the hub has got any of it, or will."""
+        """Sends data; False if the hub gets none of it."""
         state = self._state
         if state.pipes is None:
             return False
@@ -193,7 +186,7 @@ class Shim:
             state.shut()
 
     def _take_from_hub(self, data: bytes) -> bool:
-        """False once the hub has closed the connection of a client that has closed its own."""
+        """False once both sides have closed the connection."""
         if not data:
             self._state.lose()
             return not self._state.has_shut
@@ -206,7 +199,7 @@ class Shim:
         return True
 
     def _is_for_client(self, line: bytes) -> bool:
-        """Not a control line, nor an answer that the client has from another hub."""
+        """False for control lines and repeated responses."""
         if line.startswith(hello.STREAM):
             self._pending.runs_as(line)
         elif line == hello.STOPPING:
@@ -225,10 +218,6 @@ class Shim:
         self._from_hub = _Lines()
 
     def _rejoin(self) -> None:
-        """Joins another hub, or starts one of the client's own, and sends it all that is open.
-
-        Raises `SystemExit` if that one has ended soon, too, or must not be.
-        """
         if self._state.losses > _TRIES:
             self._warn("the client's own hub has ended, too. Look for the reason with: mcp-hub doctor")
             raise SystemExit(_UNAVAILABLE)
@@ -262,12 +251,11 @@ class Shim:
 
 
 def has_control(lines: bytes) -> bool:
-    """Whether there is a control line among these."""
     return lines.startswith(hello.CONTROL) or lines.find(_NEXT_CONTROL) >= 0
 
 
 class _Lines:
-    """Cuts what is read into whole lines; `size` bytes of a line that is not whole are kept."""
+    """Cuts input into whole lines; keeps `size` bytes of an incomplete one."""
 
     __slots__ = ("_parts", "size")
 
@@ -276,7 +264,6 @@ class _Lines:
         self.size = 0
 
     def whole(self, data: bytes) -> bytes:
-        """The lines that are complete now."""
         end = data.rfind(b"\n") + 1
         if not end and self.size + len(data) <= _LONGEST:
             self._parts.append(data)
@@ -299,7 +286,7 @@ def _empty_poll() -> "Callable[[], list[tuple[int, int]]]":
 
 
 class _State:
-    """The pipes to the present hub, and how it goes. `losses` counts hubs that were lost soon, in a row."""
+    """The connection to the current hub. `losses` counts early losses in a row."""
 
     __slots__ = (
         "has_ended",
@@ -327,35 +314,29 @@ class _State:
         self.polled: tuple[bool, bool] | None = None
 
     def begin(self, pipes: "HubPipes") -> None:
-        """Another hub serves the client from now on."""
         self.pipes, self.is_stopping, self.polled = pipes, False, None
         self.since = time.monotonic()
         self.waiting.clear()
 
     def know(self, answers: "set[Id]") -> None:
-        """The client has the answers to these requests, which the next hub is sent again."""
+        """Expects responses that the client already has."""
         self.expected = answers
 
     def end(self) -> None:
-        """The client has closed its side."""
         self.has_ended, self.polled = True, None
 
     def shut(self) -> None:
-        """The hub gets to know that the client has closed its side."""
         self.has_shut, self.polled = True, None
         if self.pipes is not None:
             self.pipes.end()
 
     def stop(self) -> None:
-        """The hub ends as it should."""
         self.is_stopping = True
 
     def fail(self) -> None:
-        """One more try to join another hub."""
         self.losses += 1
 
     def lose(self) -> None:
-        """The hub is gone."""
         if self.pipes is not None:
             self.pipes.close()
         self.pipes = None
@@ -363,7 +344,7 @@ class _State:
             self.losses = 0
 
     def poll_for(self, client: int, output: int) -> None:
-        """Polls for the hub, and for the client if it may send more; after that, whether it still reads `output`."""
+        """Polls `output` once the client's input has ended."""
         if sys.platform == "win32":
             raise NotImplementedError
         reads, writes = not self.has_ended and len(self.waiting) < _WAITING, bool(self.waiting)

@@ -1,7 +1,4 @@
-"""Starting a hub that no client takes along: in a session and, with systemd, a control group of its own.
-
-The hub becomes a grandchild whose parent has ended, so that a client which kills the tree of its processes leaves it.
-"""
+"""Starts a hub that survives its client: a grandchild in its own session and, with systemd, its own control group."""
 
 import os
 import sys
@@ -24,7 +21,7 @@ _LONGEST = 4096
 
 
 def start_hub(folder: str, config: str, names: "Collection[str]", env: "Mapping[str, str]", until: float) -> None:
-    """Returns when the hub listens. Raises `NotJoined` with what it said instead."""
+    """Returns when the hub listens. Raises `NotJoined` with its message."""
     command = [sys.executable, "-m", "mcp_hub", COMMAND, "--folder", folder, "--config", config]
     try:
         command += ["--client-folder", os.getcwd()]
@@ -48,7 +45,6 @@ _SCOPED = ("--user", "--scope", "--quiet", "--collect", "--")
 
 
 def _systemd_run(env: "Mapping[str, str]") -> str | None:
-    """The program that puts the hub into a control group of its own, where systemd looks after this user."""
     runtime = env.get("XDG_RUNTIME_DIR")
     if not runtime or not os.path.exists(os.path.join(runtime, "systemd", "private")):
         return None
@@ -57,7 +53,7 @@ def _systemd_run(env: "Mapping[str, str]") -> str | None:
 
 
 def _launched(command: "Sequence[str]", env: "Mapping[str, str]", log: str) -> int:
-    """The pipe on which the hub says that it is ready. Raises `OSError`."""
+    """The pipe on which the hub reports."""
     if sys.platform == "win32":
         raise NotImplementedError
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o600)
@@ -77,7 +73,6 @@ def _launched(command: "Sequence[str]", env: "Mapping[str, str]", log: str) -> i
 
 
 def _become(command: "Sequence[str]", env: "Mapping[str, str]", output: int, log: int) -> None:
-    """Turns this process into the hub, which gets none of the client's files."""
     os.chdir("/")
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -92,7 +87,7 @@ def _become(command: "Sequence[str]", env: "Mapping[str, str]", output: int, log
 
 
 def _output_of(pipe: int, until: float) -> bytes:
-    """The line of the hub, or nothing if it ended without one. Raises `NotJoined` when that takes too long."""
+    """The hub's line, empty if it ended. Raises `NotJoined` after `until`."""
     if sys.platform == "win32":
         raise NotImplementedError
     import select

@@ -1,8 +1,6 @@
-"""The system below this process, by the facts that every part of the hub needs: its user, its folders, locks on files.
+"""Facts of the operating system: the user, folders, locks on files.
 
-Decisions are functions of the platform, as `sys.platform` names it, and of the environment. Here and elsewhere, calls
-that one system lacks are behind a condition on `sys.platform`, or in a function that begins with an assertion about it
-and is not called there: mypy reads both (`make types`).
+Calls that a system lacks stand behind a condition on `sys.platform`, for mypy.
 """
 
 import os
@@ -33,7 +31,7 @@ NO_WAIT = NO_TERMINAL | _flags("O_NONBLOCK")
 
 
 def user() -> int | None:
-    """The number of the effective user; None on Windows, where users have names."""
+    """The effective user id; None on Windows."""
     if sys.platform == "win32":
         return None
     else:
@@ -41,7 +39,7 @@ def user() -> int | None:
 
 
 def account(number: int | None) -> tuple[str, str, str, int] | None:
-    """Name, home folder, shell and group of a user; None for a number without an account, and on Windows."""
+    """Name, home, shell and group id; None without an account, and on Windows."""
     if sys.platform == "win32" or number is None:
         return None
     else:
@@ -55,7 +53,7 @@ def account(number: int | None) -> tuple[str, str, str, int] | None:
 
 
 def lock(file: int, *, shared: bool) -> bool:
-    """Takes a lock on an open file, which ends with the process, however that ends; False if another process has it.
+    """Takes a lock until this process ends; False if another one has it.
 
     Raises `OSError` where the file system has no locks.
     """
@@ -70,13 +68,13 @@ def lock(file: int, *, shared: bool) -> bool:
 
 
 def set_blocking(file: int, is_blocking: bool) -> None:
-    """As `os.set_blocking`, which Windows lacks."""
+    """Does nothing on Windows."""
     if sys.platform != "win32":
         os.set_blocking(file, is_blocking)
 
 
 def user_folder(kind: str, env: "Mapping[str, str]", platform: str = sys.platform) -> str:
-    """The user's folder for `config` or `state`, as platformdirs has it on Linux, macOS and Windows."""
+    """The user's folder for `config` or `state`, as in platformdirs."""
     if platform == "win32":
         home = env.get("USERPROFILE") or os.path.expanduser("~")
         return "\\".join((env.get("LOCALAPPDATA") or f"{home}\\AppData\\Local", NAME, NAME))

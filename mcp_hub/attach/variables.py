@@ -1,7 +1,6 @@
-"""The environment variables that the text of a configuration names, and its `attach`, without reading YAML.
+"""The variables and the `attach` that a configuration names, read without a YAML parser.
 
-What is found is a superset: other values of a variable that is only mentioned mean one hub more, never one with
-another client's credentials. A text of which it is not certain is for the whole command.
+Too many variables are harmless, too few are not; an uncertain text is left to the whole command.
 """
 
 TYPE_CHECKING = False
@@ -22,10 +21,7 @@ _WORD = bytes(byte if chr(byte).isalnum() and byte < 128 or byte == 95 else 32 f
 
 
 def named_variables(text: bytes, candidates: "Collection[str]") -> set[str] | None:
-    """The names of variables that values of the configuration can come from; None if that is not certain.
-
-    `candidates` are the variables that are set.
-    """
+    """The variables that the configuration's values can come from; None if uncertain. `candidates` are set."""
     if b"\0" in text or any(escape in text or escape.lower() in text.lower() for escape in _ESCAPED):
         return None
     found = _of_other_clients(text, candidates)
@@ -48,7 +44,7 @@ def named_variables(text: bytes, candidates: "Collection[str]") -> set[str] | No
 
 
 def _of_other_clients(text: bytes, candidates: "Collection[str]") -> set[str]:
-    """The variables that are written as `$VAR`, `%VAR%` or `{env:VAR}`, or so in a text for a shell."""
+    """Variables written as `$VAR`, `%VAR%` or `{env:VAR}`."""
     starts = [part.removeprefix(b"{") for part in text.split(b"$")[1:]]
     starts += text.split(b"{env:")[1:]
     words = {part.translate(_WORD).split(b" ", 1)[0] for part in starts}
@@ -61,7 +57,7 @@ def _words(text: bytes) -> set[str]:
 
 
 def _passed_lists(text: bytes) -> list[bytes] | None:
-    """The texts of all lists under `pass_env`; None if one has another form, such as an alias of YAML."""
+    """The lists under `pass_env`; None for another form, such as an alias."""
     lists: list[bytes] = []
     for part in text.split(_PASSED)[1:]:
         if part[:1].translate(_WORD).strip():
@@ -82,7 +78,7 @@ def _passed_lists(text: bytes) -> list[bytes] | None:
 
 
 def _items(rows: bytes) -> bytes:
-    """The lines of a list in YAML's block form, up to the first one that is not an item."""
+    """The lines of a YAML block list, up to the first other line."""
     items: list[bytes] = []
     for row in rows.split(b"\n"):
         if row.strip() and row.lstrip()[:1] not in (b"-", b"#"):
@@ -92,7 +88,7 @@ def _items(rows: bytes) -> bytes:
 
 
 def _names(reference: str) -> set[str]:
-    """`VAR`, `env:VAR`, `VAR:-default`, and the variable that stands for `input:name`."""
+    """`VAR`, `env:VAR`, `VAR:-default`, and the variable of `input:name`."""
     if reference.startswith("client."):  # a folder of the client, which does not tell hubs apart
         return set()
     name = reference.removeprefix("input:")
@@ -102,7 +98,7 @@ def _names(reference: str) -> set[str]:
 
 
 def written_mode(text: bytes) -> str | None:
-    """The `hub.attach` that the text has; "" without one, None if that is not certain."""
+    """The `hub.attach` of the text; empty without one, None if uncertain."""
     modes: set[str] = set()
     for line in text.split(b"\n") if b"attach" in text else ():
         start = -1 if line.lstrip().startswith(b"#") else line.find(b"attach")
@@ -118,7 +114,6 @@ def written_mode(text: bytes) -> str | None:
 
 
 def _is_key(before: bytes, after: bytes) -> bool:
-    """Whether a word may be a key, and not a part of a path or of another name; it may go on in the next line."""
     return before[-1:] in _BEFORE_KEY and after.lstrip(b"\"' \t\r")[:1] in (b"", b":", b"=")
 
 

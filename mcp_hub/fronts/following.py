@@ -1,4 +1,4 @@
-"""A place in a durable stream for a front that sends stored events as they are: the next ones, or a page of them."""
+"""A position in a durable stream whose events are sent unchanged."""
 
 from typing import Final
 
@@ -17,10 +17,7 @@ _FETCH: Final = 10.0
 
 
 class Following:
-    """A place in a stream. `bell` is rung by news; streams that are followed together share one.
-
-    Raises what `StreamHandle.follow` raises.
-    """
+    """A position in a stream; news ring `bell`. Raises as `StreamHandle.follow`."""
 
     __slots__ = ("_bell", "_reader", "_stream")
 
@@ -35,12 +32,10 @@ class Following:
 
     @property
     def cursor(self) -> int:
-        """The number of the last event that was taken."""
         return self._reader.cursor
 
     @property
     def closed(self) -> bool:
-        """Whether there will be nothing more: the ending was taken."""
         return self._reader.at_end
 
     @property
@@ -48,7 +43,7 @@ class Following:
         return self._stream.info.status
 
     async def lines(self, most: int, seconds: float) -> list[bytes]:
-        """The next events: none only if none comes in time, or the stream is `closed`. Raises why no more will come."""
+        """The next events; empty after `seconds`, or when `closed`. Raises if none can follow."""
         until = anyio.current_time() + seconds
         while not (lines := self.next_lines(most)) and not self.closed:
             is_there = self.cursor < self._stream.info.last
@@ -58,7 +53,7 @@ class Following:
         return lines
 
     def next_lines(self, most: int) -> list[bytes]:
-        """The next events that are here already. Raises why no more will come."""
+        """The next events without waiting. Raises if none can follow."""
         reader = self._reader
         if not reader.has_more:
             if reader.failed is not None and not self.closed:
@@ -67,7 +62,7 @@ class Following:
         return [entry.line for entry in reader.take_entries(most)]
 
     async def page(self, most: int, seconds: float) -> list[bytes]:
-        """The same, and what else is there already, of a size that an answer can have."""
+        """The next events, as many as fit a response."""
         page = await self.lines(min(most, _FEW), seconds)
         size = sum(map(len, page))
         while page and len(page) < most and size < _PAGE_BYTES and self.cursor < self._stream.info.last:
@@ -79,5 +74,4 @@ class Following:
         return page
 
     def close(self) -> None:
-        """Idempotent."""
         self._reader.close()

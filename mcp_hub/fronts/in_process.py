@@ -1,8 +1,4 @@
-"""The in-process front: one client in the hub's own process, whose messages are handed over as JSON text.
-
-It serves either era, era decided by each request, as the stdio front does. Nothing is delivered inside `take`: the
-client fetches its messages with `next`. A client that fetches nothing holds up only itself.
-"""
+"""A client in the hub's process: JSON text, either era. Messages wait until it fetches them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -29,7 +25,7 @@ class InProcessFront:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Answers the client meanwhile; afterwards its calls are cancelled."""
+        """Serves the client meanwhile, then cancels its calls."""
         async with self._duplex.serving(self._queue):
             try:
                 yield
@@ -37,7 +33,7 @@ class InProcessFront:
                 self.close("the client closed its connection")
 
     async def take(self, text: bytes) -> None:
-        """Accepts a message of the client once it fetches what it is sent. A closed connection drops it."""
+        """Accepts a message once the client fetches its own."""
         with suppress(WireClosed):
             await self._queue.writable()
             message = envelope.decode(text)
@@ -47,11 +43,10 @@ class InProcessFront:
                 self._duplex.take(message)
 
     async def next(self) -> list[bytes]:
-        """The messages for the client, one at least; none once the connection is closed."""
+        """Waits for messages; empty once closed."""
         messages = await self._queue.next()
         self._queue.taken(messages)
         return messages
 
     def close(self, reason: str, code: str = "closed") -> None:
-        """Ends the connection. Idempotent."""
         self._queue.close(reason, code)

@@ -1,7 +1,6 @@
-"""The HTTP+SSE transport of 2024-11-05, deprecated: `GET /sse` opens a stream, messages are POSTed to `/messages`.
+"""The deprecated HTTP+SSE transport: `GET /sse` opens a stream, messages are POSTed to `/messages`.
 
-One stream is one session of the handshake era. It cannot be resumed: when it closes, its calls are cancelled, its
-questions withdrawn and its subscriptions dropped. Source: specification 2024-11-05, basic/transports "HTTP with SSE".
+A stream is a session that cannot be resumed. Source: specification 2024-11-05, basic/transports "HTTP with SSE".
 """
 
 from collections import Counter
@@ -40,7 +39,7 @@ _ID: Final = "sessionId"
 
 
 class LegacySse:
-    """The two endpoints. `max_sessions` and `sessions_per_principal` limit streams, `max_body` the bytes of a body."""
+    """The two endpoints. `max_body` in bytes."""
 
     def __init__(
         self,
@@ -69,17 +68,15 @@ class LegacySse:
 
     @property
     def sessions(self) -> int:
-        """The number of open event streams."""
         return len(self._streams)
 
     def close(self) -> None:
-        """Opens no more streams; those that there are end when their last answer is out."""
+        """Ends each stream after its last response."""
         self._max_sessions = 0
         for _, stream in self._streams.values():
             stream.end()
 
     async def _open(self, http: HttpExchange) -> None:
-        """The stream, and with it the session. Raises `Busy`."""
         scope, caller = http.scope, http.caller
         if scope["method"] != "GET":
             await respond(http.send, 405, headers=[(b"allow", b"GET")])
@@ -101,7 +98,6 @@ class LegacySse:
             self._by_principal += Counter()  # drops principals without streams
 
     def _admit(self, principal: str) -> None:
-        """Raises `Busy`, `TooFast`."""
         if len(self._streams) >= self._max_sessions:
             raise Busy.at(f"{self._max_sessions} event streams are open", "hub.http.max_sessions", self._max_sessions)
         if self._by_principal[principal] >= self._each:
@@ -111,7 +107,7 @@ class LegacySse:
             self._rate.take(principal)
 
     async def _post(self, http: HttpExchange) -> None:
-        """One message of the client; while it does not read its stream, this waits."""
+        """Waits for a slow reader."""
         if http.scope["method"] != "POST":
             await respond(http.send, 405, headers=[(b"allow", b"POST")])
             return
@@ -144,10 +140,7 @@ def _unknown() -> HttpError:
 
 
 class EventStream:
-    """One client's stream of server-sent events, which carries everything that the hub has to tell it.
-
-    While the client does not read, no more is taken from the logs of its calls.
-    """
+    """A client's event stream. Calls wait for a slow reader."""
 
     def __init__(self, duplex: Duplex, response: HttpResponse) -> None:
         self.duplex = duplex
@@ -155,7 +148,7 @@ class EventStream:
         self._response = response
 
     async def run(self, endpoint: str) -> None:
-        """Serves the client until either side ends the stream."""
+        """Returns when either side ends the stream."""
         reason = "the client closed its stream"
         async with self.duplex.serving(self.queue):
             try:
@@ -169,7 +162,7 @@ class EventStream:
                 self.queue.close(reason, "connection_lost")
 
     def end(self) -> None:
-        """Ends the stream as soon as nothing is left to answer, or the client does not read."""
+        """Ends the stream after its last response, or for a slow reader."""
         self._response.hurry(_LAST)
         self.queue.end()
 
@@ -189,7 +182,6 @@ class EventStream:
 
 
 def _refuse_modern(meta: RequestMeta) -> Session:
-    """Names the versions that a client may fall back to, and the endpoint for its own."""
     raise RpcError(
         "this endpoint serves protocol versions up to 2025-11-25 only; newer ones are served at /mcp",
         code=UNSUPPORTED_VERSION,

@@ -1,4 +1,4 @@
-"""The limits of one client at a front that are checked message by message."""
+"""Limits of one client, checked at each message."""
 
 import msgspec
 
@@ -9,9 +9,7 @@ from mcp_hub.types import RawJson
 
 
 class FrontLimits(msgspec.Struct, frozen=True):
-    """Constants (limits.md): levels of JSON, messages in one array, unanswered requests of one stdio or SSE client,
-    `subscriptions/listen` streams of one principal.
-    """
+    """Levels of JSON, messages in an array, open requests, listen streams of a principal."""
 
     depth: int = 512
     batch: int = 100
@@ -19,7 +17,7 @@ class FrontLimits(msgspec.Struct, frozen=True):
     listens: int = 64
 
     def check_depth(self, params: RawJson) -> None:
-        """Raises `RpcError` -32700 for a message whose params, one level in it, are nested too deep."""
+        """Raises `RpcError` -32700 for params nested too deep."""
         # each level takes two bytes, so what is short is not looked at
         if len(memoryview(params)) >= 2 * self.depth and is_deeper(bytes(params), self.depth - 1):
             raise RpcError(f"JSON nested too deep: over {self.depth} levels", code=PARSE_ERROR)

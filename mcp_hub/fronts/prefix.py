@@ -1,4 +1,4 @@
-"""Paths below a prefix: of a mount in another application, or of a reverse proxy that serves the hub at a sub-path."""
+"""Paths below a prefix: of a mount, or of a reverse proxy."""
 
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -19,12 +19,12 @@ _PREFIX: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){1,8}")
 
 
 def is_prefix(text: str) -> bool:
-    """Whether the text is a path such as `/tools/hub`: one to eight segments of plain characters."""
+    """Whether the text is one to eight plain segments."""
     return _PREFIX.fullmatch(text) is not None and not {".", ".."} & set(text.split("/"))
 
 
 def below(scope: Scope, receive: Receive, send: Send) -> tuple[Scope, Receive, Send]:
-    """The request as it would be without its `root_path`; a Location of the response gets the prefix."""
+    """The request without its `root_path`, which the response's Location gets."""
     root, path = scope.get("root_path", "").rstrip("/"), scope["path"]
     raw = scope.get("raw_path") or quote(path).encode()
     if not root or not f"{path}/".startswith(f"{root}/"):
@@ -36,7 +36,6 @@ def below(scope: Scope, receive: Receive, send: Send) -> tuple[Scope, Receive, S
 
 
 def _placing(root: str, send: Send) -> Send:
-    """A sender that puts the prefix before the Location of a response."""
     if not root:
         return send
     prefix = quote(root).encode()
@@ -54,10 +53,9 @@ def _placed(prefix: bytes, name: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 
 def behind_proxy(application: Application, root_path: Callable[[], str]) -> Application:
-    """The application behind a reverse proxy that serves it at a sub-path, whether the proxy removes that or not.
+    """The application behind a reverse proxy that serves it at a sub-path, and may remove it.
 
-    The sub-path is `root_path`; else the request's `X-Forwarded-Prefix`, which is ignored unless it is a plain path. It
-    changes no decision about the request, only the paths that the response names.
+    The sub-path is `root_path`, else `X-Forwarded-Prefix`. It changes only paths in the response.
     """
 
     def serve(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -75,6 +73,5 @@ def behind_proxy(application: Application, root_path: Callable[[], str]) -> Appl
 
 
 def _plain(forwarded: bytes) -> str:
-    """The prefix that a proxy names; of several the first, the outermost one. Empty unless it is a plain path."""
     prefix = forwarded.decode("latin-1").partition(",")[0].strip().rstrip("/")
     return prefix if is_prefix(prefix) else ""

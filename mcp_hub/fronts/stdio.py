@@ -1,7 +1,6 @@
-"""The stdio front: one client on two pipes, or on a socket, either era, era decided by each request.
+"""One client on two pipes or a socket, in either era.
 
-While it serves, file descriptors 0 and 1 belong to the wire alone: stray prints go to stderr, children inherit
-`/dev/null`.
+Descriptors 0 and 1 belong to the wire: stray prints go to stderr, children inherit `/dev/null`.
 """
 
 import os
@@ -28,7 +27,7 @@ _READER_CHECK: Final = 0.2
 
 
 def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
-    """The wire's own copies of stdin and stdout; what anyone else reads or prints no longer reaches the client."""
+    """The wire's copies of stdin and stdout, which nothing else reaches then."""
     sys.stdout.flush()
     wire_in, wire_out = os.dup(0), os.dup(1)
     nothing = open_null(os.O_RDONLY)
@@ -39,10 +38,7 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _socket_of(read: IO[bytes], write: IO[bytes]) -> socket.socket | None:
-    """The one socket that both are, as some clients start their servers; None for two pipes.
-
-    Opened as a pipe for writing, a socket counts as closed as soon as there is something to read.
-    """
+    """The socket that both are, else None. A socket must not be opened as a pipe."""
     found = os.fstat(read.fileno())
     if not stat.S_ISSOCK(found.st_mode) or not os.path.samestat(found, os.fstat(write.fileno())):
         return None
@@ -52,16 +48,13 @@ def _socket_of(read: IO[bytes], write: IO[bytes]) -> socket.socket | None:
 
 
 class StdioFront:
-    """Serves one pipe until the client closes it."""
+    """One client."""
 
     def __init__(
         self, hub: HubPort, binding: Binding, caller: Caller, drain: Callable[[], float],
         bond: ClientBond | None = None, key: str = "stdio",
     ) -> None:  # fmt: skip
-        """`drain`: seconds that a client which has closed its input, but still reads, may wait for its answers.
-
-        `bond` is that of a client with a hub of its own, unless given; `key` tells the client apart from others.
-        """
+        """`drain`: seconds for responses after the input has closed. `key` identifies the client."""
         # all requests are one client's, so they share a session key
         modern = partial(modern_session, caller, key=key, apps={})
         self._turn = hub.turn
@@ -72,7 +65,7 @@ class StdioFront:
         self._pipe: Pipe
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
-        """Returns once the client has closed its input and has its answers, or `drain` is over, or it is gone."""
+        """Returns when the input has closed and every request is answered, `drain` is over, or the client is gone."""
         connection = _socket_of(read, write)
         if connection is not None:
             wire = SocketPipe(
@@ -101,13 +94,12 @@ class StdioFront:
             self.close()
 
     async def _has_answered(self) -> bool:
-        """Whether every request is answered, now or in a moment."""
         with anyio.move_on_after(_READER_CHECK) as waiting:
             await self._duplex.answered()
         return not waiting.cancelled_caught
 
     def close(self, last: bytes = b"") -> None:
-        """Delivers what has ended, and `last`, then closes the wire."""
+        """Delivers what has ended, and `last`."""
         self._duplex.deliver()
         if last:
             self._pipe.send(last)

@@ -1,7 +1,6 @@
-"""The callers that may use `/api`: a page of this very origin, with the operator token or a token of the hub.
+"""Access to `/api`: for a page of this origin with a token.
 
-There is no cookie: a browser would send it to any other server on this machine, whatever its port. `hub.http.cors` and
-`hub.http.allowed_origins` do not hold here.
+Without cookies, which a browser would send to every port of this machine. CORS settings do not apply.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +14,7 @@ _REQUIRED: Final = "The dashboard needs a token, on this machine too. Open it wi
 
 
 class DashboardAccess:
-    """Checks requests to `/api`. `public_url` is that of now."""
+    """Checks requests to `/api`."""
 
     def __init__(self, public_url: Callable[[], str | None] = lambda: None) -> None:
         self._public_url = public_url
@@ -23,7 +22,7 @@ class DashboardAccess:
     async def caller(
         self, headers: Mapping[bytes, bytes], auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
     ) -> Caller | Refusal:
-        """Whose request it is; `others` asks for the tokens of the hub."""
+        """The caller; `others` checks tokens of the hub."""
         if not self._is_own_page(headers):
             said = "only the page of the hub itself may ask here"
             return Refusal(403, "origin_not_allowed", said)
@@ -33,7 +32,7 @@ class DashboardAccess:
         return await others() if has_token and auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
 
     def _is_own_page(self, headers: Mapping[bytes, bytes]) -> bool:
-        """A program sends neither header; a browser says where the page comes from."""
+        """Programs send neither header, browsers do."""
         if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
             return False
         origin = headers.get(b"origin")

@@ -1,7 +1,6 @@
-"""Everything under `/api`: state and feed, what an operator reads and changes, and the REST API below `/api/v1`.
+"""Everything under `/api`, with the REST API below `/api/v1`.
 
-In the mode `read` only GET is answered. A caller that is not an operator sees what is its own, and operates nothing, as
-over REST.
+The mode `read` serves GET only. Callers that are not operators see their own data.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -70,7 +69,7 @@ _LAST_LOGIN: float = 5.0
 
 
 class DashboardApi:
-    """A `Mount` with an entrance of its own (`access`). `mode` is that of now, `max_body` in bytes."""
+    """The mount of `/api`; `max_body` in bytes."""
 
     prefix = "/api"
 
@@ -97,15 +96,13 @@ class DashboardApi:
         self.pages = shell.routes(mode)
 
     def owns(self, path: str) -> bool:
-        """Whether a path belongs to the dashboard, so that pages of other origins have no part in it."""
         return path.startswith(f"{self.prefix}/") or path in self.pages
 
     def close(self) -> None:
-        """Ends the feeds, so that the server can stop."""
+        """Ends the feeds."""
         self._closing.close()
 
     def missing(self, scope: Scope) -> Refusal | None:
-        """The refusal of a path that no route has; None if there is one, or while the dashboard is off."""
         path = scope["path"].removeprefix(self.prefix)
         if self._mode() == "off" or path in self.routes:
             return None
@@ -116,23 +113,19 @@ class DashboardApi:
         return self._rest.missing(self._of_rest(scope, path))
 
     def refused(self, denied: Refusal) -> Response:
-        """The answer to a request that was not let in."""
         return _private(self._rest.refused(denied))
 
     def failed(self, error: RpcError) -> Response:
-        """The answer to one that is too much."""
         return _private(self._rest.failed(error))
 
     async def caller(
         self, headers: Mapping[bytes, bytes], auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
     ) -> Caller | Refusal:
-        """Whose request it is, as `DashboardAccess.caller`."""
         if self._mode() == "off":
             return Refusal(404, "not_found", "The dashboard is off (hub.http.dashboard).")
         return await self._access.caller(headers, auth, others)
 
     async def serve(self, http: HttpExchange) -> None:
-        """Serves one request of a caller that was let in."""
         send = _PrivateSend(http.send)
         try:
             response = await self._answered(replace(http, send=send))
@@ -167,7 +160,7 @@ class DashboardApi:
 
     @property
     def routes(self) -> Mapping[str, Mapping[str, Handler]]:
-        """The handlers by path below `/api` and method, but for the REST API."""
+        """Handlers by path and method, without the REST API."""
         return {
             "/state": {"GET": self._state},
             "/feed": {"GET": self._feed},
@@ -197,7 +190,7 @@ class DashboardApi:
         return methods[method]
 
     async def _passed_on(self, http: HttpExchange, path: str) -> None:
-        """Lets the REST API answer; a stream in the name of its owner, for callers that see everybody's."""
+        """An operator acts as the owner of a stream."""
         if not _is_open(path):
             raise _not_open()
         caller = http.caller
@@ -207,7 +200,6 @@ class DashboardApi:
         await self._rest.serve(replace(http, scope=self._of_rest(http.scope, path), caller=caller))
 
     def _of_rest(self, scope: Scope, path: str) -> Scope:
-        """As the REST API would have got the request."""
         raw = scope.get("raw_path") or scope["path"].encode()
         return {**scope, "path": path, "raw_path": raw.removeprefix(self.prefix.encode())}
 
@@ -325,7 +317,6 @@ def _not_open() -> Problem:
 
 
 def _is_open(path: str) -> bool:
-    """Whether this path of the REST API is in a part for the page."""
     return path.removeprefix(_REST).partition("/")[0] in OPEN
 
 
@@ -335,7 +326,7 @@ def _private(response: Response) -> Response:
 
 
 class _PrivateSend:
-    """Sends a response that no cache keeps, whatever it says itself; knows whether it has begun."""
+    """Sends a response that no cache keeps."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

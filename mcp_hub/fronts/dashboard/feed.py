@@ -1,4 +1,4 @@
-"""`GET /api/feed`: news of the hub as an event stream, at most ten batches a second, behind a cursor (`epoch:seq`)."""
+"""`GET /api/feed`: news as an event stream, at most ten batches a second. Cursors are `epoch:seq`."""
 
 import re
 from collections import Counter
@@ -33,7 +33,7 @@ _CURSOR: Final = re.compile(r"([0-9A-Za-z_-]{1,32}):([0-9]{1,15})")
 
 
 class OpenFeeds:
-    """The feeds that are open. Other callers cannot take those of operators, nor one principal those of all."""
+    """Counts open feeds: of operators, and of each other principal."""
 
     def __init__(self) -> None:
         self._operators = 0
@@ -41,7 +41,7 @@ class OpenFeeds:
 
     @contextmanager
     def one(self, caller: Caller) -> Iterator[None]:
-        """One more feed of the caller, as long as this lasts. Raises `Problem` 503 if it is one too many."""
+        """Counts one more feed meanwhile. Raises `Problem` 503."""
         if caller.operates:
             if self._operators >= MOST_FEEDS:
                 raise _busy(f"{MOST_FEEDS} dashboards are open already.")
@@ -71,7 +71,7 @@ def _busy(said: str) -> Problem:
 
 
 class Feed:
-    """One open feed of a caller, from `cursor` on. Raises `Problem` 400 for a cursor that is not one."""
+    """News for a caller. Raises `Problem` 400 for a malformed cursor."""
 
     def __init__(self, watched: HubView, caller: Caller, cursor: str) -> None:
         found = _CURSOR.fullmatch(cursor)
@@ -85,7 +85,7 @@ class Feed:
         self._rounds = 0
 
     async def send(self, response: HttpResponse) -> None:
-        """Sends batches until the client leaves; ends with `reset` if the cursor is not known any more."""
+        """Sends batches until the client leaves; `reset` if the cursor is too old."""
         await response.start()
         silent = 0.0
         while True:
@@ -103,7 +103,6 @@ class Feed:
             await anyio.sleep(_BATCH)
 
     async def _next(self) -> DashboardBatch | None:
-        """The news since the last time; None if some of it is gone."""
         ended = self._watched.ended(self._caller, self._epoch, self._seq)
         if ended is None:
             return None

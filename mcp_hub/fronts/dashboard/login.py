@@ -1,4 +1,4 @@
-"""`POST /api/login`: a login to a remote server as an event stream, which lasts as long as the page waits for it."""
+"""`POST /api/login`: a login to a remote server as an event stream."""
 
 from contextlib import suppress
 from typing import Final
@@ -16,7 +16,7 @@ MOST_LOGINS: Final = 8
 
 
 async def send_login(login: Login, response: HttpResponse) -> None:
-    """Runs the login and sends its news; a client that leaves ends it."""
+    """A client that leaves ends the login."""
     give, take = anyio.create_memory_object_stream[LoginNews](2)
 
     async def run() -> None:

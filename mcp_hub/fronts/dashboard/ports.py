@@ -1,4 +1,4 @@
-"""The hub as the dashboard asks for it. `app.dashboard` implements both protocols."""
+"""The hub as the dashboard sees it."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -39,30 +39,30 @@ Login = Callable[[Callable[[LoginNews], Awaitable[None]]], Awaitable[LoginEnded]
 
 
 class HubView(Protocol):
-    """The state of the hub, as far as a caller may see it."""
+    """The hub's state, as a caller may see it."""
 
     @property
     def place(self) -> tuple[str, int]:
-        """Where the feed is now: an epoch and a number."""
+        """The feed's position: epoch and number."""
 
     @property
     def tools(self) -> int:
-        """Changes with the lists of the servers."""
+        """Changes with the servers' lists."""
 
     async def state(self, caller: Caller, mode: DashboardMode) -> DashboardState: ...
 
     async def servers(self, caller: Caller) -> ServerList: ...
 
     def servers_stamp(self) -> object:
-        """Differs when a server is in another state."""
+        """Changes with the state of any server."""
 
     def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:
-        """The calls that ended behind a place; None if that is not known any more."""
+        """Calls that ended behind a position; None if it is too old."""
 
     def live(self, caller: Caller) -> list[CallSummary]: ...
 
     def watched(self, caller: Caller, mode: DashboardMode) -> AbstractContextManager[None]:
-        """A page is open meanwhile; one of an operator answers what clients cannot be asked."""
+        """A page is open meanwhile; an operator's answers questions."""
 
     async def owner(self, id_: str) -> str | None:
         """The principal of a stream. Raises `StoreError`."""
@@ -73,10 +73,7 @@ class HubView(Protocol):
 
 
 class HubEditor(Protocol):
-    """The servers of the configuration, as an operator changes them. All of it raises `Problem`.
-
-    `host` is the Host header of the request.
-    """
+    """Edits configured servers. All raise `Problem`. `host` is the Host header."""
 
     async def entry(self, server: str) -> ServerEntry: ...
 
@@ -92,7 +89,7 @@ class HubEditor(Protocol):
 
 
 class HubOperator(Protocol):
-    """Everything that only an operator of the whole hub reads and changes. All of it raises `Problem`."""
+    """Reads and changes for operators only. All raise `Problem`."""
 
     @property
     def edits(self) -> HubEditor: ...
@@ -100,29 +97,29 @@ class HubOperator(Protocol):
     async def waiting(self) -> list[WaitingTool]: ...
 
     async def judge(self, body: ApprovalBody) -> None:
-        """Approves a tool or rejects it."""
+        """Approves or rejects a tool."""
 
     async def overrides(self) -> dict[str, dict[str, JsonObject]]:
         """By server and tool."""
 
     async def override(self, changes: Changes) -> None:
-        """Writes overrides, which hold at once."""
+        """Writes overrides, effective at once."""
 
     async def settings(self) -> SettingList: ...
 
     async def raw_messages(self, server: str, after: int) -> RawList:
-        """The messages of a server that were recorded, behind a number."""
+        """Recorded messages of a server behind a number."""
 
     def record_raw(self, body: RawBody) -> None:
-        """Starts or ends that."""
+        """Starts or ends recording."""
 
     async def profiles(self) -> list[ProfileInfo]:
-        """The parts of the hub that callers see."""
+        """Every profile."""
 
     async def installs(self) -> list[ClientInstall]:
-        """The clients on this machine."""
+        """Clients on this machine."""
 
     async def server(self, server: str) -> ServerDetails: ...
 
     def login(self, server: str) -> Login:
-        """A login to a remote server, which begins once it is run."""
+        """A login, which begins when it is run."""

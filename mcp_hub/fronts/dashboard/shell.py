@@ -1,7 +1,4 @@
-"""The page at `/` and its modules: static files of this package, the same for everybody, without data.
-
-Programs that ask for `/` get the JSON of `fronts.rest.pages`, and so does everybody where the dashboard is off.
-"""
+"""The page at `/` and its modules, without data. Programs get JSON."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,7 +37,6 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def static_files() -> Mapping[str, bytes]:
-    """The files of the page by their path below `static`."""
     return dict(_below(files(__package__).joinpath("static"), ""))
 
 
@@ -55,7 +51,7 @@ def _below(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
 
 
 def routes(mode: Callable[[], DashboardMode]) -> Mapping[str, Route]:
-    """The routes of the page by path; with the mode off there is only the page for programs."""
+    """The page's routes by path."""
     contents = static_files()
     index = _page(contents["index.html"], "html", mode, pages.index)
 

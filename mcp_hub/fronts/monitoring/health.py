@@ -1,7 +1,5 @@
-"""Whether the hub lives and can answer: `/livez`, `/healthz`, `/readyz`, and all details with `?verbose`.
-
-Probes have no token, so a bare answer is one word. Details are for callers who may list the tools; a caller that is
-bound to a profile sees its servers only, and only an operator sees the output of servers.
+"""Health for probes: one word without a token; `?verbose` shows callers that may list tools the servers of their
+profile.
 """
 
 from collections.abc import Mapping
@@ -22,33 +20,33 @@ _HEADERS: Final = {"cache-control": "no-store"}
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why the hub is not ready, or what is wrong though it is: a word for programs and a sentence, without names."""
+    """A word for programs and a sentence, without names."""
 
     code: str
     detail: str
 
 
 class Watched(Protocol):
-    """The hub that is asked about."""
+    """The hub, as its health is judged."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether a list can be answered without waiting for servers that start for the first time."""
+        """Whether lists wait for no server's first start."""
 
     @property
     def store(self) -> StoreState: ...
 
     def is_unguarded(self) -> bool:
-        """Whether servers may outlive the hub, because its watchdog process keeps ending."""
+        """Whether the watchdog keeps ending, so that servers may outlive the hub."""
 
     def states(self) -> Mapping[str, UpstreamState]:
-        """Of the servers that are enabled."""
+        """States of the enabled servers."""
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
-        """Everything about the servers of a profile, None for all."""
+        """The servers of a profile, None for all."""
 
     def last_reload(self, profile: str | None) -> LastReload | None:
-        """The outcome of the last reload; callers that are bound to a profile do not see its findings."""
+        """The last reload, without findings for a profile."""
 
 
 class HealthReport(msgspec.Struct, omit_defaults=True):
@@ -64,7 +62,7 @@ class HealthReport(msgspec.Struct, omit_defaults=True):
 
 
 class Health:
-    """The routes. `close` when the hub begins to stop: from then on it is not ready."""
+    """The routes. After `close` the hub is not ready."""
 
     def __init__(self, watched: Watched, version: str) -> None:
         self._watched = watched
@@ -76,16 +74,12 @@ class Health:
 
     @property
     def routes(self) -> Mapping[str, Route]:
-        """By path; each is for everybody, and looks at the caller for details only."""
+        """Public routes by path."""
         pages = {"/livez": self._livez, "/healthz": self._healthz, "/readyz": self._readyz}
         return {path: Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()}
 
     def reasons(self) -> list[Reason]:
-        """Why clients should not be sent here; nothing if they should.
-
-        One failed server does not count. The hub is not ready only if all enabled servers have failed; a hub without
-        servers can still serve tools that clients execute.
-        """
+        """Why the hub is not ready. Failed servers count if all have failed."""
         own, reasons = self._watched, []
         if self._is_stopping:
             reasons.append(Reason("stopping", "the hub is stopping"))
@@ -108,12 +102,11 @@ class Health:
         return reasons
 
     def warnings(self) -> list[Reason]:
-        """The problems of a hub that serves anyway."""
+        """Problems of a hub that is ready."""
         said = "The watchdog process keeps ending: servers may outlive the hub if it is killed. See the log."
         return [Reason("watchdog_gave_up", said)] if self._watched.is_unguarded() else []
 
     async def _livez(self, request: Request) -> Response:
-        """That this is answered is the answer: the event loop turns."""
         return await self._answer(request, "alive", [])
 
     async def _healthz(self, request: Request) -> Response:

@@ -1,9 +1,4 @@
-"""`GET /metrics`: the hub in numbers, as Prometheus reads them.
-
-Plain counters are sampled when it is scraped; nothing is done for it while calls run. Labels are names of configured
-servers and words of the hub, never what a client or a server has said (so no tool names): the configuration bounds
-them. The two durations are those of the OpenTelemetry conventions for MCP.
-"""
+"""`GET /metrics` for Prometheus, sampled at each scrape. The durations follow OpenTelemetry's conventions for MCP."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,7 +37,7 @@ _FINDINGS: Final = ("changed", "new", "unreadable")
 
 
 class Sampled(Protocol):
-    """The hub that is measured."""
+    """The hub, as it is measured."""
 
     def figures(self) -> Figures: ...
 
@@ -52,23 +47,20 @@ class Sampled(Protocol):
     def statuses(self, profile: str | None) -> list[UpstreamStatus]: ...
 
     def entries(self, server: str) -> Mapping[Kind, int]:
-        """The number of entries of each kind that the server listed last."""
+        """The entries of the server's last lists, by kind."""
 
     def unapproved(self) -> Iterable[tuple[str, str]]:
-        """Server and kind of each tool that is not what was approved."""
+        """Server and kind of each unapproved tool."""
 
     def quarantined(self) -> Iterable[str]:
-        """The server of each malformed definition, which is listed to no client."""
+        """The server of each malformed definition."""
 
     def reloads(self) -> tuple[int, int, float | None]:
-        """Reloads that were applied, that were refused, and when the last one was."""
+        """Reloads applied, reloads refused, time of the last."""
 
 
 class Metrics:
-    """The route. The endpoints count refused requests in `refusals`, by status.
-
-    A caller that is bound to a profile sees the series of its servers, and the numbers of the hub as a whole.
-    """
+    """The route. `refusals` are counted by status. Callers with a profile see its servers."""
 
     def __init__(self, sampled: Sampled, version: str) -> None:
         self.refusals: Counter[int] = Counter()
@@ -81,7 +73,7 @@ class Metrics:
         GCCollector(registry=self._process)
 
     def measure(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """One more number of the hub as a whole; `name` goes behind `mcp_hub_`."""
+        """Adds a gauge `mcp_hub_<name>`."""
         self._gauges[name] = about, value
 
     @property
@@ -93,7 +85,7 @@ class Metrics:
         return Response(body, headers={"content-type": media})
 
     def rendered(self, profile: str | None, accept: str = "") -> tuple[bytes, str]:
-        """The text and its media type; OpenMetrics for who asks for it."""
+        """The text and its media type, OpenMetrics if accepted."""
         encode, media = choose_encoder(accept)
         return encode(_Once(self._families(profile))), media
 
@@ -134,7 +126,7 @@ class Metrics:
 
 
 class _Once(Collector):
-    """Families that are made for one scrape."""
+    """Families of one scrape."""
 
     def __init__(self, families: Iterator[Metric]) -> None:
         self._families = families
@@ -176,7 +168,6 @@ def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterato
 
 
 def _of_sandboxes(statuses: Iterable[UpstreamStatus]) -> Iterator[Metric]:
-    """Nothing at all where no server has one."""
     sandboxes = {status.server: status.sandbox for status in statuses if status.sandbox is not None}
     if not sandboxes:
         return
@@ -257,5 +248,4 @@ def _durations(found: Iterable[MethodFigures], bounds: Iterable[float]) -> Itera
 
 
 def _buckets(durations: Durations, ends: Iterable[str]) -> list[tuple[str, float]]:
-    """Cumulative, by their upper ends, as the format has them."""
     return [(end, float(below)) for end, below in zip(ends, accumulate(durations.counts), strict=True)]

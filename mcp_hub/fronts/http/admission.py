@@ -1,7 +1,4 @@
-"""Admission at the HTTP fronts: how much of the hub one principal may use at a time, and how fast.
-
-Nothing queues here: a request over a limit is refused at once. Calls have a queue of their own (`calls.registry`).
-"""
+"""Limits of one principal over HTTP. Nothing queues: a request over a limit is refused."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, MutableMapping
@@ -22,14 +19,11 @@ _LARGE: Final = 6
 
 
 class TooFast(Busy):
-    """Refused for coming too fast rather than for being too many at a time: 429 over HTTP. No call ends with it."""
+    """Too many requests per second: 429 over HTTP."""
 
 
 class AdmissionLimits(msgspec.Struct, frozen=True):
-    """Of one principal: requests in flight, bytes of large bodies, requests, new sessions and operations a second.
-
-    0: no limit. Restarts and reloads are operations, each counted by itself.
-    """
+    """Per principal: requests in flight, bytes of large bodies; per second: requests, sessions, operations."""
 
     requests_per_principal: int = 3072
     bodies_per_principal: int = 256 << 20
@@ -39,7 +33,7 @@ class AdmissionLimits(msgspec.Struct, frozen=True):
 
 
 class Rate:
-    """So many per second for each principal, with 10 s' worth at once. 0 means no limit."""
+    """A limit per second and principal; 10 s' worth may come at once. 0: no limit."""
 
     def __init__(self, per_second: int, what: str, setting: str, clock: Clock) -> None:
         self._per_second = per_second
@@ -49,7 +43,7 @@ class Rate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, principal: str) -> None:
-        """Counts one. Raises `TooFast`."""
+        """Raises `TooFast`."""
         if not self._per_second:
             return
         now = self._clock.now()
@@ -65,7 +59,7 @@ class Rate:
 
 
 class Admission:
-    """Counts what the principals have under way."""
+    """Counts the principals' requests."""
 
     def __init__(self, limits: AdmissionLimits, clock: Clock) -> None:
         self._limits = limits
@@ -78,11 +72,10 @@ class Admission:
 
     @property
     def under_way(self) -> int:
-        """Requests that are being answered, of all principals."""
         return sum(self._open.values())
 
     def enter(self, principal: str) -> None:
-        """One more request is being answered, until `leave`. Raises `Busy`, `TooFast`."""
+        """Counts a request until `leave`. Raises `Busy`, `TooFast`."""
         under_way = self._open.get(principal, 0)
         most = self._limits.requests_per_principal
         if under_way >= most:
@@ -93,7 +86,7 @@ class Admission:
         self._open[principal] = under_way + 1
 
     def leave(self, principal: str) -> None:
-        """The request is answered, or its client is gone."""
+        """Ends a request."""
         left = self._open[principal] - 1
         if left:
             self._open[principal] = left
@@ -101,14 +94,14 @@ class Admission:
             del self._open[principal]
 
     def body(self, principal: str, headers: Mapping[bytes, bytes], receive: Receive) -> "Body | None":
-        """The body of a request, to be counted; None for one that is small."""
+        """Counts a body's bytes; None for a small body."""
         length = headers.get(b"content-length")
         is_small = len(length) < _LARGE if length is not None else b"transfer-encoding" not in headers
         return None if is_small else Body(self._bytes, principal, self._limits.bodies_per_principal, receive)
 
 
 class Body:
-    """A `Receive` that counts what it has received against what its principal may have, until it is closed."""
+    """A `Receive` that counts bytes for its principal until closed."""
 
     def __init__(self, held: dict[str, int], principal: str, most: int, receive: Receive) -> None:
         self._held = held
@@ -131,7 +124,7 @@ class Body:
         return event
 
     def close(self) -> None:
-        """The request is over."""
+        """Ends the count."""
         left = self._held.get(self._principal, 0) - self._size
         if left > 0:
             self._held[self._principal] = left

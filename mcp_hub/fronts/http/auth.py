@@ -1,8 +1,7 @@
-"""The checks of every HTTP request before anything reads it: Host, Origin, bearer token, profile.
+"""Checks of every HTTP request: Host, Origin, bearer token, profile.
 
-DNS rebinding needs a name: a Host passes that is an address, `localhost` or a configured name. An Origin must be this
-machine, the host that is asked, a configured name, or listed itself, and be nothing but scheme, host and port. A
-`Verifier` checks access tokens.
+Against DNS rebinding, a Host must be an address, `localhost` or configured; an Origin must be this machine, the Host or
+configured.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ _REQUIRED: Final = "a valid bearer token is required"
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The status to answer with, its stable code, why, and headers that the status calls for."""
+    """A refused request: status, stable code, reason, headers."""
 
     status: int
     code: str
@@ -38,36 +37,36 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def challenged(challenge: bytes, code: str, reason: str, status: int = 401) -> Refusal:
-    """A refusal that says with a `WWW-Authenticate` which token is needed."""
+    """A refusal with a `WWW-Authenticate`."""
     return Refusal(status, code, reason, ((b"www-authenticate", challenge),))
 
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """A token that the verifier has yet to check (`HttpAuth.verified`)."""
+    """A token that `HttpAuth.verified` has to check."""
 
     token: bytes = field(repr=False)
     digest: bytes = field(repr=False)
 
 
 class Verifier(Protocol):
-    """Checks tokens that are not in the configuration: OAuth access tokens (`oauth`)."""
+    """Checks tokens that are not in the configuration."""
 
     def find(self, digest: bytes) -> Caller | None:
-        """Whose token it is, if it was checked before and is still good."""
+        """The caller of a token that was checked before and is valid."""
 
     def challenge(self, *, has_token: bool) -> bytes:
         """The `WWW-Authenticate` of a 401."""
 
     async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
-        """Checks one for the first time."""
+        """Checks a token for the first time."""
 
 
 class HttpAuth:
-    """Checks requests. With neither tokens nor a verifier everybody is `default`; else every request needs a token.
+    """Checks requests. Without tokens and verifier everybody is `default`, else each request needs a token.
 
-    A caller that is bound to none of the `profiles`, by a token or by `default`, may name one. Pages of the origins in
-    `cors` are let in, and may read the answers. `operator` is a token that is always taken, and its caller.
+    A caller without a profile may name one of `profiles`. Pages of `cors` origins may read responses. The `operator`
+    token is always valid.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class HttpAuth:
         self._passed_hosts: dict[bytes, bool] = {}
 
     def admit(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        """Why a request must not reach any route at all: Host against DNS rebinding, Origin against foreign pages."""
+        """The refusal of a wrong Host or Origin."""
         host = headers.get(b"host", b"")
         if not self._host_passes(host):
             said = f"host {_shown(host)} is not served here. Allow it with hub.http.allowed_hosts."
@@ -106,15 +105,14 @@ class HttpAuth:
 
     @property
     def needs_token(self) -> bool:
-        """Whether callers need a token at all."""
         return bool(self._callers) or self._verifier is not None
 
     def is_reader(self, origin: bytes) -> bool:
-        """Whether pages of this origin may read answers."""
+        """Whether pages of this origin may read responses."""
         return bool(self._readers) and _text(origin).lower() in self._readers
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
-        """Whose request it is, of one that was admitted."""
+        """The caller of an admitted request."""
         verifier = self._verifier
         if not self.needs_token:
             return (self.operator(headers) if b"authorization" in headers else None) or self._default
@@ -131,7 +129,7 @@ class HttpAuth:
         return caller
 
     def operator(self, headers: Mapping[bytes, bytes]) -> Caller | None:
-        """The operator of this start of the hub, if the request has its token."""
+        """The operator, if the request has its token."""
         # looked up by digest, as every token
         if self._operator is None or b"authorization" not in headers:
             return None
@@ -139,13 +137,13 @@ class HttpAuth:
         return caller if _digest(_bearer(headers)) == digest else None
 
     async def verified(self, unverified: Unverified) -> Caller | Refusal:
-        """Whose request it is, once its token is checked."""
+        """The caller, once its token is checked."""
         if self._verifier is None:
             return challenged(b"Bearer", "unauthorized", _REQUIRED)
         return await self._verifier.verify(unverified.token, unverified.digest)
 
     def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:
-        """The caller with the profile that the URL names. For a caller bound to another one it does not exist."""
+        """The caller with this profile, unless bound to another."""
         if profile not in self._profiles or caller.profile not in (None, profile):
             return Refusal(
                 404, "unknown_profile", f"There is no profile {json.dumps(hide_head(profile, 100))} for you."
@@ -162,7 +160,6 @@ class HttpAuth:
         return passes
 
     def _origin_passes(self, origin: str, host: str) -> bool:
-        """A page may come from this machine, from the host it asks, or from where the configuration says."""
         if origin.lower().rstrip("/") in self._origins:
             return True
         scheme, _, place = origin.lower().partition("://")
@@ -172,7 +169,7 @@ class HttpAuth:
 
 
 def repeated(raw_headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:
-    """Why a request that gives a header twice is not taken, if it is one that decides who comes in."""
+    """Refuses a repeated header that decides about access."""
     names = [name for name, _ in raw_headers]
     for name in _ONCE:
         if names.count(name) > 1:
@@ -181,14 +178,14 @@ def repeated(raw_headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a socket bound to `host`."""
+    """Whether only this machine reaches a socket bound to `host`."""
     if host.lower() == "localhost":
         return True
     return _is_address(host) and ip_address(host.strip("[]")).is_loopback
 
 
 def _host_name(host: str) -> str:
-    """A Host header without its port; empty for one that is malformed."""
+    """A Host header without its port; empty if malformed."""
     found = _HOST.fullmatch(host)
     if found is None or found["six"] is None:
         return "" if found is None else found["name"]
@@ -208,7 +205,6 @@ def _is_address(name: str) -> bool:
 
 
 def _bearer(headers: Mapping[bytes, bytes]) -> bytes:
-    """The bearer token of a request; empty without one."""
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     return token.strip() if scheme.lower() == b"bearer" else b""
 

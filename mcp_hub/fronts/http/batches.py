@@ -1,7 +1,7 @@
-"""An array of messages that is POSTed: each is handled as if it came alone, and one array has all answers.
+"""An array of messages in one POST: each is handled alone, one array has all responses.
 
-Nothing comes before an answer: there is no event stream, and the client cannot be asked. Source: specification
-2025-03-26, basic/transports "Sending Messages to the Server" 5.
+Nothing is streamed, and the client cannot be asked. Source: specification 2025-03-26, basic/transports "Sending
+Messages to the Server" 5.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -20,7 +20,7 @@ Handle = Callable[[HttpRequest], Awaitable[None]]
 
 
 class _Part:
-    """The response to one message, kept."""
+    """The response to one message."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -30,7 +30,7 @@ class _Part:
 
 
 async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMessage], handle: Handle) -> None:
-    """Responds to the POST `request` with the answers in the order of their requests, or 202 if there are none."""
+    """Responds in the requests' order, or with 202 without any."""
     parts, owners = [_Part() for _ in messages], _owners(messages)
     async with anyio.create_task_group() as tasks:
         for at, (message, part) in enumerate(zip(messages, parts, strict=True)):
@@ -52,7 +52,7 @@ _Key = tuple[int | str, bool]
 
 
 def _key(message: Envelope | BadMessage) -> _Key | None:
-    """The id to answer under, and its spelling; None if nothing is answered under an id."""
+    """The response's id and its spelling."""
     if isinstance(message, BadMessage):
         id_ = message.id
     else:
@@ -61,7 +61,7 @@ def _key(message: Envelope | BadMessage) -> _Key | None:
 
 
 def _owners(messages: Sequence[Envelope | BadMessage]) -> dict[_Key, int]:
-    """Which message is answered under an id that several have: the first request, or else the first broken one."""
+    """A shared id belongs to the first request, else to the first malformed one."""
     owners: dict[_Key, int] = {}
     for is_broken in (False, True):
         for at, message in enumerate(messages):

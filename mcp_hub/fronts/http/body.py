@@ -1,4 +1,4 @@
-"""Bodies over HTTP: which kinds a client takes, and the message that it POSTs, read within a limit."""
+"""Media types that a client accepts, and the POSTed message."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _DISCARD: Final = 1.0
 
 
 def accepts(headers: Headers) -> tuple[bool, bool]:
-    """Whether the client takes JSON, and SSE. No Accept header, or an empty one, takes anything."""
+    """Whether the client accepts JSON, and SSE; both without an Accept header."""
     accept = headers.get(b"accept", b"")
     return _json_and_sse(accept) if len(accept) <= _USUAL else _json_and_sse.__wrapped__(accept)
 
@@ -35,16 +35,13 @@ def _json_and_sse(accept: bytes) -> tuple[bool, bool]:
 
 
 def takes(ranges: Mapping[str, bool], media: str) -> bool:
-    """Whether the range that describes the media type most closely is taken."""
+    """Whether a media type's most specific range accepts it."""
     names = (media, media.partition("/")[0] + "/*", "*/*")
     return next((ranges[name] for name in names if name in ranges), False)
 
 
 def media_ranges(accept: str) -> dict[str, bool]:
-    """The media ranges of an Accept header, False for those of quality 0 (RFC 9110 §12.5.1).
-
-    `*` counts as `*/*`: Java's own client sends it.
-    """
+    """The ranges of an Accept header, False for quality 0 (RFC 9110 §12.5.1). `*` counts as `*/*`."""
     ranges: dict[str, bool] = {}
     for part in accept.lower().split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
@@ -55,12 +52,10 @@ def media_ranges(accept: str) -> dict[str, bool]:
 
 
 def media_type(headers: Headers) -> bytes:
-    """That of a request's body, without parameters; empty if none is given."""
     return headers.get(b"content-type", b"").partition(b";")[0].strip(b" \t").lower()
 
 
 def is_compressed(encoding: str) -> bool:
-    """Whether this value of Content-Encoding says so; the hub reads no such bodies."""
     return encoding.strip(" \t").lower() not in ("", "identity")
 
 
@@ -82,7 +77,7 @@ async def read_text(http: HttpExchange, max_body: int) -> bytes:
 
 
 def understood(text: bytes) -> Envelope:
-    """The message that a body is. Raises `HttpError` 400."""
+    """The message in a body. Raises `HttpError` 400."""
     message = envelope.decode(text) if text else BadMessage(PARSE_ERROR, "empty body")
     if isinstance(message, BadMessage):
         raise HttpError(400, None, message.reason, message.code, id_=message.id)
@@ -90,7 +85,7 @@ def understood(text: bytes) -> Envelope:
 
 
 async def read_body(receive: Receive, max_body: int) -> bytes | None:
-    """A body on one line (JSON has line breaks only between tokens); None if it is too long. Raises `ClientGone`."""
+    """A JSON body on one line; None if too long. Raises `ClientGone`."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -108,7 +103,7 @@ async def read_body(receive: Receive, max_body: int) -> bytes | None:
 
 
 async def discard(receive: Receive) -> None:
-    """Reads what a client still sends, for a moment: one that cannot finish sending would miss the answer."""
+    """Lets a client finish sending, so that it reads the response."""
     with anyio.move_on_after(_DISCARD):
         while (event := await receive())["type"] == "http.request" and event.get("more_body"):
             pass

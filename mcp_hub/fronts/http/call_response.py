@@ -1,8 +1,6 @@
-"""One HTTP response to one MCP request: JSON when the call ends quietly, SSE as soon as something comes first.
+"""The HTTP response to one MCP request: JSON if its call ends soon, else SSE.
 
-A quick call costs no task beside its own and is not followed: only one that says more than its result, or that the
-housekeeper finds running after a quarter of a second, is. Then the client's disconnect is watched for, and silence is
-filled with keep-alive comments. Events are written a slice at a time.
+A quick call costs no task and is not followed; the housekeeper finds calls that take long.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,10 +26,7 @@ Frames = list[tuple[int, bytes]]
 
 
 class QuickWait:
-    """Waits for the plain result of a call that ends soon; the housekeeper wakes it if the call does not.
-
-    A call that takes long, or says anything else, is followed from then on, and rings `bell`.
-    """
+    """Waits for a quick call's result; follows any other call."""
 
     __slots__ = ("_quick", "_responder", "bell")
 
@@ -41,20 +36,20 @@ class QuickWait:
         self.bell = Bell()
 
     def follow(self) -> CallResponder:
-        """The responder that follows the call, from the first time on."""
+        """The call's responder, made at first use."""
         if self._responder is None:
             self._quick.close()
             self._responder = self._quick.responder(self.bell.ring)
         return self._responder
 
     def wake(self) -> None:
-        """The call has ended, or is more than a quick one."""
+        """Ends the wait."""
         if not self._quick.call.has_ended:
             self.follow()
         self.bell.ring()
 
     async def answer(self, housekeeper: "Housekeeper") -> bytes | None:
-        """The answer of a call that ended soon with a plain result; None for any other, which has to be followed."""
+        """The response; None if the call has to be followed."""
         quick = self._quick
         if not quick.is_quick:
             return None
@@ -68,11 +63,10 @@ class QuickWait:
 
 
 class CallWriter:
-    """Writes what one call says to a response: follows `responder`, which rings `bell`, to its end or until `stop`.
+    """Writes one call's messages until `responder` ends or `stop` is called.
 
-    A client that cannot stream gets the answer alone. `on_stream` makes an event stream that can be resumed, from the
-    first commit of the call's stream on: then it is awaited, what it returns goes first, and every message carries its
-    place. `is_resumed` is for the response to a GET: an event stream, or 204 if there is nothing to send.
+    A client that cannot stream gets the response alone. `on_stream` makes the stream of a durable call resumable: its
+    result goes first, and messages have cursors. `is_resumed`: responds to a GET.
     """
 
     __slots__ = (
@@ -102,11 +96,10 @@ class CallWriter:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether `stop` was called."""
         return self._stopped is not None
 
     async def run(self) -> bool:
-        """Returns when the response is complete (True), or stopped, or the client gone."""
+        """Whether the response is complete."""
         try:
             return await self._run()
         except ClientGone:
@@ -122,7 +115,7 @@ class CallWriter:
                 self._stopped.set()
 
     def stop(self) -> anyio.Event:
-        """Ends an event stream where it is, its call continues; what is returned is set when nothing more is sent."""
+        """Ends the event stream, not the call. The event is set when nothing more is sent."""
         if self._stopped is None:
             self._stopped = anyio.Event()
         if self._scope is not None:
@@ -142,7 +135,7 @@ class CallWriter:
         return is_complete
 
     async def _pump(self, frames: Frames) -> bool:
-        """Sends `frames` and what comes. True: complete. False: the client is gone."""
+        """False if the client is gone."""
         while not self._response.is_gone:
             if frames and self._can_stream:
                 await self._write(b"".join(self._message(seq, frame) for seq, frame in frames))
@@ -158,8 +151,7 @@ class CallWriter:
         return self.responder.numbered(_SLICE) if self.responder.has_more else []
 
     async def _is_silent(self) -> bool:
-        """Waits for something to send, but not for long, and not at all before a stream that can be resumed is opened:
-        its client needs a place to come back to."""
+        """A resumable stream opens at once: its client needs a cursor."""
         if self.responder.has_more:
             await anyio.lowlevel.checkpoint()
             return False
@@ -171,7 +163,6 @@ class CallWriter:
 
     @property
     def _has_place(self) -> bool:
-        """Whether its client could come back to the stream."""
         return self._is_resumed or bool(self.responder.call.stored)
 
     def _message(self, seq: int, frame: bytes) -> bytes:
@@ -180,7 +171,7 @@ class CallWriter:
         return sse.message(frame, cursors.place(self.responder.call.call.id, seq))
 
     async def _finish(self) -> None:
-        """Sends the answer, if there is one. An early one is for a client that is still there only."""
+        """An early response needs a client that is still there."""
         responder, response = self.responder, self._response
         answer, is_open = responder.answer, response.is_started
         if responder.detached and await response.has_left():
@@ -198,7 +189,6 @@ class CallWriter:
             await response.end()
 
     async def _write(self, body: bytes) -> None:
-        """Sends events."""
         if self._on_stream is not None and not self._is_primed and self._has_place:
             self._is_primed = True
             body = await self._on_stream() + body
@@ -206,7 +196,7 @@ class CallWriter:
 
 
 class Housekeeper:
-    """Finds calls that are not quick. Sleeps while there are none."""
+    """Finds calls that are not quick."""
 
     def __init__(self) -> None:
         self._fresh: set[QuickWait] = set()

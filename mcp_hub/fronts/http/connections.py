@@ -1,8 +1,7 @@
-"""Connections of the HTTP front, bounded: how many, how long a request may take to arrive, how large its head may be.
+"""Limits of HTTP connections: their number, slow requests, large heads, slow readers.
 
-Bounds what a web server leaves open: clients that only connect, send slowly or without end, or read nothing. Deadlines
-are looked at once a second, so that an ordinary request costs no timer. A refusal is a problem (RFC 9457), made here
-below the application, and closes the connection. Only this subclass of uvicorn's protocol knows how that works inside.
+Deadlines are checked once a second, so requests cost no timers. Refusals are problems (RFC 9457). Only this module
+knows uvicorn's internals.
 """
 
 import re
@@ -37,10 +36,7 @@ _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Connections at a time, bytes of a request's head, seconds for it and for the body, as in `hub.http`.
-
-    `stalled`: seconds in which a client has to take something of what waits for it.
-    """
+    """Limits of `hub.http`. `stalled`: seconds without reading."""
 
     max_connections: int = 4096
     max_headers: int = 64 << 10
@@ -53,21 +49,18 @@ _Part = Literal["head", "body"]
 
 
 class _Refused(Exception):
-    """Ends the parsing of a request that is answered here."""
+    """Ends the parsing of a refused request."""
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
-    """The headers behind a body, which nobody reads."""
+    """Drops the headers behind a body."""
 
     def append(self, header: tuple[bytes, bytes]) -> None:
         """Drops it."""
 
 
 class _Flow(FlowControl):
-    """Has an event only once the client has stopped reading: one of asyncio holds 0.7 kB.
-
-    `behind` is what has come and is not parsed, because enough requests wait: nothing more is read meanwhile.
-    """
+    """Creates its event late: it holds 0.7 kB. `behind` is unparsed input."""
 
     behind = b""
 
@@ -86,7 +79,7 @@ class _Flow(FlowControl):
 
 
 class _Unread:
-    """For how long a client has taken nothing of what waits for it."""
+    """Measures how long a client reads nothing."""
 
     __slots__ = ("_bytes", "_since")
 
@@ -95,7 +88,6 @@ class _Unread:
         self._since = since
 
     def seconds(self, waiting: int, now: float) -> float:
-        """Takes how many bytes wait now."""
         if not self._bytes or waiting < self._bytes:
             self._since = now
         self._bytes = waiting
@@ -103,10 +95,7 @@ class _Unread:
 
 
 class _Joined:
-    """The transport of one response: a head that gives the length of its body leaves with the body, in one write.
-
-    The head of an event stream gives none, and leaves at once.
-    """
+    """Sends a head with a length together with its body."""
 
     __slots__ = ("_head", "_transport", "is_closing")
 
@@ -125,13 +114,12 @@ class _Joined:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Writes a head whose body did not come, and closes the connection."""
         self._transport.write(self._head)
         self._transport.close()
 
 
 class Bounded(HttpToolsProtocol):
-    """One connection. `since` is when what it is in began: waiting for a head, reading one, reading a body."""
+    """One connection. `since`: the start of waiting, head or body."""
 
     # in the instance's dict they would be too many for one that shares its keys: 1.5 kB a connection
     __slots__ = (
@@ -151,14 +139,14 @@ class Bounded(HttpToolsProtocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request is being answered, or its answer is not taken yet."""
+        """Whether a response is not complete or not read."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and (not cycle.response_complete or self.transport.get_write_buffer_size() > 0)
 
     # -- what comes (asyncio.Protocol) ----------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """Counts the connection; one over the limit gets 503."""
+        """Over the limit, refuses with 503."""
         super().connection_made(transport)
         self.flow = _Flow(transport)
         over = len(self.connections) - self.limits.max_connections
@@ -168,7 +156,7 @@ class Bounded(HttpToolsProtocol):
                 transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gives its place back."""
+        """Ends the request in progress."""
         running, self._running = self._running, None
         self.pipeline.clear()
         self.flow.behind = b""
@@ -178,7 +166,7 @@ class Bounded(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Checks the head's size before uvicorn reads it, and keeps for later what is too many requests at once."""
+        """Checks the head's size; pipelined requests wait."""
         self._unset_keepalive_if_required()
         is_much = self.pipeline or self.flow.behind or data.count(_VERSION) > _PIPELINED
         for part in self._parts(data) if is_much else (data,):
@@ -195,7 +183,6 @@ class Bounded(HttpToolsProtocol):
                     self._refuse_head()
 
     def _parts(self, data: bytes) -> Iterator[bytes]:
-        """Parts of what has come, one after the other as it is parsed, until enough requests wait."""
         if self.flow.behind:
             self.flow.behind += data
             return
@@ -214,10 +201,7 @@ class Bounded(HttpToolsProtocol):
             self.since = self.loop.time()
 
     def _feed(self, data: bytes) -> None:
-        """Parses it, and ignores a request to upgrade (RFC 9110 §7.8); Java asks for h2c with each first request.
-
-        The parser takes what follows such a head for another protocol, so the head is parsed again without it.
-        """
+        """Ignores upgrades (RFC 9110 §7.8): Java asks for h2c."""
         while True:
             try:
                 self.parser.feed_data(data)
@@ -230,7 +214,6 @@ class Bounded(HttpToolsProtocol):
                 data = head + data[upgrade.args[0] :]
 
     def _plain_head(self) -> bytes:
-        """The head that has come, without the request to upgrade."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":
@@ -242,7 +225,7 @@ class Bounded(HttpToolsProtocol):
     # -- what it is (callbacks of the parser) ---------------------------------------------------------------------
 
     def on_headers_complete(self) -> None:
-        """The head is complete: from here on the body counts."""
+        """The body counts from here on."""
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
             self._is_upgrade = True
             return
@@ -280,7 +263,7 @@ class Bounded(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The response is written."""
+        """Reads what has waited."""
         if self._part != "body":
             self.since = self.loop.time()
         super().on_response_complete()
@@ -300,7 +283,7 @@ class Bounded(HttpToolsProtocol):
     # -- what is too much -----------------------------------------------------------------------------------------
 
     def refuse(self, status: int, code: str, detail: str, **members: Any) -> None:
-        """Answers for the application, unless an answer is on its way, and closes the connection."""
+        """Closes the connection, with a problem if possible."""
         if self.transport.is_closing():
             return
         running = self._running
@@ -309,13 +292,11 @@ class Bounded(HttpToolsProtocol):
         self.transport.close()
 
     def _check_head(self) -> None:
-        """Checks a chunk that is longer than a head may be; some of it may be body. Raises `_Refused`."""
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.limits.max_headers:
             self._refuse_head()
             raise _Refused
 
     def _check_target(self) -> None:
-        """A target that names a host must name that of the Host header, which is checked. Raises `_Refused`."""
         found = _ABSOLUTE.match(self.url)
         if found is not None and dict(self.headers).get(b"host", b"").lower() != found[1].lower():
             self.refuse(421, "misdirected", "the request target names another host than the Host header")
@@ -328,7 +309,7 @@ class Bounded(HttpToolsProtocol):
         )
 
     def look(self, now: float) -> None:
-        """Closes a connection that has taken too long with what it is in."""
+        """Closes the connection if a deadline is over."""
         limits = self.limits
         limit = "header_timeout" if self._part == "head" else "body_timeout"
         seconds: float = getattr(limits, limit)
@@ -344,7 +325,7 @@ class Bounded(HttpToolsProtocol):
 
 
 def _end_of_requests(data: bytes, most: int) -> int:
-    """The end of a part in which no more than so many requests begin, or one more that had begun before."""
+    """The end of at most `most` requests."""
     end = -1
     for _ in range(most + 1):
         end = data.find(_VERSION, end + 1)
@@ -354,12 +335,12 @@ def _end_of_requests(data: bytes, most: int) -> int:
 
 
 def bounded(limits: ConnectionLimits) -> type[Bounded]:
-    """The protocol with these limits, for uvicorn's `http`."""
+    """A protocol class for uvicorn's `http`."""
     return type("Bounded", (Bounded,), {"limits": limits})
 
 
 async def look_after(connections: Iterable[Any]) -> None:
-    """Looks at uvicorn's connections once a second; runs until cancelled."""
+    """Checks connections once a second until cancelled."""
     while True:
         await anyio.sleep(_TICK)
         now = anyio.current_time()
@@ -368,7 +349,7 @@ async def look_after(connections: Iterable[Any]) -> None:
 
 
 def affordable(wanted: int) -> int:
-    """The number of connections that the limit on open files of this process allows."""
+    """Connections that the limit on open files allows."""
     if sys.platform != "win32":
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most != resource.RLIM_INFINITY:
@@ -377,7 +358,7 @@ def affordable(wanted: int) -> int:
 
 
 def _make_room(connections: Iterable[Any], now: float) -> bool:
-    """Closes the connection that has been without a request for longest; False if none is."""
+    """Closes the longest idle connection; False without one."""
     idle = [one for one in connections if not (one.is_answering or one.transport.is_closing())]
     oldest = min(idle, key=lambda one: one.since, default=None)
     if oldest is None or now - oldest.since < _IDLE:

@@ -1,8 +1,4 @@
-"""Cross-origin requests of web pages that the configuration lets in (Fetch standard, "CORS protocol").
-
-A browser asks first, by a preflight without a token; its answer admits no request, it only lets the browser send one.
-There are no cookies, so credentials are never allowed.
-"""
+"""Cross-origin requests of configured pages (Fetch standard, "CORS protocol"), without credentials."""
 
 from collections.abc import MutableMapping
 from typing import Any, Final
@@ -19,12 +15,11 @@ _MAX_AGE: Final = b"600"
 
 
 def is_preflight(headers: Headers) -> bool:
-    """Whether an OPTIONS is the question of a browser if a page may send a request."""
     return _REQUESTED_METHOD in headers
 
 
 def preflight(headers: Headers) -> Fields:
-    """The headers of the answer: all methods, and whatever headers the page wants to send (`Mcp-Param-…` vary)."""
+    """Response headers: all methods, and the page's headers."""
     fields = [
         (b"access-control-allow-methods", _METHODS),
         (b"access-control-allow-headers", headers.get(_REQUESTED_HEADERS, b"")),
@@ -36,7 +31,7 @@ def preflight(headers: Headers) -> Fields:
 
 
 def readable(send: Send, origin: bytes) -> Send:
-    """Sends responses that a page of this origin may read."""
+    """Sends responses that pages of this origin may read."""
     fields = [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED)]
 
     async def with_headers(message: MutableMapping[str, Any]) -> None:

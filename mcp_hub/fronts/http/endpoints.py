@@ -1,11 +1,7 @@
-"""The HTTP endpoints as one plain ASGI application: authentication, then the front whose path it is.
+"""The ASGI application: checks Host, Origin and token, then serves by path.
 
-Host and Origin are checked first, on every path; then the token, except on `public` paths. A token in the query is
-refused, because URLs are logged. `/mcp/p/<name>` is `/mcp` with a profile, and so for each route; below a mount it is
-a query parameter, `?profile=<name>`. A preflight of a page that may read answers (`cors`) needs no token.
-
-Everything that is not MCP is Starlette: routes of single pages, and a mount. A Starlette route around `/mcp` would cost
-36 to 75 % more a call.
+A token in the query is refused: URLs are logged. The URL may name a profile: `/mcp/p/<name>`, below a mount
+`?profile=<name>`.
 """
 
 from collections import Counter
@@ -50,25 +46,25 @@ Serve = Callable[[HttpExchange], Awaitable[None]]
 
 
 class Mount(Protocol):
-    """A front that serves every path below `prefix`, and has a form of its own for errors."""
+    """A front for all paths below `prefix`, with its own errors."""
 
     prefix: str
 
     async def serve(self, http: HttpExchange) -> None:
-        """Serves one request; raises nothing for the caller to read."""
+        """Serves one request; raises nothing."""
 
     def missing(self, scope: Scope) -> Refusal | None:
-        """The refusal of a path that no route has, the same for everybody; None if there is a route."""
+        """The refusal of a path without a route."""
 
     def refused(self, refusal: Refusal) -> Response:
-        """The answer to one that was not let in."""
+        """The response to a refused request."""
 
     def failed(self, error: RpcError) -> Response:
-        """The answer to one that is too much."""
+        """The response to a request over a limit."""
 
 
 class GuardedMount(Mount, Protocol):
-    """A mount that decides itself who comes in, and has no part in `cors`; `pages` need no token."""
+    """A mount with its own access control; `pages` are public."""
 
     @property
     def pages(self) -> Mapping[str, Route]: ...
@@ -79,11 +75,11 @@ class GuardedMount(Mount, Protocol):
     async def caller(
         self, headers: Headers, auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
     ) -> Caller | Refusal:
-        """Whose request it is; `others` asks for a token as every other path does."""
+        """The caller; `others` checks the hub's tokens."""
 
 
 def page(route: Route) -> Serve:
-    """Serves a route of its own, whose requests have their caller in the scope."""
+    """Serves a Starlette route, with the caller in its scope."""
 
     async def serve(http: HttpExchange) -> None:
         await route.handle({**http.scope, "caller": http.caller}, http.receive, http.send)
@@ -92,7 +88,7 @@ def page(route: Route) -> Serve:
 
 
 def refused(refusal: Refusal, reason: str) -> Response:
-    """The answer to a request that was refused by `HttpAuth`, as MCP clients read it."""
+    """The response to a refused request, for MCP clients."""
     error = RpcError(reason, code=INVALID_REQUEST, symbol=refusal.code)
     response = Response(error_frame(None, error.encoded()), refusal.status, media_type="application/json")
     response.raw_headers.extend(refusal.headers)
@@ -100,8 +96,6 @@ def refused(refusal: Refusal, reason: str) -> Response:
 
 
 def _bodiless(send: Send) -> Send:
-    """As HEAD wants it: the head of the whole response and nothing else."""
-
     async def without(message: MutableMapping[str, Any]) -> None:
         await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
@@ -109,14 +103,14 @@ def _bodiless(send: Send) -> Send:
 
 
 class _Listener:
-    """The messages of a client that only listens, without end: it counts as gone once its token is."""
+    """A listening client's `Receive`, which disconnects without access."""
 
     def __init__(self, http: HttpExchange) -> None:
         self._http = http
         self._is_refused = anyio.Event()
 
     def look(self, auth: HttpAuth) -> None:
-        """Whether it may still listen; one with a token that has to be checked anew may."""
+        """An OAuth token to be checked again counts."""
         found = auth.identify(self._http.headers)
         if isinstance(found, Unverified):
             return
@@ -138,23 +132,19 @@ class _Listener:
 
 
 def _has_token(query: bytes) -> bool:
-    """Whether a parameter has a name of `_IN_QUERY`; `&` and `;` end a parameter."""
     parameters = parse_qsl(query.decode("latin-1").replace(";", "&"), keep_blank_values=True)
     return any(name.strip().lower().translate(_MARKS) in _IN_QUERY for name, _ in parameters)
 
 
 def _only_listens(http: HttpExchange) -> bool:
-    """Whether it has a token and is not a call: calls continue."""
     is_listen = http.scope["method"] == "GET" or http.headers.get(b"mcp-method") == b"subscriptions/listen"
     return is_listen and b"authorization" in http.headers
 
 
 class Endpoints:
-    """Hands each request to the front of its path, with or without a slash at the end.
+    """Serves each request by its path; a slash at the end does not matter.
 
-    `pages` and `public` are whole paths for everybody; a page with details for some callers awaits `who` of its scope.
-    `use` replaces `auth` and `public`: requests that run continue, except those of clients that only listen and are
-    refused from then on. `refusals` counts refused requests by status.
+    `pages` and `public` are public; `pages` may await `who`. `refusals` counts by status.
     """
 
     def __init__(
@@ -180,12 +170,12 @@ class Endpoints:
 
     @property
     def paths(self) -> frozenset[str]:
-        """Every whole path, and the prefix of each mount with a slash."""
+        """Every path; mounts end with a slash."""
         mounts = [f"{own.prefix}/" for own in (self._mount, self._guarded) if own is not None]
         return frozenset([*self._routes, *self._pages, *self.public, *mounts])
 
     def use(self, auth: HttpAuth, public: Mapping[str, Route]) -> None:
-        """Replaces authentication and the public pages."""
+        """Replaces authentication; listeners without access end."""
         self._auth, self.public = auth, public
         for listener in self._listeners:
             listener.look(auth)
@@ -236,14 +226,13 @@ class Endpoints:
         return next((own for own in mounts if own is not None and path.startswith(f"{own.prefix}/")), None)
 
     def _sender(self, method: str, headers: Headers, send: Send, *, is_open: bool) -> Send:
-        """Sends what HEAD wants, and what a page of another origin may read, if it may at all."""
         origin = headers.get(b"origin", b"")
         if is_open and self._auth.is_reader(origin):
             send = cors.readable(send, origin)
         return _bodiless(send) if method == "HEAD" else send
 
     def _found(self, mount: Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:
-        """The front of the path, if there is one, and the profile that the URL names."""
+        """The path's front, and the URL's profile."""
         path = scope["path"]
         if (serve := self._routes.get(path)) is not None:
             return serve, None
@@ -254,7 +243,6 @@ class Endpoints:
         return self._routes.get(route), name.removesuffix("/")
 
     def _at_the_door(self, scope: Scope, headers: Headers) -> Refusal | None:
-        """Why a request is not even looked at."""
         if len(headers) < len(scope["headers"]) and (refusal := repeated(scope["headers"])) is not None:
             return refusal
         if (refusal := self._auth.admit(headers)) is not None:
@@ -270,7 +258,6 @@ class Endpoints:
         await answer(scope, receive, send)
 
     async def _admitted(self, serve: Serve, http: HttpExchange) -> None:
-        """Raises `Busy` for more than the principal may have under way."""
         admission, principal = self._admission, http.caller.principal
         admission.enter(principal)
         body = admission.body(principal, http.headers, http.receive)
@@ -304,14 +291,13 @@ class Endpoints:
         return self._narrowed(caller, profile)
 
     def _narrowed(self, caller: Caller | Refusal, profile: str | None) -> Caller | Refusal:
-        """The caller with the profile that the URL names, if it names one."""
         if profile is None or isinstance(caller, Refusal):
             return caller
         return self._auth.narrowed(caller, profile)
 
 
 async def respond_error(send: Send, error: RpcError) -> None:
-    """The response for an error of the hub, as MCP clients read it."""
+    """The response for an error, for MCP clients."""
     status, headers = HTTP_STATUS.get(error.code, 400), None
     body = error_frame(None, error.encoded())
     if isinstance(error, HttpError):

@@ -1,7 +1,6 @@
-"""Handshake-era requests over HTTP: sessions by `Mcp-Session-Id`, the GET stream, DELETE.
+"""Handshake requests over HTTP: sessions, the GET stream, DELETE. Closing a POST does not cancel its call.
 
-A client that drops a POST does not cancel its call, and may come back for the rest of its stream (`resume`). A stored
-session is accepted again (`sessions.stored`). Source: specification 2025-11-25, basic/transports "Streamable HTTP".
+Source: specification 2025-11-25, basic/transports "Streamable HTTP".
 """
 
 import re
@@ -44,7 +43,7 @@ _CHANGING = frozenset({"logging/setLevel", "resources/subscribe", "resources/uns
 
 
 class HandshakeHttp:
-    """Serves requests whose version header is absent or names a handshake version."""
+    """Serves requests without a modern version header."""
 
     def __init__(
         self,
@@ -69,7 +68,6 @@ class HandshakeHttp:
 
     @property
     def sessions(self) -> int:
-        """The number of sessions."""
         return len(self._sessions)
 
     async def post(self, request: HttpRequest) -> None:
@@ -84,7 +82,7 @@ class HandshakeHttp:
         await self._take(await self._client(request), request)
 
     async def post_batch(self, request: HttpRequest, text: bytes) -> bool:
-        """Responds to an array of messages; False if the version of its session has no arrays. Raises `RpcError`."""
+        """Responds to an array; False if the session's version lacks them. Raises `RpcError`."""
         if _SESSION not in request.headers:
             return False
         client = await self._client(request)
@@ -101,7 +99,6 @@ class HandshakeHttp:
         return True
 
     async def _take(self, client: ClientCalls, request: HttpRequest) -> None:
-        """Responds to a message of a session."""
         if request.is_request:
             await self._answer(client, request)
             return
@@ -138,7 +135,6 @@ class HandshakeHttp:
             await self._resumption.answer(client, request, id_, key, params[1].token, running)
 
     async def _forward_answer(self, client: ClientCalls, answer: Envelope) -> None:
-        """Raises `HttpError` 503: another hub may have asked."""
         try:
             await answered_elsewhere(self._hub, client.session, answer)
         except StoreError as error:
@@ -160,7 +156,7 @@ class HandshakeHttp:
         await respond(request.send, 200, result_frame(id_, result), [(_SESSION, session.id.encode())])
 
     def _welcome(self, stored: StoredSession) -> ClientCalls:
-        """Takes a session in; the one unused for longest may have to make room. Raises `Busy`."""
+        """May evict the session unused for longest. Raises `Busy`."""
         session = stored.session
         session.be("by request")
         for gone in self._sessions.add(session):
@@ -171,7 +167,7 @@ class HandshakeHttp:
         return client
 
     async def _client(self, http: HttpExchange) -> ClientCalls:
-        """Whose session the request names. Raises `HttpError`: 400 unnamed, 404 unknown or foreign, 503."""
+        """The session's calls. Raises `HttpError`: 400 unnamed, 404 unknown or foreign, 503."""
         named = http.headers.get(_SESSION)
         if named is None:
             said = "Mcp-Session-Id header is required. Send initialize first."
@@ -191,7 +187,7 @@ class HandshakeHttp:
         return client
 
     async def _accepted_again(self, id_: str, caller: Caller) -> ClientCalls | None:
-        """A session that another hub, or this one, has let go of but stored. Raises `Busy`, `StoreError`."""
+        """A stored session. Raises `Busy`, `StoreError`."""
         stored = await self._resumption.sessions.find(id_, caller) if _ID.fullmatch(id_) else None
         if stored is None:
             return None
@@ -205,14 +201,14 @@ class HandshakeHttp:
         return client
 
     async def _changed(self, stored: StoredSession, request: HttpRequest) -> None:
-        """The client has set a level, or subscribed to something or no longer: a record of the session says so, too."""
+        """Stores the change of a session."""
         uri = (raw_object(request.message.params) or {}).get("uri")
         for lapsed in [known for known in stored.lapsed if uri == msgspec.json.encode(known)]:
             del stored.lapsed[lapsed]
         await self._resumption.sessions.update(stored)
 
     def _changed_elsewhere(self, stored: StoredSession, change: ChangedElsewhere | None) -> None:
-        """At another replica the client has changed its session, or ended it."""
+        """Another replica changed or ended the session."""
         session = stored.session
         if change is None:
             self._resumption.cancel_local(self._clients[session.id], BY_CLIENT)
@@ -234,10 +230,7 @@ class HandshakeHttp:
             await self._resumption.cancel(client, id_key(bytes(raw)), reason)
 
     async def get(self, http: HttpExchange) -> None:
-        """The session's own stream: what belongs to no request, since the last one closed. A newer one replaces it.
-
-        With `Last-Event-ID`, the rest of a request's stream.
-        """
+        """The session's stream; with `Last-Event-ID`, the rest of a request's stream. A newer one replaces it."""
         if not accepts(http.headers)[1]:
             raise HttpError(406, "not_acceptable", "Accept must name text/event-stream")
         client = await self._client(http)
@@ -272,7 +265,7 @@ class HandshakeHttp:
             await lapsed.wait()
 
     async def _resubscribe(self, stored: StoredSession) -> None:
-        """Restores the subscriptions of a session that was made or changed elsewhere, now that its client listens."""
+        """Restores subscriptions that were made elsewhere."""
         for uri in list(stored.lapsed):
             try:
                 await self._hub.subscribe(stored.session, uri)
@@ -284,7 +277,7 @@ class HandshakeHttp:
             stored.lapsed.pop(uri, None)
 
     async def delete(self, http: HttpExchange) -> None:
-        """Ends the session: its stream, its running calls and its record."""
+        """Ends the session, its stream and its calls."""
         client = await self._client(http)
         await self._resumption.sessions.drop(client.stored)
         await self._resumption.cancel_all(client, BY_CLIENT)
@@ -294,7 +287,7 @@ class HandshakeHttp:
         await respond(http.send, 204)
 
     def _end(self, session: Session) -> None:
-        """The session is over; what it still runs ends by itself."""
+        """Calls end by themselves."""
         self._resumption.close(self._clients.pop(session.id))
         self._resumption.sessions.leave(session.id)
         del self._announcers[session.id]

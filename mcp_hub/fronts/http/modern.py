@@ -1,4 +1,4 @@
-"""Modern-era requests over HTTP: stateless, each with its envelope in `_meta` and mirrored in headers.
+"""Modern requests over HTTP: stateless, headers mirror `_meta`.
 
 Source: specification 2026-07-28, basic/transports/streamable-http "Server Validation".
 """
@@ -28,18 +28,14 @@ _ENVELOPE: Final = 4096
 
 
 class ModernSessions:
-    """Sessions of modern requests, one each.
-
-    An envelope that equals an earlier one of the same caller is not read again: the new session takes over what was
-    read, and what the hub derived from it. A mode in which tools were listed stays with its session.
-    """
+    """One session per request. An envelope that the caller has sent before is not parsed again."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Session] = {}
         self._requests = 0
 
     def begin(self, caller: Caller, meta: RequestMeta) -> Session:
-        """The session of one request. Raises as `modern_session`."""
+        """Raises as `modern_session`."""
         self._requests += 1
         id_ = f"http#{self._requests}"
         parts = [b"" if raw is None else bytes(raw) for raw in meta.envelope]
@@ -57,7 +53,7 @@ class ModernSessions:
 
 
 class ModernHttp:
-    """Serves POSTs whose version header names no handshake version."""
+    """Serves POSTs with a modern version header."""
 
     def __init__(self, hub: HubPort, binding: Binding, housekeeper: Housekeeper) -> None:
         self._hub = hub
@@ -84,13 +80,13 @@ class ModernHttp:
             await request.refused(id_, error, Era.MODERN)
 
     def close(self) -> None:
-        """Ends the streams that would not end by themselves."""
+        """Ends open streams."""
         self._binding.streams.complete()
 
     def _agreed(
         self, request: HttpRequest, headers: Mapping[str, str]
     ) -> tuple[Session, tuple[RawObject, RequestMeta]]:
-        """The request's session and params, once headers and envelope agree. Raises `RpcError`."""
+        """Session and params, once headers and envelope agree. Raises `RpcError`."""
         is_folded = len(request.scope["headers"]) != len(request.headers)
         twice = (
             repeated(name.decode("latin-1") for name, _ in request.scope["headers"]) if is_folded else frozenset[str]()
@@ -112,7 +108,7 @@ class ModernHttp:
         headers: Mapping[str, str],
         twice: frozenset[str],
     ) -> None:
-        """Against the schema as it was listed to this caller; a tool that was not listed has nothing to check."""
+        """Checks against the listed schema, if any."""
         name = body.get("name")
         entry = self._hub.view(session).find(Kind.TOOL, name) if isinstance(name, str) else None
         if entry is None or not entry.has_header_params:
@@ -125,14 +121,12 @@ class ModernHttp:
 
 
 def _outline(request: HttpRequest, method: str) -> JsonObject:
-    """The params as far as headers mirror them, decoded."""
     params = raw_object(request.message.params) or {}
     wanted = ("_meta", NAMED_BY[method]) if method in NAMED_BY else ("_meta",)
     return {key: _loose(params[key]) for key in wanted if key in params}
 
 
 def _loose(raw: msgspec.Raw | None) -> Any:
-    """A decoded value; what cannot be decoded counts as absent and fails where it is needed."""
     try:
         return msgspec.json.decode(raw) if raw is not None else None
     except (msgspec.DecodeError, RecursionError):

@@ -1,7 +1,4 @@
-"""A handshake client's stream whose call does not run here: its messages are made from what was stored with it.
-
-The call has ended, or another process runs it, which gets the answers to its questions through the store.
-"""
+"""A handshake client's messages, made from the stored events of a call."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -26,10 +23,7 @@ _MOST_ROWS: Final = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The request of a stream, as kept in `StreamInfo.info`: it shapes the answer and the events.
-
-    `progress` is its token, `uri` the server's URI of what is read, `exported` the client's where that is another.
-    """
+    """A stream's request, kept in `StreamInfo.info`. `exported` is the client's URI."""
 
     id: msgspec.Raw
     progress: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -43,7 +37,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def stored(cls, row: StreamInfo) -> Self:
-        """Raises `UnknownStream` for a stream that did not begin with a request which can be come back to."""
+        """Raises `UnknownStream` for a stream that cannot be resumed."""
         try:
             return msgspec.json.decode(row.info or b"", type=cls)
         except msgspec.DecodeError:
@@ -61,7 +55,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
     def call(self, row: StreamInfo, session: Session) -> Call:
-        """The call, as far as it shapes the messages about it."""
+        """The call, as it shapes messages."""
         return Call(
             id=row.id,
             upstream=row.server,
@@ -79,10 +73,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def cancel_stored(hub: HubPort, session: Session, reason: str, key: int | str | None = None) -> None:
-    """Ends calls of a session at any hub; only that of one request if `key` is given. Logs what cannot be ended.
-
-    Looks at the newest `_MOST_ROWS` streams of the principal.
-    """
+    """Cancels a session's calls at any hub, among its newest `_MOST_ROWS`; with `key`, one request's."""
     caller = session.caller
     try:
         for row in await hub.durable.newest(caller.principal, _MOST_ROWS, caller.profile):
@@ -99,10 +90,7 @@ def _key_in(row: StreamInfo) -> int | str | None:
 
 
 class StreamReplay(CallResponder):
-    """The delivery of such a stream, to be followed with `follow`; `pass_on` is handed the answers.
-
-    `asked` are the questions that are open as of `row`; a question in a later event is open until it is settled.
-    """
+    """A stored stream's messages. `asked`: questions open as of `row`; `pass_on` gets the answers."""
 
     __slots__ = ("_known", "_remote")
 
@@ -121,7 +109,6 @@ class StreamReplay(CallResponder):
         super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, nobody, asking)
 
     def remember(self, withdrawn: list[bytes]) -> None:
-        """The withdrawals of questions that were open when the call ended here: sent again at every reading."""
         self._questions.remember(withdrawn)
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:

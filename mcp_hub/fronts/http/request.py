@@ -1,4 +1,4 @@
-"""One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
+"""One POSTed MCP message with its HTTP request."""
 
 from collections.abc import Awaitable, Callable
 from typing import Self
@@ -21,7 +21,7 @@ from mcp_hub.types import Era, RawObject
 
 
 class HttpRequest(HttpExchange, frozen=True):
-    """A POST of a message. `takes_sse`: its response may be an event stream."""
+    """A POST of one message. `takes_sse`: SSE is accepted."""
 
     message: Envelope
     takes_sse: bool
@@ -43,7 +43,7 @@ class HttpRequest(HttpExchange, frozen=True):
         return self.message.kind == "request"
 
     def check(self) -> None:
-        """Raises `RpcError` -32600 for what is neither a request, a notification nor a response of JSON-RPC 2.0."""
+        """Raises `RpcError` -32600 for what is not JSON-RPC 2.0."""
         message = self.message
         if message.is_answer and (message.id is ABSENT or message.kind == "none"):
             raise RpcError("invalid request: neither a method nor an answer", code=INVALID_REQUEST)
@@ -51,7 +51,7 @@ class HttpRequest(HttpExchange, frozen=True):
             raise RpcError('invalid request: jsonrpc must be "2.0"', code=INVALID_REQUEST)
 
     def id(self) -> bytes:
-        """The request's id. Raises `RpcError` -32600 for an id that cannot be answered."""
+        """Raises `RpcError` -32600 for an unusable id."""
         id_ = self.message.usable_id
         if id_ is None:
             raise RpcError("invalid request: the id must be a string or an integer", code=INVALID_REQUEST)
@@ -62,11 +62,10 @@ class HttpRequest(HttpExchange, frozen=True):
         return take_params(self.message.params)
 
     async def accepted(self) -> None:
-        """Notifications and responses are acknowledged without a body."""
         await respond(self.send, 202)
 
     async def refused(self, id_: bytes | None, error: RpcError, era: Era) -> None:
-        """An error answer: with the status of its code in the modern era, 200 in the handshake era."""
+        """Sends an error, in the modern era with its status."""
         status = HTTP_STATUS.get(error.code, 200) if era is Era.MODERN else 200
         headers: Fields | None = None
         if isinstance(error, HttpError):
@@ -84,10 +83,7 @@ async def begin(
     params: tuple[RawObject, RequestMeta],
     changed: Callable[[], Awaitable[None]] | None,
 ) -> CallHandle | None:
-    """Starts the call of a request; None after the response to a request that needs no call. Raises `RpcError`.
-
-    `changed` stores what such a request has changed, before the response.
-    """
+    """Starts a request's call; None if it was answered. Raises `RpcError`. `changed` stores changes first."""
     reply = binding.handle(session, request.message.method, *params)
     if isinstance(reply, Listen):
         await _listen(binding.streams, request, session, id_, reply.wanted)
@@ -106,7 +102,7 @@ async def answer_call(
     hub: HubPort, binding: Binding, housekeeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes,
     params: tuple[RawObject, RequestMeta],
 ) -> None:  # fmt: skip
-    """Handles one modern request to its end; a client that goes away earlier cancels its call. Raises `RpcError`."""
+    """Handles a modern request; leaving cancels its call. Raises `RpcError`."""
     call = await begin(binding, request, session, id_, params, None)
     if call is None:
         return
@@ -124,7 +120,7 @@ async def answer_call(
 
 
 async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
-    """Responds to a modern request with all that its call says; whether the call continues without the client."""
+    """Whether the call continues without the client."""
     responder = quick.follow()
     response = HttpResponse(request.receive, request.send)
     is_complete = False
@@ -138,7 +134,6 @@ async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
 async def _listen(
     streams: ListenStreams, request: HttpRequest, session: Session, id_: bytes, wanted: ListenFilter
 ) -> None:
-    """A stream until the client closes it or the hub stops."""
     if not request.takes_sse:
         said = "the answer is a stream: Accept must name text/event-stream"
         raise HttpError(406, "not_acceptable", said)

@@ -1,7 +1,4 @@
-"""HTTP responses and errors: `respond` sends a whole response, an `HttpResponse` parts, an `HttpError` becomes one.
-
-The client of a response in parts may be slow, stop reading or leave.
-"""
+"""HTTP responses, whole or in parts, and errors with a status."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
@@ -43,7 +40,7 @@ SSE_HEADERS: Final = [
 
 
 class HttpExchange(msgspec.Struct, frozen=True):
-    """An authenticated request, and where its response goes."""
+    """An authenticated request, and its ASGI channels."""
 
     scope: Scope
     headers: Headers
@@ -53,7 +50,7 @@ class HttpExchange(msgspec.Struct, frozen=True):
 
 
 class HttpError(RpcError):
-    """An error with an HTTP status, which ends a request; `id_` is the request's, `UNSET` for a body without one."""
+    """An error with an HTTP status. `id_`: `UNSET` for a body without one."""
 
     def __init__(
         self, status: int, symbol: str | None, said: str, code: int = INVALID_REQUEST, *,
@@ -66,7 +63,7 @@ class HttpError(RpcError):
 
     @property
     def body(self) -> bytes:
-        """The error, in the answer to the request."""
+        """The encoded error."""
         error = self.encoded()
         if isinstance(self._id, UnsetType):
             return object_bytes({"jsonrpc": "2.0", "error": msgspec.Raw(bytes(error))})
@@ -74,7 +71,7 @@ class HttpError(RpcError):
 
 
 async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | None = None) -> None:
-    """A whole response; a body is JSON."""
+    """Sends a whole response; bodies are JSON."""
     head = list(headers or ())
     if body:
         head.append(_JSON)
@@ -84,7 +81,7 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | 
 
 
 def as_events(send: Send) -> Send:
-    """A sender for a client that takes event streams only: a whole JSON answer of status 200 becomes one event."""
+    """Sends a JSON response of status 200 as one event."""
     head: list[MutableMapping[str, Any]] = []
 
     async def sending(message: MutableMapping[str, Any]) -> None:
@@ -102,7 +99,7 @@ def as_events(send: Send) -> Send:
 
 
 async def until_disconnect(receive: Receive, left: Callable[[], None] | None = None) -> None:
-    """Returns when the client has left, which it then says to `left`."""
+    """Waits until the client leaves, then calls `left`."""
     while (await receive())["type"] != "http.disconnect":
         pass
     if left is not None:
@@ -110,13 +107,13 @@ async def until_disconnect(receive: Receive, left: Callable[[], None] | None = N
 
 
 class ClientGone(Exception):
-    """The client has left, or takes nothing of what it is sent."""
+    """The client has left, or does not read."""
 
 
 class HttpResponse:
-    """The response to one request, in parts: an event stream, unless its `headers` say otherwise; or whole after all.
+    """A response in parts, by default an event stream.
 
-    A client that takes nothing of a part for `stalled` seconds (60) counts as gone.
+    A client that reads nothing for `stalled` seconds counts as gone.
     """
 
     __slots__ = ("_block", "_headers", "_patience", "_receive", "_send", "is_gone", "is_started", "stalled")
@@ -134,17 +131,16 @@ class HttpResponse:
         self._patience: Timer | None = None
 
     async def whole(self, status: int, body: bytes = b"") -> None:
-        """Responds at once instead."""
         await respond(self._send, status, body)
 
     async def start(self) -> None:
-        """Sends the head, if that was not done before."""
+        """Sends the head once."""
         if not self.is_started:
             self.is_started = True
             await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
 
     async def write(self, body: bytes) -> None:
-        """Sends a part, at the speed of the client. Raises `ClientGone`."""
+        """Sends a part as the client reads. Raises `ClientGone`."""
         await self.start()
         for start in range(0, len(body), _CHUNK):
             await self._part(body[start : start + _CHUNK], more=True)
@@ -155,21 +151,21 @@ class HttpResponse:
         await self._part(b"", more=False)
 
     async def watch(self, left: Callable[[], None]) -> None:
-        """Waits until the client leaves, which it then says to `left`."""
+        """Waits until the client leaves, then calls `left`."""
         while (await self._receive())["type"] != "http.disconnect":  # `until_disconnect` would be a frame more for each
             pass
         self.is_gone = True
         left()
 
     async def has_left(self) -> bool:
-        """Whether the client has left; looks, if nobody watches the connection."""
+        """Checks the connection, if nobody watches it."""
         with anyio.move_on_after(0):
             await until_disconnect(self._receive)
             self.is_gone = True
         return self.is_gone
 
     def hurry(self, seconds: float) -> None:
-        """From now on the client has only so long."""
+        """Shortens the client's time."""
         self.stalled = seconds
         if self._patience is not None:
             self._patience.cancel()
@@ -196,7 +192,7 @@ class HttpResponse:
 
 
 class NewsSource(Protocol):
-    """A source of notifications: `next` returns the same again until they are `sent`."""
+    """Notifications: `next` repeats them until they are `sent`."""
 
     async def next(self) -> list[bytes]: ...
 
@@ -204,10 +200,7 @@ class NewsSource(Protocol):
 
 
 async def stream(source: NewsSource, receive: Receive, send: Send, scope: anyio.CancelScope, last: bytes = b"") -> None:
-    """An event stream of what belongs to no call: until the client is gone or `scope` is cancelled, then `last`.
-
-    Nothing is pulled while the client does not read.
-    """
+    """Sends notifications until the client leaves or `scope` is cancelled, then `last`."""
     response = HttpResponse(receive, send)
     with scope, suppress(ClientGone):
         await response.start()

@@ -1,32 +1,22 @@
-"""Event streams of handshake clients over HTTP that outlive their connections: `Last-Event-ID`, orphans, polling.
+"""Event streams of handshake clients that outlive their connections.
 
-The POST of a call has one response: JSON if the call ends soon with a plain result, else an event stream, each of whose
-messages has a cursor (stream id and number). A `ClientStream` is that event stream; it has a responder, which makes
-the messages, and at most one connection, a `CallWriter`. Its states, which follow from these two:
+The POST of a call gets JSON if the call ends soon, else an event stream whose messages have cursors (stream id and
+number). Its `ClientStream` has a responder, which makes messages, and at most one connection, a `CallWriter`:
 
-    connected   a writer sends what the responder makes
-    orphaned    no writer, none about to come; the call continues as long as its tool may (`HubPort.leave`)
-    released    nothing is left to do: the request id is free, only the store still has the stream
+    connected   a writer sends messages
+    orphaned    no writer; the call continues for a time (`HubPort.leave`)
+    released    only the store has the stream
 
-    connected → released    the answer was sent, or the call runs elsewhere, or it continues without this request
-    connected → orphaned    the client has left, or was sent away after `close_after`, and the call still runs
+    connected → released    the response was sent
+    connected → orphaned    the client left, or `close_after` passed
     orphaned  → connected   the client resumes
-    orphaned  → released    the call has ended: `_sweep` looks every second
+    orphaned  → released    the call has ended (`_sweep`)
 
-To resume, the client sends a GET with a cursor in `Last-Event-ID`, in the same session, to any hub on the same store.
-The call runs here, and its log is read; or it is *remote* (ended, or at another hub), and the store is read
-(`StreamReplay`). The newest connection of a stream replaces the older one: connections that resume it queue at its
-`lock`, and each stops the writer before it. `resuming` counts them, so that the stream is not orphaned in between. A
-client may name only a cursor that it was given; the first is in the event that opens the stream (`_prime`). It gets
+To resume, a client sends a GET with `Last-Event-ID` to any hub on the store. A *remote* call is read from the store.
+Connections queue at the stream's `lock`; the newest wins. The response is 200 with what follows the cursor, 204 if
+nothing can, 400 for a cursor not given to this session, 410 for lost events, or 503.
 
-* 200 and what follows the cursor, when anything does or still may; the stream is closed behind the response;
-* 204 when nothing ever will (answered, or cancelled): it stops an event source, which an empty 200 would bring back;
-* 400 for a cursor that this session was not given, in the same words for every reason;
-* 410 for a cursor behind which events are no longer kept;
-* 503 when too many follow the stream, or the store cannot be read.
-
-Source: specification 2025-11-25, basic/transports "Sending Messages to the Server" 6 and "Resumability and
-Redelivery"; SEP-1699.
+Source: specification 2025-11-25, basic/transports 6, "Resumability and Redelivery"; SEP-1699.
 """
 
 from collections import deque
@@ -72,11 +62,10 @@ _TICK: Final = 1.0
 
 
 class ClientCalls(msgspec.Struct, eq=False):
-    """The calls of one session by request id, and its questions.
+    """One session's calls by request id, and its questions.
 
-    In `requests` a call that is starting is None, and one that has so far nothing for its client just the call.
-    `withdrawals` has those of questions whose calls ended while the client was away, `answers` the answers to
-    questions of remote calls.
+    A call that starts is None in `requests`, one without messages a `CallHandle`. `withdrawals`: of calls that ended
+    meanwhile; `answers`: for remote calls.
     """
 
     stored: StoredSession
@@ -93,20 +82,18 @@ class ClientCalls(msgspec.Struct, eq=False):
         return self.stored.session
 
     def has_open(self, key: int | str) -> bool:
-        """Whether a request of this id is under way: an id is free as soon as its call has ended."""
+        """Whether the id's call has not ended."""
         return key in self.requests and ((request := self.requests[key]) is None or not request.has_ended)
 
     def add(self, key: int | str, responder: CallResponder) -> "ClientStream":
-        """The stream of a request whose call is followed from now on."""
+        """The stream of a followed call."""
         stream = self.requests[key] = ClientStream(self, key, responder)
         return stream
 
 
 class ClientStream(msgspec.Struct, eq=False):
-    """The messages of a call for its client, and the connection that they go to, if there is one.
-
-    `cursor` is the number behind which that connection begins, `opened` when it became an event stream (seconds of the
-    clock). `has_cursor`: the client was given a cursor. `resuming` counts the connections at `lock`.
+    """One call's messages and connection. `cursor`: where the connection begins; `opened` in seconds of the clock;
+    `resuming`: connections at `lock`.
     """
 
     client: ClientCalls
@@ -133,15 +120,12 @@ class ClientStream(msgspec.Struct, eq=False):
 
     @property
     def can_poll(self) -> bool:
-        """Whether the client comes back also when the stream has not yet sent a message: it was primed."""
+        """Whether the client resumes even before the first message."""
         return self.has_cursor and eras.is_at_least(self.client.session.version, _PRIMED_SINCE)
 
 
 class Resumption:
-    """The streams of all handshake clients, and the one timer that sweeps them.
-
-    `close_after`: seconds that a connection stays open to a client that can come back.
-    """
+    """All handshake clients' streams. `close_after` in seconds."""
 
     def __init__(self, hub: HubPort, housekeeper: Housekeeper, clock: Clock, close_after: float | None) -> None:
         self.sessions = hub.session_store
@@ -161,7 +145,7 @@ class Resumption:
         token: bytes | None,
         handle: CallHandle,
     ) -> None:
-        """Follows a call to the end of its POST's response; afterwards it may go on, and the client come back."""
+        """Follows a call to the end of its POST's response."""
         questions, takes_sse = None, request.takes_sse
         if takes_sse:
             questions = client.questions
@@ -195,10 +179,7 @@ class Resumption:
             self._disconnected(stream, is_polling=writer.is_stopped)
 
     async def _prime(self, stream: ClientStream) -> bytes:
-        """The event that opens an event stream, by which the client may resume it from there.
-
-        Sent again on a resumed stream: clients forget the cursor that they came with (TypeScript SDK 1.x).
-        """
+        """Resumed streams repeat it: TypeScript SDK 1.x forgets its cursor."""
         stream.has_cursor = True
         stream.opened = self._clock.now()
         self._track(stream)
@@ -208,7 +189,7 @@ class Resumption:
     # -- the GET ----------------------------------------------------------------------------------------------------
 
     async def resume(self, client: ClientCalls, last_event_id: str, response: HttpResponse) -> None:
-        """Answers a GET of this client with that `Last-Event-ID`. Raises `HttpError`."""
+        """Answers a GET with `Last-Event-ID`. Raises `HttpError`."""
         try:
             cursor = Cursor.parse(last_event_id)
             handle = await self._authorized(client, cursor)
@@ -222,7 +203,7 @@ class Resumption:
         await self._run(stream, writer)
 
     async def _authorized(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
-        """The stream of a cursor. Raises `UnknownStream` unless this session was given that cursor."""
+        """Raises `UnknownStream` for a foreign cursor."""
         handle = await self._open(client, cursor.stream)
         row = handle.info
         if row.session != client.session.id or cursor.seq > row.last:
@@ -239,10 +220,7 @@ class Resumption:
     async def _take_over(
         self, client: ClientCalls, handle: StreamHandle, cursor: Cursor, response: HttpResponse
     ) -> tuple[ClientStream, CallWriter]:
-        """A connection that takes the stream over; the older one is closed first.
-
-        Raises `UnknownStream`, `EventsGone`, `Busy`, `StoreError`.
-        """
+        """A connection that replaces the older one."""
         stream = self._streams.get(handle.id)
         if stream is None:
             responder = await self._responder(client, handle)
@@ -263,10 +241,7 @@ class Resumption:
         return stream, writer
 
     async def _responder(self, client: ClientCalls, handle: StreamHandle) -> CallResponder:
-        """The responder for a stream whose client had no connection to this hub.
-
-        Raises `UnknownStream` for one that did not begin with a request of this client, `StoreError`.
-        """
+        """Raises `UnknownStream`, `StoreError`."""
         row, call = handle.info, self._hub.running_call(handle)
         if call is not None:
             origin = Origin.stored(row)
@@ -282,7 +257,6 @@ class Resumption:
         return replay
 
     async def _rebind(self, stream: ClientStream, client: ClientCalls) -> None:
-        """Makes the stream this client's: its session may have made room and been accepted again."""
         if stream.client is not client:
             stream.responder.close()
             stream.responder = await self._responder(client, await self._open(client, stream.id))
@@ -303,7 +277,6 @@ class Resumption:
     # -- the end of a connection, and of a stream -------------------------------------------------------------------
 
     def _disconnected(self, stream: ClientStream, *, is_polling: bool = False) -> None:
-        """The connection is over; nobody follows the call, until another connection takes the stream over."""
         stream.writer = None
         stream.responder.pause()
         stream.responder.drop_answer()
@@ -323,7 +296,7 @@ class Resumption:
             self._timer = aio.call_later(_TICK, self._sweep)
 
     def _sweep(self) -> None:
-        """Closes connections that are open for too long, releases what has ended; again later, if anything is left."""
+        """Closes old connections, releases ended streams."""
         now = self._clock.now()
         for stream in list(self._streams.values()):
             if stream.writer is not None:
@@ -351,7 +324,7 @@ class Resumption:
     # -- cancellation, answers, the end of a session ------------------------------------------------------------------
 
     async def cancel(self, client: ClientCalls, key: int | str, reason: str) -> None:
-        """Ends the call of a request, if one is under way, at whichever hub."""
+        """Cancels a request's call at any hub."""
         request = client.requests.get(key)
         if isinstance(request, CallHandle):
             request.cancel(reason)
@@ -361,24 +334,23 @@ class Resumption:
             await cancel_stored(self._hub, client.session, reason, key)
 
     async def cancel_all(self, client: ClientCalls, reason: str) -> None:
-        """Ends all calls of the session, at whichever hub."""
+        """Cancels the session's calls at any hub."""
         for key in list(client.requests):
             await self.cancel(client, key, reason)
         if self._may_be_remote(client):
             await cancel_stored(self._hub, client.session, reason)
 
     def cancel_local(self, client: ClientCalls, reason: str) -> None:
-        """Ends the calls of the session that run at this hub."""
+        """Cancels the session's calls at this hub."""
         for request in list(client.requests.values()):
             if request is not None and (isinstance(request, CallHandle) or not request.is_remote):
                 (request if isinstance(request, CallHandle) else request.responder.call).cancel(reason)
 
     def _may_be_remote(self, client: ClientCalls) -> bool:
-        """Whether other hubs may run calls of the session: by round robin, or since it was theirs."""
         return client.stored.was_elsewhere or self._hub.durable.has_replicas
 
     async def forward_answers(self, client: ClientCalls) -> None:
-        """Sends answers that the client has given to the processes that run the calls."""
+        """Sends answers to the hubs that run the calls."""
         await anyio.lowlevel.checkpoint()  # an answer is queued in the next pass of the loop
         while client.answers:
             stream, key, outcome = client.answers.popleft()
@@ -388,13 +360,13 @@ class Resumption:
                 log.warning("answer_not_passed_on", stream=stream, reason=str(error))
 
     def close(self, client: ClientCalls) -> None:
-        """Its session is over at this hub: its questions are answered no more."""
+        """Ends the session at this hub."""
         client.is_closed = True
         client.withdrawals.clear()
         client.questions.close()
 
 
 def unavailable(error: Busy | StoreError) -> HttpError:
-    """The error for a reason that is short-lived: the client may come back soon."""
+    """A 503 with `Retry-After`."""
     reason = error.public if isinstance(error, StoreError) else str(error)
     return HttpError(503, Busy.symbol, reason, Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])

@@ -1,6 +1,5 @@
-"""The Streamable HTTP front at `/mcp`, both eras on one endpoint.
+"""The Streamable HTTP endpoint `/mcp`. `MCP-Protocol-Version` names the era.
 
-Reads and checks a request as HTTP, then hands it to the era that its `MCP-Protocol-Version` header names.
 Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-http.
 """
 
@@ -25,7 +24,7 @@ from mcp_hub.sessions.session import Sessions
 
 
 class StreamableHttp:
-    """The endpoint; `run` must run meanwhile. `max_body` in bytes, `close_streams_after` in seconds (None: never)."""
+    """The endpoint. `max_body` in bytes, `close_streams_after` in seconds (None: never)."""
 
     def __init__(
         self,
@@ -53,15 +52,14 @@ class StreamableHttp:
 
     @property
     def sessions(self) -> int:
-        """The number of handshake sessions."""
         return self._handshake.sessions
 
     async def run(self) -> None:
-        """Looks after exchanges that take long; runs until cancelled."""
+        """Runs the housekeeper until cancelled."""
         await self._housekeeper.run()
 
     def close(self) -> None:
-        """Ends the streams that would not end by themselves, so that the server can stop."""
+        """Ends open streams."""
         self._handshake.close()
         self._modern.close()
 

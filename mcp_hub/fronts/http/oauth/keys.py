@@ -1,8 +1,7 @@
-"""The keys that access tokens are checked with: a JSON Web Key Set (RFC 7517) by URL or file, or one shared key.
+"""The keys for access tokens: a JSON Web Key Set (RFC 7517), or a shared key.
 
-A set is read at the start, every hour, and when a token names an unknown key, at most every 10 s. While it cannot be
-read, the last set holds for a day; without one every token is refused. The configured algorithms and the token's `kid`
-choose the key, never where a token says that its key is (`jwk`, `jku`, `x5u`, `x5c`).
+A set is read hourly, and for an unknown key at most every 10 s; a failure leaves the last one for a day. The
+configuration and `kid` choose keys, never the token.
 """
 
 import base64
@@ -41,11 +40,11 @@ _STALE: Final = 86400.0
 
 
 class KeysUnusable(Exception):
-    """A key set that cannot be fetched or read; the message is for people and holds nothing of it."""
+    """A key set cannot be read."""
 
 
 class Keys(Protocol):
-    """The keys of one issuer. `version` differs when they do; `trouble` says why they are not available now."""
+    """One issuer's keys. `version` changes with them; `trouble` is why they are unavailable."""
 
     @property
     def version(self) -> object: ...
@@ -54,14 +53,14 @@ class Keys(Protocol):
     def trouble(self) -> str | None: ...
 
     def find(self, kid: str | None, algorithm: str) -> Sequence[jwt.PyJWK]:
-        """Those that may have signed; without a `kid` the one that there is, if there is no other."""
+        """Keys that may have signed; without a `kid`, the only one."""
 
     async def refresh(self) -> None:
-        """Reads them again unless that was done a moment ago. Raises nothing."""
+        """Reads the keys, unless just done. Raises nothing."""
 
 
 class SharedKey:
-    """One secret that issuer and hub have in common (HMAC)."""
+    """A shared secret (HMAC)."""
 
     version = 0
     trouble = None
@@ -74,11 +73,11 @@ class SharedKey:
         return [self._keys[algorithm]] if algorithm in self._keys else []
 
     async def refresh(self) -> None:
-        """There is nothing to read."""
+        """Does nothing."""
 
 
 class KeySource(msgspec.Struct, frozen=True):
-    """A key set by `url` or `path`, and the algorithms that its keys are wanted for."""
+    """A key set's `url` or `path`, and its algorithms."""
 
     url: str | None
     path: Path | None
@@ -86,7 +85,7 @@ class KeySource(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The part of it that may be shown."""
+        """The source without secrets."""
         if self.url is None:
             return str(self.path)
         parts = urlsplit(self.url)
@@ -94,7 +93,7 @@ class KeySource(msgspec.Struct, frozen=True):
 
 
 class _Reading(msgspec.Struct, frozen=True):
-    """A key set as it was read at some time: each key once for every algorithm that it may be used with."""
+    """A key set as read; each key once per algorithm."""
 
     body: bytes = b""
     keys: Sequence[jwt.PyJWK] = ()
@@ -106,7 +105,7 @@ class _Reading(msgspec.Struct, frozen=True):
 
 
 class KeySet:
-    """The keys of one source as they were read last. `load` raises `KeysUnusable`."""
+    """The keys of one source. `load` raises `KeysUnusable`."""
 
     def __init__(
         self, name: str, load: Callable[[], Awaitable[bytes]], algorithms: Collection[str], clock: Clock
@@ -126,12 +125,12 @@ class KeySet:
 
     @property
     def trouble(self) -> str | None:
-        """The reason of the last failure; it says so if the keys have become too old to use."""
+        """The last failure, and whether keys became too old."""
         return self._problem if self._problem is None or self._age < _STALE else f"{self._problem}; no keys"
 
     @property
     def state(self) -> str:
-        """One line for people: how many keys there are, how old, and what is wrong."""
+        """One line for people: number, age, trouble."""
         keys = self._last.ids
         age = f", read {self._age:.0f} s ago" if keys else ""
         return f"{self.name}: {plural(len(keys), 'key')}{age}" + (f"; {self.trouble}" if self.trouble else "")
@@ -169,10 +168,7 @@ class KeySet:
 
 
 class KeyRing:
-    """The key sets, one for each source, so that the next `TokenVerifier` has the keys. `run` keeps them fresh.
-
-    `is_believed` says whether a key file belongs to somebody who may decide who comes in.
-    """
+    """One key set per source. `is_believed` checks a file's owner."""
 
     def __init__(self, clock: Clock, is_believed: Callable[[os.stat_result], bool] = lambda found: True) -> None:
         self._clock = clock
@@ -180,17 +176,16 @@ class KeyRing:
         self._sets: weakref.WeakValueDictionary[KeySource, KeySet] = weakref.WeakValueDictionary()
 
     def use(self, sources: Iterable[KeySource]) -> Mapping[KeySource, KeySet]:
-        """The sets of these sources, which are the caller's to keep; one that is in use already has its keys."""
+        """The sets of these sources, which the caller must keep."""
         found = {source: self._sets.get(source) or self._made(source) for source in dict.fromkeys(sources)}
         self._sets.update(found)
         return found
 
     def states(self) -> list[str]:
-        """A line for each set (`KeySet.state`)."""
         return [found.state for found in list(self._sets.values())]
 
     async def run(self) -> None:
-        """Reads what is due; runs until cancelled."""
+        """Refreshes sets until cancelled."""
         while True:
             async with anyio.create_task_group() as tasks:
                 for found in list(self._sets.values()):
@@ -205,7 +200,7 @@ class KeyRing:
 
 
 def parse_keys(body: bytes, algorithms: Collection[str]) -> list[jwt.PyJWK]:
-    """The keys of a set, each for every one of the `algorithms` that it may be used with. Raises `KeysUnusable`."""
+    """The keys, each once per usable algorithm. Raises `KeysUnusable`."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -221,7 +216,7 @@ def parse_keys(body: bytes, algorithms: Collection[str]) -> list[jwt.PyJWK]:
 
 
 def _is_public(entry: object) -> bool:
-    """Whether it is a public key to check signatures with. A private key that was published has no secret left."""
+    """A published private key is not secret any more."""
     if not isinstance(entry, dict) or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig" or "d" in entry:
         return False
     operations = entry.get("key_ops")
@@ -229,7 +224,7 @@ def _is_public(entry: object) -> bool:
 
 
 def _key(entry: JsonObject, algorithm: str) -> jwt.PyJWK | None:
-    """The key for this algorithm, if it is of its kind, curve and length, and not for another one."""
+    """The key, if it fits the algorithm."""
     if entry.get("alg") not in (None, algorithm):
         return None
     try:

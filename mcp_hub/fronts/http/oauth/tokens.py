@@ -1,8 +1,6 @@
-"""OAuth 2.1 access tokens at the HTTP front: whose they are, or why they are not taken, and where to get one.
+"""OAuth 2.1 access tokens: JWTs (RFC 9068), cached by digest.
 
-Tokens are JWTs (RFC 9068), checked as RFC 8725 advises: issuer, algorithm and audience are those of the configuration,
-never the token's own word. A token that was good is known by its digest until it expires or the issuer's keys change.
-Source: specification 2025-11-25 and 2026-07-28, basic/authorization; RFC 6750, 8707, 9728.
+Source: specification 2025-11-25 and 2026-07-28, basic/authorization; RFC 6750, 8707, 8725, 9728.
 """
 
 import json
@@ -39,7 +37,7 @@ _PROVEN: Final[Options] = {
 
 
 class Issuer(msgspec.Struct, frozen=True):
-    """An authorization server: its keys, and what its tokens have to say. `scope_profiles` in order of precedence."""
+    """An authorization server: keys, required claims, `scope_profiles` in order of precedence."""
 
     name: str
     keys: Keys
@@ -53,7 +51,7 @@ class Issuer(msgspec.Struct, frozen=True):
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """The hub as authorization servers know it, and what every token needs. RFC 9728."""
+    """The hub as a protected resource (RFC 9728)."""
 
     url: str
     issuers: tuple[str, ...]
@@ -61,17 +59,17 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def metadata_path(self) -> str:
-        """Where its metadata is: the well-known path before the path of the resource (RFC 9728 §3.1)."""
+        """The path of its metadata (RFC 9728 §3.1)."""
         return WELL_KNOWN + urlsplit(self.url).path.rstrip("/")
 
     @property
     def metadata_url(self) -> str:
-        """The URL of its metadata, as a challenge names it."""
+        """The URL of its metadata."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}{self.metadata_path}"
 
     def metadata(self) -> bytes:
-        """The encoded metadata document (RFC 9728 §2)."""
+        """The metadata document (RFC 9728 §2)."""
         document: JsonObject = {
             "resource": self.url,
             "authorization_servers": list(self.issuers),
@@ -83,7 +81,7 @@ class Resource(msgspec.Struct, frozen=True):
         return json.dumps(document).encode()
 
     def challenge(self, error: str = "", description: str = "", scopes: Iterable[str] = ()) -> bytes:
-        """A `WWW-Authenticate` (RFC 6750 §3, RFC 9728 §5.1); nothing in it comes from a request."""
+        """A `WWW-Authenticate` (RFC 6750 §3, RFC 9728 §5.1)."""
         wanted = " ".join(scopes or self.scopes)
         said = {"error": error, "error_description": description, "scope": wanted}
         said["resource_metadata"] = self.metadata_url
@@ -91,7 +89,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    """A token that is refused; the message is for its sender and repeats nothing of it."""
+    """A token is refused; the message repeats nothing of it."""
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -102,10 +100,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class TokenVerifier:
-    """Checks access tokens of some issuers. `leeway` in seconds; `now` returns Unix seconds.
-
-    `profile` is that of callers whose tokens name none; `profiles` are those that exist.
-    """
+    """Checks access tokens. `leeway` in seconds; `now` is Unix time. `profile` is the default."""
 
     def __init__(
         self,
@@ -126,7 +121,6 @@ class TokenVerifier:
         self._known: dict[bytes, _Known] = {}
 
     def find(self, digest: bytes) -> Caller | None:
-        """Whose token it is, if it was checked before and is still good."""
         known = self._known.get(digest)
         if known is None:
             return None
@@ -136,11 +130,9 @@ class TokenVerifier:
         return known.caller
 
     def challenge(self, *, has_token: bool) -> bytes:
-        """The `WWW-Authenticate` of a 401 whose request had no token, or one that cannot be an access token."""
         return self.resource.challenge("invalid_token" if has_token else "")
 
     async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
-        """Checks a token, reading the issuer's keys if need be."""
         try:
             header, issuer = self._addressed(token)
             named = header.get("kid"), header["alg"]
@@ -165,7 +157,7 @@ class TokenVerifier:
         return admitted
 
     def _addressed(self, token: bytes) -> tuple[JsonObject, Issuer]:
-        """The token's header and the issuer that it says it is from; nothing of it is proven."""
+        """The header and the claimed issuer, both unproven."""
         if len(token) > _LONGEST:
             raise _Refused(f"the token is longer than {_LONGEST} bytes")
         try:
@@ -186,7 +178,7 @@ class TokenVerifier:
         return header, issuer
 
     def _claims(self, token: bytes, algorithm: str, keys: Iterable[jwt.PyJWK], issuer: Issuer) -> JsonObject:
-        """The claims of the token, once its signature, issuer and audience are proven."""
+        """The claims, with signature, issuer and audience proven."""
         for key in keys:
             try:
                 return jwt.decode(
@@ -201,7 +193,7 @@ class TokenVerifier:
         raise _Refused("the token is not signed with a key of its issuer")
 
     def _checked_times(self, claims: JsonObject) -> float:
-        """Until when it is good, Unix seconds."""
+        """The expiry in Unix seconds."""
         now, until = self._now(), _seconds(claims["exp"])
         if "nbf" in claims and _seconds(claims["nbf"]) > now + self._leeway:
             raise _Refused("the token is not valid yet (nbf)")
@@ -238,7 +230,7 @@ class TokenVerifier:
 
 
 def _principal(claims: JsonObject, issuer: Issuer) -> str:
-    """Issuer and name: two issuers never mean the same person. A `#` is in no issuer (RFC 8414 §2)."""
+    """No issuer has a `#` (RFC 8414 §2): principals differ."""
     name = claims.get(issuer.principal_claim)
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise _Refused(f"the token does not name its principal ({issuer.principal_claim})")
@@ -246,7 +238,7 @@ def _principal(claims: JsonObject, issuer: Issuer) -> str:
 
 
 def _scopes(claims: JsonObject) -> set[str]:
-    """`scope` of RFC 9068, and `scp` as some servers write it."""
+    """`scope` of RFC 9068, and `scp` of some servers."""
     found: set[str] = set()
     for value in (claims.get("scope"), claims.get("scp")):
         if isinstance(value, str):

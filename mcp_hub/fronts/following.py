@@ -11,7 +11,7 @@ from mcp_hub.types import CallId
 _FEW: Final = 8
 """Events between two looks at how large a page has become."""
 _PAGE_BYTES: Final = 1 << 20
-"""Of events in one page, the last one aside."""
+"""Bytes of events in one page, the last one aside."""
 _FETCH: Final = 10.0
 """Seconds that events which are there already may take to come from the store."""
 

@@ -35,7 +35,7 @@ from mcp_hub.types import JsonObject
 Changes = dict[str, dict[str, ToolOverride]]
 """By server and the server's own name of the tool."""
 Login = Callable[[Callable[[LoginNews], Awaitable[None]]], Awaitable[LoginEnded]]
-"""Runs a login and says what a person has to do; the outcome. A cancellation ends it, and nothing is changed."""
+"""Runs a login, sends what a person has to do, returns the outcome. Cancelled, it changes nothing."""
 
 
 class HubView(Protocol):

@@ -11,9 +11,9 @@ from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.response import Receive
 
 _BURST: Final = 10
-"""Seconds' worth that may come at once, after as long a silence: clients all come back when a hub starts again."""
+"""Seconds' worth that may come at once: clients all reconnect when a hub restarts."""
 _MOST_PRINCIPALS: Final = 4096
-"""Whose rates are remembered; who is forgotten starts anew."""
+"""Principals whose rates are remembered; a forgotten one starts anew."""
 _LARGE: Final = 6
 """Digits of a Content-Length from which on a body is counted: 100,000 bytes."""
 

@@ -19,7 +19,7 @@ from mcp_hub.types import Era
 
 _PATIENCE: Final = 0.25
 _SLICE: Final = 4096
-"""Events: more than one read of an upstream's pipe can hold, so that a client that reads never falls behind."""
+"""Events: more than one read of a server's pipe can hold."""
 
 Frames = list[tuple[int, bytes]]
 """Messages, each with the number of its event."""

@@ -64,7 +64,7 @@ class HandshakeHttp:
         self._announcers: dict[str, Announcer] = {}
         self._streams: dict[str, anyio.CancelScope] = {}
         self._lapsed: dict[str, Bell] = {}
-        """Of each session that listens: rings when there is something to subscribe to again."""
+        """By listening session: rings when there is something to subscribe to again."""
 
     @property
     def sessions(self) -> int:

@@ -19,7 +19,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
-"""Of a request; the last of a name."""
+"""Headers of a request; the last of a name."""
 Fields = list[tuple[bytes, bytes]]
 """Header fields of a response."""
 
@@ -28,7 +28,7 @@ KEEP_ALIVE: Final = 15.0
 LAST: Final = 1.0
 """Seconds to end a response that its client may not be reading."""
 _CHUNK: Final = 1 << 18
-"""Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
+"""Bytes handed over at a time, so that a slow reader does not count as stopped."""
 _STALLED: Final = 60.0
 """Seconds in which a client has to take a chunk."""
 _JSON: Final = (b"content-type", b"application/json")

@@ -52,7 +52,7 @@ _RETURN: Final = 30.0
 """Seconds for a polling client to be back, where its calls may not continue without it."""
 _MOST_WITHDRAWN: Final = 64
 _MOST_ANSWERS: Final = 256
-"""Of one client: ended calls with withdrawals that it has not got, answers on their way to other processes."""
+"""Per client: ended calls with unsent withdrawals, and answers for other processes."""
 _PRIMED_SINCE: Final = "2025-11-25"
 """Older clients take an event without data for a broken message."""
 _RETRY: Final = 5000

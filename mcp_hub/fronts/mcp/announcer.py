@@ -1,8 +1,4 @@
-"""Announces changes to one client: lists that differ from those it knows, resources that were updated.
-
-Pulled from versions and a ring (`Notices`), compared by content and debounced: a client that is slow or away costs
-nothing, and hears once of all changes.
-"""
+"""Announces changed lists and updated resources to one client: pulled, compared by content, debounced."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -23,10 +19,7 @@ EVERY_LIST: Final = frozenset(map(list_changed, Kind))
 
 
 class Announcer:
-    """Follows the hub for one client, from this moment on: the lists of `methods`, the session's subscriptions.
-
-    `stamp` is the encoded id of the `subscriptions/listen` that the client hears this on, if it is one.
-    """
+    """Announces lists of `methods` and subscriptions. `stamp`: the id of a `subscriptions/listen`."""
 
     def __init__(
         self, hub: HubPort, session: Session, methods: frozenset[str] = EVERY_LIST, stamp: bytes | None = None
@@ -41,7 +34,7 @@ class Announcer:
         self._untold = self._lists, self._place
 
     async def next(self) -> list[bytes]:
-        """The notifications for what comes next; the same again until `sent`."""
+        """Waits for notifications; repeats them until `sent`."""
         while True:
             await self._hub.changes.wait_any(*self._place)
             if not self._hub.changes.messages(self._session.id, self._place[1]):
@@ -56,7 +49,7 @@ class Announcer:
             self.sent()
 
     def sent(self) -> None:
-        """The messages of the last `next` are on their way."""
+        """Confirms the last `next`."""
         lists, self._place = self._untold
         self._lists.update(lists)
 
@@ -76,7 +69,7 @@ class Announcer:
                     yield notification_frame(UPDATED, self._readdressed(shown, params))
 
     def _shown(self, origin: Origin, known: str, uri: str) -> str | None:
-        """The URI by which the client knows the resource; None if it may not read it (any more)."""
+        """The client's URI of a resource; None if it may not read it."""
         server, own = origin
         view = self._hub.view(self._session)
         if uri != own or view.resolve_uri(known) != origin:
@@ -84,7 +77,7 @@ class Announcer:
         return known if view.resolve_uri(known) == (server, uri) else None
 
     def _readdressed(self, known: str, params: bytes) -> bytes:
-        """The params with the URI that the client knows, everything else as the server sent it."""
+        """The server's params with the client's URI."""
         members = raw_object(params) or {}
         meta = raw_object(members.pop("_meta", msgspec.UNSET)) or {}
         meta.pop(SUBSCRIPTION_ID, None)

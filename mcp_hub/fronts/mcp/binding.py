@@ -1,8 +1,4 @@
-"""The MCP binding: what the hub answers as a server, the same on every MCP front, in both eras.
-
-A front decodes a message, has `take_meta` split its `_meta`, finds the session (`initialize`, `modern_session`) and
-hands the request over; the `Reply` says how the answer comes about. Not here: transports.
-"""
+"""The hub as an MCP server, on every front and in both eras."""
 
 from collections.abc import Awaitable, Callable
 from copy import copy
@@ -34,7 +30,7 @@ from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The introduction of the hub; `instructions` composes its text when it is asked for."""
+    """The hub's introduction; `instructions` composes text on demand."""
 
     server_info: JsonObject
     instructions: Callable[[str | None], str | None]
@@ -42,14 +38,14 @@ class Identity(msgspec.Struct, frozen=True):
 
 @final
 class Deferred(msgspec.Struct, frozen=True):
-    """The answer is what this comes to, in a moment."""
+    """The response comes in a moment."""
 
     reply: Awaitable[bytes | CallHandle]
 
 
 @final
 class Listen(msgspec.Struct, frozen=True):
-    """The answer is a stream of notifications, which the binding's `streams` opens."""
+    """The response is a stream of notifications."""
 
     wanted: ListenFilter
 
@@ -63,7 +59,7 @@ _DISCOVERY_TTL: Final = 60_000
 
 
 class Binding:
-    """Answers requests on behalf of a `HubPort`; `added` are the methods of extensions."""
+    """Answers requests for a `HubPort`; `added`: methods of extensions."""
 
     def __init__(self, hub: HubPort, identity: Identity, limits: FrontLimits | None = None) -> None:
         self.limits = limits if limits is not None else FrontLimits()
@@ -73,18 +69,13 @@ class Binding:
         self.added = {**task_methods(hub), **stream_methods(hub)}
 
     def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
-        """Opens a handshake session; waits for no upstream.
-
-        A member of `params` that is absent or not of its type counts as empty, so every client gets an answer.
-        """
+        """Opens a handshake session without waiting. Invalid members of `params` count as absent."""
         agreement = _agreement(params, "", {}, {})
         session = Session(new_session_id(), caller, Era.HANDSHAKE, *agreement, offer=ClientOffer(apps={}))
         return session, self._introduction(session)
 
     def _introduction(self, session: Session) -> bytes:
-        """The result of `initialize`. Each further `initialize` of a session gets it, too: some clients send two, and
-        some proxies put several clients on one connection. The last one holds, as with the SDKs.
-        """
+        """The result of `initialize`. A session may repeat it: the last one counts."""
         result: JsonObject = {
             "protocolVersion": session.version,
             "capabilities": _capabilities(session),
@@ -95,13 +86,13 @@ class Binding:
         return object_bytes(result)
 
     def introduced(self, version: str) -> "Binding":
-        """The same, but it names another version of itself in `serverInfo`."""
+        """A copy with another version in `serverInfo`."""
         other = copy(self)
         other._identity = replace(self._identity, server_info={**self._identity.server_info, "version": version})
         return other
 
     def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
-        """Answers one request. Raises `MethodNotFound` for a method that the era lacks, and any other `RpcError`."""
+        """Answers a request. Raises `MethodNotFound` if the era lacks it, and any `RpcError`."""
         if method not in eras.CALL_METHODS:
             return self._other(session, method, params, meta)
         if method == "resources/read" and self._hub.catalog.starting(session.caller.profile):
@@ -128,7 +119,6 @@ class Binding:
             raise
 
     def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
-        """Answers every request that is not a call."""
         if method in self.added:
             return Deferred(self.added[method](session, params))
         if not eras.serves(session.era, method):
@@ -170,7 +160,7 @@ class Binding:
     async def _read(
         self, session: Session, params: RawObject, answer: Callable[[], bytes | CallHandle]
     ) -> bytes | CallHandle:
-        """Nobody knows whether one of the servers that start has the resource, unless another one lists it."""
+        """A starting server may have the resource."""
         if (uri := read_as(params.get("uri", b""), str)) is not None:
             await self._hub.uri_settled(self._hub.catalog, session.caller.profile, uri)
         return answer()
@@ -190,7 +180,7 @@ class Binding:
         return Deferred(self._subscribe(session, uri, wants=method == "resources/subscribe"))
 
     async def _subscribe(self, session: Session, uri: str, *, wants: bool) -> bytes:
-        """Both later, so that requests that come together are served in their order."""
+        """Deferred for both, so that their order stays."""
         if wants:
             await self._hub.subscribe(session, uri)
         else:
@@ -214,8 +204,8 @@ class Binding:
 def modern_session(caller: Caller, meta: RequestMeta, key: str, apps: dict[str, None] | None = None) -> Session:
     """The session of one modern request; `key` identifies the client.
 
-    `apps` are the servers whose apps this client has read, where all requests of a connection are one client's.
-    Raises `InvalidParams` for an incomplete envelope, `RpcError` -32022 for a version that is not served.
+    `apps`: the servers whose apps the client has read. Raises `InvalidParams` for an incomplete envelope, `RpcError`
+    -32022 for an unsupported version.
     """
     version = _value(meta.version, "protocolVersion", str)
     if meta.capabilities is None:
@@ -239,7 +229,7 @@ def modern_session(caller: Caller, meta: RequestMeta, key: str, apps: dict[str, 
 
 
 def uninitialized(method: str) -> bytes:
-    """The answer to a handshake request before `initialize`: only `ping` is served. Raises `InvalidParams`."""
+    """The response before `initialize`. Raises `InvalidParams` except for `ping`."""
     if method == "ping":
         return b"{}"
     if not eras.serves(Era.HANDSHAKE, method):
@@ -269,7 +259,7 @@ def _decoded(params: RawObject, shape: type[_T], what: str) -> _T:
 def _agreement(
     params: RawObject, version: str, capabilities: JsonObject, client_info: JsonObject
 ) -> tuple[str, JsonObject, JsonObject]:
-    """Version, capabilities and name of a client by its `initialize`, with these in place of what it leaves out."""
+    """Version, capabilities and name from `initialize`, with defaults."""
     requested = _lenient(params.get("protocolVersion"), str, version)
     declared = _lenient(params.get("capabilities"), dict, capabilities)
     declared = {name: settings or {} for name, settings in declared.items() if settings is not None}
@@ -277,7 +267,6 @@ def _agreement(
 
 
 def _lenient(raw: RawJson | None, kind: type[_T], absent: _T) -> _T:
-    """The decoded value; `absent` for one that is missing or of another type."""
     try:
         return msgspec.json.decode(raw or b"", type=kind)
     except (msgspec.DecodeError, RecursionError):
@@ -292,7 +281,7 @@ def _value(raw: RawJson | None, what: str, kind: type[_T]) -> _T:
 
 
 def _removed(problem: UnknownEntry, era: Era) -> bytes:
-    """As the result of a tool: a model gets to read that, and can call another one."""
+    """A tool result, so that the model reads it."""
     text = {"content": [{"type": "text", "text": problem.message}], "isError": True}
     return b"".join(call_result("tools/call", Completed(object_bytes(text)), era))
 
@@ -305,7 +294,7 @@ def _level(raw: RawJson | None, what: str) -> str:
 
 
 def _capabilities(session: Session) -> JsonObject:
-    """The capabilities of the hub, whatever those of its upstreams: no server is waited for."""
+    """The hub's own, so that no server is waited for."""
     changes: JsonObject = {"listChanged": True}
     resources = {**changes, "subscribe": True}
     offered: JsonObject = {"tools": changes, "resources": resources, "prompts": changes, "logging": {}}
@@ -315,7 +304,7 @@ def _capabilities(session: Session) -> JsonObject:
 
 
 def _skill_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
-    """The result, or the call that gets it: a server need not list every skill that it has. Raises `RpcError`."""
+    """A server need not list every skill: else call it."""
     uri = _uri("skills/get", params)
     view = hub.view(session)
     entry = view.find(Kind.SKILL, uri)
@@ -327,7 +316,6 @@ def _skill_result(hub: HubPort, session: Session, params: RawObject, meta: Reque
 
 
 def _directory_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
-    """The result, or the call that gets it: not every server with skills reads directories. Raises `RpcError`."""
     view = hub.view(session)
     known = view.resources.directory(_uri("resources/directory/read", params), view.entries(Kind.SKILL))
     return hub.call(session, "resources/directory/read", params, meta) if known is None else known

@@ -1,4 +1,4 @@
-"""The bond between a client's connection and its calls: what becomes of them when the connection ends."""
+"""The fate of a client's calls when it leaves."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,10 +18,7 @@ _LOOK = 10.0
 
 
 class ClientBond:
-    """The bond of a client that cannot come back: its calls are cancelled.
-
-    `streams` are the durable streams of requests that the client began at another hub, by the id of the request.
-    """
+    """Cancels a client's calls. `streams`: durable streams of requests to another hub, by request id."""
 
     ends_hub = False
 
@@ -29,26 +26,23 @@ class ClientBond:
         self.streams: dict[int | str, str] = {}
 
     def meet(self, era: Era) -> None:
-        """The client's era is certain."""
+        """The client's era is known."""
 
     def left(self, call: CallHandle) -> None:
-        """The client is gone."""
+        """The client has left."""
         call.cancel("the client is gone")
 
     def followed(self, id_: bytes, call: CallHandle) -> bytes:
-        """A message for the client about a call that does not end at once; empty for none."""
+        """A message about a call that takes long; empty for none."""
         return b""
 
     def rest(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
-        """The rest of a request that began at another hub; None for any other."""
+        """The rest of a request from another hub."""
         return None
 
 
 class OwnHubBond(ClientBond):
-    """The bond of a client with a hub of its own, which ends with it: its calls are left to another hub.
-
-    `meet` gets the era of the client once that is certain: both ask `server/discover`.
-    """
+    """Leaves the calls to the next hub: this one ends with its client. `meet` gets the era."""
 
     ends_hub = True
 
@@ -57,18 +51,14 @@ class OwnHubBond(ClientBond):
         self._meet = meet
 
     def meet(self, era: Era) -> None:
-        """Hands the era on."""
         self._meet(era)
 
     def left(self, call: CallHandle) -> None:
-        """Nothing: the call ends with the hub."""
+        """The call ends with the hub."""
 
 
 class AttachedBond(ClientBond):
-    """The bond of a client of a background hub: its calls continue as long as their tools may.
-
-    `say` makes the message that names a call's stream, by which another hub can take the request up.
-    """
+    """Continues the calls of a background hub's client. `say` announces a call's stream."""
 
     def __init__(self, hub: HubPort, streams: dict[int | str, str], say: Callable[[bytes, str], bytes]) -> None:
         super().__init__()
@@ -77,21 +67,19 @@ class AttachedBond(ClientBond):
         self._say = say
 
     def left(self, call: CallHandle) -> None:
-        """The call is an orphan; one that waits for its turn is cancelled."""
+        """Orphans the call; a queued one is cancelled."""
         call.leave(is_final=True)
 
     def followed(self, id_: bytes, call: CallHandle) -> bytes:
-        """The name of its stream."""
         return self._say(id_, call.call.id)
 
     def rest(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
-        """The call, if it runs here, or its result."""
         stream = self.streams.pop(key, None)
         return None if stream is None else _rest(self._hub, session, stream)
 
 
 async def _rest(hub: HubPort, session: Session, id_: str) -> bytes | CallHandle:
-    """Raises `HubRestarted` if nothing is known of the stream, and the error that it ended with."""
+    """Raises `HubRestarted` for an unknown stream, and the call's error."""
     try:
         stream = await hub.stream(session.caller.principal, id_, session.caller.profile)
         call = hub.running_call(stream)

@@ -1,7 +1,6 @@
-"""Questions to one handshake client: requests of the hub's own on the client's wire, and the answers.
+"""The hub's requests to a handshake client; a modern one is asked by a result.
 
-A modern client is asked by the result of its request instead (`responder`). An answer counts once; one that is late,
-given twice or to nothing is dropped (2025-11-25, basic/index "Responses").
+Late and repeated responses are dropped (2025-11-25, basic/index "Responses").
 """
 
 import hashlib
@@ -32,11 +31,9 @@ _NOTHING: Final[Mapping[str, bytes | None]] = {}
 
 
 class ClientRequests:
-    """Requests to one client. `requests` is the table of its wire; a wire without one gets its own here.
+    """Requests to one client; `requests` is its wire's table.
 
-    A session without a wire may be at several hubs: the id of a question is made from its stream and key, so that each
-    hub knows what an answer is for (`answered_elsewhere`). `ends_hub`: the hub ends with the wire, and leaves questions
-    open for the next hub.
+    Without a wire, ids derive from stream and key: every hub recognizes a response. `ends_hub` leaves questions open.
     """
 
     def __init__(self, requests: Requests | None = None, *, ends_hub: bool = False) -> None:
@@ -47,7 +44,7 @@ class ClientRequests:
         self._left: dict[tuple[CallId, str], None] = {}
 
     def ask(self, call: CallHandle, question: InputRequired, version: str) -> bytes | None:
-        """The request frame, the same for every reading of the call's log; None if it is settled already."""
+        """The request frame, equal for every reading; None if settled."""
         place = call.call.id, question.key
         if question.key not in call.open_questions:
             return None
@@ -61,7 +58,7 @@ class ClientRequests:
         return request_frame(pending.id, question.method, params)
 
     def withdraw(self, call: CallHandle, key: str) -> bytes | None:
-        """The notification that the question is off; None if the client has answered it or was never asked."""
+        """The cancellation of an open question."""
         pending = self._open.pop((call.call.id, key), None)
         self._left.pop((call.call.id, key), None)
         if pending is None or not self._requests.abandon(pending):
@@ -69,7 +66,7 @@ class ClientRequests:
         return _cancelled(pending)
 
     def leave(self, call: CallHandle, key: str) -> bytes | None:
-        """The same, but an answer that comes still counts: the question is asked again under another id."""
+        """A cancellation after which a response still counts."""
         place = call.call.id, key
         pending = self._open.get(place)
         if pending is None:
@@ -82,7 +79,7 @@ class ClientRequests:
         return _cancelled(pending)
 
     def take(self, message: Envelope) -> bool:
-        """An answer that did not come over the wire of the requests themselves; whether it was waited for here."""
+        """Whether a response from outside the wire was expected."""
         key = message.id_key
         pending = self._requests.pending.pop(key, None) if isinstance(key, int) else None
         if pending is not None:
@@ -90,7 +87,6 @@ class ClientRequests:
         return pending is not None
 
     def close(self) -> None:
-        """The client is gone."""
         self._requests.fail_all("the client is gone")
 
     def _answered(
@@ -113,7 +109,7 @@ class ClientRequests:
 
 
 class CallQuestions:
-    """The questions of one call to its client. Without `asking` the client takes no requests."""
+    """One call's questions. Without `asking` the client takes no requests."""
 
     __slots__ = ("_asked", "_asking", "_call", "_withdrawn", "_version")
 
@@ -125,7 +121,7 @@ class CallQuestions:
         self._withdrawn: list[bytes] | None = None
 
     def ask(self, question: InputRequired) -> bytes | None:
-        """The request frame, if the question is to be put."""
+        """The request frame, if the client is asked."""
         if not self._call.call.asks_client(question.method, question.params):
             return None  # people answer it
         if self._asking is None:
@@ -138,29 +134,25 @@ class CallQuestions:
         return frame
 
     def answered(self, key: str) -> bytes | None:
-        """The notification that a question is off, where somebody else than this client has answered it."""
+        """The cancellation of a question that somebody else answered."""
         if key in self._asked and self._asked[key] is None:
             self._asked = {**self._asked, key: self._withdraw(key)}
         return self._asked.get(key)
 
     def withdrawn(self) -> list[bytes]:
-        """The notifications that all questions are off; the same ones each time.
-
-        The questions of a tool of the hub's own are those of another call, which continues.
-        """
+        """The cancellations of all questions, equal each time; after a hub tool, its call's questions stay open."""
         if self._withdrawn is None and self._asked:
             off = self._leave if self._call.call.upstream == OWN else self._withdraw
             self._withdrawn = [frame for key in self._asked if (frame := off(key)) is not None]
         return self._withdrawn or []
 
     def left(self) -> list[bytes]:
-        """The notifications that all questions are off for now: the call continues without this request."""
+        """The cancellations for a call that continues."""
         frames = [frame for key in self._asked if (frame := self._leave(key)) is not None]
         self._asked = _NOTHING
         return frames
 
     def remember(self, withdrawn: list[bytes]) -> None:
-        """These notifications were due already when the call was followed before."""
         self._withdrawn = withdrawn or None
 
     def _leave(self, key: str) -> bytes | None:
@@ -171,10 +163,7 @@ class CallQuestions:
 
 
 async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) -> None:
-    """Hands an answer of a session's client to the hub that has asked, which is another one on the same store.
-
-    Raises `StoreError`.
-    """
+    """Hands a response to the hub that asked. Raises `StoreError`."""
     caller = session.caller
     for row in await hub.durable.newest(caller.principal, _MOST_SEARCHED, caller.profile):
         if row.session != session.id or row.status != "input_required":
@@ -190,7 +179,6 @@ async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) 
 
 
 def _request_id(stream: CallId, key: str) -> int:
-    """The id under which a client is asked this, by whichever hub."""
     digest = hashlib.blake2b(f"{stream}\n{key}".encode(), digest_size=8).digest()
     return 1 + int.from_bytes(digest) % (_IDS - 1)
 
@@ -200,7 +188,6 @@ def _cancelled(pending: Pending) -> bytes:
 
 
 def _outcome(message: Envelope, method: str) -> RawJson | RpcError:
-    """The client's result as sent, or the error that it gave in its place."""
     if message.kind == "error":
         return from_wire(message.error, "client")
     if bytes(memoryview(message.result)[:1]) != b"{":

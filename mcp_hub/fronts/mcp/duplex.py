@@ -1,8 +1,4 @@
-"""One client on a connection that carries messages both ways: stdio, the old SSE transport, a client in this process.
-
-Requests are answered as they come, calls are delivered from their logs as fast as the client reads, and changes are
-announced. The front decides about modern requests (`OnModern`).
-"""
+"""One client on a two-way connection: stdio, the old SSE transport, in process."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -41,27 +37,27 @@ OnModern = Callable[[RequestMeta], Session]
 
 
 class ClientWire(Protocol):
-    """Carries messages to the client, and hands incoming ones to the `Duplex`, its `WireHandler`."""
+    """Carries messages to the client, and from it to the `Duplex`."""
 
     @property
     def requests(self) -> Requests: ...
 
     @property
     def is_congested(self) -> bool:
-        """The client does not read; deliveries wait until `on_writable`."""
+        """The client does not read; deliveries wait for `on_writable`."""
 
     @property
     def is_closed(self) -> bool: ...
 
     def send(self, frame: bytes) -> None:
-        """Queues one message; it leaves with everything else queued in this loop pass."""
+        """Queues a message for this loop pass."""
 
     def soon(self, callback: Callable[[], object]) -> None:
         """Runs `callback` in the next loop pass."""
 
 
 class _Later(msgspec.Struct, eq=False):
-    """A request whose answer is being waited for."""
+    """A request whose response is deferred."""
 
     id: bytes
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
@@ -71,10 +67,7 @@ class _Later(msgspec.Struct, eq=False):
 
 
 class Duplex:
-    """Serves one client until its wire is closed, which sets `closed`. A `WireHandler`.
-
-    `bond` says what becomes of the calls of a client that has gone; without one they are cancelled.
-    """
+    """Serves one client until its wire closes, which sets `closed`."""
 
     def __init__(
         self, hub: HubPort, binding: Binding, caller: Caller, on_modern: OnModern, *, bond: ClientBond | None = None
@@ -97,10 +90,7 @@ class Duplex:
 
     @asynccontextmanager
     async def serving(self, wire: ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
-        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, running calls are given up.
-
-        Yields the group of its tasks, which ends with the block and whose cancellation ends the block.
-        """
+        """Answers over `wire` meanwhile. Cancelling the task group ends the block."""
         self._wire = wire
         self._asking = ClientRequests(wire.requests, ends_hub=self._bond.ends_hub)
         try:
@@ -116,24 +106,23 @@ class Duplex:
                 self._abandon()
 
     def _take_message(self, frame: bytes) -> bool:
-        """Sends a notification for the session, if the client reads."""
         if is_read := not (self._wire.is_congested or self._wire.is_closed):
             self._wire.send(frame)
         return is_read
 
     async def answered(self) -> None:
-        """Waits until no request waits for its answer; streams of changes have none."""
+        """Waits until every request but listen streams is answered."""
         while any(not isinstance(waiting, ListenStream) for waiting in self._open.values()):
             self._settled = anyio.Event()
             await self._settled.wait()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is still to be answered."""
+        """Whether a request is open."""
         return bool(self._open)
 
     def _abandon(self) -> None:
-        """Leaves the calls, and keeps nothing of them: what holds this object may live longer than their results."""
+        """Keeps nothing of the calls: their results may be large."""
         requests, self._open, self._ready = self._open, {}, {}
         for followed in requests.values():
             if isinstance(followed, QuickCall | CallResponder):
@@ -165,7 +154,7 @@ class Duplex:
             self._refuse(id_, RpcError("Internal error of the hub. Its log has the details."))
 
     def _admit(self, message: Envelope) -> None:
-        """Raises `RpcError` for a request that is too deep, or one too many."""
+        """Raises `RpcError` over a limit."""
         limits = self._binding.limits
         # each level takes two bytes, so short params are not looked at
         if message.params is not Unset and len(memoryview(message.params)) >= 2 * limits.depth:
@@ -214,7 +203,7 @@ class Duplex:
             self._follow(key, quick)
 
     def _news(self, key: int | str, quick: QuickCall) -> None:
-        """A call that was quick has ended, or has something else to say."""
+        """A quick call has ended, or has an event."""
         if self._open.get(key) is not quick:
             return
         if quick.call.has_ended:
@@ -223,7 +212,6 @@ class Duplex:
             self._follow(key, quick)
 
     def _follow(self, key: int | str, quick: QuickCall) -> None:
-        """Follows a call that is more than its result."""
         if said := self._bond.followed(quick.id, quick.call):
             self._wire.send(said)
         responder = self._open[key] = quick.responder(partial(Duplex._wake, self, key))
@@ -255,7 +243,7 @@ class Duplex:
         self._wire.send(envelope.error_frame(id_, error.encoded()))
 
     def _refuse_broken(self, id_: bytes | None, error: RpcError) -> None:
-        """Refuses a message that is not a request; under the id of an open request that would be the answer."""
+        """The id of an open request must not be answered."""
         is_open = id_ is not None and envelope.id_key(id_) in self._open
         self._refuse(None if is_open else id_, error)
 
@@ -283,11 +271,11 @@ class Duplex:
 
     @property
     def takes_batches(self) -> bool:
-        """Whether the client may send an array of messages."""
+        """Whether the client may send arrays."""
         return self._session is not None and self._session.version in batches.BATCHING
 
     def on_batch(self, text: bytes) -> None:
-        """Takes each message by itself; answers go out one by one, as they are there."""
+        """Takes each message alone."""
         try:
             for message in batches.messages(text, self._binding.limits.batch):
                 self.take(message)
@@ -295,7 +283,7 @@ class Duplex:
             self._refuse(None, error)
 
     def take(self, message: Envelope | BadMessage) -> None:
-        """Takes a message of any kind, over a wire that does not match answers to its requests by itself."""
+        """Takes a message of a wire that does not match responses."""
         if isinstance(message, BadMessage):
             self._refuse_broken(message.id, RpcError(message.reason, code=message.code))
         elif message.kind == "request":
@@ -306,7 +294,7 @@ class Duplex:
             self._asking.take(message)
 
     def on_late_answer(self, id_: int) -> None:
-        """An answer to a question that was withdrawn."""
+        """Ignores responses to withdrawn questions."""
 
     def on_closed(self, reason: str, code: str) -> None:
         log.info("client_gone", reason=reason, code=code)
@@ -337,7 +325,7 @@ class Duplex:
             await self._room.wait()
 
     def deliver(self) -> None:
-        """Moves events from the logs to the wire, as far as the client reads."""
+        """Moves events to the wire, as far as the client reads."""
         while self._ready and not self._wire.is_congested and not self._wire.is_closed:
             key, responder = next(iter(self._ready.items()))
             del self._ready[key]
@@ -364,7 +352,6 @@ class Duplex:
             self._held.send(gap, partial(self._end, key, responder))
 
     def _end(self, key: int | str, responder: CallResponder) -> None:
-        """Sends the answer, unless the client has cancelled the request while it was held back."""
         if self._open.get(key) is not responder:
             return
         self._settle(key, responder)
@@ -373,7 +360,6 @@ class Duplex:
             self._wire.send(responder.answer)
 
     def _settle(self, key: int | str, responder: QuickCall | CallResponder | _Later) -> None:
-        """The request is answered."""
         if self._settled is not None:
             self._settled.set()
         if self._open.get(key) is responder:
@@ -382,7 +368,6 @@ class Duplex:
     # -- changes --------------------------------------------------------------------------------------------------
 
     async def _announce(self, source: Announcer | ListenStream) -> None:
-        """Sends the notifications that are due, as fast as the client reads."""
         while True:
             await self.writable()
             for frame in await source.next():
@@ -390,7 +375,7 @@ class Duplex:
             source.sent()
 
     async def _listen(self, listening: ListenStream) -> None:
-        """Until the client cancels the request, which is not answered then, or the hub ends it."""
+        """A cancelled request gets no response."""
         try:
             with listening.scope:
                 await self._announce(listening)

@@ -1,7 +1,5 @@
-"""Answers that wait for a moment behind the last progress of their call.
-
-Clients of the TypeScript SDKs lose progress that they read together with the result: they handle the result first and
-then no longer know the call. A write of its own does not help, since two writes may end up in one read.
+"""Responses that wait briefly after progress: clients of the TypeScript SDKs lose progress that they read with the
+result.
 """
 
 from collections import deque
@@ -14,21 +12,18 @@ from mcp_hub import aio
 
 
 class HeldAnswers:
-    """The answers of one connection that wait, in order, each for the `gap` of its client (`ClientKind.result_gap`).
-
-    There are no more of them than open requests, and one timer.
-    """
+    """One connection's waiting responses, in order, with one timer."""
 
     def __init__(self) -> None:
         self._progressed = -1.0
         self._waiting: Final = deque[tuple[float, Callable[[], None]]]()
 
     def progressed(self) -> None:
-        """Progress was written just now."""
+        """Progress was just written."""
         self._progressed = anyio.current_time()
 
     def send(self, gap: float, send: Callable[[], None]) -> None:
-        """Calls `send` as soon as `gap` seconds have passed since the last progress, and no earlier answer waits."""
+        """Calls `send` `gap` seconds after the last progress."""
         wait = self._progressed + gap - anyio.current_time()
         if not self._waiting and wait <= 0:
             send()

@@ -1,4 +1,4 @@
-"""The messages for a client that fetches them: an event stream of the old SSE transport, a client in this process."""
+"""Messages for a client that fetches them."""
 
 from collections.abc import Callable
 from typing import Final
@@ -13,7 +13,7 @@ _CONGESTED: Final = 1 << 20
 
 
 class MessageQueue:
-    """The `ClientWire` of a `Duplex`. Nothing is delivered before somebody fetches it with `next`."""
+    """A `ClientWire` that delivers nothing before `next`."""
 
     def __init__(self, duplex: Duplex) -> None:
         self.requests = Requests()
@@ -26,7 +26,7 @@ class MessageQueue:
         self._work = anyio.Event()
 
     async def next(self) -> list[bytes]:
-        """The next messages; none once the queue is closed, or has ended."""
+        """Waits for messages; empty once closed or ended."""
         while True:
             due, self._due = self._due, []
             for callback in due:
@@ -40,25 +40,25 @@ class MessageQueue:
             self._work = anyio.Event()
 
     def taken(self, messages: list[bytes]) -> None:
-        """The client has these messages of `next`."""
+        """Confirms messages of `next`."""
         was_congested = self.is_congested
         self._queued -= sum(map(len, messages))
         if was_congested and not self.is_congested:
             self._duplex.on_writable()
 
     async def writable(self) -> None:
-        """Waits until the client fetches what it is sent. Raises `WireClosed` if it is gone."""
+        """Waits until the client fetches. Raises `WireClosed`."""
         await self._duplex.writable()
         if self.is_closed:
             raise WireClosed("the connection is closed")
 
     def end(self) -> None:
-        """Ends as soon as nothing is left to answer."""
+        """Ends after the last response."""
         self._is_ending = True
         self._work.set()
 
     def close(self, reason: str, code: str) -> None:
-        """The client is gone. Idempotent."""
+        """Idempotent."""
         if not self.is_closed:
             self.is_closed = True
             self.requests.fail_all(reason)

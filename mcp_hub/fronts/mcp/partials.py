@@ -1,7 +1,4 @@
-"""The hub's extension on MCP fronts: events in progress notifications, and the mark on the result of a logged call.
-
-A client that declared the extension and gave a token gets every event of its call with a cursor, deltas included.
-"""
+"""The hub's extension: a call's events in progress notifications, with cursors."""
 
 import math
 from typing import Final
@@ -20,7 +17,7 @@ _MESSAGE: Final = 200
 
 
 class Partials:
-    """Makes the notifications of one request. Its progress values are its own: every other event needs one, too."""
+    """Makes one request's notifications, with progress values of its own."""
 
     __slots__ = ("_guard", "_last", "_stream", "_token")
 
@@ -31,7 +28,7 @@ class Partials:
         self._last = 0.0
 
     def frame(self, seq: int, line: bytes, event: CallEvent) -> bytes | None:
-        """The notification for an event; None for the first one and the ending, which say nothing or are the answer."""
+        """An event's notification; None for the first and the last event."""
         if isinstance(event, Started | Ending):
             return None
         shown = event if isinstance(event, Progressed) else Progressed(self._last, None, _message(event))
@@ -53,7 +50,7 @@ class Partials:
 
 
 def _message(event: CallEvent) -> dict[str, msgspec.Raw] | None:
-    """The beginning of a delta's text, on one line."""
+    """A delta's text, shortened to one line."""
     if not isinstance(event, Delta):
         return None
     try:
@@ -69,5 +66,5 @@ class _Block(msgspec.Struct):
 
 
 def marked(done: Completed, stream: CallId, cursor: int, status: str) -> Completed:
-    """The result of a logged call, with the mark that says where its events are."""
+    """The result with the mark of its stream."""
     return Completed(with_mark(done.result, stream, cursor, status), done.era)

@@ -1,7 +1,4 @@
-"""A request whose call has said nothing yet. Most calls end with a plain result, which needs no reader of their log.
-
-As soon as a call says anything else, asks, fails or becomes durable, a `CallResponder` takes over.
-"""
+"""A request whose call has no event yet: its log needs no reader."""
 
 from collections.abc import Callable
 from typing import final
@@ -22,7 +19,7 @@ _SOON = 1.0
 
 @final
 class QuickCall(msgspec.Struct, eq=False):
-    """One request, by its encoded `id`, and its call; `token` is for progress, the rest as for a `CallResponder`."""
+    """A request, by its encoded `id`, and its call; `token` is for progress."""
 
     hub: HubPort
     id: bytes
@@ -34,12 +31,12 @@ class QuickCall(msgspec.Struct, eq=False):
 
     @property
     def is_quick(self) -> bool:
-        """Whether the call need not be followed from the start."""
+        """Whether the call need not be followed yet."""
         call = self.call
         return not call.after and (call.early is None or call.early.after >= _SOON)
 
     def answer(self) -> bytes | None:
-        """The answer of a call that has ended with a result and said nothing else; None: use `responder`."""
+        """The response of a plain result; None: use `responder`."""
         call = self.call
         done = call.plain_result
         if done is None:
@@ -51,7 +48,7 @@ class QuickCall(msgspec.Struct, eq=False):
             return None
 
     def responder(self, wake: Callable[[], None]) -> CallResponder:
-        """Follows the call from here on; `wake` is called when there is something to take."""
+        """Follows the call; `wake` announces something to take."""
         return CallResponder(
             hub=self.hub,
             id_=self.id,
@@ -64,9 +61,7 @@ class QuickCall(msgspec.Struct, eq=False):
         )
 
     def close(self) -> None:
-        """Nobody waits for the call any more. Idempotent."""
         self.call.watch(None)
 
     def withdrawn(self) -> list[bytes]:
-        """Nothing: the client was asked nothing."""
         return []

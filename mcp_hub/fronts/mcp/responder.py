@@ -1,7 +1,4 @@
-"""The messages of one call to its client: events pulled from the log, shaped for its era, in order, the answer last.
-
-A client that gave no token gets no progress; one that asked for no level gets no log message.
-"""
+"""One call's messages to its client: events from the log, shaped for its era, then the response."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -36,11 +33,11 @@ from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era
 
 _STARTED = 1
-"""The first event of every log, which says nothing to a client: most calls are over with the next one."""
+"""The first event of every log, which is not a message."""
 
 
 class ResponderState(Enum):
-    """Where the answer to a request is."""
+    """The state of a response."""
 
     __hash__ = object.__hash__  # that of `Enum` is a function of Python
 
@@ -66,12 +63,10 @@ _NEXT: Final = {
 
 
 class CallResponder:
-    """Follows one call for one request, from the event behind its client's place on.
+    """Follows one call for one request.
 
-    `answer` is set with the state `ENDED` (unless the call was cancelled), `PENDING` or `DETACHED`. `asking`
-    reaches a handshake client; without it nothing can be asked. `by_cursor`: each message is sent with its place. Then,
-    as for a client of the hub's extension, the call's durable stream is followed as soon as there is one. A client that
-    comes back reads it again from its place (`follow`): the same messages, without settled questions.
+    The states `ENDED` (unless cancelled), `PENDING` and `DETACHED` set `answer`. `asking` reaches a handshake client.
+    `by_cursor`: messages carry cursors, and the durable stream is followed.
     """
 
     __slots__ = (
@@ -111,18 +106,17 @@ class CallResponder:
         self._early = call.early_answer(self._due)
 
     def _moves(self, reader: Reader) -> None:
-        """The call has become durable."""
         self._reader = reader
         self._wake()
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come: the answer is set, if there is one."""
+        """Whether nothing follows; `answer` is set, if any."""
         return self.state not in _FOLLOWS
 
     @property
     def detached(self) -> bool:
-        """Whether the early answer was given."""
+        """Whether the early response was made."""
         return self.state is ResponderState.DETACHED
 
     def _become(self, state: ResponderState) -> None:
@@ -138,16 +132,15 @@ class CallResponder:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something that is still being fetched."""
+        """Whether events are being fetched."""
         return self._reader.is_behind
 
     @property
     def cursor(self) -> int:
-        """The number of the last event that was taken."""
         return self._reader.cursor
 
     def follow(self, wake: Callable[[], None], reader: Reader) -> None:
-        """For another connection of the client, which takes what `reader` has; the one before has been closed."""
+        """Continues for another connection, from `reader`."""
         self._reader.close()
         self._wake, self._reader = wake, reader
         self._is_back = True
@@ -158,11 +151,11 @@ class CallResponder:
             self.state = ResponderState.FOLLOWING
 
     def take(self) -> list[bytes]:
-        """The next messages for the client; sets `answer` when the ending was among the events."""
+        """The next messages; the ending sets `answer`."""
         return [frame for _, frame in self.numbered()]
 
     def numbered(self, most: int | None = None) -> list[tuple[int, bytes]]:
-        """The same of at most that many events, each with the number of its event; 0 for one that is of none."""
+        """Messages of `most` events with their numbers; 0 without one."""
         reader = self._reader
         seq = reader.cursor
         frames: list[tuple[int, bytes]] = []
@@ -186,10 +179,7 @@ class CallResponder:
         return frames
 
     def _partial_frames(self, partials: Partials, reader: Reader, most: int | None) -> list[tuple[int, bytes]]:
-        """Every event for a client of the extension; logs, questions and the like in their usual form, too.
-
-        Only the last of an event's messages has its number: a client that has that has them all.
-        """
+        """Only an event's last message has its number."""
         seq = reader.cursor
         frames: list[tuple[int, bytes]] = []
         for entry in reader.take_entries(most):
@@ -204,10 +194,7 @@ class CallResponder:
         return frames
 
     def _lost(self, reader: Reader) -> None:
-        """The next events cannot be read. Those that are no longer kept are skipped; the next progress counts them.
-
-        A client that came back for an exact suffix has to name another place.
-        """
+        """Skips lost events, unless the client came back for them."""
         if not isinstance(reader.failed, EventsGone):
             self._become(ResponderState.ENDED)
             self._fail(RpcError(f"the call's events cannot be read any more: {reader.failed}"))
@@ -217,14 +204,12 @@ class CallResponder:
             self._skipped += reader.skip()
 
     def _due(self) -> None:
-        """The call has run for so long that it may be answered early."""
         if self.state is ResponderState.FOLLOWING:
             self._become(ResponderState.DUE)
             self._wake()
 
     @property
     def _can_detach(self) -> bool:
-        """Whether the early answer is due and every event before it was taken; an ending among them is the answer."""
         reader = self._reader
         return self.state is ResponderState.DUE and not (reader.has_more or reader.is_behind)
 
@@ -235,7 +220,7 @@ class CallResponder:
 
     @property
     def _must_ask(self) -> bool:
-        """Whether the client has to gather input before anything else can come, now that questions are open."""
+        """Whether only the client's input can continue the call."""
         if not self.call.open_questions or self.session.era is not Era.MODERN:
             return False
         is_waiting = bool(self._asked) and not (self.ended or self._reader.has_more)
@@ -243,20 +228,19 @@ class CallResponder:
 
     @property
     def _asked(self) -> dict[str, Question]:
-        """The open questions, but for those that people answer in place of the client."""
+        """Without those that people answer."""
         asks = self.call.call.asks_client
         return {key: own for key, own in self.call.open_questions.items() if asks(own.method, own.params)}
 
     def withdrawn(self) -> list[bytes]:
-        """The notifications that all questions of this call are off."""
         return self._questions.withdrawn()
 
     def pause(self) -> None:
-        """Stops following until `follow`; an early answer still comes in its time. Idempotent."""
+        """Stops until `follow`. Idempotent."""
         self._reader.close()
 
     def close(self) -> None:
-        """Stops following. Idempotent."""
+        """Idempotent."""
         if self._early is not None:
             self._early.close()
             self._early = None
@@ -266,11 +250,10 @@ class CallResponder:
         self._wake = nobody
 
     def drop_answer(self) -> None:
-        """The answer is in the stream, for a client that comes back."""
+        """Leaves the response to the stream."""
         self.answer = None
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
-        """The message that an event is to this client, if any; `seq` is its number."""
         match event:
             case Completed():
                 self._become(ResponderState.ENDED)
@@ -302,7 +285,7 @@ class CallResponder:
         return results.progress_frame(self.token, event)
 
     def _hold(self) -> None:
-        """Answers with the open questions; the call waits, and the client comes back for it."""
+        """Answers with the open questions; the call waits."""
         wanted = {
             key: (open_.method, questions.for_version(open_.method, open_.params, self.session.version, ""))
             for key, open_ in self._asked.items()
@@ -333,7 +316,7 @@ class CallResponder:
         self.answer = error_frame(self.id, shaped.encoded())
 
     def _wants(self, level: str) -> bool:
-        """A handshake client that set no level gets what the server chose to send; a modern one gets nothing."""
+        """Without a level, handshake clients get every log message, modern ones none."""
         wanted = self.session.log_level
         if wanted is None:
             return self.session.era is Era.HANDSHAKE
@@ -341,7 +324,7 @@ class CallResponder:
 
 
 def _early_result(session: Session, output: EarlyOutput) -> bytes:
-    """A task, or the output so far with the mark of the call's stream."""
+    """A task, or the output until now."""
     row = output.info
     if output.text is None:
         return tasks.created(task_of(row))
@@ -356,4 +339,4 @@ def _can_open_urls(session: Session) -> bool:
 
 
 def nobody() -> None:
-    """The `wake` of a responder that nobody follows."""
+    """A `wake` without a follower."""

@@ -1,4 +1,4 @@
-"""The result of a call as one client gets it: its resource URIs, the mark of its stream, the shape of its era."""
+"""A call's result for one client: its URIs, mark and era."""
 
 from typing import Final
 
@@ -20,10 +20,9 @@ _ASKS: Final = msgspec.Raw(b'"input_required"')
 def result_for(
     hub: HubPort, session: Session, call: Call, done: Completed, *, cursor: int | None = None, shared: bool = False
 ) -> tuple[RawJson | memoryview, ...]:
-    """The encoded result, in parts that are to be joined.
+    """The encoded result, in parts. `cursor`: the client's in the durable stream.
 
-    `cursor` is how far its client has the call's durable stream, if there is one; `shared` as in `results.call_result`.
-    Raises `RpcError` for a result that the client's era has no form for.
+    Raises `RpcError` for a result without a form in the era.
     """
     if done.is_plain and cursor is None and done.era is session.era is HANDSHAKE:
         return (done.result,)
@@ -38,7 +37,7 @@ def result_for(
 
 
 def _with_own_state(hub: HubPort, call: Call, done: Completed) -> Completed:
-    """A modern server's `input_required`, its state marked so. Raises `RpcError` for a state that is not a text."""
+    """Raises `RpcError` unless the state is text."""
     members = raw_object(done.result) or {}
     state = members.get("requestState")
     if state is None or members.get("resultType") != _ASKS:

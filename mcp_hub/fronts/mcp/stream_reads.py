@@ -1,8 +1,7 @@
-"""`dev.mcp-hub/streams.read`: the stored events behind a cursor, for clients that declared the hub's extension.
+"""`dev.mcp-hub/streams.read`: stored events behind a cursor.
 
-`{stream, cursor, maxEvents, waitMs}` → `{events, cursor, truncated, closed}`. `truncated`: events behind the cursor are
-no longer kept, `events` begin with the earliest that is; `closed`: the ending was read. Without news the answer waits
-for `waitMs`.
+`{stream, cursor, maxEvents, waitMs}` → `{events, cursor, truncated, closed}`. `truncated`: earlier events are no longer
+kept; `closed`: the ending was read.
 """
 
 import re
@@ -37,7 +36,7 @@ class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
     waitMs: int = 0
 
     def after(self) -> int:
-        """The number of the event that the cursor stands behind. Raises `InvalidParams`."""
+        """The cursor's event number. Raises `InvalidParams`."""
         text = self.cursor if self.cursor is not None else "0"
         if not _CURSOR.fullmatch(text):
             raise InvalidParams(f"params.cursor: {hide_head(text, 50)!r} is not a cursor of this stream")
@@ -48,7 +47,7 @@ _decode = msgspec.json.Decoder(_Wanted).decode
 
 
 def stream_methods(hub: HubPort) -> Mapping[str, Answer]:
-    """The methods of the extension, by name."""
+    """The extension's methods by name."""
 
     async def read(session: Session, params: RawObject) -> bytes:
         if not declares(session.capabilities, session.era, STREAMS):
@@ -74,7 +73,6 @@ def _wanted(params: RawObject) -> _Wanted:
 
 
 async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
-    """Raises `UnknownStream`, `InvalidParams`, `Busy`, `StoreError`."""
     after = wanted.after()
     stream = await hub.stream(session.caller.principal, wanted.stream, session.caller.profile)
     was_orphan = stream.is_orphan

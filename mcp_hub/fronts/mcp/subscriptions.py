@@ -1,6 +1,6 @@
-"""`subscriptions/listen`: what a modern client asked to hear, from the acknowledgement to the end.
+"""`subscriptions/listen` of a modern client, from the acknowledgement to the end.
 
-Source: specification 2026-07-28, basic/patterns/subscriptions. Not here: what carries it (a pipe, an SSE response).
+Source: specification 2026-07-28, basic/patterns/subscriptions.
 """
 
 from typing import Final
@@ -26,10 +26,7 @@ _PATIENCE: Final = 10.0
 
 
 class ListenStream:
-    """One stream: the acknowledgement, then what was asked for, to be pulled with `next` until `scope` is cancelled.
-
-    Every message carries the request's id. Nothing upstream is subscribed before the first `next` or after `close`.
-    """
+    """Notifications, pulled with `next` until `scope` is cancelled. The first `next` subscribes at servers."""
 
     def __init__(self, hub: HubPort, session: Session, id_: bytes, wanted: ListenFilter) -> None:
         self.session = session
@@ -44,7 +41,7 @@ class ListenStream:
         self._is_acknowledged = False
 
     async def next(self) -> list[bytes]:
-        """The next messages; the same again until `sent`."""
+        """Waits for messages; repeats them until `sent`."""
         self._speakers = []
         if not self._is_acknowledged:
             return [await self._acknowledged()]
@@ -67,18 +64,18 @@ class ListenStream:
         return frames
 
     def sent(self) -> None:
-        """The messages of the last `next` are on their way."""
+        """Confirms the last `next`."""
         for source in self._speakers:
             source.sent()
         self._is_acknowledged = True
 
     def cancel(self) -> None:
-        """The client wants no more, not even an answer."""
+        """Ends it without a response."""
         self.is_cancelled = True
         self.scope.cancel()
 
     def completed(self) -> bytes:
-        """The answer to the request: the hub ends the stream ("Graceful Closure")."""
+        """The response at the end ("Graceful Closure")."""
         return result_frame(self.id, object_bytes({"resultType": "complete", "_meta": self._meta()}))
 
     def close(self) -> None:
@@ -91,7 +88,7 @@ class ListenStream:
         return {SUBSCRIPTION_ID: msgspec.Raw(self.id)}
 
     async def _acknowledged(self) -> bytes:
-        """Says what is honoured: every list, the client's own tasks, and resources whose servers accept in time."""
+        """Honours resources whose servers accept in time."""
         uris = dict.fromkeys(self._wanted.resourceSubscriptions)
         accepted: set[str] = set()
         known = await self._tasks.watch(self._wanted.taskIds) if self._tasks is not None else ()
@@ -112,7 +109,7 @@ class ListenStream:
 
 
 class ListenStreams:
-    """The streams that are open, of all clients; `most` of one principal."""
+    """The open streams of all clients; `most` per principal."""
 
     def __init__(self, hub: HubPort, most: int) -> None:
         self._hub = hub
@@ -123,7 +120,7 @@ class ListenStreams:
         return len(self._open)
 
     def open(self, session: Session, id_: bytes, wanted: ListenFilter) -> ListenStream:
-        """A new one, to be closed. Raises `Busy`."""
+        """A new stream, to be closed. Raises `Busy`."""
         if len(wanted.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
             raise Busy(f"resourceSubscriptions has over {MOST_SUBSCRIPTIONS} URIs, the most that one stream may have")
         if len(wanted.taskIds) > MOST_TASKS:
@@ -141,6 +138,6 @@ class ListenStreams:
         listening.close()
 
     def complete(self) -> None:
-        """The hub ends them all."""
+        """Ends all streams."""
         for listening in self._open:
             listening.scope.cancel()

@@ -1,7 +1,6 @@
-"""`notifications/tasks`: changes of the tasks that one `subscriptions/listen` names.
+"""`notifications/tasks`: changes of a `subscriptions/listen`, debounced.
 
-Each notification is the whole task, as `tasks/get` shows it. Of changes in quick succession only the last is sent;
-progress and log messages do not come this way. Source: SEP-2663, "Task Status Notifications".
+Source: SEP-2663, "Task Status Notifications".
 """
 
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ from mcp_hub.types import JsonObject, RawObject
 log = get_logger(__name__)
 
 MOST_TASKS: Final = 256
-"""Of one stream of notifications; some times what one client may have running."""
+"""Tasks of one listen stream: more than one client may run."""
 _DEBOUNCE: Final = 0.1
 """Seconds between a change and its notification: people do not read faster."""
 
@@ -32,7 +31,7 @@ _Face = tuple[str, str | None, tuple[str, ...]]
 
 
 class _Watched:
-    """One task: its stream, and the state that the client heard of last."""
+    """One task's stream, and its last sent state."""
 
     def __init__(self, stream: StreamHandle, reader: Reader) -> None:
         self.stream = stream
@@ -42,10 +41,7 @@ class _Watched:
 
 
 class TaskNotices:
-    """The tasks that are listened to, to be pulled with `next`. `stamp` is the `_meta` of every notification.
-
-    The first state of a task is sent too, so that no change before this is missed.
-    """
+    """One listener's tasks, pulled with `next`; a first state is sent, too. `stamp`: the `_meta` of notifications."""
 
     def __init__(self, hub: HubPort, session: Session, stamp: RawObject) -> None:
         self._hub = hub
@@ -56,7 +52,7 @@ class TaskNotices:
         self._changes = 0
 
     async def watch(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Those of the tasks that are this client's, in their order: their changes are sent from now on."""
+        """Adds tasks; returns those that are the client's."""
         caller = self._session.caller
         for id_ in dict.fromkeys(ids).keys() - self._watched.keys():
             try:
@@ -70,7 +66,7 @@ class TaskNotices:
         return tuple(id_ for id_ in dict.fromkeys(ids) if id_ in self._watched)
 
     async def next(self) -> list[bytes]:
-        """The notifications for what comes next; the same again until `sent`."""
+        """Waits for notifications; repeats them until `sent`."""
         while True:
             await self._news.wait()
             await anyio.sleep(_DEBOUNCE)
@@ -82,12 +78,12 @@ class TaskNotices:
                 self._news = anyio.Event()
 
     def sent(self) -> None:
-        """The messages of the last `next` are on their way."""
+        """Confirms the last `next`."""
         for watched in self._watched.values():
             watched.sent = watched.shown
 
     def close(self) -> None:
-        """Listens no more. A task that has no other client has to get along without one from now on. Idempotent."""
+        """Ends listening; tasks without another client become orphans. Idempotent."""
         for id_ in list(self._watched):
             self._leave(id_)
 
@@ -96,7 +92,7 @@ class TaskNotices:
         self._news.set()
 
     async def _frame(self, id_: str) -> bytes | None:
-        """The notification for a task that has changed since the client heard of it."""
+        """None if the task has not changed."""
         watched = self._watched[id_]
         try:
             _catch_up(watched.reader)
@@ -124,7 +120,7 @@ def _face(detailed: JsonObject) -> _Face:
 
 
 def _catch_up(reader: Reader) -> None:
-    """Only the state of now counts: what has been written is not read. Raises the `HubError` that ended it."""
+    """Only the current state counts. Raises the reader's `HubError`."""
     while reader.has_more:
         reader.take_entries()
     if reader.failed is not None:

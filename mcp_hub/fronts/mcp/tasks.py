@@ -1,8 +1,7 @@
-"""The tasks extension towards modern clients: the requests about a task, and its state.
+"""The tasks extension, `io.modelcontextprotocol/tasks` (SEP-2663), for modern clients.
 
-A task is a call that continues without its request; its id is that of the call's durable stream. Its state is read from
-committed events, so that any hub on the same store shows the same. Handshake clients have no tasks. Source: the
-extension `io.modelcontextprotocol/tasks` (SEP-2663).
+A task is a call without its request; its id is the durable stream's. Committed events give its state, so every hub
+shows the same.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,19 +27,19 @@ from mcp_hub.types import Era, JsonObject, RawObject, Status
 
 
 class TaskRequests:
-    """Answers `tasks/get`, `tasks/update` and `tasks/cancel`. An unknown task and a foreign one get the same answer."""
+    """Answers `tasks/*`. A foreign task counts as unknown."""
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
 
     async def get(self, session: Session, params: RawObject) -> bytes:
-        """The task as it is now. A client that looks at it wants it to continue."""
+        """The current state. The time without a client begins again."""
         stream = await self._stream(session, params)
         self._renew(stream)
         return task_shape.answered(await detailed_task(self._hub, session, stream))
 
     async def update(self, session: Session, params: RawObject) -> bytes:
-        """Answers what the task asks; responses to anything else are ignored."""
+        """Answers open questions; other responses are ignored."""
         responses = task_shape.task_responses(params)
         stream = await self._stream(session, params)
         self._renew(stream)
@@ -50,7 +49,7 @@ class TaskRequests:
         return task_shape.ACKNOWLEDGED
 
     async def cancel(self, session: Session, params: RawObject) -> bytes:
-        """Ends the call; for one that has ended already the answer is the same."""
+        """Cancels the call. Idempotent."""
         await (await self._stream(session, params)).cancel("by tasks/cancel")
         return task_shape.ACKNOWLEDGED
 
@@ -58,7 +57,6 @@ class TaskRequests:
         return await self._hub.stream(session.caller.principal, task_shape.task_id(params), session.caller.profile)
 
     def _renew(self, stream: StreamHandle) -> None:
-        """Its client is there, so the time that the call may continue without one begins again."""
         if stream.is_orphan:
             stream.let_go()
 
@@ -68,7 +66,7 @@ Answer = Callable[[Session, RawObject], Awaitable[bytes]]
 
 
 def task_methods(hub: HubPort) -> Mapping[str, Answer]:
-    """The methods of the extension, by name, for those who declared it."""
+    """The extension's methods by name."""
     tasks = TaskRequests(hub)
     answers: dict[str, Answer] = {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
     return {method: _for_declared(method, answer) for method, answer in answers.items()}
@@ -89,7 +87,7 @@ def _for_declared(method: str, answer: Answer) -> Answer:
 
 
 def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
-    """The members that every task has; `age` in seconds. A call that runs is kept from its end on, whenever that is."""
+    """The members of every task; `age` in seconds. A running call is kept from its end on."""
     kept = age + row.ttl if row.expires is None else max(row.expires - row.created, row.ttl)
     message = None if row.has_ended else row.message
     status: Status = "completed" if row.status == "tool_error" else row.status
@@ -97,7 +95,7 @@ def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
 
 
 def _age(stream: StreamHandle) -> float:
-    """Seconds since the stream began: by the clock that does not jump, if its call began here."""
+    """By the monotonic clock, if the call began here."""
     row, record = stream.info, stream.record
     if record is None or row.epoch > 1:
         return max(wall_time() - row.created, 0.0)
@@ -105,7 +103,7 @@ def _age(stream: StreamHandle) -> float:
 
 
 async def detailed_task(hub: HubPort, session: Session, stream: StreamHandle) -> JsonObject:
-    """`DetailedTask` of the extension, for this client. Raises `UnknownStream`, `StoreError`."""
+    """The extension's `DetailedTask`. Raises `UnknownStream`, `StoreError`."""
     row = stream.info
     task = task_of(row, _age(stream))
     if row.status == "input_required":
@@ -132,7 +130,7 @@ async def _asking(session: Session, stream: StreamHandle, task: TaskState) -> Js
 
 
 async def ending_of(stream: StreamHandle) -> Completed | Failed | Cancelled:
-    """The last event. Raises `UnknownStream` if it has been let go meanwhile, `StoreError`."""
+    """The last event. Raises `UnknownStream`, `StoreError`."""
     try:
         event = decoded(await stream.ending())[1]
     except ValueError as problem:
@@ -155,7 +153,7 @@ def _failed(session: Session, row: StreamInfo, task: TaskState, error: RpcError)
 
 
 def call_of(session: Session, row: StreamInfo) -> Call:
-    """The call as far as its result is concerned."""
+    """The call, as its result needs it."""
     asked = msgspec.Raw(msgspec.json.encode(row.name))
     return Call(
         id=row.id,

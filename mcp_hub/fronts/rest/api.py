@@ -1,7 +1,4 @@
-"""The REST front at `/v1`, for programs that do not speak MCP: tools and their cost, calls as streams, executors.
-
-The table in `routes` makes the Starlette routes, and the OpenAPI document. All errors are problems (`problem`).
-"""
+"""Everything under `/v1`, dispatched by the table in `routes`. All errors are problems."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
@@ -44,10 +41,10 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 
 
 class RestApi:
-    """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one.
+    """The mount of `/v1`. `max_body` in bytes; `is_open`: executors need no token; `is_private`: only the hub's user
+    comes in.
 
-    `is_private`: only the user whose hub it is can come in. `public_url` is the hub's address for others, as it is
-    configured now; `running` are the calls of a caller that run here.
+    `public_url` is configured; `running` returns a caller's calls.
     """
 
     prefix = PREFIX
@@ -88,11 +85,10 @@ class RestApi:
         self._router = Router(routes, redirect_slashes=False, default=_nothing)
 
     def close(self) -> None:
-        """Ends the responses that would not end by themselves, so that the server can stop."""
+        """Ends open responses."""
         self._closing.close()
 
     def missing(self, scope: Scope) -> Refusal | None:
-        """The refusal of a path that no route has; None if there is one."""
         try:
             target = {**scope, "path": _path(scope["raw_path"])}
         except Problem as problem:
@@ -101,15 +97,12 @@ class RestApi:
         return None if has_route else refusal_of(_not_found())
 
     def refused(self, denied: Refusal) -> Response:
-        """The answer to a request that authentication refused."""
         return refusal(Problem(denied.status, denied.code, denied.reason, headers=denied.headers))
 
     def failed(self, error: RpcError) -> Response:
-        """The answer to one that is too much."""
         return refusal(problem_for(error))
 
     async def serve(self, http: HttpExchange) -> None:
-        """Serves one authenticated request."""
         scope, receive, sent = http.scope, http.receive, _Sent(http.send)
         try:
             scope["path"], scope["caller"] = _path(scope["raw_path"]), http.caller
@@ -130,7 +123,6 @@ class RestApi:
 def _handlers(
     lists: RestLists, calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
 ) -> Mapping[str, Handler]:
-    """By operation of `routes`."""
     return {
         "listTools": lists.list_tools,
         "listLosses": lists.list_losses,
@@ -159,7 +151,6 @@ def _handlers(
 
 
 def _handlers_of(history: RestHistory) -> Mapping[str, Handler]:
-    """The same, of the routes of the history."""
     return {
         "listPastCalls": history.list_calls,
         "clearHistory": history.clear,
@@ -170,12 +161,12 @@ def _handlers_of(history: RestHistory) -> Mapping[str, Handler]:
 
 
 def refusal_of(problem: Problem) -> Refusal:
-    """The problem as a refusal at the entrance."""
+    """The problem as a refusal."""
     return Refusal(problem.status, problem.code, str(problem), problem.headers)
 
 
 def _path(raw: bytes) -> str:
-    """A path without a slash at its end, its segments encoded alike: parameters may hold `%2F`. Raises `Problem`."""
+    """Segments are encoded alike: parameters may hold `%2F`."""
     try:
         return "/".join(quote(unquote_to_bytes(segment).decode(), "") for segment in raw.removesuffix(b"/").split(b"/"))
     except UnicodeDecodeError:
@@ -191,7 +182,7 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Resource:
-    """The handler of one path, by method. Raises `Problem` 405, and 415 for what any web page could send."""
+    """One path's handlers by method. Raises `Problem` 405 and 415."""
 
     def __init__(
         self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int, limits: FrontLimits
@@ -224,7 +215,7 @@ class _Resource:
 
 
 class _Sent:
-    """Sends, and knows what has been sent of a response."""
+    """Sends a response and knows its progress."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -238,7 +229,7 @@ class _Sent:
         await self._send(message)
 
     async def respond(self, scope: Scope, receive: Receive, problem: Problem) -> None:
-        """Says what is wrong, if that can be said yet; else what was begun just ends."""
+        """Sends the problem, unless a response has begun."""
         if not self._is_started:
             await refusal(problem)(scope, receive, self)
         elif not self._is_complete:

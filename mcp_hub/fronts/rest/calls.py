@@ -1,7 +1,6 @@
-"""Calls of tools over REST, and what is as them: getting a prompt, reading a resource.
+"""Calls of tools over REST, prompts and reads of resources.
 
-A call is a durable stream from its start: closing its connection is only a disconnect. Questions of its tool go to the
-stream and wait for an answer there.
+A call is a durable stream from its start: closing its connection does not end it.
 """
 
 import re
@@ -50,7 +49,7 @@ _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 
 
 def rest_session(caller: Caller, key: str, program: str | None = None) -> Session:
-    """The client kind of REST callers: programs, which can be asked everything; one of the hub's own has a name."""
+    """A session of a program that can be asked everything; one of the hub's own has a name."""
     offer = ClientOffer(PROGRAM, "full")
     if program is not None and _OWN_PROGRAM.fullmatch(program):
         offer.belong(_own_client(program))
@@ -71,9 +70,8 @@ def _own_client(program: str) -> CallingClient:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request of MCP that becomes a stream; `name` is the tool, the prompt, or the URI.
-
-    `of_request` is the digest of the HTTP request, if that holds more than this.
+    """An MCP request that becomes a stream. `name` is the tool, prompt or URI; `of_request` digests a larger HTTP
+    request.
     """
 
     method: str
@@ -94,7 +92,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class RestCalls:
-    """Serves calls of `/v1/tools/…`, `/v1/prompts/…` and `/v1/resources/read`."""
+    """Serves `/v1/tools/…`, `/v1/prompts/…` and `/v1/resources/read`."""
 
     def __init__(self, hub: HubPort, closing: Closing) -> None:
         self._hub = hub
@@ -102,7 +100,7 @@ class RestCalls:
         self._requests = 0
 
     async def call_tool(self, request: RestRequest) -> Response | None:
-        """JSON when the call is done in time, 202 when it is not, or its events as SSE."""
+        """Responds with JSON, 202 after the wait, or SSE."""
         body = await request.shaped(CallBody)
         name, arguments = request.path["name"], _arguments(body.arguments)
         if body.tools is not UNSET:
@@ -114,20 +112,20 @@ class RestCalls:
         return await self.serve(request, tool_call(name, arguments, body.meta))
 
     async def get_prompt(self, request: RestRequest) -> Response | None:
-        """As `call_tool`."""
+        """Responds as `call_tool`."""
         body = await request.shaped(PromptBody)
         name = request.path["name"]
         params: RawObject = {"name": Raw(object_bytes(name)), "arguments": _arguments(body.arguments)}
         return await self.serve(request, Asked("prompts/get", name, params, _meta(body.meta)))
 
     async def read_resource(self, request: RestRequest) -> Response | None:
-        """As `call_tool`."""
+        """Responds as `call_tool`."""
         body = await request.shaped(ReadBody)
         params: RawObject = {"uri": Raw(object_bytes(body.uri))}
         return await self.serve(request, Asked("resources/read", body.uri, params, _meta(body.meta)))
 
     async def serve(self, request: RestRequest, asked: Asked) -> Response | None:
-        """Makes the call, in the form and within the time that the request names."""
+        """Makes the call, in the form and time of the request."""
         forms = request.accepts(JSON, EVENT_STREAM)
         wait = preferred_wait(request.header("prefer"))
         key = idempotency.key_of(request)
@@ -147,12 +145,12 @@ class RestCalls:
     # -- which call
 
     def session(self, request: RestRequest) -> Session:
-        """A session for the calls of one request."""
+        """A session for one request."""
         self._requests += 1
         return rest_session(request.caller, f"{OF_REST}{self._requests}", request.header("x-mcp-hub"))
 
     async def begin(self, session: Session, asked: Asked, key: str | None) -> StreamHandle:
-        """The stream of the call, which is a new one unless it may be joined; to be let go by its follower."""
+        """The call's stream, new or joined; its follower lets it go."""
         hub, principal, digest = self._hub, session.caller.principal, asked.digest
         tool = hub.selected(asked.name, asked.arguments) if asked.method == _CALL else asked.name
         if asked.method == "resources/read" or not self._is_known(session, asked, tool):
@@ -172,7 +170,7 @@ class RestCalls:
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
 
     async def _settled(self, session: Session, asked: Asked, name: str) -> None:
-        """Its server may be on its way up. If nobody knows which that is, a call waits as long as a list would."""
+        """Waits for a starting server that may have it."""
         catalog, profile = self._hub.catalog, session.caller.profile
         if asked.method == "resources/read":
             await self._hub.uri_settled(catalog, profile, name)
@@ -181,12 +179,11 @@ class RestCalls:
             await catalog.settled(servers=None if unlisted is None else (unlisted.server,))
 
     def _is_hidden(self, session: Session, asked: Asked) -> bool:
-        """Whether the caller's profile lacks it; its other tokens may have called it. Raises `InvalidParams`."""
+        """Whether the caller's profile lacks it."""
         tool = self._hub.selected(asked.name, asked.arguments) if asked.method == _CALL else asked.name
         return session.caller.profile is not None and not self._is_known(session, asked, tool)
 
     def _is_known(self, session: Session, asked: Asked, name: str) -> bool:
-        """Whether the session has what is asked for under this name."""
         view = self._hub.view(session)
         if asked.method == "resources/read":
             return view.resolve_uri(name) is not None
@@ -197,7 +194,7 @@ class RestCalls:
     async def _answer(
         self, request: RestRequest, stream: StreamHandle, forms: list[str], wait: float
     ) -> Response | None:
-        """None for events, which have been sent. Raises `Accepted` if the call is not done in time."""
+        """None once events were sent. Raises `Accepted` after the wait."""
         following = Following(stream, stream.info.first - 1)
         try:
             if forms == [JSON]:
@@ -224,7 +221,7 @@ class RestCalls:
 
 
 async def _quick(following: Following) -> list[bytes]:
-    """The first events of a call, those of a quick and quiet one to its end."""
+    """The first events of a call, or all of a quick one."""
     until = anyio.current_time() + QUICK
     lines: list[bytes] = []
     while not following.closed and len(lines) < 2 and (left := until - anyio.current_time()) > 0:
@@ -233,13 +230,12 @@ async def _quick(following: Following) -> list[bytes]:
 
 
 async def _done(stream: StreamHandle) -> Response:
-    """The result of a call that has ended. Raises the `Problem` that it ended with."""
     row = stream.info
     return answer(CallAnswer(row.id, row.status, outcome(row.id, await stream.ending())))
 
 
 class Accepted(Problem):
-    """No error: says where calls that are not done yet are to be followed, unless an answer was begun."""
+    """A 202: the calls continue, and their streams can be followed."""
 
     media = JSON
 
@@ -252,7 +248,7 @@ class Accepted(Problem):
 
 
 def tool_call(name: str, arguments: Raw, meta: Raw | UnsetType = UNSET, of_request: str | None = None) -> Asked:
-    """A call of a tool. Raises `Problem` for a `_meta` that does not fit."""
+    """A call of a tool. Raises `Problem` for an invalid `_meta`."""
     params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
     return Asked(method=_CALL, name=name, params=params, meta=_meta(meta), of_request=of_request)
 
@@ -265,7 +261,7 @@ def _arguments(given: Raw | UnsetType) -> Raw:
 
 
 def _meta(given: Raw | UnsetType) -> RequestMeta:
-    """The caller's `_meta` without reserved keys; progress is always asked for. Raises `Problem`."""
+    """Without reserved keys, and with a progress token."""
     try:
         meta = take_meta({} if given is UNSET else {"_meta": given})
     except InvalidParams as problem:
@@ -274,7 +270,7 @@ def _meta(given: Raw | UnsetType) -> RequestMeta:
 
 
 def preferred_wait(prefer: str | None) -> float:
-    """The seconds of `wait=N` (RFC 7240 §4.3), none for `respond-async` alone; what cannot be read does not count."""
+    """Seconds of `wait=N` (RFC 7240 §4.3), 0 for `respond-async` alone."""
     parts = [] if prefer is None else re.split("[,;]", prefer)
     for part in parts:
         if found := _PREFERRED.fullmatch(part):

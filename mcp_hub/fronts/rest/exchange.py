@@ -1,4 +1,4 @@
-"""One REST request and its response: the body within a limit, and the media types that the client takes."""
+"""One REST request and its response."""
 
 import math
 import re
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class RestRequest(Request):
-    """A request that a route was found for; its caller is authenticated."""
+    """An authenticated request with a route."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, max_body: int, limits: FrontLimits) -> None:
         super().__init__(scope, receive, send)
@@ -47,23 +47,21 @@ class RestRequest(Request):
 
     @property
     def caller(self) -> Caller:
-        """The authenticated caller."""
         return cast(Caller, self.scope["caller"])
 
     @property
     def path(self) -> Mapping[str, str]:
-        """The parameters of the path, decoded."""
+        """Decoded parameters of the path."""
         return {name: unquote(value) for name, value in self.path_params.items()}
 
     def header(self, name: str) -> str | None:
-        """One header; None if it is missing."""
+        """A header without white space; None if missing."""
         value = self.headers.get(name)
         return None if value is None else value.strip(" \t")
 
     def accepts(self, *offered: str) -> list[str]:
-        """Those of the `offered` media types that the client names, as offered; by a wildcard only the first.
-
-        A client that names nothing takes the first. Raises `Problem` 406.
+        """The `offered` media types that the client names; by a wildcard or without Accept, the first. Raises `Problem`
+        406.
         """
         accept = self.header("accept")
         ranges = media_ranges(accept if accept is not None else "*/*")
@@ -75,7 +73,7 @@ class RestRequest(Request):
         raise Problem(406, "not_acceptable", f"Accept must name one of {', '.join(offered)}")
 
     def seconds(self, name: str, default: float) -> float:
-        """A query parameter that says how long to wait. Raises `Problem` 400."""
+        """A query parameter in seconds, at most `MOST_WAIT`. Raises `Problem` 400."""
         text = self.query_params.get(name)
         if text is None:
             return default
@@ -86,7 +84,7 @@ class RestRequest(Request):
         return min(float(text), MOST_WAIT)
 
     def count(self, name: str, default: int, most: int) -> int:
-        """A query parameter from 1 to `most`; more is taken for that. Raises `Problem` 400."""
+        """A query parameter from 1, cut to `most`. Raises `Problem` 400."""
         text = self.query_params.get(name)
         if text is None:
             return default
@@ -98,12 +96,12 @@ class RestRequest(Request):
 
     @property
     def media(self) -> str:
-        """The media type of the body, without parameters."""
+        """The body's media type, without parameters."""
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
     @property
     def _is_marked(self) -> bool:
-        """Whether it has a header that a web page cannot add to a request without permission (a preflight)."""
+        """Whether a header proves that no web page sent it without a preflight."""
         scheme = (self.header("authorization") or "").partition(" ")[0]  # a browser sends Basic by itself
         return scheme.lower() == "bearer" or any(name in self.headers for name in _MARKS)
 
@@ -113,7 +111,7 @@ class RestRequest(Request):
             raise _unsupported()
 
     async def shaped(self, shape: type[T], limit: float = math.inf) -> T:
-        """The JSON body; none at all is an empty object. Raises `Problem` 415, 413, 400, `ClientGone`."""
+        """The JSON body; none is an empty object. Raises `Problem` 415, 413, 400, `ClientGone`."""
         if is_compressed(self.header("content-encoding") or ""):
             raise Problem(415, "unsupported_media_type", COMPRESSED)
         text = await self._read(int(min(limit, self.max_body)))
@@ -144,11 +142,10 @@ class RestRequest(Request):
         return body
 
     def watch(self, left: Callable[[], None]) -> Coroutine[None, None, None]:
-        """Says when the client has left."""
         return until_disconnect(self.receive, left)
 
     def streamed(self, headers: Fields = SSE_HEADERS) -> HttpResponse:
-        """The response to be sent in parts."""
+        """A response in parts."""
         return HttpResponse(self.receive, self._out, headers)
 
 
@@ -158,12 +155,11 @@ def _unsupported() -> Problem:
 
 
 def answer(shape: object, status: int = 200) -> Response:
-    """A whole answer in JSON."""
     return Response(msgspec.json.encode(shape), status, media_type=JSON)
 
 
 def refusal(problem: Problem) -> Response:
-    """A problem as its response."""
+    """A problem as a response."""
     response = Response(problem.encoded(), problem.status, media_type=problem.media)
     response.raw_headers.extend(problem.headers)
     return response

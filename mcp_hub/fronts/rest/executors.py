@@ -1,7 +1,4 @@
-"""Tools that callers of the REST front execute: they register, fetch their calls and post what comes of them.
-
-What may be posted when is decided by the hub; here are only its forms over HTTP.
-"""
+"""Tools that callers execute: registration, calls, results. The hub decides which posts are valid."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -57,7 +54,7 @@ class _Posted(Protocol):
 
 
 class Executors(Protocol):
-    """Where workers register and what they say goes: the methods raise `PostRefused`."""
+    """The hub's side of executors. All raise `PostRefused`."""
 
     def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = ...) -> int: ...
 
@@ -71,7 +68,7 @@ class Executors(Protocol):
 
 
 class RestExecutors:
-    """Serves `/v1/executors` and `/v1/tool-results`; `is_open`: callers without a token may execute, too."""
+    """Serves `/v1/executors` and `/v1/tool-results`; `is_open`: without a token, too."""
 
     def __init__(self, executors: Executors | None, closing: Closing, *, is_open: Callable[[], bool]) -> None:
         self._found = executors
@@ -102,10 +99,7 @@ class RestExecutors:
         return Response(status_code=204)
 
     async def calls(self, request: RestRequest) -> Response | None:
-        """Each offer once: a page of them as soon as there is one, or all that come, as events.
-
-        A request ends the event stream that followed this executor before: its reader may be long gone.
-        """
+        """Offers of calls, each once: a page, or events. It ends an older event stream of the executor."""
         executors = self._executors(request.caller)
         form = request.accepts(JSON, EVENT_STREAM)[-1]
         epoch = _number(request, "Producer-Epoch", request.query_params.get("epoch"))
@@ -134,7 +128,6 @@ class RestExecutors:
         first: list[Raw],
         offers: Callable[[float], Awaitable[list[Raw]]],
     ) -> None:
-        """Writes what is offered until it is refused, or somebody else asks."""
         scope = self._followed[executor] = anyio.CancelScope()
         response = request.streamed()
         problem: HubError = Problem(409, "replaced", "another connection fetches the calls of this executor")
@@ -186,7 +179,6 @@ def _number(request: RestRequest, header: str, otherwise: str | None = None) -> 
 
 
 def _events(offers: Sequence[Raw]) -> bytes:
-    """One event for each, named by its type, which is the first member."""
     parts = []
     for offer in offers:
         line = bytes(offer)
@@ -196,7 +188,6 @@ def _events(offers: Sequence[Raw]) -> bytes:
 
 @contextmanager
 def _as_problems() -> Iterator[None]:
-    """Turns what a worker is refused into the problem that says so."""
     try:
         yield
     except PostRefused as refused:

@@ -1,7 +1,7 @@
-"""Followers of durable streams over REST: the committed events of one stream, as they are stored, in three forms.
+"""A durable stream's committed events over REST.
 
-SSE has an event for each (id: number, event: type, data: line) and ends with `event: closed`; NDJSON is the lines; JSON
-is a page of them, to be asked for again (long-poll).
+SSE has id (number), event (type) and data (line), and ends with `closed`; NDJSON has the lines; JSON is a page
+(long-poll).
 """
 
 from collections.abc import Coroutine, Sequence
@@ -26,7 +26,7 @@ _LAST_EVENTS: Final = 0.6
 
 
 class Closing:
-    """Ends what would not end by itself when the hub stops; a call that runs here gets its ending through before."""
+    """Ends responses when the hub stops; calls that run here end first."""
 
     def __init__(self) -> None:
         self._open: set[Beside] = set()
@@ -41,7 +41,7 @@ class Closing:
             watched.give_up()
 
     async def connected(self, request: RestRequest, work: Coroutine[None, None, T]) -> T:
-        """Does the work while the client is there. Raises `ClientGone` when it leaves, `Stopping` after `close`."""
+        """Works while the client is there. Raises `ClientGone`, or `Stopping` after `close`."""
         if self._is_over:
             work.close()
             raise Stopping
@@ -56,20 +56,20 @@ class Closing:
 
 
 class Stopping(Problem):
-    """The hub stopped before the awaited event came; nothing was done."""
+    """The hub stopped before the awaited event."""
 
     def __init__(self) -> None:
         super().__init__(503, "hub_stopped", "the hub is stopping", headers=((b"retry-after", b"5"),))
 
 
 def kind_of(line: bytes) -> bytes:
-    """The type of a stored event; what stands before it in the line is the hub's own."""
+    """The type of a stored event."""
     start = line.index(b'"type":"') + 8
     return line[start : line.index(b'"', start)]
 
 
 async def send_sse(following: Following, response: HttpResponse, lines: Sequence[bytes] = ()) -> None:
-    """Events from `lines`, which were taken last, to the end of the stream. Raises `ClientGone`."""
+    """Sends `lines`, taken last, and the rest of the stream. Raises `ClientGone`."""
     await response.start()
     is_silent = False
     try:
@@ -86,14 +86,13 @@ async def send_sse(following: Following, response: HttpResponse, lines: Sequence
 
 
 def _events(following: Following, lines: Sequence[bytes]) -> bytes:
-    """The events whose lines were taken last."""
     first = following.cursor - len(lines) + 1
     numbered = enumerate(lines, first)
     return b"".join(b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, kind_of(line), line) for seq, line in numbered)
 
 
 async def send_ndjson(following: Following, response: HttpResponse) -> None:
-    """One event a line to the end of the stream; it is complete if the last one is the ending. Raises `ClientGone`."""
+    """Sends the stream; without an ending it is incomplete. Raises `ClientGone`."""
     await response.start()
     try:
         while not following.closed:

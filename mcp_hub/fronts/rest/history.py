@@ -1,4 +1,4 @@
-"""The history of calls over REST: past calls, one of them, figures, and a call that is made again."""
+"""The history of calls over REST."""
 
 from typing import Final, Protocol, get_args
 
@@ -31,26 +31,26 @@ _LONGEST: Final = 300
 
 
 class HubHistory(Protocol):
-    """The calls that have ended, as far as a caller may see them. All of it raises `StoreError` and `Problem`."""
+    """A caller's ended calls. All raise `StoreError` and `Problem`."""
 
     async def page(self, caller: Caller, query: HistoryQuery) -> HistoryPage:
-        """The calls that fit, the newest first."""
+        """Matching calls, newest first."""
 
     async def call(self, caller: Caller, id_: str) -> HistoryCall | None:
-        """One call with its texts; None if there is none of this id, or it is not the caller's."""
+        """One call with texts; None if unknown or foreign."""
 
     async def figures(self, caller: Caller, span: str, query: HistoryQuery) -> HistoryFigures:
-        """Figures of the calls that fit, over one of `SPANS`."""
+        """Figures of matching calls over one of `SPANS`."""
 
     async def clear(self) -> int:
-        """Removes all calls; how many."""
+        """Removes all calls; returns their number."""
 
     async def rerun(self, caller: Caller, id_: str) -> tuple[str, Raw]:
-        """The name of a tool and the arguments to call it with again. Raises `Problem` 404 and 409."""
+        """Tool and arguments to call again. Raises `Problem` 404 and 409."""
 
 
 class RestHistory:
-    """Serves `/v1/history…`. Without a `history` nothing was ever kept."""
+    """Serves `/v1/history…`. Without a `history` it is empty."""
 
     def __init__(self, history: HubHistory | None, calls: RestCalls) -> None:
         self._history = history
@@ -63,14 +63,14 @@ class RestHistory:
         return answer(page)
 
     async def get_call(self, request: RestRequest) -> Response:
-        """One call with its texts."""
+        """One call with texts."""
         found = None if self._history is None else await self._history.call(request.caller, request.path["id"])
         if found is None:
             raise unknown_call()
         return answer(found)
 
     async def get_figures(self, request: RestRequest) -> Response:
-        """Figures over an hour, a day or a week."""
+        """Figures over an hour, day or week."""
         span = request.query_params.get("span", "1d")
         if span not in SPANS:
             raise _invalid("span", f"has to be one of {', '.join(SPANS)}")
@@ -79,7 +79,7 @@ class RestHistory:
         return answer(await self._history.figures(request.caller, span, _query(request)))
 
     async def run_again(self, request: RestRequest) -> Response | None:
-        """Makes a call again, as a call of its tool."""
+        """Makes a call again."""
         if self._history is None:
             raise unknown_call()
         await request.shaped(dict[str, Raw])
@@ -87,13 +87,12 @@ class RestHistory:
         return await self._calls.serve(request, tool_call(name, arguments))
 
     async def clear(self, request: RestRequest) -> Response:
-        """Removes all calls; for operators."""
+        """Operators only."""
         check_operator(request.caller, "The history is that of everybody.")
         return answer(HistoryCleared(0 if self._history is None else await self._history.clear()))
 
 
 def _query(request: RestRequest) -> HistoryQuery:
-    """Raises `Problem` 400."""
     given = request.query_params
     details = _flag(request, "details")
     status = given.get("status", "")

@@ -1,7 +1,6 @@
-"""Idempotency keys, and the digest by which two requests are the same call.
+"""Idempotency keys, stored with a call's stream, and digests of equal calls.
 
-A key stands for one request of its principal. It is kept with the call's stream, so it holds at every hub on the store
-and after a restart. The hub decides which call a request joins (`HubPort.durable`).
+A key stands for one request of its principal, at every hub on the store.
 """
 
 import json
@@ -17,7 +16,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
 def key_of(request: RestRequest) -> str | None:
-    """The idempotency key of a request. Raises `Problem` for a malformed one."""
+    """The request's idempotency key. Raises `Problem` if malformed."""
     key = request.header("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
         raise Problem(400, "invalid_idempotency_key", "Idempotency-Key has to be 1 to 255 characters of ASCII")
@@ -25,9 +24,9 @@ def key_of(request: RestRequest) -> str | None:
 
 
 def digest_of(name: str, arguments: RawJson) -> str:
-    """Stands for the tool and its arguments by content: white space and the order of members do not count.
+    """A digest of tool and arguments, whatever the white space or order of members.
 
-    Numbers count as they are written. Raises `Problem` if `arguments`, which are valid JSON, are nested too deep.
+    Numbers count as written. `arguments` must be JSON. Raises `Problem` if nested too deep.
     """
     try:
         value = json.loads(bytes(arguments), parse_int=_Number, parse_float=_Number, object_pairs_hook=_members)
@@ -38,12 +37,12 @@ def digest_of(name: str, arguments: RawJson) -> str:
 
 
 class _Number(str):
-    """A number as it is written, which no text looks like."""
+    """Differs from every text."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def _members(pairs: list[tuple[str, object]]) -> tuple[tuple[str, object], ...]:
-    """An object, which no array looks like: the last of equal names counts."""
+    """Differs from every array."""
     return tuple(sorted(dict(pairs).items(), key=lambda pair: pair[0]))

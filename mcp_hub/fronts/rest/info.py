@@ -1,7 +1,4 @@
-"""A stream as REST shows it: its row, its open questions, and the outcome of its call.
-
-Results and errors are shown as they are stored, so that they are the same from any hub and after a restart.
-"""
+"""A stream as REST shows it. Results and errors are shown as stored."""
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -40,17 +37,16 @@ class _Start(msgspec.Struct):
 
 
 def durable(hub: HubPort, stream: CallId) -> bool | UnsetType:
-    """False if the stream does not survive this hub."""
+    """False if the stream ends with this hub."""
     return UNSET if hub.durable.survives(stream) else False
 
 
 def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
-    """The status of a stream of this hub."""
+    """The status of this hub's stream."""
     return replace(status_of(row), durable=durable(hub, row.id))
 
 
 def status_of(row: StreamInfo) -> StreamStatus:
-    """The status as the store has it."""
     return StreamStatus(
         stream=row.id,
         status=row.status,
@@ -67,7 +63,7 @@ def status_of(row: StreamInfo) -> StreamStatus:
 
 
 async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
-    """The same with the tool, and what is open or how it ended. Raises `UnknownStream`, `StoreError`."""
+    """The status with tool, questions and outcome. Raises `UnknownStream`, `StoreError`."""
     row = stream.info
     more: dict[str, object] = {}
     if row.last and row.first == 1:
@@ -87,13 +83,13 @@ async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
 
 
 async def open_questions(stream: StreamHandle) -> list[QuestionInfo]:
-    """The open questions of the tool, oldest first, without those that were just answered."""
+    """Open questions, oldest first."""
     asked = await stream.questions()
     return [QuestionInfo(key, question.method, Raw(bytes(question.params))) for key, question in asked.items()]
 
 
 def outcome(stream: str, line: bytes) -> Raw:
-    """The result in the line of an ending. Raises the `Problem` of a call without a result."""
+    """The result in an ending. Raises a failed call's `Problem`."""
     if kind_of(line) == b"error":
         failed = msgspec.json.decode(msgspec.json.decode(line, type=_Error).data, type=FailedCall)
         raise ended_in(stream, failed)

@@ -1,7 +1,4 @@
-"""Lists over REST: the tools, resources and prompts that a caller may use, the search among tools, and their cost.
-
-Each list is whole, in one answer: the same bytes as long as nothing changes.
-"""
+"""Lists over REST: tools, resources, prompts; search and token costs. Unchanged lists are the same bytes."""
 
 from collections.abc import Callable
 from typing import Final, Literal
@@ -35,7 +32,7 @@ _ALL: Final = 1 << 30
 
 
 class _Page(msgspec.Struct, rename="camel"):
-    """The list in a result of MCP."""
+    """A list in an MCP result."""
 
     resources: list[Raw] = []
     resource_templates: list[Raw] = []
@@ -46,7 +43,6 @@ class RestLists:
     """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
 
     def __init__(self, hub: HubPort, public_url: Callable[[], str | None] = lambda: None) -> None:
-        """`public_url` is the hub's address for others, as it is configured now."""
         self._hub = hub
         self._connectors = ConnectorEntries(hub, public_url)
         self._exports = ToolExports(hub)
@@ -54,18 +50,18 @@ class RestLists:
         self.search, self.search_as = found.by_query, found.by_body
 
     async def list_tools(self, request: RestRequest) -> Response:
-        """In the format that the query asks for."""
+        """The tools in the wanted format."""
         wanted = request.query_params.get("format")
         if wanted in list(Connector):
             return await self._connectors.answer(request, Connector(wanted))
         return await self._exports.answer(request, _client_kind(request))
 
     async def list_losses(self, request: RestRequest) -> Response:
-        """The losses of the tools in the format that the query asks for."""
+        """The losses in the wanted format."""
         return await self._exports.losses(request, _client_kind(request))
 
     async def list_resources(self, request: RestRequest) -> Response:
-        """Resources and templates."""
+        """With templates."""
         resources, templates = await self._page(request, Kind.RESOURCE), await self._page(request, Kind.TEMPLATE)
         return answer(ResourceList(resources.resources, templates.resource_templates))
 
@@ -78,7 +74,7 @@ class RestLists:
         return msgspec.json.decode(page, type=_Page)
 
     async def count_tokens(self, request: RestRequest) -> Response:
-        """The token costs of the tools of the caller's profile, for the kind of client that the query names."""
+        """Token costs of the profile's tools, for the named kind of client."""
         client = request.query_params.get("client", ANY_CLIENT)
         if len(client) > _LONGEST_CLIENT:
             raise Problem(400, "unknown_client", f"unknown client: a name of {len(client)} characters")
@@ -91,7 +87,6 @@ class RestLists:
 
 
 def _client_kind(request: RestRequest) -> ClientKind:
-    """For whom `expose` asks. Raises `Problem`."""
     wanted = request.query_params.get("expose", "full")
     if wanted not in _CLIENT_KINDS:
         raise Problem(

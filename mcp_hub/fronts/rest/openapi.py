@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the REST front, made from its table of routes and the shapes of its bodies. Pure."""
+"""The OpenAPI 3.1 document, made from routes and shapes. Pure."""
 
 import re
 from http import HTTPStatus
@@ -18,7 +18,7 @@ _EVERYWHERE: Final = (401, 403, 405, 421, 429, 503)
 
 
 def document(version: str) -> bytes:
-    """The document for a hub of that version."""
+    """The document of a hub's version."""
     shapes = sorted(
         {route.body for route in ROUTES if route.body is not None}
         | {form for route in ROUTES for answer in route.answers for form in answer.forms.values() if form is not None}

@@ -1,7 +1,4 @@
-"""Pages for people and programs that come without knowing the hub: where things are, and the REST API to read.
-
-They need no token, because a browser does not have one to send. They say nothing about the hub: all have the same.
-"""
+"""Public pages without data: where things are, and the REST API to read."""
 
 import hashlib
 import re
@@ -55,13 +52,13 @@ _HEADERS: Final = {
 
 
 def routes() -> Mapping[str, Route]:
-    """By path."""
+    """Pages by path."""
     paths = {"/": index, "/v1": index, "/v1/": index, "/v1/docs": _docs}
     return {path: Route(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()}
 
 
 async def index(request: Request) -> Response:
-    """A page for browsers, else JSON."""
+    """HTML for browsers, else JSON."""
     root = request.scope.get("root_path", "").rstrip("/")
     if "text/html" not in request.headers.get("accept", ""):
         response = answer({"name": "mcp-hub", **{name: root + path for name, (path, _) in _PLACES.items()}})
@@ -96,7 +93,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def docs(document: JsonObject, root: str) -> str:
-    """Every route and every shape; `root` is the path that the hub is mounted at."""
+    """Every route and shape; `root` is the mount's path."""
     routes = "".join(
         _operation(path, method, operation)
         for path, own in document["paths"].items()
@@ -114,7 +111,6 @@ def docs(document: JsonObject, root: str) -> str:
 
 
 def _operation(path: str, method: str, operation: JsonObject) -> str:
-    """A route, folded up."""
     parts = [f"<pre>{escape(_curl(path, method, operation))}</pre>"]
     if parameters := operation.get("parameters"):
         parts.append(table(("parameter", "in", "type", ""), map(_parameter, parameters)))
@@ -166,7 +162,6 @@ def _shape(name: str, schema: JsonObject) -> str:
 
 
 def _type(schema: JsonObject) -> str:
-    """A schema in a few words; shapes are links."""
     if reference := schema.get("$ref"):
         name = escape(reference.removeprefix(_REFERENCE))
         return f'<a href="#shape-{name}">{name}</a>'

@@ -1,7 +1,4 @@
-"""Errors over REST: `application/problem+json` (RFC 9457) with a stable `code` for programs.
-
-Errors of the hub are translated here once; the ending of a call that failed keeps the code that its `error` event has.
-"""
+"""Errors over REST: `application/problem+json` (RFC 9457) with a stable `code`."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -35,7 +32,7 @@ _PATIENCE: Final = 5
 
 
 class Problem(HubError):
-    """An answer that is an error. `members` go beside the usual ones, `headers` into the response."""
+    """An error response. `members` extend its body, `headers` the response."""
 
     media = PROBLEM_JSON
 
@@ -49,7 +46,7 @@ class Problem(HubError):
         self._members = members
 
     def encoded(self) -> bytes:
-        """The body; `title` is that of the status."""
+        """The body."""
         title = HTTPStatus(self.status).phrase
         return object_bytes(
             {"title": title, "status": self.status, "code": self.code, "detail": str(self), **self._members}
@@ -85,7 +82,7 @@ _RELAYED: Final = {INVALID_PARAMS: 400, RESOURCE_NOT_FOUND: 404}
 
 
 def ended_in(stream: str, failed: FailedCall) -> Problem:
-    """The outcome of a call that ended with a JSON-RPC error, which is in `jsonrpc` byte for byte."""
+    """The problem of a failed call, with its JSON-RPC error in `jsonrpc`, byte for byte."""
     status = _STATUS.get(failed.code, 502)
     if status == 503 and failed.outcome is not None:
         status = 502  # it may have been done: a client must not simply try again
@@ -111,7 +108,7 @@ def _code(error: msgspec.Raw) -> int:
 
 
 def _retry_after(failed: FailedCall) -> int | None:
-    """The seconds for which the server wants to be left alone."""
+    """In seconds."""
     if failed.code != "upstream_refused":
         return None
     try:
@@ -121,7 +118,7 @@ def _retry_after(failed: FailedCall) -> int | None:
 
 
 def problem_for(error: HubError) -> Problem:
-    """The problem document for an error of the hub."""
+    """The problem of a hub's error."""
     match error:
         case Problem():
             return error
@@ -149,7 +146,7 @@ def problem_for(error: HubError) -> Problem:
 
 
 def unknown_server(name: str, names: Iterable[str] = ()) -> Problem:
-    """Of one that is not configured, or not the caller's; `names` are those that the caller may see."""
+    """A 404 for a server; `names` are those that the caller may see."""
     close = get_close_matches(name[:64], list(names), n=1, cutoff=0.65)
     hint = f'. Did you mean "{hide_head(close[0], 100)}"?' if close else "."
     return Problem(404, "unknown_server", f'There is no server "{hide_head(name, 100)}"{hint}')

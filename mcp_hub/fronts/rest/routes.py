@@ -1,4 +1,4 @@
-"""The routes of the REST front as one table: it dispatches, and the OpenAPI document is made from it. Pure."""
+"""The routes as one table, for dispatch and OpenAPI. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +15,7 @@ PREFIX: Final = "/v1"
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One in the query, or a header. `kind` is its JSON type."""
+    """A query parameter or header. `kind` is its JSON type."""
 
     name: str
     summary: str
@@ -25,7 +25,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class ResponseSpec(msgspec.Struct, frozen=True):
-    """A successful response. `forms` are the bodies by media type; None: a stream or a document of its own."""
+    """A successful response. `forms`: bodies by media type, None for streams."""
 
     status: int
     summary: str
@@ -33,10 +33,7 @@ class ResponseSpec(msgspec.Struct, frozen=True):
 
 
 class RestRoute(msgspec.Struct, frozen=True):
-    """One method of one path; `operation` names its handler. `problems` are the statuses of its own problems.
-
-    `takes_away` is for a GET that changes something.
-    """
+    """A method of a path. `operation` names the handler, `problems` are statuses; `takes_away`: a GET with an effect."""
 
     method: str
     path: str
@@ -51,7 +48,7 @@ class RestRoute(msgspec.Struct, frozen=True):
 
     @property
     def needs_header(self) -> bool:
-        """Whether it has an effect, and any web page could send it: PUT and DELETE need permission (a preflight)."""
+        """Whether any web page could cause its effect. PUT and DELETE need a preflight."""
         return self.method == "POST" or self.takes_away
 
 
@@ -332,7 +329,7 @@ ROUTES: Final = (
 
 
 def by_path() -> Mapping[str, Mapping[str, RestRoute]]:
-    """The routes of each path by method."""
+    """Routes by path and method."""
     paths: dict[str, dict[str, RestRoute]] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method] = route

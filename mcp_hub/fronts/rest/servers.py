@@ -1,4 +1,4 @@
-"""Operation of a running hub over REST: its servers, a restart of one of them, and a reload of the configuration."""
+"""Operation over REST: servers, restart, reload."""
 
 from typing import Protocol
 
@@ -12,29 +12,29 @@ from mcp_hub.sessions.session import Caller
 
 
 class Operator(Protocol):
-    """The operations of the hub."""
+    """The hub's operations."""
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
-        """The status of a profile's servers; of all servers for None."""
+        """A profile's servers; all for None."""
 
     async def listed(self, profile: str | None) -> ServerList:
-        """The same, with what concerns all of them."""
+        """Adds what concerns all servers."""
 
     async def restart(self, server: str) -> None:
-        """Has a server replaced by a fresh one. Raises `Problem` 404 or 409, 503 while old ones drain."""
+        """Replaces a server. Raises `Problem` 404 or 409, 503 while old ones drain."""
 
     async def reload(self) -> ReloadAnswer:
-        """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""
+        """Applies the configuration. Raises `Problem` 422 with its errors."""
 
 
 def check_unbound(caller: Caller, why: str) -> None:
-    """Raises `Problem` 403 for a caller that is bound to a profile."""
+    """Raises `Problem` 403 for a caller with a profile."""
     if caller.profile is not None:
         raise Problem(403, "profile_bound", f"{why} Use a token without a profile.")
 
 
 def check_operator(caller: Caller, why: str) -> None:
-    """Raises `Problem` 403 for a caller that does not operate the whole hub."""
+    """Raises `Problem` 403 unless the caller operates the hub."""
     check_unbound(caller, why)
     if not caller.operates:
         said = f"{why} Use a token that is marked operator: true, or the dashboard of mcp-hub open."
@@ -42,11 +42,7 @@ def check_operator(caller: Caller, why: str) -> None:
 
 
 class RestServers:
-    """Serves `/v1/servers/…` and `/v1/reload`. Restarts and reloads are for operators.
-
-    A caller that is bound to a profile sees its servers. Others than operators see no output of servers, which may hold
-    what other principals sent there.
-    """
+    """Serves `/v1/servers/…` and `/v1/reload`. A profile limits the servers; only operators see output and act."""
 
     def __init__(self, operator: Operator, admission: Admission) -> None:
         self._operator = operator

@@ -1,7 +1,4 @@
-"""Durable streams over REST: a principal may look at, follow, answer and cancel its streams by their ids.
-
-Any hub on the store serves any stream; messages for the hub that runs the call go there through the store.
-"""
+"""Durable streams over REST: status, events, answers and cancellation, at any hub on the store."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -37,10 +34,7 @@ RunningView = Callable[[Caller, bool], Sequence[RunningCall]]
 
 
 class RestStreams:
-    """Serves `/v1/streams`. `shows_all`: everybody who comes in is the user whose hub it is.
-
-    `running` are the calls of a caller that run here.
-    """
+    """Serves `/v1/streams`. `shows_all`: every caller is the hub's user. `running` returns a caller's calls."""
 
     def __init__(self, hub: HubPort, closing: Closing, running: RunningView, *, shows_all: bool = False) -> None:
         self._shows_all = shows_all
@@ -49,7 +43,7 @@ class RestStreams:
         self._closing = closing
 
     async def list_streams(self, request: RestRequest) -> Response:
-        """A token's all, of its profile if it has one; without tokens those made over REST, and none of a session."""
+        """The token's streams, within its profile; without tokens, those made over REST."""
         most = request.count("limit", _STREAMS, _MOST_STREAMS)
         caller = request.caller
         is_open = caller.principal == LOCAL.principal and not self._shows_all
@@ -63,7 +57,7 @@ class RestStreams:
         return answer(StreamList(listed, len(rest), sum(bool(call.waits_for) for call in rest)))
 
     async def get_stream(self, request: RestRequest) -> Response:
-        """The status of a stream."""
+        """The stream's status."""
         stream = await self._opened(request)
         stream.let_go()  # somebody is here: the time starts anew
         return answer(await detailed(self._hub, stream))
@@ -77,7 +71,7 @@ class RestStreams:
         return answer(info(self._hub, row), 200 if row.has_ended else 202)
 
     async def follow_stream(self, request: RestRequest) -> Response | None:
-        """The events of a stream behind a cursor, as JSON or as an event stream."""
+        """Events behind a cursor: JSON, NDJSON or SSE."""
         form = request.accepts(JSON, NDJSON, EVENT_STREAM)[-1]
         after = _cursor(request)
         wait, most = request.seconds("wait", _WAIT), request.count("limit", _EVENTS, _MOST_EVENTS)
@@ -107,7 +101,7 @@ class RestStreams:
         return answer(page)
 
     async def answer_question(self, request: RestRequest) -> Response:
-        """Answers an open question of a stream."""
+        """Answers an open question."""
         body = await request.shaped(InputBody)
         stream = await self._opened(request)
         asked = {question.key: question for question in await open_questions(stream)}
@@ -121,14 +115,12 @@ class RestStreams:
 
 
 def _waiting(status: StreamStatus, call: RunningCall | None) -> StreamStatus:
-    """The status of a stream with what its call waits for, if it does."""
     if call is None or not call.waits_for or status.has_ended:
         return status
     return replace(status, waits_for=call.waits_for, waits_since=timestamp(call.waits_since))
 
 
 def _cursor(request: RestRequest) -> int:
-    """Where to go on. Raises `Problem`."""
     text = request.header("last-event-id")
     if text is None:
         text = request.query_params.get("after", "0")
@@ -138,7 +130,7 @@ def _cursor(request: RestRequest) -> int:
 
 
 def _outcome(body: InputBody, question: QuestionInfo) -> Raw | RpcError:
-    """The answer in the body. Raises `Problem` for one without an outcome, or with two."""
+    """Raises `Problem` unless the body has one outcome."""
     given = [name for name in ("action", "result", "error") if getattr(body, name) is not UNSET]
     if len(given) != 1:
         raise _unfit("it needs exactly one of `action`, `result` and `error`")

@@ -1,6 +1,6 @@
-"""`POST /v1/tools/call`: the calls of a model's answer, made together and answered in its provider's format.
+"""`POST /v1/tools/call`: a model's calls, in its provider's format.
 
-A mistake in one call is answered in its result, as an error that the model reads; the other calls are made.
+A mistake in one call becomes its result; the others are made.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _KEPT: Final = 2048
 
 
 class CallsRequest(msgspec.Struct, frozen=True):
-    """A request that was read. `digest` is that of all that the idempotency key stands for, if there is one."""
+    """A parsed request. `digest` covers all that its idempotency key stands for."""
 
     session: Session
     into: Format
@@ -46,8 +46,7 @@ class CallsRequest(msgspec.Struct, frozen=True):
     digest: str | None = None
 
     def key_of(self, call: ModelCall) -> str | None:
-        """The key of one call: the first has that of the request, the others continue it behind a line break, which no
-        client can send."""
+        """One call's key: the first has the request's, others continue it."""
         if self.key is None:
             return None
         at = self.calls.index(call)
@@ -55,7 +54,7 @@ class CallsRequest(msgspec.Struct, frozen=True):
 
 
 class FormatCalls:
-    """Makes the calls of requests in the format of a provider."""
+    """Makes calls in the format of a provider."""
 
     def __init__(self, hub: HubPort, calls: RestCalls, closing: Closing) -> None:
         self._hub = hub
@@ -63,7 +62,7 @@ class FormatCalls:
         self._closing = closing
 
     async def call_tools(self, request: RestRequest) -> Response | None:
-        """The answers as JSON when all calls are done in time, 202 when they are not, or the events of all as SSE."""
+        """Responds with JSON, 202 after the wait, or all events as SSE."""
         forms, wait = request.accepts(JSON, EVENT_STREAM), preferred_wait(request.header("prefer"))
         read = await self._read(request)
         followed = FollowedCalls(await self._begun(read), partial(write_results, into=read.into))
@@ -75,7 +74,6 @@ class FormatCalls:
             followed.close()
 
     async def _read(self, request: RestRequest) -> CallsRequest:
-        """Raises `Problem`, `FormatRefused` for what is wrong with the request as a whole."""
         name = request.query_params.get("format")
         if name is None:
             raise FormatRefused("unknown_format", f"format= is missing. Use one of: {', '.join(Format)}.")
@@ -97,7 +95,7 @@ class FormatCalls:
         )
 
     async def _begun(self, read: CallsRequest) -> Sequence[FollowedCall]:
-        """All calls of the request, in its order: they begin together."""
+        """The calls, begun together, in order."""
         if len(read.calls) == 1:
             return [await self.begin(read, read.calls[0])]
         begun: dict[str, FollowedCall] = {}
@@ -111,11 +109,10 @@ class FormatCalls:
         return [begun[call.id] for call in read.calls]
 
     def session(self, request: RestRequest) -> Session:
-        """A session for the calls of one request."""
         return self._calls.session(request)
 
     async def begin(self, read: CallsRequest, call: ModelCall) -> FollowedCall:
-        """The call, made or refused."""
+        """A call, made or refused."""
         try:
             arguments = await self._arguments(read, call)
             meta = Raw(msgspec.json.encode(call.extra["_meta"])) if "_meta" in call.extra else UNSET
@@ -125,7 +122,7 @@ class FormatCalls:
             return FollowedCall(call, None, problem_for(error))
 
     async def _arguments(self, read: CallsRequest, call: ModelCall) -> Raw:
-        """Under the tool's own names. Raises `Problem`, `InvalidParams` for a call that is not to be made."""
+        """Under the tool's own names."""
         if call.fault is not None:
             raise Problem(413 if call.fault.code == "arguments_too_large" else 400, *call.fault)
         entry = self._hub.view(read.session).find(Kind.TOOL, call.name)
@@ -140,7 +137,7 @@ class FormatCalls:
         return encoded
 
     def _check_selected(self, read: CallsRequest, name: str, arguments: Raw) -> None:
-        """Raises `Problem` for a call of a tool that the user has not selected, also through `run_tool`."""
+        """Raises `Problem` for an unselected tool, through `run_tool`, too."""
         chosen, inner = read.chosen, self._hub.selected(name, arguments)
         entry = self._hub.view(read.session).find(Kind.TOOL, inner)
         is_listed = chosen.tools is None or {name, inner} <= chosen.tools
@@ -155,7 +152,7 @@ def _names(into: Format, definition: bytes) -> ArgumentNames:
 
 
 async def _answered(request: RestRequest, followed: FollowedCalls, forms: list[str], wait: float) -> Response | None:
-    """None for events, which have been sent. Raises `Accepted` if not all calls are done in time."""
+    """None once events were sent. Raises `Accepted` after the wait."""
     is_json = forms == [JSON]
     until = anyio.current_time() + (wait if is_json else QUICK)
     taken = []

@@ -1,4 +1,4 @@
-"""`/v1/tools` as connector entries: the provider itself asks the hub's MCP endpoint, and knows its listing already."""
+"""`/v1/tools` as connector entries: the provider connects to the hub's MCP endpoint itself."""
 
 from collections.abc import Callable
 
@@ -16,21 +16,21 @@ from mcp_hub.types import Era, Kind
 
 
 class _Page(msgspec.Struct, rename="camel"):
-    """A result of `tools/list`. The members of a tool stay the bytes that they are."""
+    """A result of `tools/list`, with raw members."""
 
     tools: list[dict[str, Raw]]
     next_cursor: str | None = None
 
 
 class ConnectorEntries:
-    """Entries for callers. `public_url` is the address of the hub that is configured now."""
+    """Entries for callers. `public_url` is configured."""
 
     def __init__(self, hub: HubPort, public_url: Callable[[], str | None]) -> None:
         self._hub = hub
         self._public_url = public_url
 
     async def answer(self, request: RestRequest, kind: Connector) -> Response:
-        """The entries for the caller's profile. Raises `Problem`, `FormatRefused`."""
+        """The entries of the caller's profile. Raises `Problem`, `FormatRefused`."""
         caller, chosen = request.caller, selection(request)
         url = endpoint(request.query_params.get("url", self._public_url()), caller.profile)
         is_deferred = flag(request, "defer")
@@ -50,7 +50,6 @@ class ConnectorEntries:
         return answer(entries)
 
     def _listing(self, session: Session) -> list[dict[str, object]]:
-        """The tools that `tools/list` gives this client, page by page."""
         found: list[dict[str, object]] = []
         cursor: str | None = None
         while True:

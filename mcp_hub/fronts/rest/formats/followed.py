@@ -1,4 +1,4 @@
-"""The calls of one request, each with a stream of its own: followed together, and answered in their order."""
+"""The calls of one request: followed together, answered in order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -28,7 +28,7 @@ _BATCH: Final = 256
 
 
 class FollowedCall:
-    """A call that was refused with a `problem`, or that has a stream, which is followed to its ending."""
+    """A call with a stream, or refused with a `problem`."""
 
     def __init__(self, call: ModelCall, stream: StreamHandle | None, problem: Problem | None) -> None:
         self.call = call
@@ -40,11 +40,11 @@ class FollowedCall:
 
     @property
     def is_followed(self) -> bool:
-        """Whether more of its events may come."""
+        """Whether more events may come."""
         return self._following is not None
 
     def follow(self, bell: Bell) -> None:
-        """From its first event on."""
+        """Begins with the first event."""
         if self.stream is None:
             return
         self.cursor = self.stream.info.first - 1
@@ -54,7 +54,7 @@ class FollowedCall:
             self.problem = problem_for(error)
 
     def next_lines(self, most: int) -> list[bytes]:
-        """Its next events that are here already. What ends them early becomes its `problem`."""
+        """The next events without waiting; an early end sets `problem`."""
         following = self._following
         if following is None:
             return []
@@ -71,13 +71,12 @@ class FollowedCall:
         return lines
 
     def close(self) -> None:
-        """Idempotent."""
         if self._following is not None:
             self._following.close()
             self._following = None
 
     async def result(self) -> McpResult | None:
-        """Its result, or the error that stands for one; None while it continues."""
+        """The result or error; None while it continues."""
         stream = self.stream
         if stream is not None and stream.info.has_ended:
             try:
@@ -93,7 +92,7 @@ class FollowedCall:
         return error_result(str(self.problem))
 
     def state(self) -> ModelCallState:
-        """Where it is, for programs."""
+        """The call's state, for programs."""
         problem = UNSET if self.problem is None else Raw(self.problem.encoded())
         if self.stream is None:
             return ModelCallState(self.call.id, self.call.name, "refused", problem=problem)
@@ -103,7 +102,7 @@ class FollowedCall:
 
 
 class FollowedCalls:
-    """The calls of one request. `write` makes the messages for the model of the calls that have ended. To be closed."""
+    """The calls of one request, to be closed. `write` makes messages of ended calls."""
 
     def __init__(self, calls: Sequence[FollowedCall], write: Write) -> None:
         self._calls = calls
@@ -115,12 +114,11 @@ class FollowedCalls:
 
     @property
     def is_over(self) -> bool:
-        """Whether no more events will come."""
         return not any(one.is_followed for one in self._calls)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no call has said more than its start and its ending."""
+        """Whether each call has only start and ending."""
         return all(one.cursor <= (1 if one.is_followed else 2) for one in self._calls)
 
     def close(self) -> None:
@@ -131,7 +129,7 @@ class FollowedCalls:
                 one.stream.let_go()
 
     async def lines(self, seconds: float) -> list[tuple[FollowedCall, list[bytes]]]:
-        """The next events: none only if none comes in time, or all is over."""
+        """The next events; empty after `seconds`, or when over."""
         until = anyio.current_time() + seconds
         while True:
             found = [(one, lines) for one in self._calls if (lines := one.next_lines(self._most))]
@@ -139,14 +137,14 @@ class FollowedCalls:
                 return found
 
     async def answer(self) -> CallsAnswer:
-        """The messages that answer the calls that have ended, and where each call is."""
+        """Messages of ended calls, and every call's state."""
         results = {one.call.id: found for one in self._calls if (found := await one.result()) is not None}
         ended = [one.call for one in self._calls if one.call.id in results]
         messages = self._write(ended, results)
         return CallsAnswer(messages, [one.state() for one in self._calls])
 
     async def send(self, response: HttpResponse, lines: Iterable[tuple[FollowedCall, list[bytes]]] = ()) -> None:
-        """Events from `lines`, which were taken last, to the end of all streams. Raises `ClientGone`."""
+        """Sends `lines`, taken last, and the rest of all streams. Raises `ClientGone`."""
         await response.start()
         said = {one for one in self._calls if not one.is_followed and one.problem is not None}
         refused = b"".join(_problem(one) for one in self._calls if one in said)
@@ -163,7 +161,6 @@ class FollowedCalls:
 
 
 def _events(lines: Iterable[tuple[FollowedCall, list[bytes]]]) -> bytes:
-    """The events whose lines were taken last, each with the ids of its call and of its place in its stream."""
     parts = []
     for one, own in lines:
         assert one.stream is not None

@@ -1,4 +1,4 @@
-"""The query of a request for tools: the format, its options, and the tools that the user has selected."""
+"""The query of a request for tools: format, options, selected tools."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -19,7 +19,7 @@ _SHOWN: Final = 50
 
 
 class ToolSelection(msgspec.Struct, frozen=True):
-    """The tools that the user has selected; None: all. As a key it does not depend on the order of names."""
+    """The selected tools, None for all."""
 
     tools: frozenset[str] | None = None
     server: str | None = None
@@ -28,7 +28,7 @@ class ToolSelection(msgspec.Struct, frozen=True):
         return (self.tools is None or name in self.tools) and self.server in (None, server)
 
     def check(self, names: Iterable[str], servers: Collection[str]) -> None:
-        """Raises `Problem` 404 for a tool that is not one of `names`, and for a server that the caller lacks."""
+        """Raises `Problem` 404 for an unlisted tool, or an unknown server."""
         if self.server is not None and self.server not in servers:
             raise unknown_server(self.server, servers)
         missing = sorted((self.tools or frozenset()).difference(names))
@@ -38,7 +38,7 @@ class ToolSelection(msgspec.Struct, frozen=True):
 
 
 class ExportOptions(msgspec.Struct, frozen=True):
-    """All that the bytes of an export depend on besides the view."""
+    """All that an export depends on besides the view."""
 
     into: Format
     is_strict: bool
@@ -50,7 +50,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
 
 
 def export_options(request: RestRequest) -> ExportOptions:
-    """The options of the query. Raises `Problem`, `FormatRefused`."""
+    """The query's options. Raises `Problem`, `FormatRefused`."""
     into, callers = wanted_format(request.query_params.get("format", Format.MCP)), request.query_params.get("callers")
     if callers not in (None, "direct", "programmatic"):
         raise Problem(
@@ -74,7 +74,7 @@ def export_options(request: RestRequest) -> ExportOptions:
 
 
 def wants_groups(request: RestRequest) -> bool:
-    """Whether the tools of each server are a group. Raises `Problem`."""
+    """Whether tools are grouped by server. Raises `Problem`."""
     by = request.query_params.get("group")
     if by not in (None, "server"):
         raise Problem(400, "invalid_parameter", f"group has to be server, not {hide_head(by, _SHOWN)!r}")
@@ -82,7 +82,7 @@ def wants_groups(request: RestRequest) -> bool:
 
 
 def wanted_format(name: str) -> Format:
-    """The format of this name. Raises `FormatRefused`."""
+    """The named format. Raises `FormatRefused`."""
     if name not in list(Format):
         known = ", ".join([*Format, *Connector])
         raise FormatRefused("unknown_format", f'unknown format "{hide_head(name, _SHOWN)}". Use one of: {known}.')
@@ -90,7 +90,7 @@ def wanted_format(name: str) -> Format:
 
 
 def selection(request: RestRequest) -> ToolSelection:
-    """The tools that the query selects. Raises `Problem`."""
+    """The query's selected tools. Raises `Problem`."""
     tools = request.query_params.get("tools")
     names = None if tools is None else frozenset(name for part in tools.split(",") if (name := part.strip()))
     if names is not None and not names:
@@ -99,7 +99,7 @@ def selection(request: RestRequest) -> ToolSelection:
 
 
 def flag(request: RestRequest, name: str) -> bool:
-    """A parameter that is 1 or 0. Raises `Problem`."""
+    """A parameter, 1 or 0. Raises `Problem`."""
     value = request.query_params.get(name, "")
     if value not in _FLAGS:
         raise Problem(400, "invalid_parameter", f"{name} has to be 1 or 0, not {hide_head(value, _SHOWN)!r}")

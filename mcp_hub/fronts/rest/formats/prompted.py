@@ -1,6 +1,6 @@
-"""`/v1/prompted`: tools for models that call by text alone. The section of the prompt, and a model's text as events.
+"""`/v1/prompted`: a prompt's section of tools, and a model's text as events.
 
-The text is read as it comes, and the calls in it begin as soon as they are complete, if the request wants them made.
+Calls in the text begin as soon as they are complete, if wanted.
 """
 
 import codecs
@@ -47,7 +47,7 @@ _NO_KEY: Final = (
 
 
 class PromptedTools:
-    """Serves models whose calls are text. `calls` makes the calls."""
+    """Serves models that call by text."""
 
     def __init__(self, hub: HubPort, calls: FormatCalls, closing: Closing) -> None:
         self._hub = hub
@@ -55,7 +55,7 @@ class PromptedTools:
         self._closing = closing
 
     async def section(self, request: RestRequest) -> Response:
-        """The section for a prompt. Raises `Problem`, `FormatRefused`."""
+        """A prompt's section of tools. Raises `Problem`, `FormatRefused`."""
         format, style = _format(request), request.query_params.get("style", _STYLES[0])
         if style not in _STYLES:
             said = f"style has to be one of {', '.join(_STYLES)}, not {hide_head(style, _SHOWN)!r}"
@@ -65,9 +65,9 @@ class PromptedTools:
         return answer(PromptedSection(format.name, made))
 
     async def read(self, request: RestRequest) -> Response | None:
-        """The events of a model's text, and with call=1 the results of its calls: JSON, 202, or SSE.
+        """A text's events, with call=1 its calls' results: JSON, 202, or SSE. A model's mistake becomes a result.
 
-        Raises `Problem`, `FormatRefused`, `ClientGone`; a mistake of the model is an event and a result.
+        Raises `Problem`, `FormatRefused`, `ClientGone`.
         """
         forms, wait = request.accepts(JSON, EVENT_STREAM), preferred_wait(request.header("prefer"))
         format, chosen, session = _format(request), selection(request), self._calls.session(request)
@@ -94,7 +94,6 @@ class PromptedTools:
             followed.close()
 
     async def _tools(self, session: Session, chosen: ToolSelection) -> list[JsonObject]:
-        """The definitions of the tools that are selected. Raises `Problem`."""
         await self._hub.catalog.settled()
         listed = self._hub.view(session).entries(Kind.TOOL)
         chosen.check([one.exported for one in listed], self._hub.catalog.rules(session.caller.profile).servers)
@@ -103,7 +102,7 @@ class PromptedTools:
 
 
 class _Output:
-    """The events of a model's text, and its calls. Without `asked` no call is made."""
+    """A text's events and calls. Without `asked` no call is made."""
 
     def __init__(self, maker: FormatCalls, asked: CallsRequest | None, format: PromptFormat) -> None:
         self._maker = maker
@@ -115,7 +114,7 @@ class _Output:
         self.calls: list[FollowedCall] = []
 
     async def take(self, event: ModelEvent) -> None:
-        """Makes the call that is complete with this event."""
+        """Makes a call that is complete."""
         if isinstance(event, ToolCallStart):
             self._places[event.id] = len(self._places)
             self._names[event.id] = event.name
@@ -133,7 +132,7 @@ class _Output:
             self.calls.append(await self._maker.begin(self._asked, call))
 
     def messages(self, calls: Sequence[ModelCall], results: Mapping[str, McpResult]) -> list[JsonObject]:
-        """The texts of results for the model's next turn."""
+        """Results as text for the model."""
         return [
             {
                 "id": call.id,
@@ -144,11 +143,9 @@ class _Output:
         ]
 
     def answer(self, found: CallsAnswer) -> PromptedAnswer:
-        """The same with the events."""
         return PromptedAnswer(found.messages, found.calls, self.events)
 
     def let_go(self) -> None:
-        """The calls continue without a reader."""
         for call in self.calls:
             if call.stream is not None:
                 call.stream.let_go()
@@ -165,7 +162,7 @@ async def _take(made: _Output, events: Sequence[ModelEvent], response: HttpRespo
 
 
 async def _ended(made: _Output, followed: FollowedCalls, response: HttpResponse | None, wait: float) -> Response | None:
-    """None for events, which have been sent. Raises `Accepted` if not all calls are done in time."""
+    """None once events were sent. Raises `Accepted` after the wait."""
     if response is not None:
         await followed.send(response)
         return None
@@ -179,7 +176,6 @@ async def _ended(made: _Output, followed: FollowedCalls, response: HttpResponse 
 
 
 def _format(request: RestRequest) -> PromptFormat:
-    """Raises `FormatRefused`."""
     name = request.query_params.get("format", "")
     if name not in FORMATS:
         said = f'unknown format "{hide_head(name, _SHOWN)}"' if name else "format= is missing"
@@ -188,7 +184,7 @@ def _format(request: RestRequest) -> PromptFormat:
 
 
 async def _pieces(request: RestRequest) -> AsyncIterator[str]:
-    """The text in slices: of a JSON body as a whole, of plain text as it comes. Raises `Problem`, `ClientGone`."""
+    """The text in slices; plain text as it comes."""
     if request.media != PLAIN:
         async for piece in _sliced((await request.shaped(PromptedBody)).text):
             yield piece

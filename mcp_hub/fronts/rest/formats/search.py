@@ -1,4 +1,4 @@
-"""`/v1/search`: the tools that fit a query, as `find_tools` ranks them, or as the answer to a provider's own search."""
+"""`/v1/search`: tools for a query, as `find_tools` ranks them, in a provider's format if wanted."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ _NO_QUERY: Final = "q (query in a body) has to say what the tool is needed for: 
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """A search among the selected tools; only those of `server`, if it is there. `call` is that of a model."""
+    """A search among selected tools; `call` is a model's."""
 
     query: str
     most: int
@@ -35,7 +35,7 @@ class _Search(msgspec.Struct, frozen=True):
 
 
 class ToolSearch:
-    """Searches for callers, in the format that they ask for; without one as `FoundTools`."""
+    """Searches in the wanted format, by default `FoundTools`."""
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
@@ -57,7 +57,7 @@ class ToolSearch:
         )
 
     async def by_body(self, request: RestRequest) -> Response:
-        """A search in a body, or the call of a model that searches. Raises `Problem`, `FormatRefused`."""
+        """A search in a body, or a model's call. Raises `Problem`, `FormatRefused`."""
         body = await request.shaped(SearchBody)
         own = selection(request)
         chosen = ToolSelection(own.tools if body.tools is None else frozenset(body.tools), body.server or own.server)
@@ -100,7 +100,7 @@ class ToolSearch:
         return answer(write_found(tools, into, call, is_strict=is_strict, groups=groups))
 
     async def _found(self, profile: str | None, search: _Search, *, with_definitions: bool) -> FoundTools:
-        """The hits among the selected tools; one that is not selected gives way to those that are like it."""
+        """An unselected hit gives way to similar tools."""
         catalog, chosen = self._hub.catalog, search.selection
         view = catalog.view(profile)
         found = await catalog.search(
@@ -131,14 +131,12 @@ class ToolSearch:
 
 
 def _needed(query: str | None) -> str:
-    """Raises `Problem` without a query."""
     if query is None or not (query := query.strip()):
         raise Problem(400, "invalid_parameter", _NO_QUERY)
     return query
 
 
 def _is_full(detail: str) -> bool:
-    """Raises `Problem` for a detail that is not known."""
     if detail not in ("brief", "full"):
         raise Problem(400, "invalid_parameter", f"detail has to be brief or full, not {hide_head(detail, 50)!r}")
     return detail == "full"

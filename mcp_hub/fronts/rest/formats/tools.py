@@ -1,4 +1,4 @@
-"""`GET /v1/tools` in every format. An export is made once for each view and set of options, and kept with the view."""
+"""`GET /v1/tools` in every format. An export is cached per view and options."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -26,8 +26,9 @@ _MOST_KEPT: Final = 16
 
 
 class ChosenTools(msgspec.Struct, frozen=True):
-    """The parts of an answer: the `definitions`, encoded, and by exported name the `groups` of their servers and which
-    are `read_only`. `search` is the tool that finds them where they are deferred."""
+    """Encoded `definitions`; by exported name, `groups` (servers) and `read_only`. `search` is the tool that finds
+    deferred ones.
+    """
 
     definitions: list[bytes]
     search: bytes
@@ -39,14 +40,14 @@ _Form = Callable[[ChosenTools, ExportOptions], bytes]
 
 
 class KeptExports:
-    """Answers by view and options. A view that nobody has any more takes its answers with it."""
+    """Cached exports by view and options, dropped with the view."""
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[object, dict[object, bytes]] = WeakKeyDictionary()
         self._turn = anyio.Lock()
 
     async def get(self, view: object, options: object, made: Callable[[], bytes]) -> bytes:
-        """The answer that is kept, or that is `made` now: in a worker thread, because many tools take long."""
+        """The cached export, or a new one, `made` in a worker thread."""
         kept = self._kept.setdefault(view, {})
         if options not in kept:
             async with self._turn:
@@ -59,18 +60,18 @@ class KeptExports:
 
 
 class ToolExports:
-    """Lists the tools of callers in the format that they ask for."""
+    """Lists tools in the wanted format."""
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
         self._kept = KeptExports()
 
     async def answer(self, request: RestRequest, client: ClientKind) -> Response:
-        """The tools as clients of this kind are listed them. Raises `Problem`, `FormatRefused`."""
+        """The tools for clients of this kind. Raises `Problem`, `FormatRefused`."""
         return await self._answer(request, client, exported)
 
     async def losses(self, request: RestRequest, client: ClientKind) -> Response:
-        """The losses of the same tools in the format. Raises `Problem`, `FormatRefused`."""
+        """The format's losses. Raises `Problem`, `FormatRefused`."""
         return await self._answer(request, client, lost)
 
     async def _answer(self, request: RestRequest, client: ClientKind, form: _Form) -> Response:
@@ -94,7 +95,7 @@ class ToolExports:
 
 
 def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:
-    """The tools themselves."""
+    """The encoded tools."""
     if options.into is Format.MCP and not options.is_grouped:  # as they are, byte for byte
         first = [chosen.search] if options.is_deferred else []
         return b'{"tools":[%b]}' % b",".join([*first, *chosen.definitions])
@@ -102,7 +103,7 @@ def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:
 
 
 def lost(chosen: ChosenTools, options: ExportOptions) -> bytes:
-    """The losses of the same tools, by name."""
+    """The encoded losses by name."""
     found = _export(chosen, options).losses
     return msgspec.json.encode(
         ToolLosses(options.into, {name: [LossInfo(*loss) for loss in losses] for name, losses in found.items()})
@@ -123,7 +124,7 @@ def _export(chosen: ChosenTools, options: ExportOptions) -> Exported:
 
 
 class _Decoded:
-    """Definitions, each decoded when it is read: all at once take more time and memory."""
+    """Decodes definitions one by one: all at once take more memory."""
 
     def __init__(self, definitions: list[bytes]) -> None:
         self._definitions = definitions

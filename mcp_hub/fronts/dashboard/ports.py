@@ -100,7 +100,7 @@ class HubOperator(Protocol):
         """Approves or rejects a tool."""
 
     async def overrides(self) -> dict[str, dict[str, JsonObject]]:
-        """By server and tool."""
+        """Overrides by server and tool."""
 
     async def override(self, changes: Changes) -> None:
         """Writes overrides, effective at once."""

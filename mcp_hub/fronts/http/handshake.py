@@ -43,7 +43,7 @@ _CHANGING = frozenset({"logging/setLevel", "resources/subscribe", "resources/uns
 
 
 class HandshakeHttp:
-    """Serves requests without a modern version header."""
+    """Serves requests without a version header, or with a handshake version."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ class ModernSessions:
 
 
 class ModernHttp:
-    """Serves POSTs with a modern version header."""
+    """Serves POSTs with any other version header."""
 
     def __init__(self, hub: HubPort, binding: Binding, housekeeper: Housekeeper) -> None:
         self._hub = hub

@@ -179,7 +179,7 @@ class Resumption:
             self._disconnected(stream, is_polling=writer.is_stopped)
 
     async def _prime(self, stream: ClientStream) -> bytes:
-        """Resumed streams repeat it: TypeScript SDK 1.x forgets its cursor."""
+        """The opening event. Resumed streams repeat it: TypeScript SDK 1.x forgets its cursor."""
         stream.has_cursor = True
         stream.opened = self._clock.now()
         self._track(stream)

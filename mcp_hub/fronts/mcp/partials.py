@@ -50,7 +50,6 @@ class Partials:
 
 
 def _message(event: CallEvent) -> dict[str, msgspec.Raw] | None:
-    """A delta's text, shortened to one line."""
     if not isinstance(event, Delta):
         return None
     try:

@@ -228,7 +228,6 @@ class CallResponder:
 
     @property
     def _asked(self) -> dict[str, Question]:
-        """Without those that people answer."""
         asks = self.call.call.asks_client
         return {key: own for key, own in self.call.open_questions.items() if asks(own.method, own.params)}
 

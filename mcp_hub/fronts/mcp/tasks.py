@@ -95,7 +95,7 @@ def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
 
 
 def _age(stream: StreamHandle) -> float:
-    """By the monotonic clock, if the call began here."""
+    """Seconds, by the monotonic clock if the call began here."""
     row, record = stream.info, stream.record
     if record is None or row.epoch > 1:
         return max(wall_time() - row.created, 0.0)

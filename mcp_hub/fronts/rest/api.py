@@ -41,10 +41,10 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 
 
 class RestApi:
-    """The mount of `/v1`. `max_body` in bytes; `is_open`: executors need no token; `is_private`: only the hub's user
+    """The mount of `/v1`. `max_body` in bytes; `is_open`: callers may execute tools; `is_private`: only the hub's user
     comes in.
 
-    `public_url` is configured; `running` returns a caller's calls.
+    `running` returns a caller's calls.
     """
 
     prefix = PREFIX

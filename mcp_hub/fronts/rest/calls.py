@@ -261,7 +261,7 @@ def _arguments(given: Raw | UnsetType) -> Raw:
 
 
 def _meta(given: Raw | UnsetType) -> RequestMeta:
-    """Without reserved keys, and with a progress token."""
+    """`_meta` without reserved keys, with a progress token."""
     try:
         meta = take_meta({} if given is UNSET else {"_meta": given})
     except InvalidParams as problem:

@@ -1,4 +1,4 @@
-"""Tools that callers execute: registration, calls, results. The hub decides which posts are valid."""
+"""Tools that callers execute: registration, calls, results."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ class Executors(Protocol):
 
 
 class RestExecutors:
-    """Serves `/v1/executors` and `/v1/tool-results`; `is_open`: without a token, too."""
+    """Serves `/v1/executors` and `/v1/tool-results`, if `is_open`."""
 
     def __init__(self, executors: Executors | None, closing: Closing, *, is_open: Callable[[], bool]) -> None:
         self._found = executors

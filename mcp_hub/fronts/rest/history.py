@@ -87,7 +87,7 @@ class RestHistory:
         return await self._calls.serve(request, tool_call(name, arguments))
 
     async def clear(self, request: RestRequest) -> Response:
-        """Operators only."""
+        """Removes all calls, for operators only."""
         check_operator(request.caller, "The history is that of everybody.")
         return answer(HistoryCleared(0 if self._history is None else await self._history.clear()))
 

@@ -37,12 +37,11 @@ def digest_of(name: str, arguments: RawJson) -> str:
 
 
 class _Number(str):
-    """Differs from every text."""
+    """A number as written, unlike every text."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def _members(pairs: list[tuple[str, object]]) -> tuple[tuple[str, object], ...]:
-    """Differs from every array."""
     return tuple(sorted(dict(pairs).items(), key=lambda pair: pair[0]))

@@ -61,7 +61,7 @@ class RestLists:
         return await self._exports.losses(request, _client_kind(request))
 
     async def list_resources(self, request: RestRequest) -> Response:
-        """With templates."""
+        """Resources and templates."""
         resources, templates = await self._page(request, Kind.RESOURCE), await self._page(request, Kind.TEMPLATE)
         return answer(ResourceList(resources.resources, templates.resource_templates))
 

@@ -108,7 +108,6 @@ def _code(error: msgspec.Raw) -> int:
 
 
 def _retry_after(failed: FailedCall) -> int | None:
-    """In seconds."""
     if failed.code != "upstream_refused":
         return None
     try:

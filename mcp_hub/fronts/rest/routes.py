@@ -33,7 +33,9 @@ class ResponseSpec(msgspec.Struct, frozen=True):
 
 
 class RestRoute(msgspec.Struct, frozen=True):
-    """A method of a path. `operation` names the handler, `problems` are statuses; `takes_away`: a GET with an effect."""
+    """One method of a path. `operation` names its handler, `problems` are its statuses; `takes_away`: GET with an
+    effect.
+    """
 
     method: str
     path: str

@@ -18,7 +18,7 @@ class Operator(Protocol):
         """A profile's servers; all for None."""
 
     async def listed(self, profile: str | None) -> ServerList:
-        """Adds what concerns all servers."""
+        """The servers, and what concerns all of them."""
 
     async def restart(self, server: str) -> None:
         """Replaces a server. Raises `Problem` 404 or 409, 503 while old ones drain."""

@@ -122,7 +122,7 @@ class FormatCalls:
             return FollowedCall(call, None, problem_for(error))
 
     async def _arguments(self, read: CallsRequest, call: ModelCall) -> Raw:
-        """Under the tool's own names."""
+        """The arguments under the tool's own names."""
         if call.fault is not None:
             raise Problem(413 if call.fault.code == "arguments_too_large" else 400, *call.fault)
         entry = self._hub.view(read.session).find(Kind.TOOL, call.name)

@@ -24,8 +24,6 @@ _NO_QUERY: Final = "q (query in a body) has to say what the tool is needed for: 
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """A search among selected tools; `call` is a model's."""
-
     query: str
     most: int
     server: str | None

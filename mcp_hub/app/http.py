@@ -241,7 +241,12 @@ def _verifier(
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
     return TokenVerifier(
-        _resource(oauth), _issuers(oauth, ring), leeway=oauth.leeway, now=wall_time, profiles=profiles, profile=profile
+        _resource(oauth),
+        _issuers(oauth, ring),
+        leeway=oauth.leeway,
+        clock=wall_time,
+        profiles=profiles,
+        profile=profile,
     )
 
 

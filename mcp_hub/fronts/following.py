@@ -42,31 +42,31 @@ class Following:
     def status(self) -> str:
         return self._stream.info.status
 
-    async def lines(self, most: int, seconds: float) -> list[bytes]:
+    async def lines(self, limit: int, seconds: float) -> list[bytes]:
         """The next events; empty after `seconds`, or when `closed`. Raises if none can follow."""
         until = anyio.current_time() + seconds
-        while not (lines := self.next_lines(most)) and not self.closed:
+        while not (lines := self.next_lines(limit)) and not self.closed:
             is_there = self.cursor < self._stream.info.last
             patience = max(until - anyio.current_time(), _FETCH if is_there else 0)
             if not await self._bell.wait(max(patience, 0)):
                 return []
         return lines
 
-    def next_lines(self, most: int) -> list[bytes]:
+    def next_lines(self, limit: int) -> list[bytes]:
         """The next events without waiting. Raises if none can follow."""
         reader = self._reader
         if not reader.has_more:
             if reader.failed is not None and not self.closed:
                 raise reader.failed
             return []
-        return [entry.line for entry in reader.take_entries(most)]
+        return [entry.line for entry in reader.take_entries(limit)]
 
-    async def page(self, most: int, seconds: float) -> list[bytes]:
+    async def page(self, limit: int, seconds: float) -> list[bytes]:
         """The next events, as many as fit a response."""
-        page = await self.lines(min(most, _FEW), seconds)
+        page = await self.lines(min(limit, _FEW), seconds)
         size = sum(map(len, page))
-        while page and len(page) < most and size < _PAGE_BYTES and self.cursor < self._stream.info.last:
-            more = await self.lines(min(most - len(page), _FEW), 0)
+        while page and len(page) < limit and size < _PAGE_BYTES and self.cursor < self._stream.info.last:
+            more = await self.lines(min(limit - len(page), _FEW), 0)
             if not more:
                 break
             page += more

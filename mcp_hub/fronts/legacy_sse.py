@@ -101,8 +101,8 @@ class LegacySse:
         if len(self._streams) >= self._max_sessions:
             raise Busy.at(f"{self._max_sessions} event streams are open", "hub.http.max_sessions", self._max_sessions)
         if self._by_principal[principal] >= self._each:
-            what = f"{self._each} event streams of this client are open"
-            raise Busy.at(what, "hub.http.sessions_per_principal", self._each)
+            reason = f"{self._each} event streams of this client are open"
+            raise Busy.at(reason, "hub.http.sessions_per_principal", self._each)
         if self._rate is not None:
             self._rate.take(principal)
 
@@ -113,8 +113,8 @@ class LegacySse:
             return
         named = parse_qs(http.scope["query_string"].decode("latin-1")).get(_ID)
         if named is None:
-            said = f"{_ID} is required: POST to the URI that GET /sse sends first"
-            raise HttpError(400, "session_required", said)
+            reason = f"{_ID} is required: POST to the URI that GET /sse sends first"
+            raise HttpError(400, "session_required", reason)
         owner, stream = self._streams.get(named[-1], (None, None))
         if stream is None or owner != http.caller:
             raise _unknown()

@@ -39,8 +39,8 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
 
 def _socket_of(read: IO[bytes], write: IO[bytes]) -> socket.socket | None:
     """The socket that both are, else None. A socket must not be opened as a pipe."""
-    found = os.fstat(read.fileno())
-    if not stat.S_ISSOCK(found.st_mode) or not os.path.samestat(found, os.fstat(write.fileno())):
+    status = os.fstat(read.fileno())
+    if not stat.S_ISSOCK(status.st_mode) or not os.path.samestat(status, os.fstat(write.fileno())):
         return None
     connection = socket.socket(fileno=os.dup(read.fileno()))
     connection.setblocking(False)

@@ -79,7 +79,7 @@ class HubWatch:
         self._earlier = _EarlierCalls(streams.store.log, history)
 
     @property
-    def place(self) -> tuple[str, int]:
+    def position(self) -> tuple[str, int]:
         """The epoch and the number of the last ending."""
         return self._seen.recent.epoch, self._seen.recent.seq
 
@@ -95,7 +95,7 @@ class HubWatch:
         ids = {call.id for call in (*live, *ended)}
         stored = await self._earlier.summaries([row for row in rows if row.id not in ids])
         calls = sorted((*ended, *stored), key=lambda call: -call.at)[:MOST] if stored else ended
-        epoch, seq = self.place
+        epoch, seq = self.position
         return DashboardState(
             cursor=f"{epoch}:{seq}",
             mode=mode,

@@ -20,16 +20,16 @@ class DashboardAccess:
         self._public_url = public_url
 
     async def caller(
-        self, headers: Mapping[bytes, bytes], auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
+        self, headers: Mapping[bytes, bytes], auth: HttpAuth, identify: Callable[[], Awaitable[Caller | Refusal]]
     ) -> Caller | Refusal:
-        """The caller; `others` checks tokens of the hub."""
+        """The caller; `identify` checks tokens of the hub."""
         if not self._is_own_page(headers):
-            said = "only the page of the hub itself may ask here"
-            return Refusal(403, "origin_not_allowed", said)
+            reason = "only the page of the hub itself may ask here"
+            return Refusal(403, "origin_not_allowed", reason)
         if (operator := auth.operator(headers)) is not None:
             return operator
         has_token = headers.get(b"authorization", b"").lower().startswith(b"bearer ")
-        return await others() if has_token and auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
+        return await identify() if has_token and auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
 
     def _is_own_page(self, headers: Mapping[bytes, bytes]) -> bool:
         """Programs send neither header, browsers do."""
@@ -38,8 +38,8 @@ class DashboardAccess:
         origin = headers.get(b"origin")
         if origin is None:
             return True
-        place = urlsplit(origin.decode("latin-1").lower())
+        url = urlsplit(origin.decode("latin-1").lower())
         hosts = {headers.get(b"host", b"").decode("latin-1").lower()}
         if (public := self._public_url()) is not None:
             hosts.add(urlsplit(public).netloc.lower())
-        return place.scheme in ("http", "https") and place.netloc in hosts
+        return url.scheme in ("http", "https") and url.netloc in hosts

@@ -77,7 +77,7 @@ class DashboardApi:
         self,
         watched: HubView,
         curated: HubOperator,
-        rest: RestApi,
+        rest_api: RestApi,
         access: DashboardAccess,
         mode: Callable[[], DashboardMode],
         *,
@@ -86,7 +86,7 @@ class DashboardApi:
     ) -> None:
         self._watched = watched
         self._curated = curated
-        self._rest = rest
+        self._rest_api = rest_api
         self._access = access
         self._mode = mode
         self._request = partial(RestRequest, max_body=max_body, limits=FrontLimits() if limits is None else limits)
@@ -110,20 +110,20 @@ class DashboardApi:
             return refusal_of(_nothing())
         if not _is_open(path):
             return refusal_of(_not_open())
-        return self._rest.missing(self._of_rest(scope, path))
+        return self._rest_api.missing(self._of_rest(scope, path))
 
     def refused(self, denied: Refusal) -> Response:
-        return _private(self._rest.refused(denied))
+        return _private(self._rest_api.refused(denied))
 
     def failed(self, error: RpcError) -> Response:
-        return _private(self._rest.failed(error))
+        return _private(self._rest_api.failed(error))
 
     async def caller(
-        self, headers: Mapping[bytes, bytes], auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
+        self, headers: Mapping[bytes, bytes], auth: HttpAuth, identify: Callable[[], Awaitable[Caller | Refusal]]
     ) -> Caller | Refusal:
         if self._mode() == "off":
             return Refusal(404, "not_found", "The dashboard is off (hub.http.dashboard).")
-        return await self._access.caller(headers, auth, others)
+        return await self._access.caller(headers, auth, identify)
 
     async def serve(self, http: HttpExchange) -> None:
         send = _PrivateSend(http.send)
@@ -197,7 +197,7 @@ class DashboardApi:
         if path.startswith(_STREAMS) and caller.operates:
             owner = await self._watched.owner(path.removeprefix(_STREAMS).partition("/")[0])
             caller = caller if owner is None else Caller(owner)
-        await self._rest.serve(replace(http, scope=self._of_rest(http.scope, path), caller=caller))
+        await self._rest_api.serve(replace(http, scope=self._of_rest(http.scope, path), caller=caller))
 
     def _of_rest(self, scope: Scope, path: str) -> Scope:
         raw = scope.get("raw_path") or scope["path"].encode()
@@ -210,7 +210,7 @@ class DashboardApi:
         feed = Feed(self._watched, request.caller, request.query_params.get("after", ""))
         # the page shows questions with a form, other programs only watch
         is_page = request.query_params.get("answers") == "1"
-        with self._feeds.one(request.caller):
+        with self._feeds.opened(request.caller):
             with self._watched.watched(request.caller, self._mode()) if is_page else nullcontext():
                 await self._closing.connected(request, feed.send(request.streamed()))
 
@@ -335,6 +335,6 @@ class _PrivateSend:
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.is_started = True
-            kept = [header for header in message.get("headers", ()) if header[0].lower() not in _NAMES]
-            message = {**message, "headers": [*kept, *_HEADERS]}
+            headers = [header for header in message.get("headers", ()) if header[0].lower() not in _NAMES]
+            message = {**message, "headers": [*headers, *_HEADERS]}
         await self._send(message)

@@ -37,10 +37,10 @@ class OpenFeeds:
 
     def __init__(self) -> None:
         self._operators = 0
-        self._others: Counter[str] = Counter()
+        self._by_principal: Counter[str] = Counter()
 
     @contextmanager
-    def one(self, caller: Caller) -> Iterator[None]:
+    def opened(self, caller: Caller) -> Iterator[None]:
         """Counts one more feed meanwhile. Raises `Problem` 503."""
         if caller.operates:
             if self._operators >= MOST_FEEDS:
@@ -55,31 +55,31 @@ class OpenFeeds:
         try:
             yield
         finally:
-            self._others -= Counter((caller.principal,))
+            self._by_principal -= Counter((caller.principal,))
 
     def _enter(self, principal: str) -> None:
-        mine, left = self._others[principal], MOST_FEEDS - self._others.total()
+        mine, free = self._by_principal[principal], MOST_FEEDS - self._by_principal.total()
         if mine >= EACH_FEEDS:
             raise _busy(f"{EACH_FEEDS} of your dashboards are open already. Close one of them.")
-        if left <= (_LAST_FEEDS if mine else 0):
-            raise _busy(f"{MOST_FEEDS - left} dashboards are open. The others are for those who have none.")
-        self._others[principal] = mine + 1
+        if free <= (_LAST_FEEDS if mine else 0):
+            raise _busy(f"{MOST_FEEDS - free} dashboards are open. The others are for those who have none.")
+        self._by_principal[principal] = mine + 1
 
 
-def _busy(said: str) -> Problem:
-    return Problem(503, "busy", said, headers=((b"retry-after", b"5"),))
+def _busy(reason: str) -> Problem:
+    return Problem(503, "busy", reason, headers=((b"retry-after", b"5"),))
 
 
 class Feed:
     """News for a caller. Raises `Problem` 400 for a malformed cursor."""
 
     def __init__(self, watched: HubView, caller: Caller, cursor: str) -> None:
-        found = _CURSOR.fullmatch(cursor)
-        if found is None:
+        match = _CURSOR.fullmatch(cursor)
+        if match is None:
             raise Problem(400, "invalid_cursor", f"a cursor is an epoch and a number, not {hide_head(cursor, 50)!r}")
         self._watched = watched
         self._caller = caller
-        self._epoch, self._seq = found[1], int(found[2])
+        self._epoch, self._seq = match[1], int(match[2])
         self._live: list[CallSummary] = []
         self._stamp: object = None
         self._rounds = 0
@@ -106,7 +106,7 @@ class Feed:
         ended = self._watched.ended(self._caller, self._epoch, self._seq)
         if ended is None:
             return None
-        self._seq = self._watched.place[1]
+        self._seq = self._watched.position[1]
         live = self._watched.live(self._caller)
         is_same, self._live = live == self._live, live
         servers: ServerList | UnsetType = UNSET

@@ -42,7 +42,7 @@ class HubView(Protocol):
     """The hub's state, as a caller may see it."""
 
     @property
-    def place(self) -> tuple[str, int]:
+    def position(self) -> tuple[str, int]:
         """The feed's position: epoch and number."""
 
     @property

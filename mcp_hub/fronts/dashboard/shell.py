@@ -41,13 +41,13 @@ def static_files() -> Mapping[str, bytes]:
 
 
 def _below(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
-    found = []
+    files_below = []
     for entry in folder.iterdir():
         if entry.is_dir():
-            found += _below(entry, f"{path}{entry.name}/")
+            files_below += _below(entry, f"{path}{entry.name}/")
         elif entry.name.rpartition(".")[2] in _TYPES:
-            found.append((path + entry.name, entry.read_bytes()))
-    return found
+            files_below.append((path + entry.name, entry.read_bytes()))
+    return files_below
 
 
 def routes(mode: Callable[[], DashboardMode]) -> Mapping[str, Route]:
@@ -61,12 +61,12 @@ def routes(mode: Callable[[], DashboardMode]) -> Mapping[str, Route]:
         response.headers["vary"] = "Accept"
         return response
 
-    found = {"/": Route("/", root, methods=["GET"])}
+    by_path = {"/": Route("/", root, methods=["GET"])}
     for name, content in contents.items():
         if name != "index.html":
             path = PREFIX + name
-            found[path] = Route(path, _page(content, name.rpartition(".")[2], mode, _nothing), methods=["GET"])
-    return found
+            by_path[path] = Route(path, _page(content, name.rpartition(".")[2], mode, _nothing), methods=["GET"])
+    return by_path
 
 
 def _page(content: bytes, kind: str, mode: Callable[[], DashboardMode], otherwise: Endpoint) -> Endpoint:

@@ -35,9 +35,9 @@ class AdmissionLimits(msgspec.Struct, frozen=True):
 class Rate:
     """A limit per second and principal; 10 s' worth may come at once. 0: no limit."""
 
-    def __init__(self, per_second: int, what: str, setting: str, clock: Clock) -> None:
+    def __init__(self, per_second: int, unit: str, setting: str, clock: Clock) -> None:
         self._per_second = per_second
-        self._what = what
+        self._unit = unit
         self._setting = setting
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -47,15 +47,15 @@ class Rate:
         if not self._per_second:
             return
         now = self._clock.now()
-        most = float(self._per_second * _BURST)
-        left, since = self._buckets.pop(principal, (most, now))
-        left = min(left + (now - since) * self._per_second, most)
-        self._buckets[principal] = (max(left - 1, 0.0) if left >= 1 else left), now
+        capacity = float(self._per_second * _BURST)
+        tokens, since = self._buckets.pop(principal, (capacity, now))
+        tokens = min(tokens + (now - since) * self._per_second, capacity)
+        self._buckets[principal] = (max(tokens - 1, 0.0) if tokens >= 1 else tokens), now
         if len(self._buckets) > _MOST_PRINCIPALS:
             self._buckets.popitem(last=False)
-        if left < 1:
-            what = f"more than {self._per_second} {self._what} a second"
-            raise TooFast.at(what, self._setting, self._per_second, retry_after=1)
+        if tokens < 1:
+            reason = f"more than {self._per_second} {self._unit} a second"
+            raise TooFast.at(reason, self._setting, self._per_second, retry_after=1)
 
 
 class Admission:
@@ -77,19 +77,19 @@ class Admission:
     def enter(self, principal: str) -> None:
         """Counts a request until `leave`. Raises `Busy`, `TooFast`."""
         under_way = self._open.get(principal, 0)
-        most = self._limits.requests_per_principal
-        if under_way >= most:
-            what = f"{most} requests of this client are being answered"
-            raise Busy.at(what, "hub.http.requests_per_principal", most)
+        limit = self._limits.requests_per_principal
+        if under_way >= limit:
+            reason = f"{limit} requests of this client are being answered"
+            raise Busy.at(reason, "hub.http.requests_per_principal", limit)
         if self._limits.request_rate:
             self._requests.take(principal)
         self._open[principal] = under_way + 1
 
     def leave(self, principal: str) -> None:
         """Ends a request."""
-        left = self._open[principal] - 1
-        if left:
-            self._open[principal] = left
+        in_flight = self._open[principal] - 1
+        if in_flight:
+            self._open[principal] = in_flight
         else:
             del self._open[principal]
 
@@ -103,10 +103,10 @@ class Admission:
 class Body:
     """A `Receive` that counts bytes for its principal until closed."""
 
-    def __init__(self, held: dict[str, int], principal: str, most: int, receive: Receive) -> None:
-        self._held = held
+    def __init__(self, counts: dict[str, int], principal: str, limit: int, receive: Receive) -> None:
+        self._counts = counts
         self._principal = principal
-        self._most = most
+        self._limit = limit
         self._receive = receive
         self._size = 0
 
@@ -114,19 +114,19 @@ class Body:
         """Raises `Busy`."""
         event = await self._receive()
         size = len(event.get("body", b""))
-        held = self._held.get(self._principal, 0) + size
-        if held > self._most:
-            what = f"the bodies of this client's requests have over {self._most} bytes"
-            raise Busy.at(what, "hub.http.bodies_per_principal", self._most)
+        total = self._counts.get(self._principal, 0) + size
+        if total > self._limit:
+            reason = f"the bodies of this client's requests have over {self._limit} bytes"
+            raise Busy.at(reason, "hub.http.bodies_per_principal", self._limit)
         if size:
-            self._held[self._principal] = held
+            self._counts[self._principal] = total
             self._size += size
         return event
 
     def close(self) -> None:
         """Ends the count."""
-        left = self._held.get(self._principal, 0) - self._size
-        if left > 0:
-            self._held[self._principal] = left
+        total = self._counts.get(self._principal, 0) - self._size
+        if total > 0:
+            self._counts[self._principal] = total
         else:
-            self._held.pop(self._principal, None)
+            self._counts.pop(self._principal, None)

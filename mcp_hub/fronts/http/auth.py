@@ -95,12 +95,14 @@ class HttpAuth:
         """The refusal of a wrong Host or Origin."""
         host = headers.get(b"host", b"")
         if not self._host_passes(host):
-            said = f"host {_shown(host)} is not served here. Allow it with hub.http.allowed_hosts."
-            return Refusal(421, "host_not_served", said)
+            reason = f"host {_quoted(host)} is not served here. Allow it with hub.http.allowed_hosts."
+            return Refusal(421, "host_not_served", reason)
         origin = headers.get(b"origin")
         if origin is not None and not self._origin_passes(_text(origin), _host_name(_text(host))):
-            said = f"origin {_shown(origin)} is not allowed. Allow it with hub.http.cors or hub.http.allowed_origins."
-            return Refusal(403, "origin_not_allowed", said)
+            reason = (
+                f"origin {_quoted(origin)} is not allowed. Allow it with hub.http.cors or hub.http.allowed_origins."
+            )
+            return Refusal(403, "origin_not_allowed", reason)
         return None
 
     @property
@@ -162,10 +164,10 @@ class HttpAuth:
     def _origin_passes(self, origin: str, host: str) -> bool:
         if origin.lower().rstrip("/") in self._origins:
             return True
-        scheme, _, place = origin.lower().partition("://")
-        name = _host_name(place)
-        known = name in self._hosts or is_loopback(name) or name == host.lower()
-        return scheme in ("http", "https") and bool(name) and known
+        scheme, _, authority = origin.lower().partition("://")
+        name = _host_name(authority)
+        is_allowed = name in self._hosts or is_loopback(name) or name == host.lower()
+        return scheme in ("http", "https") and bool(name) and is_allowed
 
 
 def repeated(raw_headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:
@@ -186,14 +188,14 @@ def is_loopback(host: str) -> bool:
 
 def _host_name(host: str) -> str:
     """A Host header without its port; empty if malformed."""
-    found = _HOST.fullmatch(host)
-    if found is None or found["six"] is None:
-        return "" if found is None else found["name"]
+    match = _HOST.fullmatch(host)
+    if match is None or match["six"] is None:
+        return "" if match is None else match["name"]
     try:
-        IPv6Address(found["six"])
+        IPv6Address(match["six"])
     except ValueError:
         return ""
-    return found["six"]
+    return match["six"]
 
 
 def _is_address(name: str) -> bool:
@@ -217,5 +219,5 @@ def _text(raw: bytes) -> str:
     return raw.decode("latin-1")[:200]
 
 
-def _shown(raw: bytes) -> str:
+def _quoted(raw: bytes) -> str:
     return hide_head(raw.decode("latin-1"), 200)

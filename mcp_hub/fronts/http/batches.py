@@ -39,8 +39,8 @@ async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMe
                 error = RpcError(message.reason, code=message.code)
                 part.body = error_frame(message.id if is_owner else None, error.encoded())
             elif is_owner:
-                one = replace(request, message=message, send=part.send, takes_sse=False)
-                tasks.start_soon(_answer, one, part, handle)
+                single = replace(request, message=message, send=part.send, takes_sse=False)
+                tasks.start_soon(_answer, single, part, handle)
     answers = [body for part in parts if (body := part.body.strip())]
     if answers:
         await respond(request.send, 200, b"[%b]" % b",".join(answers))

@@ -71,8 +71,8 @@ async def read_text(http: HttpExchange, max_body: int) -> bytes:
     if body is None:
         if b"expect" not in headers:  # else it waits for permission to send
             await discard(http.receive)
-        said = f"body over the limit of {max_body} bytes"
-        raise HttpError(413, "body_too_large", said, headers=[(b"connection", b"close")])
+        reason = f"body over the limit of {max_body} bytes"
+        raise HttpError(413, "body_too_large", reason, headers=[(b"connection", b"close")])
     return body
 
 

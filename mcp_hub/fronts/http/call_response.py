@@ -180,8 +180,8 @@ class CallWriter:
             code = responder.error_code if responder.session.era is Era.MODERN else None
             await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), answer)
         elif answer is not None:
-            place = 0 if responder.detached else responder.cursor  # an early answer has no place
-            await self._write(self._message(place, answer))
+            cursor = 0 if responder.detached else responder.cursor  # an early answer has no cursor
+            await self._write(self._message(cursor, answer))
             await response.end()
         elif self._is_resumed and not (is_open or responder.state is ResponderState.LOST):
             await response.whole(204)

@@ -232,8 +232,8 @@ class Bounded(HttpToolsProtocol):
         if self._overhead > self.limits.max_headers:
             self._check_head()
         if self._is_surplus:
-            most = self.limits.max_connections
-            busy = Busy.at(f"{most} connections are open", "hub.http.max_connections", most)
+            limit = self.limits.max_connections
+            busy = Busy.at(f"{limit} connections are open", "hub.http.max_connections", limit)
             self.refuse(503, "busy", str(busy), **(busy.data or {}))
             raise _Refused
         if len(self.pipeline) > _PIPELINED:  # of another protocol that the parser takes, too
@@ -297,15 +297,15 @@ class Bounded(HttpToolsProtocol):
             raise _Refused
 
     def _check_target(self) -> None:
-        found = _ABSOLUTE.match(self.url)
-        if found is not None and dict(self.headers).get(b"host", b"").lower() != found[1].lower():
+        match = _ABSOLUTE.match(self.url)
+        if match is not None and dict(self.headers).get(b"host", b"").lower() != match[1].lower():
             self.refuse(421, "misdirected", "the request target names another host than the Host header")
             raise _Refused
 
     def _refuse_head(self) -> None:
-        most = self.limits.max_headers
+        limit = self.limits.max_headers
         self._refuse_over(
-            431, "head_too_large", f"request line and headers have over {most} bytes", "max_headers", most
+            431, "head_too_large", f"request line and headers have over {limit} bytes", "max_headers", limit
         )
 
     def look(self, now: float) -> None:
@@ -314,20 +314,20 @@ class Bounded(HttpToolsProtocol):
         limit = "header_timeout" if self._part == "head" else "body_timeout"
         seconds: float = getattr(limits, limit)
         if self._part is not None and not self.flow.behind and now - self.since > seconds:
-            said = f"the {self._part} of the request did not arrive within {seconds:g} s"
-            self._refuse_over(408, "request_timeout", said, limit, seconds)
+            reason = f"the {self._part} of the request did not arrive within {seconds:g} s"
+            self._refuse_over(408, "request_timeout", reason, limit, seconds)
         if self._unread.seconds(self.transport.get_write_buffer_size(), now) > limits.stalled:
             self.transport.abort()
 
-    def _refuse_over(self, status: int, code: str, said: str, limit: str, value: float) -> None:
+    def _refuse_over(self, status: int, code: str, reason: str, limit: str, value: float) -> None:
         setting = f"hub.http.{limit}"
-        self.refuse(status, code, f"{said} ({setting})", limit=limit, value=value, setting=setting)
+        self.refuse(status, code, f"{reason} ({setting})", limit=limit, value=value, setting=setting)
 
 
-def _end_of_requests(data: bytes, most: int) -> int:
-    """The end of at most `most` requests."""
+def _end_of_requests(data: bytes, limit: int) -> int:
+    """The end of at most `limit` requests."""
     end = -1
-    for _ in range(most + 1):
+    for _ in range(limit + 1):
         end = data.find(_VERSION, end + 1)
         if end < 0:
             return len(data)
@@ -348,19 +348,21 @@ async def look_after(connections: Iterable[Any]) -> None:
             connection.look(now)
 
 
-def affordable(wanted: int) -> int:
+def affordable(connections: int) -> int:
     """Connections that the limit on open files allows."""
     if sys.platform != "win32":
-        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if most != resource.RLIM_INFINITY:
-            return min(wanted, max(most - _SPARE * 2, _LEAST))
-    return wanted
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit != resource.RLIM_INFINITY:
+            return min(connections, max(limit - _SPARE * 2, _LEAST))
+    return connections
 
 
 def _make_room(connections: Iterable[Any], now: float) -> bool:
     """Closes the longest idle connection; False without one."""
-    idle = [one for one in connections if not (one.is_answering or one.transport.is_closing())]
-    oldest = min(idle, key=lambda one: one.since, default=None)
+    idle = [
+        connection for connection in connections if not (connection.is_answering or connection.transport.is_closing())
+    ]
+    oldest = min(idle, key=lambda connection: connection.since, default=None)
     if oldest is None or now - oldest.since < _IDLE:
         return False
     oldest.transport.close()

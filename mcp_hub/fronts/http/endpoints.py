@@ -73,9 +73,9 @@ class GuardedMount(Mount, Protocol):
         """Whether a path belongs to it."""
 
     async def caller(
-        self, headers: Headers, auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
+        self, headers: Headers, auth: HttpAuth, identify: Callable[[], Awaitable[Caller | Refusal]]
     ) -> Caller | Refusal:
-        """The caller; `others` checks the hub's tokens."""
+        """The caller; `identify` checks the hub's tokens."""
 
 
 def page(route: Route) -> Serve:
@@ -111,13 +111,17 @@ class _Listener:
 
     def look(self, auth: HttpAuth) -> None:
         """An OAuth token to be checked again counts."""
-        found = auth.identify(self._http.headers)
-        if isinstance(found, Unverified):
+        caller = auth.identify(self._http.headers)
+        if isinstance(caller, Unverified):
             return
         mine = self._http.caller
-        if isinstance(found, Refusal) or found.principal != mine.principal or found.profile not in (None, mine.profile):
+        if (
+            isinstance(caller, Refusal)
+            or caller.principal != mine.principal
+            or caller.profile not in (None, mine.profile)
+        ):
             self._is_refused.set()
-        elif mine.operates and not found.operates:
+        elif mine.operates and not caller.operates:
             self._is_refused.set()
 
     async def __call__(self) -> MutableMapping[str, Any]:
@@ -171,7 +175,7 @@ class Endpoints:
     @property
     def paths(self) -> frozenset[str]:
         """Every path; mounts end with a slash."""
-        mounts = [f"{own.prefix}/" for own in (self._mount, self._guarded) if own is not None]
+        mounts = [f"{mount.prefix}/" for mount in (self._mount, self._guarded) if mount is not None]
         return frozenset([*self._routes, *self._pages, *self.public, *mounts])
 
     def use(self, auth: HttpAuth, public: Mapping[str, Route]) -> None:
@@ -200,7 +204,7 @@ class Endpoints:
         if (open_page := self.public.get(path) or self._pages.get(path)) is not None:
             await open_page.handle({**scope, "who": partial(self._caller, headers, None)}, receive, send)
             return
-        serve, profile = self._found(mount, scope)
+        serve, profile = self._route_of(mount, scope)
         if serve is None:
             await respond_error(
                 send, HttpError(404, "not_found", "There is nothing at this path. The MCP endpoint is /mcp.")
@@ -223,7 +227,7 @@ class Endpoints:
 
     def _mount_of(self, path: str) -> Mount | None:
         mounts = (self._mount, self._guarded)
-        return next((own for own in mounts if own is not None and path.startswith(f"{own.prefix}/")), None)
+        return next((mount for mount in mounts if mount is not None and path.startswith(f"{mount.prefix}/")), None)
 
     def _sender(self, method: str, headers: Headers, send: Send, *, is_open: bool) -> Send:
         origin = headers.get(b"origin", b"")
@@ -231,7 +235,7 @@ class Endpoints:
             send = cors.readable(send, origin)
         return _bodiless(send) if method == "HEAD" else send
 
-    def _found(self, mount: Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:
+    def _route_of(self, mount: Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:
         """The path's front, and the URL's profile."""
         path = scope["path"]
         if (serve := self._routes.get(path)) is not None:
@@ -248,8 +252,8 @@ class Endpoints:
         if (refusal := self._auth.admit(headers)) is not None:
             return refusal
         if scope["query_string"] and _has_token(scope["query_string"]):
-            said = "a token in the URL would be logged: send it as a header, Authorization: Bearer"
-            return Refusal(400, "token_in_query", said)
+            reason = "a token in the URL would be logged: send it as a header, Authorization: Bearer"
+            return Refusal(400, "token_in_query", reason)
         return None
 
     async def _refuse(self, refusal: Refusal, mount: Mount | None, scope: Scope, receive: Receive, send: Send) -> None:
@@ -281,8 +285,8 @@ class Endpoints:
     ) -> Caller | Refusal:
         if guarded is None:
             return await self._caller(headers, profile)
-        found = await guarded.caller(headers, self._auth, partial(self._caller, headers, None))
-        return self._narrowed(found, profile)
+        caller = await guarded.caller(headers, self._auth, partial(self._caller, headers, None))
+        return self._narrowed(caller, profile)
 
     async def _caller(self, headers: Headers, profile: str | None) -> Caller | Refusal:
         caller = self._auth.identify(headers)

@@ -76,8 +76,8 @@ class HandshakeHttp:
             return
         if _SESSION not in request.headers and request.is_request and request.params()[1].is_modern:
             # a modern envelope without the header that mirrors it (2026-07-28, "Server Validation")
-            said = "mcp-protocol-version header is missing or names an older version"
-            await request.refused(request.id(), RpcError(said, code=HEADER_MISMATCH), Era.MODERN)
+            reason = "mcp-protocol-version header is missing or names an older version"
+            await request.refused(request.id(), RpcError(reason, code=HEADER_MISMATCH), Era.MODERN)
             return
         await self._take(await self._client(request), request)
 
@@ -90,10 +90,10 @@ class HandshakeHttp:
             return False
         limits = self._binding.limits
 
-        async def take(one: HttpRequest) -> None:
-            if one.message.params is not Unset:
-                limits.check_depth(one.message.params)
-            await self._take(client, one)
+        async def take(single: HttpRequest) -> None:
+            if single.message.params is not Unset:
+                limits.check_depth(single.message.params)
+            await self._take(client, single)
 
         await answer_batch(request, messages(text, limits.batch), take)
         return True
@@ -119,7 +119,7 @@ class HandshakeHttp:
             raise HttpError(400, None, "a request with this id is still being answered", id_=id_)
         changed = partial(self._changed, client.stored, request) if request.message.method in _CHANGING else None
         offer = client.session.offer
-        known = len(offer.apps or ())
+        apps = len(offer.apps or ())
         client.requests[key] = None  # taken from here on, also while the call waits for its server to start
         try:
             params = request.params()
@@ -129,7 +129,7 @@ class HandshakeHttp:
             return
         finally:
             del client.requests[key]
-        if len(offer.apps or ()) > known:  # it asked for the first app of a server
+        if len(offer.apps or ()) > apps:  # it asked for the first app of a server
             await self._resumption.sessions.update(client.stored)
         if running is not None:
             await self._resumption.answer(client, request, id_, key, params[1].token, running)
@@ -170,8 +170,8 @@ class HandshakeHttp:
         """The session's calls. Raises `HttpError`: 400 unnamed, 404 unknown or foreign, 503."""
         named = http.headers.get(_SESSION)
         if named is None:
-            said = "Mcp-Session-Id header is required. Send initialize first."
-            raise HttpError(400, "session_required", said)
+            reason = "Mcp-Session-Id header is required. Send initialize first."
+            raise HttpError(400, "session_required", reason)
         id_ = named.decode("latin-1").strip(" \t")
         session = self._sessions.find(id_, http.caller)
         if session is not None:
@@ -203,7 +203,7 @@ class HandshakeHttp:
     async def _changed(self, stored: StoredSession, request: HttpRequest) -> None:
         """Stores the change of a session."""
         uri = (raw_object(request.message.params) or {}).get("uri")
-        for lapsed in [known for known in stored.lapsed if uri == msgspec.json.encode(known)]:
+        for lapsed in [stored_uri for stored_uri in stored.lapsed if uri == msgspec.json.encode(stored_uri)]:
             del stored.lapsed[lapsed]
         await self._resumption.sessions.update(stored)
 

@@ -31,7 +31,7 @@ class ModernSessions:
     """One session per request. An envelope that the caller has sent before is not parsed again."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], Session] = {}
+        self._templates: dict[tuple[object, ...], Session] = {}
         self._requests = 0
 
     def begin(self, caller: Caller, meta: RequestMeta) -> Session:
@@ -40,15 +40,15 @@ class ModernSessions:
         id_ = f"http#{self._requests}"
         parts = [b"" if raw is None else bytes(raw) for raw in meta.envelope]
         key = (caller, *parts)
-        if (known := self._known.get(key)) is not None:
-            if known.offer.mode is not None:
-                known = self._known[key] = replace(known, offer=ClientOffer())
-            return replace(known, id=id_, subscriptions={}, presence="connected")
+        if (template := self._templates.get(key)) is not None:
+            if template.offer.mode is not None:
+                template = self._templates[key] = replace(template, offer=ClientOffer())
+            return replace(template, id=id_, subscriptions={}, presence="connected")
         session = modern_session(caller, meta, id_)
         if sum(map(len, parts)) <= _ENVELOPE:
-            if len(self._known) >= _CLIENTS:
-                del self._known[next(iter(self._known))]
-            self._known[key] = session
+            if len(self._templates) >= _CLIENTS:
+                del self._templates[next(iter(self._templates))]
+            self._templates[key] = session
         return session
 
 
@@ -122,8 +122,8 @@ class ModernHttp:
 
 def _outline(request: HttpRequest, method: str) -> JsonObject:
     params = raw_object(request.message.params) or {}
-    wanted = ("_meta", NAMED_BY[method]) if method in NAMED_BY else ("_meta",)
-    return {key: _loose(params[key]) for key in wanted if key in params}
+    keys = ("_meta", NAMED_BY[method]) if method in NAMED_BY else ("_meta",)
+    return {key: _loose(params[key]) for key in keys if key in params}
 
 
 def _loose(raw: msgspec.Raw | None) -> Any:

@@ -92,7 +92,7 @@ def _key_in(row: StreamInfo) -> int | str | None:
 class StreamReplay(CallResponder):
     """A stored stream's messages. `asked`: questions open as of `row`; `pass_on` gets the answers."""
 
-    __slots__ = ("_known", "_remote")
+    __slots__ = ("_last_stored", "_remote")
 
     def __init__(
         self,
@@ -100,18 +100,18 @@ class StreamReplay(CallResponder):
         session: Session,
         asking: ClientRequests,
         row: StreamInfo,
-        asked: Iterable[str],
+        questions: Iterable[str],
         pass_on: Callable[[str, RawJson | RpcError], None],
     ) -> None:
         origin = Origin.stored(row)
-        self._remote = hub.remote_call(origin.call(row, session), asked, pass_on)
-        self._known = row.last
+        self._remote = hub.remote_call(origin.call(row, session), questions, pass_on)
+        self._last_stored = row.last
         super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, nobody, asking)
 
     def remember(self, withdrawn: list[bytes]) -> None:
         self._questions.remember(withdrawn)
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
-        if isinstance(event, InputRequired) and seq > self._known:
+        if isinstance(event, InputRequired) and seq > self._last_stored:
             self._remote.opened(event.key)
         return super()._frame(seq, event)

@@ -86,7 +86,7 @@ async def begin(
     """Starts a request's call; None if it was answered. Raises `RpcError`. `changed` stores changes first."""
     reply = binding.handle(session, request.message.method, *params)
     if isinstance(reply, Listen):
-        await _listen(binding.streams, request, session, id_, reply.wanted)
+        await _listen(binding.streams, request, session, id_, reply.filter)
         return None
     if isinstance(reply, Deferred):
         reply = await reply.reply
@@ -132,12 +132,12 @@ async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
 
 
 async def _listen(
-    streams: ListenStreams, request: HttpRequest, session: Session, id_: bytes, wanted: ListenFilter
+    streams: ListenStreams, request: HttpRequest, session: Session, id_: bytes, filter: ListenFilter
 ) -> None:
     if not request.takes_sse:
-        said = "the answer is a stream: Accept must name text/event-stream"
-        raise HttpError(406, "not_acceptable", said)
-    listening = streams.open(session, id_, wanted)
+        reason = "the answer is a stream: Accept must name text/event-stream"
+        raise HttpError(406, "not_acceptable", reason)
+    listening = streams.open(session, id_, filter)
     try:
         await stream(listening, request.receive, request.send, listening.scope, listening.completed())
     finally:

@@ -53,10 +53,10 @@ class HttpError(RpcError):
     """An error with an HTTP status. `id_`: `UNSET` for a body without one."""
 
     def __init__(
-        self, status: int, symbol: str | None, said: str, code: int = INVALID_REQUEST, *,
+        self, status: int, symbol: str | None, reason: str, code: int = INVALID_REQUEST, *,
         id_: bytes | UnsetType | None = None, headers: Fields | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(said, code=code, symbol=symbol)
+        super().__init__(reason, code=code, symbol=symbol)
         self.status = status
         self.headers = headers
         self._id = id_
@@ -98,12 +98,12 @@ def as_events(send: Send) -> Send:
     return sending
 
 
-async def until_disconnect(receive: Receive, left: Callable[[], None] | None = None) -> None:
-    """Waits until the client leaves, then calls `left`."""
+async def until_disconnect(receive: Receive, on_disconnect: Callable[[], None] | None = None) -> None:
+    """Waits until the client leaves, then calls `on_disconnect`."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    if left is not None:
-        left()
+    if on_disconnect is not None:
+        on_disconnect()
 
 
 class ClientGone(Exception):
@@ -150,12 +150,12 @@ class HttpResponse:
         await self.write(body)
         await self._part(b"", more=False)
 
-    async def watch(self, left: Callable[[], None]) -> None:
-        """Waits until the client leaves, then calls `left`."""
+    async def watch(self, on_disconnect: Callable[[], None]) -> None:
+        """Waits until the client leaves, then calls `on_disconnect`."""
         while (await self._receive())["type"] != "http.disconnect":  # `until_disconnect` would be a frame more for each
             pass
         self.is_gone = True
-        left()
+        on_disconnect()
 
     async def has_left(self) -> bool:
         """Checks the connection, if nobody watches it."""

@@ -28,21 +28,21 @@ class Announcer:
         self._session = session
         self._methods = methods
         self._stamp: RawObject = {} if stamp is None else {SUBSCRIPTION_ID: msgspec.Raw(stamp)}
-        self._place = hub.changes.version, hub.changes.noted
+        self._position = hub.changes.version, hub.changes.noted
         self._lists = self._digests()
         session.offer.follow(self._lists)
-        self._untold = self._lists, self._place
+        self._unsent = self._lists, self._position
 
     async def next(self) -> list[bytes]:
         """Waits for notifications; repeats them until `sent`."""
         while True:
-            await self._hub.changes.wait_any(*self._place)
-            if not self._hub.changes.messages(self._session.id, self._place[1]):
+            await self._hub.changes.wait_any(*self._position)
+            if not self._hub.changes.messages(self._session.id, self._position[1]):
                 await anyio.sleep(_DEBOUNCE)
-            place = self._hub.changes.version, self._hub.changes.noted
-            lists = self._digests() if place[0] != self._place[0] else {}
-            self._untold = lists, place
-            messages = self._hub.changes.messages(self._session.id, self._place[1])
+            position = self._hub.changes.version, self._hub.changes.noted
+            lists = self._digests() if position[0] != self._position[0] else {}
+            self._unsent = lists, position
+            messages = self._hub.changes.messages(self._session.id, self._position[1])
             frames = [*self._changed(lists), *self._updated(), *messages]
             if frames:
                 return frames
@@ -50,7 +50,7 @@ class Announcer:
 
     def sent(self) -> None:
         """Confirms the last `next`."""
-        lists, self._place = self._untold
+        lists, self._position = self._unsent
         self._lists.update(lists)
 
     def _digests(self) -> dict[Kind, int]:
@@ -62,25 +62,25 @@ class Announcer:
         return (notification_frame(method, params) for method in methods if method in self._methods)
 
     def _updated(self) -> Iterator[bytes]:
-        noted = self._place[1]
-        for origin, known in self._session.subscriptions.items():
+        noted = self._position[1]
+        for origin, subscribed in self._session.subscriptions.items():
             for uri, params in self._hub.subscriptions.updates(self._session, origin, noted):
-                if (shown := self._shown(origin, known, uri)) is not None:
-                    yield notification_frame(UPDATED, self._readdressed(shown, params))
+                if (exported := self._exported_uri(origin, subscribed, uri)) is not None:
+                    yield notification_frame(UPDATED, self._readdressed(exported, params))
 
-    def _shown(self, origin: Origin, known: str, uri: str) -> str | None:
+    def _exported_uri(self, origin: Origin, subscribed: str, uri: str) -> str | None:
         """The client's URI of a resource; None if it may not read it."""
-        server, own = origin
+        server, original = origin
         view = self._hub.view(self._session)
-        if uri != own or view.resolve_uri(known) != origin:
-            known = view.exported_uri(server, uri)
-        return known if view.resolve_uri(known) == (server, uri) else None
+        if uri != original or view.resolve_uri(subscribed) != origin:
+            subscribed = view.exported_uri(server, uri)
+        return subscribed if view.resolve_uri(subscribed) == (server, uri) else None
 
-    def _readdressed(self, known: str, params: bytes) -> bytes:
+    def _readdressed(self, exported: str, params: bytes) -> bytes:
         """The server's params with the client's URI."""
         members = raw_object(params) or {}
         meta = raw_object(members.pop("_meta", msgspec.UNSET)) or {}
         meta.pop(SUBSCRIPTION_ID, None)
         meta.update(self._stamp)
-        shown = {**members, "uri": msgspec.Raw(object_bytes(known))}
-        return object_bytes({"_meta": meta, **shown} if meta else shown)
+        readdressed = {**members, "uri": msgspec.Raw(object_bytes(exported))}
+        return object_bytes({"_meta": meta, **readdressed} if meta else readdressed)

@@ -47,7 +47,7 @@ class Deferred(msgspec.Struct, frozen=True):
 class Listen(msgspec.Struct, frozen=True):
     """The response is a stream of notifications."""
 
-    wanted: ListenFilter
+    filter: ListenFilter
 
 
 Reply = bytes | CallHandle | Deferred | Listen
@@ -87,14 +87,14 @@ class Binding:
 
     def introduced(self, version: str) -> "Binding":
         """A copy with another version in `serverInfo`."""
-        other = copy(self)
-        other._identity = replace(self._identity, server_info={**self._identity.server_info, "version": version})
-        return other
+        binding = copy(self)
+        binding._identity = replace(self._identity, server_info={**self._identity.server_info, "version": version})
+        return binding
 
     def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         """Answers a request. Raises `MethodNotFound` if the era lacks it, and any `RpcError`."""
         if method not in eras.CALL_METHODS:
-            return self._other(session, method, params, meta)
+            return self._answer_other(session, method, params, meta)
         if method == "resources/read" and self._hub.catalog.starting(session.caller.profile):
             return Deferred(self._read(session, params, partial(self._call, session, method, params, meta)))
         try:
@@ -118,7 +118,7 @@ class Binding:
                 return _removed(problem, session.era)
             raise
 
-    def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
+    def _answer_other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         if method in self.added:
             return Deferred(self.added[method](session, params))
         if not eras.serves(session.era, method):
@@ -172,10 +172,10 @@ class Binding:
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":
-            wanted = _decoded(params, _Wanted, method).notifications
-            if wanted.taskIds and not extensions.declares(session.capabilities, session.era, extensions.TASKS):
+            filter = _decoded(params, _Wanted, method).notifications
+            if filter.taskIds and not extensions.declares(session.capabilities, session.era, extensions.TASKS):
                 raise missing_tasks()
-            return Listen(wanted)
+            return Listen(filter)
         uri = _decoded(params, _Resource, method).uri
         return Deferred(self._subscribe(session, uri, wants=method == "resources/subscribe"))
 
@@ -249,11 +249,11 @@ class _Page(msgspec.Struct):
     cursor: str | None = None
 
 
-def _decoded(params: RawObject, shape: type[_T], what: str) -> _T:
+def _decoded(params: RawObject, shape: type[_T], method: str) -> _T:
     try:
         return msgspec.json.decode(object_bytes(params), type=shape)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise InvalidParams(f"{what}: {exc}") from None
+        raise InvalidParams(f"{method}: {exc}") from None
 
 
 def _agreement(
@@ -273,11 +273,11 @@ def _lenient(raw: RawJson | None, kind: type[_T], absent: _T) -> _T:
         return absent
 
 
-def _value(raw: RawJson | None, what: str, kind: type[_T]) -> _T:
+def _value(raw: RawJson | None, member: str, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(raw or b"", type=kind)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise InvalidParams(f"params._meta io.modelcontextprotocol/{what}: {exc}") from None
+        raise InvalidParams(f"params._meta io.modelcontextprotocol/{member}: {exc}") from None
 
 
 def _removed(problem: UnknownEntry, era: Era) -> bytes:
@@ -286,10 +286,12 @@ def _removed(problem: UnknownEntry, era: Era) -> bytes:
     return b"".join(call_result("tools/call", Completed(object_bytes(text)), era))
 
 
-def _level(raw: RawJson | None, what: str) -> str:
-    level = _value(raw, what, str) if raw is not None else ""
+def _level(raw: RawJson | None, member: str) -> str:
+    level = _value(raw, member, str) if raw is not None else ""
     if level not in eras.LOG_LEVELS:
-        raise InvalidParams(f"{what}: unknown log level {hide_head(level, 50)!r}; known: {', '.join(eras.LOG_LEVELS)}")
+        raise InvalidParams(
+            f"{member}: unknown log level {hide_head(level, 50)!r}; known: {', '.join(eras.LOG_LEVELS)}"
+        )
     return level
 
 
@@ -317,8 +319,8 @@ def _skill_result(hub: HubPort, session: Session, params: RawObject, meta: Reque
 
 def _directory_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
     view = hub.view(session)
-    known = view.resources.directory(_uri("resources/directory/read", params), view.entries(Kind.SKILL))
-    return hub.call(session, "resources/directory/read", params, meta) if known is None else known
+    result = view.resources.directory(_uri("resources/directory/read", params), view.entries(Kind.SKILL))
+    return hub.call(session, "resources/directory/read", params, meta) if result is None else result
 
 
 def _uri(method: str, params: RawObject) -> str:

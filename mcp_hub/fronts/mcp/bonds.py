@@ -28,7 +28,7 @@ class ClientBond:
     def meet(self, era: Era) -> None:
         """The client's era is known."""
 
-    def left(self, call: CallHandle) -> None:
+    def on_left(self, call: CallHandle) -> None:
         """The client has left."""
         call.cancel("the client is gone")
 
@@ -36,7 +36,7 @@ class ClientBond:
         """A message about a call that takes long; empty for none."""
         return b""
 
-    def rest(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
+    def continuation(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
         """The rest of a request from another hub."""
         return None
 
@@ -53,7 +53,7 @@ class OwnHubBond(ClientBond):
     def meet(self, era: Era) -> None:
         self._meet(era)
 
-    def left(self, call: CallHandle) -> None:
+    def on_left(self, call: CallHandle) -> None:
         """The call ends with the hub."""
 
 
@@ -66,19 +66,19 @@ class AttachedBond(ClientBond):
         self._hub = hub
         self._say = say
 
-    def left(self, call: CallHandle) -> None:
+    def on_left(self, call: CallHandle) -> None:
         """Orphans the call; a queued one is cancelled."""
         call.leave(is_final=True)
 
     def followed(self, id_: bytes, call: CallHandle) -> bytes:
         return self._say(id_, call.call.id)
 
-    def rest(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
+    def continuation(self, session: Session, key: int | str) -> Awaitable[bytes | CallHandle] | None:
         stream = self.streams.pop(key, None)
-        return None if stream is None else _rest(self._hub, session, stream)
+        return None if stream is None else _continuation(self._hub, session, stream)
 
 
-async def _rest(hub: HubPort, session: Session, id_: str) -> bytes | CallHandle:
+async def _continuation(hub: HubPort, session: Session, id_: str) -> bytes | CallHandle:
     """Raises `HubRestarted` for an unknown stream, and the call's error."""
     try:
         stream = await hub.stream(session.caller.principal, id_, session.caller.profile)
@@ -88,8 +88,8 @@ async def _rest(hub: HubPort, session: Session, id_: str) -> bytes | CallHandle:
         await _has_ended(stream)
         return await _result(hub, session, stream.info, stream)
     except (UnknownStream, StoreError):
-        said = "The background hub ended during this call. Whether the tool has done its work is not known."
-        raise HubRestarted(said, data={"outcome": "unknown"}) from None
+        reason = "The background hub ended during this call. Whether the tool has done its work is not known."
+        raise HubRestarted(reason, data={"outcome": "unknown"}) from None
 
 
 async def _has_ended(stream: StreamHandle) -> None:

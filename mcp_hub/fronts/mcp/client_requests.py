@@ -41,17 +41,17 @@ class ClientRequests:
         self._has_wire = requests is not None
         self._ends_hub = ends_hub
         self._open: dict[tuple[CallId, str], Pending] = {}
-        self._left: dict[tuple[CallId, str], None] = {}
+        self._paused: dict[tuple[CallId, str], None] = {}
 
     def ask(self, call: CallHandle, question: InputRequired, version: str) -> bytes | None:
         """The request frame, equal for every reading; None if settled."""
-        place = call.call.id, question.key
+        identity = call.call.id, question.key
         if question.key not in call.open_questions:
             return None
-        pending = self._open.get(place)
+        pending = self._open.get(identity)
         if pending is None:
-            wanted = None if self._has_wire else _request_id(*place)
-            pending = self._open[place] = self._requests.expect(question.method, number=wanted)
+            number = None if self._has_wire else _request_id(*identity)
+            pending = self._open[identity] = self._requests.expect(question.method, number=number)
             late = call.open_questions[question.key].late
             pending.then(lambda: self._answered(call, question.key, pending, late))
         params = questions.for_version(question.method, question.params, version, new_session_id())
@@ -60,21 +60,21 @@ class ClientRequests:
     def withdraw(self, call: CallHandle, key: str) -> bytes | None:
         """The cancellation of an open question."""
         pending = self._open.pop((call.call.id, key), None)
-        self._left.pop((call.call.id, key), None)
+        self._paused.pop((call.call.id, key), None)
         if pending is None or not self._requests.abandon(pending):
             return None
         return _cancelled(pending)
 
     def leave(self, call: CallHandle, key: str) -> bytes | None:
         """A cancellation after which a response still counts."""
-        place = call.call.id, key
-        pending = self._open.get(place)
+        identity = call.call.id, key
+        pending = self._open.get(identity)
         if pending is None:
             return None
-        self._left[place] = None
-        if len(self._left) > _MOST_LEFT:
-            oldest = next(iter(self._left))
-            del self._left[oldest]
+        self._paused[identity] = None
+        if len(self._paused) > _MOST_LEFT:
+            oldest = next(iter(self._paused))
+            del self._paused[oldest]
             self._requests.abandon(self._open.pop(oldest))
         return _cancelled(pending)
 
@@ -92,17 +92,17 @@ class ClientRequests:
     def _answered(
         self, call: CallHandle, key: str, pending: Pending, late: Callable[[RawJson | RpcError], None] | None
     ) -> None:
-        place = call.call.id, key
-        is_left = place in self._left
-        self._open.pop(place, None)
-        self._left.pop(place, None)
+        identity = call.call.id, key
+        is_paused = identity in self._paused
+        self._open.pop(identity, None)
+        self._paused.pop(identity, None)
         if pending.answer is not None:
             outcome = _outcome(pending.answer, pending.method)
         elif self._ends_hub:
             return
         else:
             outcome = RpcError(f"{pending.method} was not answered: {pending.failure}")
-        if is_left and (isinstance(outcome, RpcError) or questions.action_of(pending.method, outcome) == "cancel"):
+        if is_paused and (isinstance(outcome, RpcError) or questions.action_of(pending.method, outcome) == "cancel"):
             return  # the client only says that it has heard of the withdrawal
         if not call.answer(key, outcome) and late is not None:
             late(outcome)
@@ -111,13 +111,13 @@ class ClientRequests:
 class CallQuestions:
     """One call's questions. Without `asking` the client takes no requests."""
 
-    __slots__ = ("_asked", "_asking", "_call", "_withdrawn", "_version")
+    __slots__ = ("_frames", "_asking", "_call", "_withdrawn", "_version")
 
     def __init__(self, call: CallHandle, asking: ClientRequests | None, version: str) -> None:
         self._call = call
         self._asking = asking
         self._version = version
-        self._asked = _NOTHING  # most calls ask nothing
+        self._frames = _NOTHING  # most calls ask nothing
         self._withdrawn: list[bytes] | None = None
 
     def ask(self, question: InputRequired) -> bytes | None:
@@ -130,26 +130,26 @@ class CallQuestions:
             return None
         frame = self._asking.ask(self._call, question, self._version)
         if frame is not None:
-            self._asked = {**self._asked, question.key: self._asked.get(question.key)}
+            self._frames = {**self._frames, question.key: self._frames.get(question.key)}
         return frame
 
     def answered(self, key: str) -> bytes | None:
         """The cancellation of a question that somebody else answered."""
-        if key in self._asked and self._asked[key] is None:
-            self._asked = {**self._asked, key: self._withdraw(key)}
-        return self._asked.get(key)
+        if key in self._frames and self._frames[key] is None:
+            self._frames = {**self._frames, key: self._withdraw(key)}
+        return self._frames.get(key)
 
     def withdrawn(self) -> list[bytes]:
         """The cancellations of all questions, equal each time; after a hub tool, its call's questions stay open."""
-        if self._withdrawn is None and self._asked:
+        if self._withdrawn is None and self._frames:
             off = self._leave if self._call.call.upstream == OWN else self._withdraw
-            self._withdrawn = [frame for key in self._asked if (frame := off(key)) is not None]
+            self._withdrawn = [frame for key in self._frames if (frame := off(key)) is not None]
         return self._withdrawn or []
 
-    def left(self) -> list[bytes]:
+    def paused(self) -> list[bytes]:
         """The cancellations for a call that continues."""
-        frames = [frame for key in self._asked if (frame := self._leave(key)) is not None]
-        self._asked = _NOTHING
+        frames = [frame for key in self._frames if (frame := self._leave(key)) is not None]
+        self._frames = _NOTHING
         return frames
 
     def remember(self, withdrawn: list[bytes]) -> None:

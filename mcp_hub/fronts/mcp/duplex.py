@@ -83,7 +83,7 @@ class Duplex:
         self._session: Session | None = None
         self._open: dict[int | str, QuickCall | CallResponder | _Later | ListenStream] = {}
         self._ready: dict[int | str, QuickCall | CallResponder] = {}
-        self._held = HeldAnswers()
+        self._held_answers = HeldAnswers()
         self._room = anyio.Event()
         self._settled: anyio.Event | None = None  # set with every request that is settled, once somebody waits for that
         self._tasks: anyio.abc.TaskGroup
@@ -127,7 +127,7 @@ class Duplex:
         for followed in requests.values():
             if isinstance(followed, QuickCall | CallResponder):
                 followed.close()
-                self._bond.left(followed.call)
+                self._bond.on_left(followed.call)
 
     # -- requests (WireHandler) -----------------------------------------------------------------------------------
 
@@ -139,10 +139,10 @@ class Duplex:
             return
         id_ = bytes(message.id)
         if (earlier := self._open.get(key)) is not None:
-            shown = hide_head(id_, 100)
-            log.warning("request_id_reused", id=shown, method=message.method)
+            label = hide_head(id_, 100)
+            log.warning("request_id_reused", id=label, method=message.method)
             if id_.startswith(b'"') != earlier.id.startswith(b'"'):
-                self._refuse(id_, RpcError(f"invalid request: id {shown} is in use", code=INVALID_REQUEST))
+                self._refuse(id_, RpcError(f"invalid request: id {label} is in use", code=INVALID_REQUEST))
             return  # spelled alike, an error would settle the first request of this id
         try:
             self._admit(message)
@@ -160,8 +160,8 @@ class Duplex:
         if message.params is not Unset and len(memoryview(message.params)) >= 2 * limits.depth:
             limits.check_depth(message.params)
         if len(self._open) >= limits.open_requests:
-            what = f"{limits.open_requests} requests of this client are not answered yet"
-            raise Busy.at(what, "open_requests", limits.open_requests)
+            reason = f"{limits.open_requests} requests of this client are not answered yet"
+            raise Busy.at(reason, "open_requests", limits.open_requests)
 
     def _serve(self, key: int | str, id_: bytes, message: Envelope) -> None:
         method, (params, meta) = message.method, take_params(message.params)
@@ -178,13 +178,13 @@ class Duplex:
             return
         if meta.version is not None and method != "server/discover":
             self._bond.meet(Era.MODERN)
-        rest = self._bond.rest(session, key) if self._bond.streams else None
-        reply = self._binding.handle(session, method, params, meta) if rest is None else Deferred(rest)
+        continuation = self._bond.continuation(session, key) if self._bond.streams else None
+        reply = self._binding.handle(session, method, params, meta) if continuation is None else Deferred(continuation)
         if type(reply) is Deferred:
             later = self._open[key] = _Later(id_)
             self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
         elif type(reply) is Listen:
-            listening = self._open[key] = self._binding.streams.open(session, id_, reply.wanted)
+            listening = self._open[key] = self._binding.streams.open(session, id_, reply.filter)
             self._tasks.start_soon(self._listen, listening)
         else:
             self._reply(key, id_, session, meta, reply)
@@ -212,8 +212,8 @@ class Duplex:
             self._follow(key, quick)
 
     def _follow(self, key: int | str, quick: QuickCall) -> None:
-        if said := self._bond.followed(quick.id, quick.call):
-            self._wire.send(said)
+        if frame := self._bond.followed(quick.id, quick.call):
+            self._wire.send(frame)
         responder = self._open[key] = quick.responder(partial(Duplex._wake, self, key))
         if responder.has_more:
             self._put(key, responder)
@@ -340,7 +340,7 @@ class Duplex:
             for frame in frames:
                 self._wire.send(frame)
             if frames and responder.token is not None:
-                self._held.progressed()
+                self._held_answers.progressed()
             if responder.ended:
                 self._finish(key, responder)
 
@@ -349,7 +349,7 @@ class Duplex:
             self._end(key, responder)
         else:
             gap = self._hub.client_kind(responder.session).result_gap
-            self._held.send(gap, partial(self._end, key, responder))
+            self._held_answers.send(gap, partial(self._end, key, responder))
 
     def _end(self, key: int | str, responder: CallResponder) -> None:
         if self._open.get(key) is not responder:

@@ -31,10 +31,10 @@ class Partials:
         """An event's notification; None for the first and the last event."""
         if isinstance(event, Started | Ending):
             return None
-        shown = event if isinstance(event, Progressed) else Progressed(self._last, None, _message(event))
-        admitted = self._guard.admit(shown)
+        progress = event if isinstance(event, Progressed) else Progressed(self._last, None, _message(event))
+        admitted = self._guard.admit(progress)
         if admitted is None:  # as far as progress goes: no event is left out for it
-            admitted = msgspec.structs.replace(shown, progress=math.nextafter(self._last, math.inf), total=None)
+            admitted = msgspec.structs.replace(progress, progress=math.nextafter(self._last, math.inf), total=None)
         self._last = admitted.progress
         members = dict(admitted.members or {})
         meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
@@ -64,6 +64,6 @@ class _Block(msgspec.Struct):
     text: str = ""
 
 
-def marked(done: Completed, stream: CallId, cursor: int, status: str) -> Completed:
+def marked(completed: Completed, stream: CallId, cursor: int, status: str) -> Completed:
     """The result with the mark of its stream."""
-    return Completed(with_mark(done.result, stream, cursor, status), done.era)
+    return Completed(with_mark(completed.result, stream, cursor, status), completed.era)

@@ -38,12 +38,12 @@ class QuickCall(msgspec.Struct, eq=False):
     def answer(self) -> bytes | None:
         """The response of a plain result; None: use `responder`."""
         call = self.call
-        done = call.plain_result
-        if done is None:
+        completed = call.plain_result
+        if completed is None:
             return None
         shared = call.call.method == "resources/read" and self.hub.is_public(self.session, call)
         try:
-            return result_frame(self.id, *result_for(self.hub, self.session, call.call, done, shared=shared))
+            return result_frame(self.id, *result_for(self.hub, self.session, call.call, completed, shared=shared))
         except RpcError:
             return None
 

@@ -154,15 +154,15 @@ class CallResponder:
         """The next messages; the ending sets `answer`."""
         return [frame for _, frame in self.numbered()]
 
-    def numbered(self, most: int | None = None) -> list[tuple[int, bytes]]:
-        """Messages of `most` events with their numbers; 0 without one."""
+    def numbered(self, limit: int | None = None) -> list[tuple[int, bytes]]:
+        """Messages of `limit` events with their numbers; 0 without one."""
         reader = self._reader
         seq = reader.cursor
         frames: list[tuple[int, bytes]] = []
         if self._partials is not None and reader.is_stored:
-            frames = self._partial_frames(self._partials, reader, most)
+            frames = self._partial_frames(self._partials, reader, limit)
         else:
-            for event in reader.take(most):
+            for event in reader.take(limit):
                 seq += 1
                 frame = self._frame(seq, event)
                 if frame is not None:
@@ -170,19 +170,19 @@ class CallResponder:
         if self.ended:
             frames += [(0, frame) for frame in self.withdrawn()]
         elif reader.failed is not None:
-            self._lost(reader)
+            self._skip_lost(reader)
         elif self._can_detach:
             self._detach()
-            frames += [(0, frame) for frame in self._questions.left()]
+            frames += [(0, frame) for frame in self._questions.paused()]
         elif self._must_ask:
             self._hold()
         return frames
 
-    def _partial_frames(self, partials: Partials, reader: Reader, most: int | None) -> list[tuple[int, bytes]]:
+    def _partial_frames(self, partials: Partials, reader: Reader, limit: int | None) -> list[tuple[int, bytes]]:
         """Only an event's last message has its number."""
         seq = reader.cursor
         frames: list[tuple[int, bytes]] = []
-        for entry in reader.take_entries(most):
+        for entry in reader.take_entries(limit):
             seq += 1
             event = entry.read
             usual = self._frame(seq, event) if not isinstance(event, Progressed) else None
@@ -193,7 +193,7 @@ class CallResponder:
                 frames.append((seq, usual))
         return frames
 
-    def _lost(self, reader: Reader) -> None:
+    def _skip_lost(self, reader: Reader) -> None:
         """Skips lost events, unless the client came back for them."""
         if not isinstance(reader.failed, EventsGone):
             self._become(ResponderState.ENDED)
@@ -223,13 +223,17 @@ class CallResponder:
         """Whether only the client's input can continue the call."""
         if not self.call.open_questions or self.session.era is not Era.MODERN:
             return False
-        is_waiting = bool(self._asked) and not (self.ended or self._reader.has_more)
+        is_waiting = bool(self._client_questions) and not (self.ended or self._reader.has_more)
         return is_waiting and self._hub.is_known(self.call, self._wake)
 
     @property
-    def _asked(self) -> dict[str, Question]:
+    def _client_questions(self) -> dict[str, Question]:
         asks = self.call.call.asks_client
-        return {key: own for key, own in self.call.open_questions.items() if asks(own.method, own.params)}
+        return {
+            key: question
+            for key, question in self.call.open_questions.items()
+            if asks(question.method, question.params)
+        }
 
     def withdrawn(self) -> list[bytes]:
         return self._questions.withdrawn()
@@ -285,12 +289,12 @@ class CallResponder:
 
     def _hold(self) -> None:
         """Answers with the open questions; the call waits."""
-        wanted = {
+        requests = {
             key: (open_.method, questions.for_version(open_.method, open_.params, self.session.version, ""))
-            for key, open_ in self._asked.items()
+            for key, open_ in self._client_questions.items()
         }
         state = self._hub.hold(self.call, self._reader.cursor)
-        self.answer = result_frame(self.id, questions.input_required_result(wanted, state))
+        self.answer = result_frame(self.id, questions.input_required_result(requests, state))
         self._become(ResponderState.PENDING)
 
     def _complete(self, event: Completed) -> None:
@@ -306,9 +310,9 @@ class CallResponder:
 
     def _fail(self, error: RpcError) -> None:
         if error.code == URL_ELICITATION_REQUIRED and self.session.era is Era.MODERN:
-            wanted = url_elicitations(error)
-            if wanted and _can_open_urls(self.session):
-                self.answer = result_frame(self.id, questions.input_required_result(wanted, None))
+            elicitations = url_elicitations(error)
+            if elicitations and _can_open_urls(self.session):
+                self.answer = result_frame(self.id, questions.input_required_result(elicitations, None))
                 return
         shaped = for_caller(error, self.session.era, self.call.call.upstream, self.session.capabilities)
         self.error_code = shaped.code
@@ -316,10 +320,10 @@ class CallResponder:
 
     def _wants(self, level: str) -> bool:
         """Without a level, handshake clients get every log message, modern ones none."""
-        wanted = self.session.log_level
-        if wanted is None:
+        minimum = self.session.log_level
+        if minimum is None:
             return self.session.era is Era.HANDSHAKE
-        return eras.level_admits(wanted, level)
+        return eras.level_admits(minimum, level)
 
 
 def _early_result(session: Session, output: EarlyOutput) -> bytes:
@@ -328,8 +332,8 @@ def _early_result(session: Session, output: EarlyOutput) -> bytes:
     if output.text is None:
         return tasks.created(task_of(row))
     result = msgspec.json.encode({"content": [{"type": "text", "text": output.text}], "isError": False})
-    done = marked(Completed(result), row.id, output.cursor, task_of(row).status)
-    return b"".join(results.call_result("tools/call", done, session.era))
+    completed = marked(Completed(result), row.id, output.cursor, task_of(row).status)
+    return b"".join(results.call_result("tools/call", completed, session.era))
 
 
 def _can_open_urls(session: Session) -> bool:

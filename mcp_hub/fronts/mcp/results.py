@@ -18,32 +18,32 @@ _ASKS: Final = msgspec.Raw(b'"input_required"')
 
 
 def result_for(
-    hub: HubPort, session: Session, call: Call, done: Completed, *, cursor: int | None = None, shared: bool = False
+    hub: HubPort, session: Session, call: Call, completed: Completed, *, cursor: int | None = None, shared: bool = False
 ) -> tuple[RawJson | memoryview, ...]:
     """The encoded result, in parts. `cursor`: the client's in the durable stream.
 
     Raises `RpcError` for a result without a form in the era.
     """
-    if done.is_plain and cursor is None and done.era is session.era is HANDSHAKE:
-        return (done.result,)
-    result = hub.exported(session, call, done.result)
-    if result is not done.result:
-        done = Completed(result, done.era)
+    if completed.is_plain and cursor is None and completed.era is session.era is HANDSHAKE:
+        return (completed.result,)
+    result = hub.exported(session, call, completed.result)
+    if result is not completed.result:
+        completed = Completed(result, completed.era)
     if cursor is not None:
-        done = marked(done, call.id, cursor, "completed")
-    if done.era is MODERN and session.era is MODERN and questions.may_ask(done.result):
-        done = _with_own_state(hub, call, done)
-    return results.call_result(call.method, done, session.era, shared=shared)
+        completed = marked(completed, call.id, cursor, "completed")
+    if completed.era is MODERN and session.era is MODERN and questions.may_ask(completed.result):
+        completed = _with_own_state(hub, call, completed)
+    return results.call_result(call.method, completed, session.era, shared=shared)
 
 
-def _with_own_state(hub: HubPort, call: Call, done: Completed) -> Completed:
+def _with_own_state(hub: HubPort, call: Call, completed: Completed) -> Completed:
     """Raises `RpcError` unless the state is text."""
-    members = raw_object(done.result) or {}
+    members = raw_object(completed.result) or {}
     state = members.get("requestState")
     if state is None or members.get("resultType") != _ASKS:
-        return done
+        return completed
     try:
-        own = msgspec.json.decode(state, type=str)
+        text = msgspec.json.decode(state, type=str)
     except (msgspec.DecodeError, RecursionError):
         raise RpcError("the server asked for input in an unreadable way: requestState must be a string") from None
-    return Completed(object_bytes({**members, "requestState": hub.mark_state(call, own)}), done.era)
+    return Completed(object_bytes({**members, "requestState": hub.mark_state(call, text)}), completed.era)

@@ -53,28 +53,28 @@ def stream_methods(hub: HubPort) -> Mapping[str, Answer]:
         if not declares(session.capabilities, session.era, STREAMS):
             raise MethodNotFound(f"Method not found: {READ}")
         try:
-            return await _read(hub, session, _wanted(params))
+            return await _read(hub, session, _query(params))
         except StoreError as problem:
             raise StoreUnavailable(f"the stream cannot be read: {problem.public}") from None
 
     return {READ: read}
 
 
-def _wanted(params: RawObject) -> _Wanted:
+def _query(params: RawObject) -> _Wanted:
     try:
-        wanted = _decode(object_bytes(params))
+        query = _decode(object_bytes(params))
     except (msgspec.DecodeError, RecursionError) as problem:
         raise InvalidParams(f"{READ}: {problem}") from None
-    if wanted.maxEvents < 1:
+    if query.maxEvents < 1:
         raise InvalidParams("params.maxEvents must be at least 1")
-    if wanted.waitMs < 0:
+    if query.waitMs < 0:
         raise InvalidParams("params.waitMs must not be negative")
-    return wanted
+    return query
 
 
-async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
-    after = wanted.after()
-    stream = await hub.stream(session.caller.principal, wanted.stream, session.caller.profile)
+async def _read(hub: HubPort, session: Session, query: _Wanted) -> bytes:
+    after = query.after()
+    stream = await hub.stream(session.caller.principal, query.stream, session.caller.profile)
     was_orphan = stream.is_orphan
     is_truncated = False
     try:
@@ -82,8 +82,8 @@ async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
             try:
                 following = Following(stream, after)
                 try:
-                    seconds = min(wanted.waitMs, _MOST_WAIT) / 1000
-                    lines = await following.page(min(wanted.maxEvents, _MOST_EVENTS), seconds)
+                    seconds = min(query.waitMs, _MOST_WAIT) / 1000
+                    lines = await following.page(min(query.maxEvents, _MOST_EVENTS), seconds)
                     return _result(session, lines, following, is_truncated)
                 finally:
                     following.close()
@@ -96,5 +96,5 @@ async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
 def _result(session: Session, lines: list[bytes], following: Following, is_truncated: bool) -> bytes:
     head = b'"resultType":"complete",' if session.era is Era.MODERN else b""
     truncated, closed = map(msgspec.json.encode, (is_truncated, following.closed))
-    place = b",".join(lines), following.cursor, truncated, closed
-    return b'{%b"events":[%b],"cursor":"%d","truncated":%b,"closed":%b}' % (head, *place)
+    fields = b",".join(lines), following.cursor, truncated, closed
+    return b'{%b"events":[%b],"cursor":"%d","truncated":%b,"closed":%b}' % (head, *fields)

@@ -28,15 +28,15 @@ _PATIENCE: Final = 10.0
 class ListenStream:
     """Notifications, pulled with `next` until `scope` is cancelled. The first `next` subscribes at servers."""
 
-    def __init__(self, hub: HubPort, session: Session, id_: bytes, wanted: ListenFilter) -> None:
+    def __init__(self, hub: HubPort, session: Session, id_: bytes, filter: ListenFilter) -> None:
         self.session = session
         self.scope = anyio.CancelScope()
         self.is_cancelled = False
         self._hub = hub
         self.id = id_
-        self._wanted = wanted
-        self._announcer = Announcer(hub, session, wanted.list_methods, id_)
-        self._tasks = TaskNotices(hub, session, self._meta()) if wanted.taskIds else None
+        self._filter = filter
+        self._announcer = Announcer(hub, session, filter.list_methods, id_)
+        self._tasks = TaskNotices(hub, session, self._meta()) if filter.taskIds else None
         self._speakers: list[Announcer | TaskNotices] = []
         self._is_acknowledged = False
 
@@ -89,15 +89,15 @@ class ListenStream:
 
     async def _acknowledged(self) -> bytes:
         """Honours resources whose servers accept in time."""
-        uris = dict.fromkeys(self._wanted.resourceSubscriptions)
+        uris = dict.fromkeys(self._filter.resourceSubscriptions)
         accepted: set[str] = set()
-        known = await self._tasks.watch(self._wanted.taskIds) if self._tasks is not None else ()
+        watched = await self._tasks.watch(self._filter.taskIds) if self._tasks is not None else ()
         with anyio.move_on_after(_PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for uri in uris:
                     tasks.start_soon(self._subscribe, uri, accepted)
         honoured = tuple(uri for uri in uris if uri in accepted)
-        granted = msgspec.structs.replace(self._wanted, resourceSubscriptions=honoured, taskIds=known)
+        granted = msgspec.structs.replace(self._filter, resourceSubscriptions=honoured, taskIds=watched)
         return notification_frame(ACKNOWLEDGED, object_bytes({"_meta": self._meta(), "notifications": granted}))
 
     async def _subscribe(self, uri: str, accepted: set[str]) -> None:
@@ -111,25 +111,25 @@ class ListenStream:
 class ListenStreams:
     """The open streams of all clients; `most` per principal."""
 
-    def __init__(self, hub: HubPort, most: int) -> None:
+    def __init__(self, hub: HubPort, limit: int) -> None:
         self._hub = hub
-        self._most = most
+        self._limit = limit
         self._open: set[ListenStream] = set()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, session: Session, id_: bytes, wanted: ListenFilter) -> ListenStream:
+    def open(self, session: Session, id_: bytes, filter: ListenFilter) -> ListenStream:
         """A new stream, to be closed. Raises `Busy`."""
-        if len(wanted.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
+        if len(filter.resourceSubscriptions) > MOST_SUBSCRIPTIONS:
             raise Busy(f"resourceSubscriptions has over {MOST_SUBSCRIPTIONS} URIs, the most that one stream may have")
-        if len(wanted.taskIds) > MOST_TASKS:
+        if len(filter.taskIds) > MOST_TASKS:
             raise Busy(f"taskIds has over {MOST_TASKS} ids, the most that one stream may have")
-        of_client = [other for other in self._open if other.session.caller.principal == session.caller.principal]
-        if sum(not other.scope.cancel_called for other in of_client) >= self._most:
-            what = f"{self._most} subscriptions/listen streams are open, the most that one client may have"
-            raise Busy.at(what, "listens", self._most)
-        listening = ListenStream(self._hub, session, id_, wanted)
+        of_client = [stream for stream in self._open if stream.session.caller.principal == session.caller.principal]
+        if sum(not stream.scope.cancel_called for stream in of_client) >= self._limit:
+            reason = f"{self._limit} subscriptions/listen streams are open, the most that one client may have"
+            raise Busy.at(reason, "listens", self._limit)
+        listening = ListenStream(self._hub, session, id_, filter)
         self._open.add(listening)
         return listening
 

@@ -37,7 +37,7 @@ class _Watched:
         self.stream = stream
         self.reader = reader
         self.sent: _Face | None = None
-        self.shown: _Face | None = None
+        self.latest: _Face | None = None
 
 
 class TaskNotices:
@@ -80,7 +80,7 @@ class TaskNotices:
     def sent(self) -> None:
         """Confirms the last `next`."""
         for watched in self._watched.values():
-            watched.sent = watched.shown
+            watched.sent = watched.latest
 
     def close(self) -> None:
         """Ends listening; tasks without another client become orphans. Idempotent."""
@@ -102,7 +102,7 @@ class TaskNotices:
             log.info("task_lost", stream=id_, reason=str(problem))
             self._leave(id_)
             return None
-        watched.shown = face = _face(detailed)
+        watched.latest = face = _face(detailed)
         if face == watched.sent:
             if row.has_ended:
                 self._leave(id_)

@@ -43,8 +43,8 @@ class TaskRequests:
         responses = task_shape.task_responses(params)
         stream = await self._stream(session, params)
         self._renew(stream)
-        asked = await stream.questions() if responses else {}
-        for key in asked.keys() & responses.keys():
+        questions = await stream.questions() if responses else {}
+        for key in questions.keys() & responses.keys():
             await stream.answer(key, responses[key])
         return task_shape.ACKNOWLEDGED
 
@@ -88,10 +88,12 @@ def _for_declared(method: str, answer: Answer) -> Answer:
 
 def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
     """The members of every task; `age` in seconds. A running call is kept from its end on."""
-    kept = age + row.ttl if row.expires is None else max(row.expires - row.created, row.ttl)
+    retention = age + row.ttl if row.expires is None else max(row.expires - row.created, row.ttl)
     message = None if row.has_ended else row.message
     status: Status = "completed" if row.status == "tool_error" else row.status
-    return TaskState(id=row.id, status=status, created=row.created, updated=row.updated, kept=kept, message=message)
+    return TaskState(
+        id=row.id, status=status, created=row.created, updated=row.updated, kept=retention, message=message
+    )
 
 
 def _age(stream: StreamHandle) -> float:
@@ -121,12 +123,18 @@ async def detailed_task(hub: HubPort, session: Session, stream: StreamHandle) ->
 
 async def _asking(session: Session, stream: StreamHandle, task: TaskState) -> JsonObject:
     asks = partial(can_answer, session.capabilities, session.version)
-    asked = {key: own for key, own in (await stream.questions()).items() if asks(own.method, own.params) is None}
-    if not asked:  # all are answered, which is about to be written, or people are asked in place of the client
+    questions = {
+        key: question
+        for key, question in (await stream.questions()).items()
+        if asks(question.method, question.params) is None
+    }
+    if not questions:  # all are answered, which is about to be written, or people are asked in place of the client
         return msgspec.structs.replace(task, status="working").members
     version = session.version
-    wanted = {key: (each.method, for_version(each.method, each.params, version, "")) for key, each in asked.items()}
-    return task_shape.with_requests(task, wanted)
+    requests = {
+        key: (each.method, for_version(each.method, each.params, version, "")) for key, each in questions.items()
+    }
+    return task_shape.with_requests(task, requests)
 
 
 async def ending_of(stream: StreamHandle) -> Completed | Failed | Cancelled:
@@ -140,9 +148,9 @@ async def ending_of(stream: StreamHandle) -> Completed | Failed | Cancelled:
     return event
 
 
-def _completed(hub: HubPort, session: Session, row: StreamInfo, task: TaskState, done: Completed) -> JsonObject:
+def _completed(hub: HubPort, session: Session, row: StreamInfo, task: TaskState, completed: Completed) -> JsonObject:
     try:
-        parts = result_for(hub, session, call_of(session, row), done, cursor=row.last)
+        parts = result_for(hub, session, call_of(session, row), completed, cursor=row.last)
     except RpcError as error:
         return _failed(session, row, msgspec.structs.replace(task, status="failed"), error)
     return task_shape.with_result(task, b"".join(parts))
@@ -154,12 +162,12 @@ def _failed(session: Session, row: StreamInfo, task: TaskState, error: RpcError)
 
 def call_of(session: Session, row: StreamInfo) -> Call:
     """The call, as its result needs it."""
-    asked = msgspec.Raw(msgspec.json.encode(row.name))
+    subject = msgspec.Raw(msgspec.json.encode(row.name))
     return Call(
         id=row.id,
         upstream=row.server,
         method=row.method,
-        params={"uri" if row.method == "resources/read" else "name": asked},
+        params={"uri" if row.method == "resources/read" else "name": subject},
         meta={},
         session=row.session,
         principal=row.principal,

@@ -80,16 +80,16 @@ class Health:
 
     def reasons(self) -> list[Reason]:
         """Why the hub is not ready. Failed servers count if all have failed."""
-        own, reasons = self._watched, []
+        hub, reasons = self._watched, []
         if self._is_stopping:
             reasons.append(Reason("stopping", "the hub is stopping"))
-        if not own.is_settled:
+        if not hub.is_settled:
             reasons.append(Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)"))
-        if own.store == "out_of_use":
+        if hub.store == "out_of_use":
             reasons.append(
                 Reason("store_out_of_use", "The file of streams cannot be used, so streams are in memory only.")
             )
-        states = own.states().values()
+        states = hub.states().values()
         if states and all(state in _GIVEN_UP for state in states):
             reasons.append(
                 Reason(
@@ -103,8 +103,8 @@ class Health:
 
     def warnings(self) -> list[Reason]:
         """Problems of a hub that is ready."""
-        said = "The watchdog process keeps ending: servers may outlive the hub if it is killed. See the log."
-        return [Reason("watchdog_gave_up", said)] if self._watched.is_unguarded() else []
+        text = "The watchdog process keeps ending: servers may outlive the hub if it is killed. See the log."
+        return [Reason("watchdog_gave_up", text)] if self._watched.is_unguarded() else []
 
     async def _livez(self, request: Request) -> Response:
         return await self._answer(request, "alive", [])
@@ -123,15 +123,15 @@ class Health:
             caller = await request.scope["who"]()
             if isinstance(caller, Refusal):
                 return refused(caller, f"{caller.reason} for details")
-            own, profile = self._watched, caller.profile
-            servers, reload = await own.servers(profile), own.last_reload(profile)
+            hub, profile = self._watched, caller.profile
+            servers, reload = await hub.servers(profile), hub.last_reload(profile)
             if not caller.operates:
                 servers = [server.without_output() for server in servers]
                 reload = None if reload is None else reload.without_paths()
             report = HealthReport(
                 status=status,
                 version=self._version,
-                store=own.store,
+                store=hub.store,
                 servers=servers,
                 reasons=reasons,
                 warnings=self.warnings(),

@@ -72,9 +72,9 @@ class Metrics:
         PlatformCollector(registry=self._process)
         GCCollector(registry=self._process)
 
-    def measure(self, name: str, about: str, value: Callable[[], float]) -> None:
+    def measure(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Adds a gauge `mcp_hub_<name>`."""
-        self._gauges[name] = about, value
+        self._gauges[name] = description, value
 
     @property
     def routes(self) -> Mapping[str, Serve]:
@@ -103,11 +103,11 @@ class Metrics:
         yield from self._process.collect()
 
     def _of_hub(self) -> Iterator[Metric]:
-        own = self._sampled
+        hub = self._sampled
         store = _gauge("store", "Where streams are kept: 1 for what holds.", "state")
         for state in _STORES:
-            store.add_metric([state], own.store == state)
-        applied, refused, last = own.reloads()
+            store.add_metric([state], hub.store == state)
+        applied, refused, last = hub.reloads()
         reloads = _counter("reloads", "Reloads of the configuration.", "outcome")
         reloads.add_metric(["applied"], applied)
         reloads.add_metric(["refused"], refused)
@@ -121,8 +121,8 @@ class Metrics:
         for status, count in sorted(self.refusals.items()):
             door.add_metric([str(status)], count)
         yield from (busy, door)
-        for name, (about, value) in self._gauges.items():
-            yield GaugeMetricFamily(f"mcp_hub_{name}", about, value())
+        for name, (description, value) in self._gauges.items():
+            yield GaugeMetricFamily(f"mcp_hub_{name}", description, value())
 
 
 class _Once(Collector):
@@ -135,12 +135,12 @@ class _Once(Collector):
         return self._families
 
 
-def _gauge(name: str, about: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"mcp_hub_{name}", about, labels=labels)
+def _gauge(name: str, description: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"mcp_hub_{name}", description, labels=labels)
 
 
-def _counter(name: str, about: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"mcp_hub_{name}", about, labels=labels)
+def _counter(name: str, description: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"mcp_hub_{name}", description, labels=labels)
 
 
 def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterator[Metric]:
@@ -152,18 +152,18 @@ def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterato
     listed = _gauge("server_listed_timestamp_seconds", "When a server's lists were read last.", "server")
     entries = _gauge("server_entries", "Entries in a server's lists.", "server", "kind")
     warnings = _gauge("server_list_warnings", "Problems of its lists.", "server")
-    for own in statuses:
+    for status in statuses:
         for each in UpstreamState:
-            state.add_metric([own.server, each.value], own.state is each)
-        if own.code is not None:
-            failure.add_metric([own.server, own.code], 1)
-        up.add_metric([own.server], own.state is UpstreamState.READY or own.rests)
-        restarts.add_metric([own.server], own.restarts)
-        if own.listed_at is not None:
-            listed.add_metric([own.server], own.listed_at)
-        for kind, count in sampled.entries(own.server).items():
-            entries.add_metric([own.server, kind.value], count)
-        warnings.add_metric([own.server], len(own.warnings))
+            state.add_metric([status.server, each.value], status.state is each)
+        if status.code is not None:
+            failure.add_metric([status.server, status.code], 1)
+        up.add_metric([status.server], status.state is UpstreamState.READY or status.rests)
+        restarts.add_metric([status.server], status.restarts)
+        if status.listed_at is not None:
+            listed.add_metric([status.server], status.listed_at)
+        for kind, count in sampled.entries(status.server).items():
+            entries.add_metric([status.server, kind.value], count)
+        warnings.add_metric([status.server], len(status.warnings))
     yield from (state, failure, up, restarts, listed, entries, warnings)
 
 
@@ -182,10 +182,10 @@ def _of_sandboxes(statuses: Iterable[UpstreamStatus]) -> Iterator[Metric]:
 
 def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:
     unapproved = _gauge("unapproved_tools", "Tools that are not what was approved.", "server", "kind")
-    found = Counter(sampled.unapproved())
-    for name in sorted({server for server, _ in found} & names):
+    counts = Counter(sampled.unapproved())
+    for name in sorted({server for server, _ in counts} & names):
         for kind in _FINDINGS:
-            unapproved.add_metric([name, kind], found[name, kind])
+            unapproved.add_metric([name, kind], counts[name, kind])
     quarantined = _gauge(
         "quarantined_definitions", "Malformed definitions, or members of them, which are not listed.", "server"
     )
@@ -197,8 +197,8 @@ def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:
 
 def _under_way(figures: Figures, names: set[str]) -> Iterator[Metric]:
     loads = {server: figures.load.get(server, LoadFigures()) for server in sorted(names)}
-    for name, (about, value) in _UNDER_WAY.items():
-        family = _gauge(name, about, "server")
+    for name, (description, value) in _UNDER_WAY.items():
+        family = _gauge(name, description, "server")
         for server, load in loads.items():
             family.add_metric([server], value(load))
         yield family
@@ -206,27 +206,27 @@ def _under_way(figures: Figures, names: set[str]) -> Iterator[Metric]:
 
 def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
     calls = _counter("calls", "Calls that have ended.", "server", "method", "outcome")
-    about = "Events of ended calls before their result: progress, logs, questions, parts."
-    events = _counter("events", about, "server")
-    about = "Of those, merged or left out (slow_reader), or not allowed (refused)."
-    dropped = _counter("events_dropped", about, "server", "reason")
-    said, held, refused = Counter[str](), Counter[str](), Counter[str]()
-    found = [own for own in figures.methods if own.server in names or own.server == OWN]
-    for own in found:
-        for outcome, count in own.outcomes.items():
-            calls.add_metric([own.server or _HUB, own.method, outcome], count)
-        server = own.server or _HUB
-        said[server] += own.events
-        held[server] += own.merged
-        refused[server] += own.refused
-    for server, count in said.items():
+    description = "Events of ended calls before their result: progress, logs, questions, parts."
+    events = _counter("events", description, "server")
+    description = "Of those, merged or left out (slow_reader), or not allowed (refused)."
+    dropped = _counter("events_dropped", description, "server", "reason")
+    produced, merged, refused = Counter[str](), Counter[str](), Counter[str]()
+    methods = [method for method in figures.methods if method.server in names or method.server == OWN]
+    for method in methods:
+        for outcome, count in method.outcomes.items():
+            calls.add_metric([method.server or _HUB, method.method, outcome], count)
+        server = method.server or _HUB
+        produced[server] += method.events
+        merged[server] += method.merged
+        refused[server] += method.refused
+    for server, count in produced.items():
         events.add_metric([server], count)
-        dropped.add_metric([server, "slow_reader"], held[server])
+        dropped.add_metric([server, "slow_reader"], merged[server])
         dropped.add_metric([server, "refused"], refused[server])
-    yield from (calls, events, dropped, *_durations(found, figures.bounds))
+    yield from (calls, events, dropped, *_durations(methods, figures.bounds))
 
 
-def _durations(found: Iterable[MethodFigures], bounds: Iterable[float]) -> Iterator[Metric]:
+def _durations(methods: Iterable[MethodFigures], bounds: Iterable[float]) -> Iterator[Metric]:
     ends = [*map(str, bounds), "+Inf"]
     as_server = HistogramMetricFamily(
         "mcp_server_operation_duration_seconds", "From a client's request to its answer.", labels=["mcp_method_name"]
@@ -236,12 +236,14 @@ def _durations(found: Iterable[MethodFigures], bounds: Iterable[float]) -> Itera
         labels=["server", "mcp_method_name"],
     )  # fmt: skip
     by_method: dict[str, Durations] = {}
-    for own in found:
-        before = by_method.get(own.method, Durations((0,) * len(ends), 0.0))
-        counts = tuple(sum(pair) for pair in zip(before.counts, own.whole.counts, strict=True))
-        by_method[own.method] = Durations(counts, before.seconds + own.whole.seconds)
-        if own.server != OWN:
-            as_client.add_metric([own.server, own.method], _buckets(own.at_server, ends), own.at_server.seconds)
+    for figures in methods:
+        before = by_method.get(figures.method, Durations((0,) * len(ends), 0.0))
+        counts = tuple(sum(pair) for pair in zip(before.counts, figures.whole.counts, strict=True))
+        by_method[figures.method] = Durations(counts, before.seconds + figures.whole.seconds)
+        if figures.server != OWN:
+            as_client.add_metric(
+                [figures.server, figures.method], _buckets(figures.at_server, ends), figures.at_server.seconds
+            )
     for method, whole in by_method.items():
         as_server.add_metric([method], _buckets(whole, ends), whole.seconds)
     yield from (as_server, as_client)

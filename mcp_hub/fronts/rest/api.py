@@ -70,18 +70,20 @@ class RestApi:
         self._document = openapi.document(version)
         lists = RestLists(hub, public_url)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, running, shows_all=is_private)
-        made = FormatCalls(hub, calls, self._closing)
-        prompted = PromptedTools(hub, made, self._closing)
+        format_calls = FormatCalls(hub, calls, self._closing)
+        prompted = PromptedTools(hub, format_calls, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
             **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
             **_handlers_of(RestHistory(history, calls)),
-            "callTools": made.call_tools,
+            "callTools": format_calls.call_tools,
             "promptTools": prompted.section,
             "readPrompted": prompted.read,
             "describe": self._describe,
         }
-        routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]
+        routes = [
+            Route(path, _Resource(by_method, handlers, max_body, limits)) for path, by_method in by_path().items()
+        ]
         self._router = Router(routes, redirect_slashes=False, default=_nothing)
 
     def close(self) -> None:
@@ -208,8 +210,8 @@ class _Resource:
             response = await handler(request)
         else:
             allow = ((b"allow", self._allowed.encode()),)
-            said = f"{hide_head(method, 20)} is not allowed here. Allowed: {self._allowed}."
-            raise Problem(405, "method_not_allowed", said, headers=allow)
+            reason = f"{hide_head(method, 20)} is not allowed here. Allowed: {self._allowed}."
+            raise Problem(405, "method_not_allowed", reason, headers=allow)
         if response is not None:
             await response(scope, receive, send)
 

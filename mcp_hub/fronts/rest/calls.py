@@ -104,10 +104,10 @@ class RestCalls:
         body = await request.shaped(CallBody)
         name, arguments = request.path["name"], _arguments(body.arguments)
         if body.tools is not UNSET:
-            for wanted in (name, self._hub.selected(name, arguments)):
-                if wanted not in body.tools:
+            for tool in (name, self._hub.selected(name, arguments)):
+                if tool not in body.tools:
                     raise Problem(
-                        404, "unknown_tool", f"Unknown tool: {hide_head(wanted, 200)} is not among the selected tools"
+                        404, "unknown_tool", f"Unknown tool: {hide_head(tool, 200)} is not among the selected tools"
                     )
         return await self.serve(request, tool_call(name, arguments, body.meta))
 
@@ -124,15 +124,15 @@ class RestCalls:
         params: RawObject = {"uri": Raw(object_bytes(body.uri))}
         return await self.serve(request, Asked("resources/read", body.uri, params, _meta(body.meta)))
 
-    async def serve(self, request: RestRequest, asked: Asked) -> Response | None:
+    async def serve(self, request: RestRequest, mcp_request: Asked) -> Response | None:
         """Makes the call, in the form and time of the request."""
         forms = request.accepts(JSON, EVENT_STREAM)
         wait = preferred_wait(request.header("prefer"))
         key = idempotency.key_of(request)
         try:
-            stream = await self.begin(self.session(request), asked, key)
+            stream = await self.begin(self.session(request), mcp_request, key)
         except UnknownEntry as error:
-            if asked.method == _CALL:
+            if mcp_request.method == _CALL:
                 raise
             raise Problem(404, "unknown_entry", str(error)) from None
         try:
@@ -149,45 +149,51 @@ class RestCalls:
         self._requests += 1
         return rest_session(request.caller, f"{OF_REST}{self._requests}", request.header("x-mcp-hub"))
 
-    async def begin(self, session: Session, asked: Asked, key: str | None) -> StreamHandle:
+    async def begin(self, session: Session, mcp_request: Asked, key: str | None) -> StreamHandle:
         """The call's stream, new or joined; its follower lets it go."""
-        hub, principal, digest = self._hub, session.caller.principal, asked.digest
-        tool = hub.selected(asked.name, asked.arguments) if asked.method == _CALL else asked.name
-        if asked.method == "resources/read" or not self._is_known(session, asked, tool):
-            await self._settled(session, asked, tool)
+        hub, principal, digest = self._hub, session.caller.principal, mcp_request.digest
+        tool = (
+            hub.selected(mcp_request.name, mcp_request.arguments) if mcp_request.method == _CALL else mcp_request.name
+        )
+        if mcp_request.method == "resources/read" or not self._is_known(session, mcp_request, tool):
+            await self._settled(session, mcp_request, tool)
         joined = None
-        if self._is_hidden(session, asked):
+        if self._is_hidden(session, mcp_request):
             key = None  # it names a call of another of the principal's tokens, if any
         elif key is not None:
             joined = await hub.durable.with_key(principal, key, digest)
-        elif self._is_known(session, asked, asked.name):
+        elif self._is_known(session, mcp_request, mcp_request.name):
             joined = await hub.durable.equal_call(principal, digest)
         if joined is not None:
             if hub.durable.shows(session.caller.profile, joined.info):
                 return joined
             key = None  # an equal name of another server
-        call = hub.call(session, asked.method, asked.params, asked.meta, in_place=False)
+        call = hub.call(session, mcp_request.method, mcp_request.params, mcp_request.meta, in_place=False)
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
 
-    async def _settled(self, session: Session, asked: Asked, name: str) -> None:
+    async def _settled(self, session: Session, mcp_request: Asked, name: str) -> None:
         """Waits for a starting server that may have it."""
         catalog, profile = self._hub.catalog, session.caller.profile
-        if asked.method == "resources/read":
+        if mcp_request.method == "resources/read":
             await self._hub.uri_settled(catalog, profile, name)
         else:
             unlisted = catalog.unlisted(profile, name)
             await catalog.settled(servers=None if unlisted is None else (unlisted.server,))
 
-    def _is_hidden(self, session: Session, asked: Asked) -> bool:
+    def _is_hidden(self, session: Session, mcp_request: Asked) -> bool:
         """Whether the caller's profile lacks it."""
-        tool = self._hub.selected(asked.name, asked.arguments) if asked.method == _CALL else asked.name
-        return session.caller.profile is not None and not self._is_known(session, asked, tool)
+        tool = (
+            self._hub.selected(mcp_request.name, mcp_request.arguments)
+            if mcp_request.method == _CALL
+            else mcp_request.name
+        )
+        return session.caller.profile is not None and not self._is_known(session, mcp_request, tool)
 
-    def _is_known(self, session: Session, asked: Asked, name: str) -> bool:
+    def _is_known(self, session: Session, mcp_request: Asked, name: str) -> bool:
         view = self._hub.view(session)
-        if asked.method == "resources/read":
+        if mcp_request.method == "resources/read":
             return view.resolve_uri(name) is not None
-        return view.find(Kind.TOOL if asked.method == _CALL else Kind.PROMPT, name) is not None
+        return view.find(Kind.TOOL if mcp_request.method == _CALL else Kind.PROMPT, name) is not None
 
     # -- its answer
 
@@ -201,7 +207,7 @@ class RestCalls:
                 return await self._json(following, stream, wait)
             lines = [] if forms == [EVENT_STREAM] else await _quick(following)
             if following.closed and following.cursor == len(lines) == 2:  # the start and the ending
-                return await _done(stream)
+                return await _result_of(stream)
             await send_sse(following, request.streamed(), lines)
             return None
         finally:
@@ -210,10 +216,10 @@ class RestCalls:
     async def _json(self, following: Following, stream: StreamHandle, wait: float) -> Response:
         until = anyio.current_time() + wait
         with suppress(EventsGone):  # so many that they were let go; the ending is not
-            while not following.closed and (left := until - anyio.current_time()) > 0:
-                await following.lines(_BATCH, left)
+            while not following.closed and (remaining := until - anyio.current_time()) > 0:
+                await following.lines(_BATCH, remaining)
         if following.closed or stream.info.has_ended:
-            return await _done(stream)
+            return await _result_of(stream)
         raise self._accepted(stream.info)
 
     def _accepted(self, row: StreamInfo) -> "Accepted":
@@ -224,12 +230,12 @@ async def _quick(following: Following) -> list[bytes]:
     """The first events of a call, or all of a quick one."""
     until = anyio.current_time() + QUICK
     lines: list[bytes] = []
-    while not following.closed and len(lines) < 2 and (left := until - anyio.current_time()) > 0:
-        lines += await following.lines(_BATCH, left)
+    while not following.closed and len(lines) < 2 and (remaining := until - anyio.current_time()) > 0:
+        lines += await following.lines(_BATCH, remaining)
     return lines
 
 
-async def _done(stream: StreamHandle) -> Response:
+async def _result_of(stream: StreamHandle) -> Response:
     row = stream.info
     return answer(CallAnswer(row.id, row.status, outcome(row.id, await stream.ending())))
 
@@ -253,17 +259,17 @@ def tool_call(name: str, arguments: Raw, meta: Raw | UnsetType = UNSET, of_reque
     return Asked(method=_CALL, name=name, params=params, meta=_meta(meta), of_request=of_request)
 
 
-def _arguments(given: Raw | UnsetType) -> Raw:
-    arguments = _EMPTY if given is UNSET else given
+def _arguments(raw: Raw | UnsetType) -> Raw:
+    arguments = _EMPTY if raw is UNSET else raw
     if raw_object(arguments) is None:
         raise Problem(400, "invalid_body", "the body does not fit: `arguments` has to be an object")
     return Raw(bytes(arguments))
 
 
-def _meta(given: Raw | UnsetType) -> RequestMeta:
+def _meta(raw: Raw | UnsetType) -> RequestMeta:
     """`_meta` without reserved keys, with a progress token."""
     try:
-        meta = take_meta({} if given is UNSET else {"_meta": given})
+        meta = take_meta({} if raw is UNSET else {"_meta": raw})
     except InvalidParams as problem:
         raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
     return msgspec.structs.replace(meta, token=_TOKEN, takes_events=True)
@@ -273,6 +279,6 @@ def preferred_wait(prefer: str | None) -> float:
     """Seconds of `wait=N` (RFC 7240 §4.3), 0 for `respond-async` alone."""
     parts = [] if prefer is None else re.split("[,;]", prefer)
     for part in parts:
-        if found := _PREFERRED.fullmatch(part):
-            return min(float(found[1]), MOST_WAIT)
+        if match := _PREFERRED.fullmatch(part):
+            return min(float(match[1]), MOST_WAIT)
     return 0.0 if any(part.strip().lower() == "respond-async" for part in parts) else _WAIT

@@ -83,8 +83,8 @@ class RestRequest(Request):
             )
         return min(float(text), MOST_WAIT)
 
-    def count(self, name: str, default: int, most: int) -> int:
-        """A query parameter from 1, cut to `most`. Raises `Problem` 400."""
+    def count(self, name: str, default: int, limit: int) -> int:
+        """A query parameter from 1, cut to `limit`. Raises `Problem` 400."""
         text = self.query_params.get(name)
         if text is None:
             return default
@@ -92,7 +92,7 @@ class RestRequest(Request):
             raise Problem(
                 400, "invalid_parameter", f"{name} has to be a whole number from 1 on, not {hide_head(text, 50)!r}"
             )
-        return min(int(text), most)
+        return min(int(text), limit)
 
     @property
     def media(self) -> str:
@@ -141,8 +141,8 @@ class RestRequest(Request):
             raise Problem(413, "body_too_large", f"body over the limit of {limit} bytes", headers=close)
         return body
 
-    def watch(self, left: Callable[[], None]) -> Coroutine[None, None, None]:
-        return until_disconnect(self.receive, left)
+    def watch(self, on_disconnect: Callable[[], None]) -> Coroutine[None, None, None]:
+        return until_disconnect(self.receive, on_disconnect)
 
     def streamed(self, headers: Fields = SSE_HEADERS) -> HttpResponse:
         """A response in parts."""
@@ -150,8 +150,8 @@ class RestRequest(Request):
 
 
 def _unsupported() -> Problem:
-    said = f"Send the header Content-Type: {JSON}. With a Bearer token or an X-MCP-Hub header no type is needed."
-    return Problem(415, "unsupported_media_type", said)
+    reason = f"Send the header Content-Type: {JSON}. With a Bearer token or an X-MCP-Hub header no type is needed."
+    return Problem(415, "unsupported_media_type", reason)
 
 
 def answer(shape: object, status: int = 200) -> Response:

@@ -61,7 +61,7 @@ class Executors(Protocol):
     def remove(self, principal: str, executor_id: str) -> None: ...
 
     async def calls(
-        self, principal: str, executor_id: str, epoch: int, most: int, wait: float = ...
+        self, principal: str, executor_id: str, epoch: int, limit: int, wait: float = ..., /
     ) -> Sequence[object]: ...
 
     async def post(self, principal: str, tool_call_id: str, post: Post) -> _Posted: ...
@@ -71,7 +71,7 @@ class RestExecutors:
     """Serves `/v1/executors` and `/v1/tool-results`, if `is_open`."""
 
     def __init__(self, executors: Executors | None, closing: Closing, *, is_open: Callable[[], bool]) -> None:
-        self._found = executors
+        self._hub_executors = executors
         self._closing = closing
         self._is_open = is_open
         self._followed: dict[tuple[str, str], anyio.CancelScope] = {}
@@ -80,9 +80,9 @@ class RestExecutors:
         check_unbound(caller, "Registered tools are listed in all profiles.")
         if not self._is_open():
             raise Problem(403, "token_required", "executors need a token (hub.tokens) unless the hub is on loopback")
-        if self._found is None:
+        if self._hub_executors is None:
             raise Problem(404, "no_executors", "This hub does not accept executors.")
-        return self._found
+        return self._hub_executors
 
     async def register(self, request: RestRequest) -> Response:
         executors = self._executors(request.caller)
@@ -103,12 +103,12 @@ class RestExecutors:
         executors = self._executors(request.caller)
         form = request.accepts(JSON, EVENT_STREAM)[-1]
         epoch = _number(request, "Producer-Epoch", request.query_params.get("epoch"))
-        wait, most = request.seconds("wait", _WAIT), request.count("limit", _OFFERS, _OFFERS)
+        wait, limit = request.seconds("wait", _WAIT), request.count("limit", _OFFERS, _OFFERS)
         caller, id_ = request.caller.principal, request.path["id"]
 
         async def offers(seconds: float) -> list[Raw]:
             with _as_problems():
-                return [Raw(encode(one)) for one in await executors.calls(caller, id_, epoch, most, seconds)]
+                return [Raw(encode(call)) for call in await executors.calls(caller, id_, epoch, limit, seconds)]
 
         async def work() -> Response | None:
             first = await offers(0)  # refused as a whole if it has to be

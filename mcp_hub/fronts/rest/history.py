@@ -64,10 +64,10 @@ class RestHistory:
 
     async def get_call(self, request: RestRequest) -> Response:
         """One call with texts."""
-        found = None if self._history is None else await self._history.call(request.caller, request.path["id"])
-        if found is None:
+        call = None if self._history is None else await self._history.call(request.caller, request.path["id"])
+        if call is None:
             raise unknown_call()
-        return answer(found)
+        return answer(call)
 
     async def get_figures(self, request: RestRequest) -> Response:
         """Figures over an hour, day or week."""
@@ -93,12 +93,12 @@ class RestHistory:
 
 
 def _query(request: RestRequest) -> HistoryQuery:
-    given = request.query_params
+    parameters = request.query_params
     details = _flag(request, "details")
-    status = given.get("status", "")
+    status = parameters.get("status", "")
     if status and status not in get_args(PastStatus):
         raise _invalid("status", f"has to be one of {', '.join(get_args(PastStatus))}")
-    names = {name: given.get(name, "") for name in ("server", "tool", "client", "principal", "method", "before")}
+    names = {name: parameters.get(name, "") for name in ("server", "tool", "client", "principal", "method", "before")}
     for name, value in names.items():
         if len(value) > _LONGEST:
             raise _invalid(name, f"has more than {_LONGEST} characters")
@@ -132,8 +132,8 @@ def _moment(request: RestRequest, name: str, default: float) -> float:
         raise _invalid(name, f"cannot be {hide_head(text, 50)!r}: {problem}") from None
 
 
-def _invalid(name: str, said: str) -> Problem:
-    return Problem(400, "invalid_parameter", f"{name} {said}")
+def _invalid(name: str, reason: str) -> Problem:
+    return Problem(400, "invalid_parameter", f"{name} {reason}")
 
 
 def unknown_call() -> Problem:

@@ -84,8 +84,8 @@ async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
 
 async def open_questions(stream: StreamHandle) -> list[QuestionInfo]:
     """Open questions, oldest first."""
-    asked = await stream.questions()
-    return [QuestionInfo(key, question.method, Raw(bytes(question.params))) for key, question in asked.items()]
+    questions = await stream.questions()
+    return [QuestionInfo(key, question.method, Raw(bytes(question.params))) for key, question in questions.items()]
 
 
 def outcome(stream: str, line: bytes) -> Raw:

@@ -46,14 +46,14 @@ class RestLists:
         self._hub = hub
         self._connectors = ConnectorEntries(hub, public_url)
         self._exports = ToolExports(hub)
-        found = ToolSearch(hub)
-        self.search, self.search_as = found.by_query, found.by_body
+        search = ToolSearch(hub)
+        self.search, self.search_as = search.by_query, search.by_body
 
     async def list_tools(self, request: RestRequest) -> Response:
         """The tools in the wanted format."""
-        wanted = request.query_params.get("format")
-        if wanted in list(Connector):
-            return await self._connectors.answer(request, Connector(wanted))
+        format = request.query_params.get("format")
+        if format in list(Connector):
+            return await self._connectors.answer(request, Connector(format))
         return await self._exports.answer(request, _client_kind(request))
 
     async def list_losses(self, request: RestRequest) -> Response:
@@ -78,18 +78,18 @@ class RestLists:
         client = request.query_params.get("client", ANY_CLIENT)
         if len(client) > _LONGEST_CLIENT:
             raise Problem(400, "unknown_client", f"unknown client: a name of {len(client)} characters")
-        server, most = request.query_params.get("server"), request.count("top", 0, _MOST_TOP) or None
+        server, top = request.query_params.get("server"), request.count("top", 0, _MOST_TOP) or None
         await self._hub.catalog.settled()
         try:
-            return answer(await self._hub.token_account(request.caller, client, server, most))
+            return answer(await self._hub.token_account(request.caller, client, server, top))
         except ConfigError as problem:
             raise Problem(400, "unknown_client", str(problem)) from None
 
 
 def _client_kind(request: RestRequest) -> ClientKind:
-    wanted = request.query_params.get("expose", "full")
-    if wanted not in _CLIENT_KINDS:
+    expose = request.query_params.get("expose", "full")
+    if expose not in _CLIENT_KINDS:
         raise Problem(
-            400, "unknown_expose", f"unknown expose {hide_head(wanted, 50)!r}; known: {', '.join(_CLIENT_KINDS)}"
+            400, "unknown_expose", f"unknown expose {hide_head(expose, 50)!r}; known: {', '.join(_CLIENT_KINDS)}"
         )
-    return _CLIENT_KINDS[wanted]
+    return _CLIENT_KINDS[expose]

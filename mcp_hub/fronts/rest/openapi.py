@@ -66,10 +66,10 @@ def _operation(route: RestRoute, refer: dict[type, JsonObject]) -> JsonObject:
     return operation
 
 
-def _parameter(parameter: Parameter, place: str) -> JsonObject:
+def _parameter(parameter: Parameter, location: str) -> JsonObject:
     described = {"description": parameter.summary} if parameter.summary else {}
     schema = {"type": parameter.kind}
-    return {"name": parameter.name, "in": place, "required": parameter.is_required, "schema": schema, **described}
+    return {"name": parameter.name, "in": location, "required": parameter.is_required, "schema": schema, **described}
 
 
 def _response(answer: ResponseSpec, refer: dict[type, JsonObject]) -> JsonObject:

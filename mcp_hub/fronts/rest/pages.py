@@ -64,9 +64,11 @@ async def index(request: Request) -> Response:
         response = answer({"name": "mcp-hub", **{name: root + path for name, (path, _) in _PLACES.items()}})
         response.headers["vary"] = "Accept"
         return response
-    links = [(f'<a href="{escape(root + path)}">{path}</a>', escape(said)) for path, said in _PLACES.values()]
-    said = "<p>One MCP server in front of many. Clients connect to <code>/mcp</code>.</p>"
-    return HTMLResponse(page("mcp-hub", f"<h1>mcp-hub</h1>{said}{table(('path', ''), links)}"), headers=_HEADERS)
+    links = [
+        (f'<a href="{escape(root + path)}">{path}</a>', escape(description)) for path, description in _PLACES.values()
+    ]
+    description = "<p>One MCP server in front of many. Clients connect to <code>/mcp</code>.</p>"
+    return HTMLResponse(page("mcp-hub", f"<h1>mcp-hub</h1>{description}{table(('path', ''), links)}"), headers=_HEADERS)
 
 
 async def _docs(request: Request) -> Response:
@@ -96,8 +98,8 @@ def docs(document: JsonObject, root: str) -> str:
     """Every route and shape; `root` is the mount's path."""
     routes = "".join(
         _operation(path, method, operation)
-        for path, own in document["paths"].items()
-        for method, operation in own.items()
+        for path, by_method in document["paths"].items()
+        for method, operation in by_method.items()
     )
     shapes = "".join(_shape(name, schema) for name, schema in document["components"]["schemas"].items())
     intro = (
@@ -116,8 +118,11 @@ def _operation(path: str, method: str, operation: JsonObject) -> str:
         parts.append(table(("parameter", "in", "type", ""), map(_parameter, parameters)))
     if body := operation.get("requestBody"):
         parts.append(f"<p>Body: {_content(body['content'])}</p>")
-    answers = {status: own for status, own in operation["responses"].items() if status < "4"}
-    rows = [(status, _content(own.get("content", {})), _text(own["description"])) for status, own in answers.items()]
+    answers = {status: response for status, response in operation["responses"].items() if status < "4"}
+    rows = [
+        (status, _content(response.get("content", {})), _text(response["description"]))
+        for status, response in answers.items()
+    ]
     parts.append(table(("answer", "body", ""), rows))
     errors = ", ".join(status for status in operation["responses"] if status not in answers)
     parts.append(f'<p class="errors">Errors: {errors}</p>')
@@ -127,7 +132,11 @@ def _operation(path: str, method: str, operation: JsonObject) -> str:
 
 
 def _curl(path: str, method: str, operation: JsonObject) -> str:
-    needed = [own["name"] for own in operation.get("parameters", ()) if own["required"] and own["in"] == "query"]
+    needed = [
+        parameter["name"]
+        for parameter in operation.get("parameters", ())
+        if parameter["required"] and parameter["in"] == "query"
+    ]
     query = f"?{'&'.join(f'{name}=…' for name in needed)}" if needed else ""
     line = f'curl -H "Authorization: Bearer $TOKEN" "$HUB{path}{query}"'
     if method == "get":
@@ -138,27 +147,27 @@ def _curl(path: str, method: str, operation: JsonObject) -> str:
     return f"{line} -H 'Content-Type: application/json'" + (" -d '{…}'" if "requestBody" in operation else "")
 
 
-def _parameter(own: JsonObject) -> tuple[str, ...]:
-    needed = ["required"] if own["required"] and own["in"] != "path" else []
-    said = "; ".join([*needed, *([own["description"]] if "description" in own else [])])
-    return f"<code>{escape(own['name'])}</code>", own["in"], _type(own["schema"]), _text(said)
+def _parameter(parameter: JsonObject) -> tuple[str, ...]:
+    needed = ["required"] if parameter["required"] and parameter["in"] != "path" else []
+    text = "; ".join([*needed, *([parameter["description"]] if "description" in parameter else [])])
+    return f"<code>{escape(parameter['name'])}</code>", parameter["in"], _type(parameter["schema"]), _text(text)
 
 
 def _content(content: Mapping[str, JsonObject]) -> str:
     return "<br>".join(
-        f"<code>{escape(media)}</code> {_type(own['schema']) if own.get('schema') else ''}"
-        for media, own in content.items()
+        f"<code>{escape(media)}</code> {_type(content_type['schema']) if content_type.get('schema') else ''}"
+        for media, content_type in content.items()
     )
 
 
 def _shape(name: str, schema: JsonObject) -> str:
     needed = schema.get("required", [])
     rows = [
-        (f"<code>{escape(key)}</code>", _type(own), "required" if key in needed else "")
-        for key, own in schema.get("properties", {}).items()
+        (f"<code>{escape(key)}</code>", _type(member), "required" if key in needed else "")
+        for key, member in schema.get("properties", {}).items()
     ]
-    said = "".join(f"<p>{_text(part)}</p>" for part in schema.get("description", "").split("\n\n"))
-    return f'<h3 id="shape-{escape(name)}">{escape(name)}</h3>{said}{table(("member", "type", ""), rows)}'
+    text = "".join(f"<p>{_text(part)}</p>" for part in schema.get("description", "").split("\n\n"))
+    return f'<h3 id="shape-{escape(name)}">{escape(name)}</h3>{text}{table(("member", "type", ""), rows)}'
 
 
 def _type(schema: JsonObject) -> str:

@@ -37,8 +37,8 @@ def check_operator(caller: Caller, why: str) -> None:
     """Raises `Problem` 403 unless the caller operates the hub."""
     check_unbound(caller, why)
     if not caller.operates:
-        said = f"{why} Use a token that is marked operator: true, or the dashboard of mcp-hub open."
-        raise Problem(403, "operator_required", said)
+        reason = f"{why} Use a token that is marked operator: true, or the dashboard of mcp-hub open."
+        raise Problem(403, "operator_required", reason)
 
 
 class RestServers:
@@ -57,10 +57,10 @@ class RestServers:
         """One server."""
         name = request.path["name"]
         servers = await self._operator.servers(request.caller.profile)
-        for found in servers:
-            if found.server == name:
-                return answer(found if request.caller.operates else found.without_output())
-        raise unknown_server(name, [one.server for one in servers])
+        for info in servers:
+            if info.server == name:
+                return answer(info if request.caller.operates else info.without_output())
+        raise unknown_server(name, [status.server for status in servers])
 
     async def restart(self, request: RestRequest) -> Response:
         check_operator(request.caller, "A restart concerns the calls of everybody.")

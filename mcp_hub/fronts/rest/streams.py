@@ -44,17 +44,17 @@ class RestStreams:
 
     async def list_streams(self, request: RestRequest) -> Response:
         """The token's streams, within its profile; without tokens, those made over REST."""
-        most = request.count("limit", _STREAMS, _MOST_STREAMS)
+        limit = request.count("limit", _STREAMS, _MOST_STREAMS)
         caller = request.caller
         is_open = caller.principal == LOCAL.principal and not self._shows_all
         is_part = is_open or caller.profile is not None
-        rows = await self._hub.durable.newest(caller.principal, _MOST_STREAMS if is_part else most, caller.profile)
-        shown = [row for row in rows if not is_open or row.session.startswith(OF_REST)][:most]
+        rows = await self._hub.durable.newest(caller.principal, _MOST_STREAMS if is_part else limit, caller.profile)
+        listed_rows = [row for row in rows if not is_open or row.session.startswith(OF_REST)][:limit]
         calls = {call.id: call for call in self._running(caller, is_open)}
-        listed = [_waiting(info(self._hub, row), calls.pop(row.id, None)) for row in shown]
-        is_cut = len(shown) == most
-        rest = [call for call in calls.values() if not (call.has_stream and is_cut)]
-        return answer(StreamList(listed, len(rest), sum(bool(call.waits_for) for call in rest)))
+        listed = [_waiting(info(self._hub, row), calls.pop(row.id, None)) for row in listed_rows]
+        is_cut = len(listed_rows) == limit
+        unlisted = [call for call in calls.values() if not (call.has_stream and is_cut)]
+        return answer(StreamList(listed, len(unlisted), sum(bool(call.waits_for) for call in unlisted)))
 
     async def get_stream(self, request: RestRequest) -> Response:
         """The stream's status."""
@@ -74,7 +74,7 @@ class RestStreams:
         """Events behind a cursor: JSON, NDJSON or SSE."""
         form = request.accepts(JSON, NDJSON, EVENT_STREAM)[-1]
         after = _cursor(request)
-        wait, most = request.seconds("wait", _WAIT), request.count("limit", _EVENTS, _MOST_EVENTS)
+        wait, limit = request.seconds("wait", _WAIT), request.count("limit", _EVENTS, _MOST_EVENTS)
         stream = await self._opened(request)
         was_orphan = stream.is_orphan
         try:
@@ -83,7 +83,7 @@ class RestStreams:
             raise Problem(400, "invalid_cursor", str(error), last=stream.info.last) from None
         try:
             if form == JSON:
-                return await self._closing.connected(request, self._page(following, most, wait))
+                return await self._closing.connected(request, self._page(following, limit, wait))
             if form == NDJSON:
                 work = send_ndjson(following, request.streamed(_NDJSON_HEADERS))
             else:
@@ -94,8 +94,8 @@ class RestStreams:
             following.close()
             stream.let_go(was_orphan=was_orphan)
 
-    async def _page(self, following: Following, most: int, wait: float) -> Response:
-        lines = await following.page(most, wait)
+    async def _page(self, following: Following, limit: int, wait: float) -> Response:
+        lines = await following.page(limit, wait)
         is_kept = durable(self._hub, following.stream)
         page = StreamPage([Raw(line) for line in lines], following.cursor, following.closed, is_kept)
         return answer(page)
@@ -104,13 +104,13 @@ class RestStreams:
         """Answers an open question."""
         body = await request.shaped(InputBody)
         stream = await self._opened(request)
-        asked = {question.key: question for question in await open_questions(stream)}
+        questions = {question.key: question for question in await open_questions(stream)}
         if stream.info.has_ended:
             raise Problem(409, "stream_ended", "The call has ended and has no open questions.")
-        if body.key not in asked:
-            still = ", ".join(asked) or "none"
+        if body.key not in questions:
+            still = ", ".join(questions) or "none"
             raise Problem(404, "unknown_question", f"no question {hide_head(body.key, 100)!r} is open (open: {still})")
-        row = await stream.answer(body.key, _outcome(body, asked[body.key]))
+        row = await stream.answer(body.key, _outcome(body, questions[body.key]))
         return answer(info(self._hub, row), 202)
 
 
@@ -131,8 +131,8 @@ def _cursor(request: RestRequest) -> int:
 
 def _outcome(body: InputBody, question: QuestionInfo) -> Raw | RpcError:
     """Raises `Problem` unless the body has one outcome."""
-    given = [name for name in ("action", "result", "error") if getattr(body, name) is not UNSET]
-    if len(given) != 1:
+    outcomes = [name for name in ("action", "result", "error") if getattr(body, name) is not UNSET]
+    if len(outcomes) != 1:
         raise _unfit("it needs exactly one of `action`, `result` and `error`")
     if body.content is not UNSET and body.action != "accept":
         raise _unfit("`content` goes with the action accept")
@@ -152,5 +152,5 @@ def _outcome(body: InputBody, question: QuestionInfo) -> Raw | RpcError:
     return Raw(object_bytes(answer))
 
 
-def _unfit(what: str) -> Problem:
-    return Problem(400, "invalid_body", f"the body does not fit: {what}")
+def _unfit(reason: str) -> Problem:
+    return Problem(400, "invalid_body", f"the body does not fit: {reason}")

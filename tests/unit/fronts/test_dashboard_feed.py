@@ -133,17 +133,17 @@ def test_feeds_are_left_for_those_who_have_none() -> None:
         taken = 0
         for at in range(100):
             with suppress(Problem):
-                held.enter_context(feeds.one(Caller(f"crowd {at % 4}")))
+                held.enter_context(feeds.opened(Caller(f"crowd {at % 4}")))
                 taken += 1
         assert taken == MOST_FEEDS - 8
         late = [ExitStack() for _ in range(8)]
         for at, one in enumerate(late):
-            one.enter_context(feeds.one(Caller(f"late {at}")))
+            one.enter_context(feeds.opened(Caller(f"late {at}")))
         with pytest.raises(Problem):
-            held.enter_context(feeds.one(Caller("too late")))
-        held.enter_context(feeds.one(Caller("crowd 0", is_operator=True)))
+            held.enter_context(feeds.opened(Caller("too late")))
+        held.enter_context(feeds.opened(Caller("crowd 0", is_operator=True)))
         late[0].close()
-        held.enter_context(feeds.one(Caller("too late")))
+        held.enter_context(feeds.opened(Caller("too late")))
         for one in late:
             one.close()
 

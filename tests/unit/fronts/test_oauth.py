@@ -75,7 +75,7 @@ def issuer(found: Keys | None = None, **changed: Any) -> Issuer:
 def verifier(*issuers: Issuer, scopes: tuple[str, ...] = (), time: Time | None = None, **more: Any) -> TokenVerifier:
     found = issuers or (issuer(),)
     resource = Resource(RESOURCE, tuple(one.name for one in found), scopes)
-    return TokenVerifier(resource, found, leeway=30, now=time or Time(), **more)
+    return TokenVerifier(resource, found, leeway=30, clock=time or Time(), **more)
 
 
 async def asked(checked: TokenVerifier, shown: bytes) -> Caller | Refusal:

@@ -170,30 +170,30 @@ class KeySet:
 class KeyRing:
     """One key set per source. `is_believed` checks a file's owner."""
 
-    def __init__(self, clock: Clock, is_believed: Callable[[os.stat_result], bool] = lambda found: True) -> None:
+    def __init__(self, clock: Clock, is_believed: Callable[[os.stat_result], bool] = lambda _status: True) -> None:
         self._clock = clock
         self._is_believed = is_believed
         self._sets: weakref.WeakValueDictionary[KeySource, KeySet] = weakref.WeakValueDictionary()
 
     def use(self, sources: Iterable[KeySource]) -> Mapping[KeySource, KeySet]:
         """The sets of these sources, which the caller must keep."""
-        found = {source: self._sets.get(source) or self._made(source) for source in dict.fromkeys(sources)}
-        self._sets.update(found)
-        return found
+        sets = {source: self._sets.get(source) or self._new_set(source) for source in dict.fromkeys(sources)}
+        self._sets.update(sets)
+        return sets
 
     def states(self) -> list[str]:
-        return [found.state for found in list(self._sets.values())]
+        return [key_set.state for key_set in list(self._sets.values())]
 
     async def run(self) -> None:
         """Refreshes sets until cancelled."""
         while True:
             async with anyio.create_task_group() as tasks:
-                for found in list(self._sets.values()):
-                    if found.is_due:
-                        tasks.start_soon(found.refresh)
+                for key_set in list(self._sets.values()):
+                    if key_set.is_due:
+                        tasks.start_soon(key_set.refresh)
             await anyio.sleep(_TICK)
 
-    def _made(self, source: KeySource) -> KeySet:
+    def _new_set(self, source: KeySource) -> KeySet:
         path, is_believed = source.path, self._is_believed
         load = partial(_read, path, is_believed) if path is not None else partial(_fetch, source.url or "")
         return KeySet(source.name, load, source.algorithms, self._clock)
@@ -209,10 +209,10 @@ def parse_keys(body: bytes, algorithms: Collection[str]) -> list[jwt.PyJWK]:
     if not isinstance(entries, list):
         raise KeysUnusable('is not a key set: expected {"keys": […]}')
     public = filter(_is_public, entries[:_MOST_KEYS])
-    found = [key for entry in public for name in algorithms if (key := _key(entry, name)) is not None]
-    if not found:
+    keys = [key for entry in public for name in algorithms if (key := _key(entry, name)) is not None]
+    if not keys:
         raise KeysUnusable(f"none of its keys ({len(entries)}) is a public one for {', '.join(sorted(algorithms))}")
-    return found
+    return keys
 
 
 def _is_public(entry: object) -> bool:

@@ -82,10 +82,12 @@ class Resource(msgspec.Struct, frozen=True):
 
     def challenge(self, error: str = "", description: str = "", scopes: Iterable[str] = ()) -> bytes:
         """A `WWW-Authenticate` (RFC 6750 §3, RFC 9728 §5.1)."""
-        wanted = " ".join(scopes or self.scopes)
-        said = {"error": error, "error_description": description, "scope": wanted}
-        said["resource_metadata"] = self.metadata_url
-        return ("Bearer " + ", ".join(f'{name}="{value}"' for name, value in said.items() if value)).encode("ascii")
+        scope = " ".join(scopes or self.scopes)
+        parameters = {"error": error, "error_description": description, "scope": scope}
+        parameters["resource_metadata"] = self.metadata_url
+        return ("Bearer " + ", ".join(f'{name}="{value}"' for name, value in parameters.items() if value)).encode(
+            "ascii"
+        )
 
 
 class _Refused(Exception):
@@ -100,7 +102,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class TokenVerifier:
-    """Checks access tokens. `leeway` in seconds; `now` is Unix time. `profile` is the default."""
+    """Checks access tokens. `leeway` in seconds; `clock` returns Unix seconds. `profile` is the default."""
 
     def __init__(
         self,
@@ -108,26 +110,26 @@ class TokenVerifier:
         issuers: Iterable[Issuer],
         *,
         leeway: float,
-        now: Callable[[], float],
+        clock: Callable[[], float],
         profiles: Iterable[str] = (),
         profile: str | None = None,
     ) -> None:
         self.resource = resource
         self._issuers = {issuer.name: issuer for issuer in issuers}
         self._leeway = leeway
-        self._now = now
+        self._clock = clock
         self._profiles = frozenset(profiles)
         self._profile = profile
-        self._known: dict[bytes, _Known] = {}
+        self._cache: dict[bytes, _Known] = {}
 
     def find(self, digest: bytes) -> Caller | None:
-        known = self._known.get(digest)
-        if known is None:
+        cached = self._cache.get(digest)
+        if cached is None:
             return None
-        if self._now() >= known.until or known.version != known.issuer.keys.version:
-            del self._known[digest]
+        if self._clock() >= cached.until or cached.version != cached.issuer.keys.version:
+            del self._cache[digest]
             return None
-        return known.caller
+        return cached.caller
 
     def challenge(self, *, has_token: bool) -> bytes:
         return self.resource.challenge("invalid_token" if has_token else "")
@@ -141,16 +143,16 @@ class TokenVerifier:
             version, keys = issuer.keys.version, issuer.keys.find(*named)
             if not keys and (trouble := issuer.keys.trouble) is not None:
                 # the token may be good, so this is not a 401
-                said = f"the keys of {issuer.name} are not available: {trouble}. Try again later."
-                return Refusal(503, "keys_unavailable", said, ((b"retry-after", b"10"),))
+                reason = f"the keys of {issuer.name} are not available: {trouble}. Try again later."
+                return Refusal(503, "keys_unavailable", reason, ((b"retry-after", b"10"),))
             claims = self._claims(token, header["alg"], keys, issuer)
             if "cnf" in claims:
                 raise _Refused("the token is bound to a proof of possession, which is not checked here")
             until = self._checked_times(claims)
             caller = Caller(_principal(claims, issuer))
         except _Refused as refused:
-            said = str(refused)
-            return challenged(self.resource.challenge("invalid_token", said), "invalid_token", said)
+            reason = str(refused)
+            return challenged(self.resource.challenge("invalid_token", reason), "invalid_token", reason)
         admitted = self._admitted(caller, claims, issuer)
         if isinstance(admitted, Caller):
             self._remember(digest, _Known(admitted, until, issuer, version))
@@ -194,7 +196,7 @@ class TokenVerifier:
 
     def _checked_times(self, claims: JsonObject) -> float:
         """The expiry in Unix seconds."""
-        now, until = self._now(), _seconds(claims["exp"])
+        now, until = self._clock(), _seconds(claims["exp"])
         if "nbf" in claims and _seconds(claims["nbf"]) > now + self._leeway:
             raise _Refused("the token is not valid yet (nbf)")
         if until + self._leeway <= now:
@@ -203,9 +205,9 @@ class TokenVerifier:
 
     def _admitted(self, caller: Caller, claims: JsonObject, issuer: Issuer) -> Caller | Refusal:
         granted = _scopes(claims)
-        wanted = [*dict.fromkeys([*self.resource.scopes, *sorted(issuer.scopes)])]
-        if not granted.issuperset(wanted):
-            return self._insufficient("the token lacks a scope", wanted)
+        required = [*dict.fromkeys([*self.resource.scopes, *sorted(issuer.scopes)])]
+        if not granted.issuperset(required):
+            return self._insufficient("the token lacks a scope", required)
         is_mapped = issuer.profile_claim is not None or bool(issuer.scope_profiles)
         named = claims.get(issuer.profile_claim) if issuer.profile_claim is not None else None
         profile = named if isinstance(named, str) and named else None
@@ -213,20 +215,20 @@ class TokenVerifier:
             profile = next((name for scope, name in issuer.scope_profiles.items() if scope in granted), None)
         profile = profile or issuer.profile or self._profile
         if profile is None and is_mapped:
-            return self._insufficient("the token gives no profile", [*wanted, *issuer.scope_profiles])
+            return self._insufficient("the token gives no profile", [*required, *issuer.scope_profiles])
         if profile is not None and profile not in self._profiles:
-            return self._insufficient("the token names a profile that does not exist", wanted)
+            return self._insufficient("the token names a profile that does not exist", required)
         return Caller(caller.principal, profile)
 
-    def _insufficient(self, said: str, scopes: Iterable[str]) -> Refusal:
+    def _insufficient(self, reason: str, scopes: Iterable[str]) -> Refusal:
         code = "insufficient_scope"
-        return challenged(self.resource.challenge(code, said, scopes), code, said, 403)
+        return challenged(self.resource.challenge(code, reason, scopes), code, reason, 403)
 
-    def _remember(self, digest: bytes, known: _Known) -> None:
-        self._known.pop(digest, None)
-        if len(self._known) >= _MOST_KNOWN:
-            del self._known[next(iter(self._known))]
-        self._known[digest] = known
+    def _remember(self, digest: bytes, entry: _Known) -> None:
+        self._cache.pop(digest, None)
+        if len(self._cache) >= _MOST_KNOWN:
+            del self._cache[next(iter(self._cache))]
+        self._cache[digest] = entry
 
 
 def _principal(claims: JsonObject, issuer: Issuer) -> str:
@@ -239,13 +241,13 @@ def _principal(claims: JsonObject, issuer: Issuer) -> str:
 
 def _scopes(claims: JsonObject) -> set[str]:
     """`scope` of RFC 9068, and `scp` of some servers."""
-    found: set[str] = set()
+    scopes: set[str] = set()
     for value in (claims.get("scope"), claims.get("scp")):
         if isinstance(value, str):
-            found.update(value.split(" "))
+            scopes.update(value.split(" "))
         elif isinstance(value, list):
-            found.update(item for item in value if isinstance(item, str))
-    return found
+            scopes.update(item for item in value if isinstance(item, str))
+    return scopes
 
 
 def _seconds(value: object) -> float:

@@ -116,8 +116,8 @@ class FormatCalls:
         try:
             arguments = await self._arguments(read, call)
             meta = Raw(msgspec.json.encode(call.extra["_meta"])) if "_meta" in call.extra else UNSET
-            asked = tool_call(call.name, arguments, meta, read.digest)
-            return FollowedCall(call, await self._calls.begin(read.session, asked, read.key_of(call)), None)
+            mcp_request = tool_call(call.name, arguments, meta, read.digest)
+            return FollowedCall(call, await self._calls.begin(read.session, mcp_request, read.key_of(call)), None)
         except HubError as error:
             return FollowedCall(call, None, problem_for(error))
 
@@ -156,15 +156,17 @@ async def _answered(request: RestRequest, followed: FollowedCalls, forms: list[s
     is_json = forms == [JSON]
     until = anyio.current_time() + (wait if is_json else QUICK)
     taken = []
-    while forms != [EVENT_STREAM] and (is_json or followed.is_quiet) and (left := until - anyio.current_time()) > 0:
-        lines = await followed.lines(left)
+    while (
+        forms != [EVENT_STREAM] and (is_json or followed.is_quiet) and (remaining := until - anyio.current_time()) > 0
+    ):
+        lines = await followed.lines(remaining)
         taken += [] if is_json else lines
         if followed.is_over:
             break
     if is_json or (followed.is_over and followed.is_quiet and forms != [EVENT_STREAM]):
-        found = await followed.answer()
-        if found.is_done:
-            return answer(found)
-        raise Accepted(found)
+        calls_answer = await followed.answer()
+        if calls_answer.is_done:
+            return answer(calls_answer)
+        raise Accepted(calls_answer)
     await followed.send(request.streamed(), taken)
     return None

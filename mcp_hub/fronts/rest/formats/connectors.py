@@ -37,8 +37,8 @@ class ConnectorEntries:
         session = Session("", caller, Era.HANDSHAKE, eras.LATEST_HANDSHAKE, client_info={"name": kind.value})
         await self._hub.catalog.settled(self._hub.client_kind(session))
         listed = self._hub.view(session).entries(Kind.TOOL)
-        chosen.check([one.exported for one in listed], self._hub.catalog.rules(caller.profile).servers)
-        selected = {one.exported for one in listed if chosen.has(one.exported, one.server)}
+        chosen.check([tool.exported for tool in listed], self._hub.catalog.rules(caller.profile).servers)
+        selected = {tool.exported for tool in listed if chosen.has(tool.exported, tool.server)}
         entries = connect(
             kind,
             url,
@@ -50,14 +50,14 @@ class ConnectorEntries:
         return answer(entries)
 
     def _listing(self, session: Session) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = []
+        tools: list[dict[str, object]] = []
         cursor: str | None = None
         while True:
             page = msgspec.json.decode(self._hub.list_page(session, Kind.TOOL, cursor), type=_Page)
-            found += [
+            tools += [
                 {name: msgspec.json.decode(raw) if name == "name" else raw for name, raw in tool.items()}
                 for tool in page.tools
             ]
             cursor = page.next_cursor
             if cursor is None:
-                return found
+                return tools

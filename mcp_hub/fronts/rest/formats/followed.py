@@ -53,13 +53,13 @@ class FollowedCall:
         except HubError as error:
             self.problem = problem_for(error)
 
-    def next_lines(self, most: int) -> list[bytes]:
+    def next_lines(self, limit: int) -> list[bytes]:
         """The next events without waiting; an early end sets `problem`."""
         following = self._following
         if following is None:
             return []
         try:
-            lines = following.next_lines(most)
+            lines = following.next_lines(limit)
         except HubError as error:  # such as events that were let go
             self.problem = problem_for(error)
             self.close()
@@ -81,12 +81,12 @@ class FollowedCall:
         if stream is not None and stream.info.has_ended:
             try:
                 ending = await stream.ending() if self._ending is None else self._ending
-                found: McpResult = msgspec.json.decode(outcome(stream.id, ending))
+                result: McpResult = msgspec.json.decode(outcome(stream.id, ending))
             except HubError as error:
                 self.problem = problem_for(error)
             else:
                 self.problem = None
-                return found
+                return result
         elif stream is not None:
             return None
         return error_result(str(self.problem))
@@ -108,73 +108,75 @@ class FollowedCalls:
         self._calls = calls
         self._write = write
         self._bell = Bell()
-        self._most = max(_BATCH // max(len(calls), 1), 1)
-        for one in calls:
-            one.follow(self._bell)
+        self._share = max(_BATCH // max(len(calls), 1), 1)
+        for followed in calls:
+            followed.follow(self._bell)
 
     @property
     def is_over(self) -> bool:
-        return not any(one.is_followed for one in self._calls)
+        return not any(followed.is_followed for followed in self._calls)
 
     @property
     def is_quiet(self) -> bool:
         """Whether each call has only start and ending."""
-        return all(one.cursor <= (1 if one.is_followed else 2) for one in self._calls)
+        return all(followed.cursor <= (1 if followed.is_followed else 2) for followed in self._calls)
 
     def close(self) -> None:
         """The calls continue."""
-        for one in self._calls:
-            one.close()
-            if one.stream is not None:
-                one.stream.let_go()
+        for followed in self._calls:
+            followed.close()
+            if followed.stream is not None:
+                followed.stream.let_go()
 
     async def lines(self, seconds: float) -> list[tuple[FollowedCall, list[bytes]]]:
         """The next events; empty after `seconds`, or when over."""
         until = anyio.current_time() + seconds
         while True:
-            found = [(one, lines) for one in self._calls if (lines := one.next_lines(self._most))]
-            if found or self.is_over or not await self._bell.wait(max(until - anyio.current_time(), 0)):
-                return found
+            batches = [(followed, lines) for followed in self._calls if (lines := followed.next_lines(self._share))]
+            if batches or self.is_over or not await self._bell.wait(max(until - anyio.current_time(), 0)):
+                return batches
 
     async def answer(self) -> CallsAnswer:
         """Messages of ended calls, and every call's state."""
-        results = {one.call.id: found for one in self._calls if (found := await one.result()) is not None}
-        ended = [one.call for one in self._calls if one.call.id in results]
+        results = {
+            followed.call.id: result for followed in self._calls if (result := await followed.result()) is not None
+        }
+        ended = [followed.call for followed in self._calls if followed.call.id in results]
         messages = self._write(ended, results)
-        return CallsAnswer(messages, [one.state() for one in self._calls])
+        return CallsAnswer(messages, [followed.state() for followed in self._calls])
 
     async def send(self, response: HttpResponse, lines: Iterable[tuple[FollowedCall, list[bytes]]] = ()) -> None:
         """Sends `lines`, taken last, and the rest of all streams. Raises `ClientGone`."""
         await response.start()
-        said = {one for one in self._calls if not one.is_followed and one.problem is not None}
-        refused = b"".join(_problem(one) for one in self._calls if one in said)
+        reported = {followed for followed in self._calls if not followed.is_followed and followed.problem is not None}
+        refused = b"".join(_problem(followed) for followed in self._calls if followed in reported)
         events = refused + _events(lines)
         while not self.is_over:
             await response.write(events or sse.COMMENT)
             events = _events(await self.lines(KEEP_ALIVE))
-            for one in self._calls:
-                if one.problem is not None and one not in said:
-                    said.add(one)
-                    events += _problem(one)
+            for followed in self._calls:
+                if followed.problem is not None and followed not in reported:
+                    reported.add(followed)
+                    events += _problem(followed)
         answer = await self.answer()
         await response.end(events + b"event: closed\ndata: %b\n\n" % msgspec.json.encode(answer))
 
 
 def _events(lines: Iterable[tuple[FollowedCall, list[bytes]]]) -> bytes:
     parts = []
-    for one, own in lines:
-        assert one.stream is not None
-        label, stream = msgspec.json.encode(one.call.id), one.stream.id.encode()
-        first = one.cursor - len(own) + 1
-        for seq, line in enumerate(own, first):
+    for followed, call_lines in lines:
+        assert followed.stream is not None
+        label, stream = msgspec.json.encode(followed.call.id), followed.stream.id.encode()
+        first = followed.cursor - len(call_lines) + 1
+        for seq, line in enumerate(call_lines, first):
             head = b"id: %b:%d\n" % (stream, seq)
             parts.append(head + _event(kind_of(line), label, line))
     return b"".join(parts)
 
 
-def _problem(one: FollowedCall) -> bytes:
-    assert one.problem is not None
-    return _event(b"problem", msgspec.json.encode(one.call.id), one.problem.encoded())
+def _problem(followed: FollowedCall) -> bytes:
+    assert followed.problem is not None
+    return _event(b"problem", msgspec.json.encode(followed.call.id), followed.problem.encoded())
 
 
 def _event(kind: bytes, call: bytes, line: bytes) -> bytes:

@@ -33,8 +33,10 @@ class ToolSelection(msgspec.Struct, frozen=True):
             raise unknown_server(self.server, servers)
         missing = sorted((self.tools or frozenset()).difference(names))
         if missing:
-            said = ", ".join(hide_head(name, _SHOWN) for name in missing[:5])
-            raise Problem(404, "unknown_tool", f"tools= names tools that are not listed: {said}. See GET /v1/tools.")
+            examples = ", ".join(hide_head(name, _SHOWN) for name in missing[:5])
+            raise Problem(
+                404, "unknown_tool", f"tools= names tools that are not listed: {examples}. See GET /v1/tools."
+            )
 
 
 class ExportOptions(msgspec.Struct, frozen=True):
@@ -57,8 +59,8 @@ def export_options(request: RestRequest) -> ExportOptions:
             400, "invalid_parameter", f"callers has to be direct or programmatic, not {hide_head(callers, _SHOWN)!r}"
         )
     if callers == "programmatic" and into not in PROGRAMMATIC:
-        known = ", ".join(PROGRAMMATIC)
-        raise Problem(400, "invalid_parameter", f"callers=programmatic is for {known}: models of {into} lack it")
+        supported = ", ".join(PROGRAMMATIC)
+        raise Problem(400, "invalid_parameter", f"callers=programmatic is for {supported}: models of {into} lack it")
     explains_hints = flag(request, "hints")
     if explains_hints and into is not Format.MCP:
         raise Problem(400, "invalid_parameter", f"hints=1 is for {Format.MCP}: tools of {into} do not have hints")
@@ -84,8 +86,8 @@ def wants_groups(request: RestRequest) -> bool:
 def wanted_format(name: str) -> Format:
     """The named format. Raises `FormatRefused`."""
     if name not in list(Format):
-        known = ", ".join([*Format, *Connector])
-        raise FormatRefused("unknown_format", f'unknown format "{hide_head(name, _SHOWN)}". Use one of: {known}.')
+        supported = ", ".join([*Format, *Connector])
+        raise FormatRefused("unknown_format", f'unknown format "{hide_head(name, _SHOWN)}". Use one of: {supported}.')
     return Format(name)
 
 

@@ -58,11 +58,11 @@ class PromptedTools:
         """A prompt's section of tools. Raises `Problem`, `FormatRefused`."""
         format, style = _format(request), request.query_params.get("style", _STYLES[0])
         if style not in _STYLES:
-            said = f"style has to be one of {', '.join(_STYLES)}, not {hide_head(style, _SHOWN)!r}"
-            raise Problem(400, "invalid_parameter", said)
+            reason = f"style has to be one of {', '.join(_STYLES)}, not {hide_head(style, _SHOWN)!r}"
+            raise Problem(400, "invalid_parameter", reason)
         tools = await self._tools(self._calls.session(request), selection(request))
-        made = tool_section(format, tools, style=cast(Literal["schemas", "signatures"], style))
-        return answer(PromptedSection(format.name, made))
+        section = tool_section(format, tools, style=cast(Literal["schemas", "signatures"], style))
+        return answer(PromptedSection(format.name, section))
 
     async def read(self, request: RestRequest) -> Response | None:
         """A text's events, with call=1 its calls' results: JSON, 202, or SSE. A model's mistake becomes a result.
@@ -76,37 +76,39 @@ class PromptedTools:
             # what the key would stand for is not known: calls begin before the whole text has come
             raise Problem(400, "idempotency_unsupported", _NO_KEY)
         parser = PromptedParser(format, await self._tools(session, chosen), _ID, is_thinking=is_thinking)
-        made = _Output(self._calls, CallsRequest(session, Format.MCP, chosen) if makes_calls else None, format)
+        output = _Output(self._calls, CallsRequest(session, Format.MCP, chosen) if makes_calls else None, format)
         response = request.streamed() if forms[0] == EVENT_STREAM else None
         try:
             async for piece in _pieces(request):
-                await _take(made, parser.feed(piece), response)
-            await _take(made, parser.close(), response)
-            followed = FollowedCalls(made.calls, made.messages)
+                await _take(output, parser.feed(piece), response)
+            await _take(output, parser.close(), response)
+            followed = FollowedCalls(output.calls, output.messages)
         except BaseException:
-            made.let_go()
+            output.let_go()
             raise
         try:
-            return await self._closing.connected(request, _ended(made, followed, response, wait))
+            return await self._closing.connected(request, _ended(output, followed, response, wait))
         except Stopping:  # the calls have their streams
-            raise Accepted(made.answer(await followed.answer())) from None
+            raise Accepted(output.answer(await followed.answer())) from None
         finally:
             followed.close()
 
     async def _tools(self, session: Session, chosen: ToolSelection) -> list[JsonObject]:
         await self._hub.catalog.settled()
         listed = self._hub.view(session).entries(Kind.TOOL)
-        chosen.check([one.exported for one in listed], self._hub.catalog.rules(session.caller.profile).servers)
+        chosen.check([tool.exported for tool in listed], self._hub.catalog.rules(session.caller.profile).servers)
         decoder = msgspec.json.Decoder(JsonObject)
-        return [decoder.decode(one.definition(Era.MODERN)) for one in listed if chosen.has(one.exported, one.server)]
+        return [
+            decoder.decode(tool.definition(Era.MODERN)) for tool in listed if chosen.has(tool.exported, tool.server)
+        ]
 
 
 class _Output:
     """A text's events and calls. Without `asked` no call is made."""
 
-    def __init__(self, maker: FormatCalls, asked: CallsRequest | None, format: PromptFormat) -> None:
+    def __init__(self, maker: FormatCalls, calls_request: CallsRequest | None, format: PromptFormat) -> None:
         self._maker = maker
-        self._asked = asked
+        self._calls_request = calls_request
         self._format = format
         self._names: dict[str, str] = {}
         self._places: dict[str, int] = {}
@@ -118,18 +120,18 @@ class _Output:
         if isinstance(event, ToolCallStart):
             self._places[event.id] = len(self._places)
             self._names[event.id] = event.name
-        if self._asked is None or len(self.calls) >= _MOST_ANSWERED:
+        if self._calls_request is None or len(self.calls) >= _MOST_ANSWERED:
             return
         if isinstance(event, ToolCallEnd):
             call = ModelCall(event.id, self._names[event.id], msgspec.json.decode(event.arguments))
             if len(self.calls) >= MAX_CALLS:
-                said = f"Only {MAX_CALLS} calls can be made at once. Make this one in the next turn."
-                call = msgspec.structs.replace(call, fault=CallFault("too_many_calls", said))
-            self.calls.append(await self._maker.begin(self._asked, call))
+                reason = f"Only {MAX_CALLS} calls can be made at once. Make this one in the next turn."
+                call = msgspec.structs.replace(call, fault=CallFault("too_many_calls", reason))
+            self.calls.append(await self._maker.begin(self._calls_request, call))
         elif isinstance(event, OutputError):
             id_ = event.id or f"{_ID}_error_{len(self.calls) + 1}"
             call = ModelCall(id_, self._names.get(id_, "unknown"), {}, fault=CallFault(event.code, event.message))
-            self.calls.append(await self._maker.begin(self._asked, call))
+            self.calls.append(await self._maker.begin(self._calls_request, call))
 
     def messages(self, calls: Sequence[ModelCall], results: Mapping[str, McpResult]) -> list[JsonObject]:
         """Results as text for the model."""
@@ -142,8 +144,8 @@ class _Output:
             for call in calls
         ]
 
-    def answer(self, found: CallsAnswer) -> PromptedAnswer:
-        return PromptedAnswer(found.messages, found.calls, self.events)
+    def answer(self, calls_answer: CallsAnswer) -> PromptedAnswer:
+        return PromptedAnswer(calls_answer.messages, calls_answer.calls, self.events)
 
     def let_go(self) -> None:
         for call in self.calls:
@@ -151,35 +153,37 @@ class _Output:
                 call.stream.let_go()
 
 
-async def _take(made: _Output, events: Sequence[ModelEvent], response: HttpResponse | None) -> None:
+async def _take(output: _Output, events: Sequence[ModelEvent], response: HttpResponse | None) -> None:
     encoded = [as_json(event) for event in events]
     if response is None:
-        made.events += encoded
+        output.events += encoded
     elif encoded:
-        await response.write(b"".join(b"event: output\ndata: %b\n\n" % msgspec.json.encode(one) for one in encoded))
+        await response.write(b"".join(b"event: output\ndata: %b\n\n" % msgspec.json.encode(item) for item in encoded))
     for event in events:
-        await made.take(event)
+        await output.take(event)
 
 
-async def _ended(made: _Output, followed: FollowedCalls, response: HttpResponse | None, wait: float) -> Response | None:
+async def _ended(
+    output: _Output, followed: FollowedCalls, response: HttpResponse | None, wait: float
+) -> Response | None:
     """None once events were sent. Raises `Accepted` after the wait."""
     if response is not None:
         await followed.send(response)
         return None
     until = anyio.current_time() + wait
-    while not followed.is_over and (left := until - anyio.current_time()) > 0:
-        await followed.lines(left)
-    found = await followed.answer()
-    if not found.is_done:
-        raise Accepted(made.answer(found))
-    return answer(made.answer(found))
+    while not followed.is_over and (remaining := until - anyio.current_time()) > 0:
+        await followed.lines(remaining)
+    calls_answer = await followed.answer()
+    if not calls_answer.is_done:
+        raise Accepted(output.answer(calls_answer))
+    return answer(output.answer(calls_answer))
 
 
 def _format(request: RestRequest) -> PromptFormat:
     name = request.query_params.get("format", "")
     if name not in FORMATS:
-        said = f'unknown format "{hide_head(name, _SHOWN)}"' if name else "format= is missing"
-        raise FormatRefused("unknown_format", f"{said}. Use one of: {', '.join(FORMATS)}.")
+        reason = f'unknown format "{hide_head(name, _SHOWN)}"' if name else "format= is missing"
+        raise FormatRefused("unknown_format", f"{reason}. Use one of: {', '.join(FORMATS)}.")
     return FORMATS[name]
 
 

@@ -25,7 +25,7 @@ _NO_QUERY: Final = "q (query in a body) has to say what the tool is needed for: 
 
 class _Search(msgspec.Struct, frozen=True):
     query: str
-    most: int
+    limit: int
     server: str | None
     selection: ToolSelection
     is_full: bool
@@ -42,12 +42,12 @@ class ToolSearch:
         """A search in a URL. Raises `Problem`, `FormatRefused`."""
         params, chosen = request.query_params, selection(request)
         query = _needed(params.get("q"))
-        most = request.count("limit", _HITS, _MOST_HITS)
+        limit = request.count("limit", _HITS, _MOST_HITS)
         return await self._answer(
             request,
             _Search(
                 query=query,
-                most=most,
+                limit=limit,
                 server=chosen.server,
                 selection=chosen,
                 is_full=_is_full(params.get("detail", "brief")),
@@ -57,19 +57,21 @@ class ToolSearch:
     async def by_body(self, request: RestRequest) -> Response:
         """A search in a body, or a model's call. Raises `Problem`, `FormatRefused`."""
         body = await request.shaped(SearchBody)
-        own = selection(request)
-        chosen = ToolSelection(own.tools if body.tools is None else frozenset(body.tools), body.server or own.server)
-        query, most, server, call = body.query, body.limit, chosen.server, None
+        in_query = selection(request)
+        chosen = ToolSelection(
+            in_query.tools if body.tools is None else frozenset(body.tools), body.server or in_query.server
+        )
+        query, limit, server, call = body.query, body.limit, chosen.server, None
         if body.call is not None:
             into = wanted_format(request.query_params.get("format", ""))
             call = read_search(body.call, into)
             if call.fault is not None:
                 return answer(write_found([], into, call))
-            wanted = msgspec.convert(call.arguments, SearchArguments, strict=False)
-            query, most, server = wanted.query, wanted.limit or most, wanted.server or server
+            arguments = msgspec.convert(call.arguments, SearchArguments, strict=False)
+            query, limit, server = arguments.query, arguments.limit or limit, arguments.server or server
         search = _Search(
             query=_needed(query),
-            most=min(max(1, most), _MOST_HITS),
+            limit=min(max(1, limit), _MOST_HITS),
             server=server,
             selection=chosen,
             is_full=_is_full(body.detail),
@@ -87,31 +89,31 @@ class ToolSearch:
         if into is not None and call is not None and search.server not in (None, *servers):
             fault = CallFault("unknown_server", "There is no server of this name. Search without server.")
             return answer(write_found([], into, msgspec.structs.replace(call, fault=fault)))
-        found = await self._found(profile, search, with_definitions=search.is_full or into is not None)
+        hits = await self._hits(profile, search, with_definitions=search.is_full or into is not None)
         if into is None:
-            return answer(found)
-        tools = [msgspec.json.decode(hit.definition, type=JsonObject) for hit in found.hits if hit.definition]
+            return answer(hits)
+        tools = [msgspec.json.decode(hit.definition, type=JsonObject) for hit in hits.hits if hit.definition]
         groups = None
         if wants_groups(request):
-            by_server = server_groups({name: own.description for name, own in servers.items()})
-            groups = {hit.name: by_server[hit.server] for hit in found.hits if hit.server in by_server}
+            by_server = server_groups({name: settings.description for name, settings in servers.items()})
+            groups = {hit.name: by_server[hit.server] for hit in hits.hits if hit.server in by_server}
         return answer(write_found(tools, into, call, is_strict=is_strict, groups=groups))
 
-    async def _found(self, profile: str | None, search: _Search, *, with_definitions: bool) -> FoundTools:
+    async def _hits(self, profile: str | None, search: _Search, *, with_definitions: bool) -> FoundTools:
         """An unselected hit gives way to similar tools."""
         catalog, chosen = self._hub.catalog, search.selection
         view = catalog.view(profile)
-        found = await catalog.search(
-            profile, search.query, search.most if chosen.tools is None else _ALL, search.server
+        ranking = await catalog.search(
+            profile, search.query, search.limit if chosen.tools is None else _ALL, search.server
         )
         hits: list[FoundTool] = []
         weak: list[bool] = []
-        for hit in found.hits:
+        for hit in ranking.hits:
             alike = [entry for name in (hit.id, *hit.also) if (entry := view.find(Kind.TOOL, name)) is not None]
             entries = [entry for entry in alike if chosen.has(entry.exported, entry.server)]
-            if entries and len(hits) < search.most:
-                first, *others = entries
-                also = [other.exported for other in others]
+            if entries and len(hits) < search.limit:
+                first, *similar = entries
+                also = [tool.exported for tool in similar]
                 definition = Raw(first.definition(Era.MODERN)) if with_definitions else UNSET
                 hits.append(
                     FoundTool(

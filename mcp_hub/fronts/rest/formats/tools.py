@@ -43,20 +43,20 @@ class KeptExports:
     """Cached exports by view and options, dropped with the view."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[object, dict[object, bytes]] = WeakKeyDictionary()
+        self._by_view: WeakKeyDictionary[object, dict[object, bytes]] = WeakKeyDictionary()
         self._turn = anyio.Lock()
 
-    async def get(self, view: object, options: object, made: Callable[[], bytes]) -> bytes:
-        """The cached export, or a new one, `made` in a worker thread."""
-        kept = self._kept.setdefault(view, {})
-        if options not in kept:
+    async def get(self, view: object, options: object, make: Callable[[], bytes]) -> bytes:
+        """The cached export, or a new one, `make` in a worker thread."""
+        exports = self._by_view.setdefault(view, {})
+        if options not in exports:
             async with self._turn:
-                if options not in kept:
-                    found = await anyio.to_thread.run_sync(made)
-                    if len(kept) >= _MOST_KEPT:
-                        del kept[next(iter(kept))]
-                    kept[options] = found
-        return kept[options]
+                if options not in exports:
+                    export = await anyio.to_thread.run_sync(make)
+                    if len(exports) >= _MOST_KEPT:
+                        del exports[next(iter(exports))]
+                    exports[options] = export
+        return exports[options]
 
 
 class ToolExports:
@@ -64,7 +64,7 @@ class ToolExports:
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
-        self._kept = KeptExports()
+        self._exports = KeptExports()
 
     async def answer(self, request: RestRequest, client: ClientKind) -> Response:
         """The tools for clients of this kind. Raises `Problem`, `FormatRefused`."""
@@ -72,7 +72,7 @@ class ToolExports:
 
     async def losses(self, request: RestRequest, client: ClientKind) -> Response:
         """The format's losses. Raises `Problem`, `FormatRefused`."""
-        return await self._answer(request, client, lost)
+        return await self._answer(request, client, losses)
 
     async def _answer(self, request: RestRequest, client: ClientKind, form: _Form) -> Response:
         options, profile = export_options(request), request.caller.profile
@@ -80,18 +80,18 @@ class ToolExports:
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
         view = self._hub.catalog.exposed(profile, client, None)
 
-        def made() -> bytes:
+        def make() -> bytes:
             listed, servers = view.entries(Kind.TOOL), self._hub.catalog.rules(profile).servers
-            options.selection.check([one.exported for one in listed], servers)
-            chosen = [one for one in listed if options.selection.has(one.exported, one.server)]
-            search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
-            by_server = server_groups({name: own.description for name, own in servers.items()})
-            groups = {one.exported: by_server[one.server] for one in chosen if one.server in by_server}
-            read_only = frozenset(one.exported for one in chosen if one.is_read_only)
-            definitions = [one.definition(Era.MODERN, explains_hints=options.explains_hints) for one in chosen]
+            options.selection.check([tool.exported for tool in listed], servers)
+            chosen = [tool for tool in listed if options.selection.has(tool.exported, tool.server)]
+            search = self._hub.catalog.search_tool(Counter(tool.server for tool in chosen))
+            by_server = server_groups({name: settings.description for name, settings in servers.items()})
+            groups = {tool.exported: by_server[tool.server] for tool in chosen if tool.server in by_server}
+            read_only = frozenset(tool.exported for tool in chosen if tool.is_read_only)
+            definitions = [tool.definition(Era.MODERN, explains_hints=options.explains_hints) for tool in chosen]
             return form(ChosenTools(definitions, search, groups, read_only), options)
 
-        return Response(await self._kept.get(view, (form, options), made), media_type=JSON)
+        return Response(await self._exports.get(view, (form, options), make), media_type=JSON)
 
 
 def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:
@@ -102,11 +102,13 @@ def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:
     return msgspec.json.encode(_export(chosen, options).body)
 
 
-def lost(chosen: ChosenTools, options: ExportOptions) -> bytes:
+def losses(chosen: ChosenTools, options: ExportOptions) -> bytes:
     """The encoded losses by name."""
-    found = _export(chosen, options).losses
+    losses_by_tool = _export(chosen, options).losses
     return msgspec.json.encode(
-        ToolLosses(options.into, {name: [LossInfo(*loss) for loss in losses] for name, losses in found.items()})
+        ToolLosses(
+            options.into, {name: [LossInfo(*loss) for loss in losses] for name, losses in losses_by_tool.items()}
+        )
     )
 
 

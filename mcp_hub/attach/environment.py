@@ -29,9 +29,9 @@ REACH = frozenset(
         *(f"NPM_CONFIG_{setting.upper()}" for setting in _BY_NPM),
     )
 )
-"""Variables that tell how to reach package indexes and the network, and whom to trust there. Servers get them."""
+"""Variables for package indexes, the network and trust anchors. Servers get them."""
 REACH_PREFIX = "UV_INDEX_"
-"""Begins further names of `REACH`, one for each index, unless a name says that its value is a credential."""
+"""Prefix of further names of `REACH`, one for each index, unless the name is that of a credential."""
 _CREDENTIAL = ("TOKEN", "PASSWORD", "SECRET", "AUTH", "KEY")
 _NPM_RUNS = ("npm_execpath", "npm_command", "npm_lifecycle_event")
 SESSION = frozenset(
@@ -40,13 +40,13 @@ SESSION = frozenset(
     XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_CACHE_HOME
     """.split()
 )
-"""Variables that servers get of the hub itself. A background hub has few of them, and none with a client's value."""
+"""Variables that servers get from the hub. A background hub has few, none with a client's value."""
 SESSION_PREFIX = "LC_"
 ACCESS = (
     *("DOCKER_*", "CONTAINER_HOST", "SSH_AUTH_SOCK", "KUBECONFIG", "AWS_*", "AZURE_*", "GOOGLE_*", "CLOUDSDK_*"),
     *("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
 )
-"""Variables that open an account, a machine or the desktop, `*` at the end: only for an entry with `pass_env`."""
+"""Variables that open an account, a machine or the desktop: only by `pass_env`. `*` ends a prefix."""
 _HOME = "HOME"
 _SWITCHES = ("MCP_HUB_TRUST_CONFIG", "MCP_HUB_DUMPABLE")
 """Variables that mean something as 1 only."""
@@ -69,7 +69,7 @@ HOME_PLACES = (
     *(".local/share/mise/shims", ".asdf/shims", ".nodenv/shims", ".pyenv/shims", ".rbenv/shims", ".proto/shims"),
     *(".proto/bin", ".rye/shims"),
 )
-"""Folders of version managers and installers below the home folder: of each the version that is the user's default."""
+"""Folders of version managers and installers below the home folder, each for the default version."""
 MOVED_PLACES = {
     **dict.fromkeys(("GOBIN", "UV_TOOL_BIN_DIR", "PIPX_BIN_DIR", "XDG_BIN_HOME"), ("",)),
     **dict.fromkeys(
@@ -148,7 +148,7 @@ def _search_path(env: "Mapping[str, str]") -> str:
 def shared_folders(path: str) -> list[str]:
     """The folders of a client's PATH that are safe for other clients' servers.
 
-    Not missing, relative, `node_modules`, a virtual environment, or another user's.
+    Left out: missing and relative ones, `node_modules`, virtual environments, those that others own or write.
     """
     folders = (entry.rstrip(os.sep) for entry in path.split(os.pathsep) if os.path.isabs(entry))
     return [folder for folder in dict.fromkeys(folders) if folder in _SYSTEM_PATH or _is_for_all_users(folder)]
@@ -185,7 +185,7 @@ def _is_private(folder: str) -> bool:
 
 
 def home_places(home: str) -> list[str]:
-    """The folders of `HOME_PLACES` and nvm, which need not exist."""
+    """Folders of `HOME_PLACES` and nvm; they need not exist."""
     places = [os.path.join(home, name) for name in HOME_PLACES]
     return places + [folder for nvm in NVM_PLACES for folder in _node_of_nvm(os.path.join(home, nvm))]
 

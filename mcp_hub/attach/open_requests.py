@@ -31,7 +31,7 @@ _NOTE = 64
 _WHOLE = 1 << 13
 """Bytes of answers that are noted as they are; of longer ones only the heads are."""
 _LONG = 1 << 16
-"""Bytes of a request from which on only its name and `_meta` are kept: nobody sends it a second time."""
+"""Bytes of a request above which only its name and `_meta` are kept: it is not sent again."""
 _MOST_SETTINGS = 256
 _ONCE = ("tools/call",)
 """Methods that must not be sent twice; every other one only reads, or sets what is set already."""

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mcp_hub.attach.pipes import HubPipes
 
 _PORTION = 1 << 16
-"""Bytes that are read at a time: for much more, the allocator asks the system for memory at each read."""
+"""Bytes read at a time: for many more, each read allocates memory of the system."""
 _WAITING = 1 << 20
-"""Bytes that may wait for a hub which does not read; above it nothing more is read from the client."""
+"""Bytes that may wait for a hub that does not read; then the client waits, too."""
 _LONGEST = 1 << 26
-"""Bytes of a line that is kept until it is whole; the hub's own limit is half of that by default."""
+"""Bytes of an incomplete line; the hub's limit is half of that by default."""
 _USUAL = (True, False)
 """Lines of the client are read, and none waits."""
 _END = ord("\n")

@@ -31,7 +31,7 @@ from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.wire.base import WireClosed
 
 _LAST: Final = 0.5
-"""Seconds that a client has to read while the hub stops; the server would cut it off after one."""
+"""Seconds for a client to read while the hub stops; the server allows one."""
 _STREAM: Final = "/sse"
 _PATH: Final = "/messages"
 _ID: Final = "sessionId"

@@ -19,7 +19,7 @@ from mcp_hub.masking import hide_head
 from mcp_hub.sessions.session import LOCAL, Caller
 
 _ONCE: Final = (b"host", b"origin", b"authorization")
-"""Headers that decide who comes in: of two, somebody else may have looked at the other one (RFC 9112 §3.2)."""
+"""Headers that decide about access; a proxy may have read the other one of two (RFC 9112 §3.2)."""
 _HOST: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:@/\\?#]+))(?::[0-9]{1,5})?")
 """A name or an IPv4 address, or an IPv6 address in brackets; a port."""
 

@@ -22,10 +22,10 @@ if sys.platform != "win32":
     import resource
 
 _SPARE: Final = 256
-"""File descriptors that are left to servers, stores and logs; and connections over the limit that get an answer."""
+"""File descriptors for servers, stores and logs; and connections over the limit that get a response."""
 _LEAST: Final = 64
 _PIPELINED: Final = 16
-"""Requests that may wait on a connection behind the one that is being answered; then it is not read for a while."""
+"""Requests that may wait on a connection; above it, nothing is read."""
 _VERSION: Final = b"HTTP/"
 """A part of each request's head."""
 _IDLE: Final = 1.0

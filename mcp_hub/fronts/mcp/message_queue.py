@@ -9,7 +9,7 @@ from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.wire.base import Requests, WireClosed
 
 _CONGESTED: Final = 1 << 20
-"""Bytes that wait, above which calls wait with what they have to say, and the client with what it asks."""
+"""Queued bytes above which calls and the client's requests wait."""
 
 
 class MessageQueue:

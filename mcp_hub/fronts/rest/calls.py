@@ -35,7 +35,7 @@ from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawObject
 _WAIT: Final = 25.0
 """Seconds that a call is waited for unless its caller prefers another time."""
 QUICK: Final = 0.25
-"""Seconds in which a call of a caller who takes both forms has to end quietly to be answered with JSON."""
+"""Seconds in which a call must end to be answered with JSON, if the caller accepts both forms."""
 _PREFERRED: Final = re.compile(r"\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*", re.IGNORECASE)
 _OWN_PROGRAM: Final = re.compile("mcp-hub( [a-z]{1,20}){1,2}|dashboard")
 """Names in the header `X-MCP-Hub` by which commands and the page make calls."""

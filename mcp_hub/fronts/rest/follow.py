@@ -22,7 +22,7 @@ T = TypeVar("T")
 _BATCH: Final = 256
 """Events that are written at once."""
 _LAST_EVENTS: Final = 0.6
-"""Seconds for the endings of calls to reach their followers while the hub stops; the server would cut them at one."""
+"""Seconds for endings to reach their followers while the hub stops; the server allows one."""
 
 
 class Closing:

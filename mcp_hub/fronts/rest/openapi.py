@@ -14,7 +14,7 @@ _REFERENCE: Final = "#/components/schemas/{name}"
 _PUBLISHED: Final = {"StreamStatus": "StreamInfo", "StreamPage": "EventPage"}
 """Names of components that are not those of the classes: clients are generated from the document."""
 _EVERYWHERE: Final = (401, 403, 405, 421, 429, 503)
-"""Problems that any route may answer with: authentication, a wrong method, too much at once, a hub that stops."""
+"""Problems of any route: authentication, a wrong method, a limit, a hub that stops."""
 
 
 def document(version: str) -> bytes:

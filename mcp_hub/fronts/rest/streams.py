@@ -30,7 +30,7 @@ _CURSOR: Final = re.compile(r"[0-9]{1,18}")
 
 
 RunningView = Callable[[Caller, bool], Sequence[RunningCall]]
-"""The calls of a caller that run here and have streams or may get them; with True of those over REST only."""
+"""A caller's calls that run here and may have streams; with True, those over REST only."""
 
 
 class RestStreams:

@@ -172,7 +172,7 @@ class Binding:
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":
-            filter = _decoded(params, _Wanted, method).notifications
+            filter = _decoded(params, _ListenParams, method).notifications
             if filter.taskIds and not extensions.declares(session.capabilities, session.era, extensions.TASKS):
                 raise missing_tasks()
             return Listen(filter)
@@ -241,7 +241,7 @@ class _Resource(msgspec.Struct):
     uri: str
 
 
-class _Wanted(msgspec.Struct):
+class _ListenParams(msgspec.Struct):
     notifications: ListenFilter
 
 

@@ -29,7 +29,7 @@ _CURSOR: Final = re.compile("0|[1-9][0-9]{0,14}")
 """One way only to write each, as in the specification."""
 
 
-class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
+class _ReadParams(msgspec.Struct, forbid_unknown_fields=True):
     stream: str
     cursor: str | None = None
     maxEvents: int = _MOST_EVENTS
@@ -43,7 +43,7 @@ class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
         return int(text)
 
 
-_decode = msgspec.json.Decoder(_Wanted).decode
+_decode = msgspec.json.Decoder(_ReadParams).decode
 
 
 def stream_methods(hub: HubPort) -> Mapping[str, Answer]:
@@ -60,7 +60,7 @@ def stream_methods(hub: HubPort) -> Mapping[str, Answer]:
     return {READ: read}
 
 
-def _query(params: RawObject) -> _Wanted:
+def _query(params: RawObject) -> _ReadParams:
     try:
         query = _decode(object_bytes(params))
     except (msgspec.DecodeError, RecursionError) as problem:
@@ -72,7 +72,7 @@ def _query(params: RawObject) -> _Wanted:
     return query
 
 
-async def _read(hub: HubPort, session: Session, query: _Wanted) -> bytes:
+async def _read(hub: HubPort, session: Session, query: _ReadParams) -> bytes:
     after = query.after()
     stream = await hub.stream(session.caller.principal, query.stream, session.caller.profile)
     was_orphan = stream.is_orphan

@@ -7,7 +7,7 @@ number). Its `ClientStream` has a responder, which makes messages, and at most o
     orphaned    no writer; the call continues for a time (`HubPort.leave`)
     released    only the store has the stream
 
-    connected → released    the response was sent
+    connected → released    the response was sent, or the call runs elsewhere
     connected → orphaned    the client left, or `close_after` passed
     orphaned  → connected   the client resumes
     orphaned  → released    the call has ended (`_sweep`)
@@ -16,7 +16,8 @@ To resume, a client sends a GET with `Last-Event-ID` to any hub on the store. A 
 Connections queue at the stream's `lock`; the newest wins. The response is 200 with what follows the cursor, 204 if
 nothing can, 400 for a cursor not given to this session, 410 for lost events, or 503.
 
-Source: specification 2025-11-25, basic/transports 6, "Resumability and Redelivery"; SEP-1699.
+Source: specification 2025-11-25, basic/transports "Sending Messages to the Server" 6, "Resumability and Redelivery";
+SEP-1699.
 """
 
 from collections import deque

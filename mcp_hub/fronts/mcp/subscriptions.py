@@ -109,7 +109,7 @@ class ListenStream:
 
 
 class ListenStreams:
-    """The open streams of all clients; `most` per principal."""
+    """The open streams of all clients; `limit` per principal."""
 
     def __init__(self, hub: HubPort, limit: int) -> None:
         self._hub = hub

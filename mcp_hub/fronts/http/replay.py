@@ -90,7 +90,7 @@ def _key_in(row: StreamInfo) -> int | str | None:
 
 
 class StreamReplay(CallResponder):
-    """A stored stream's messages. `asked`: questions open as of `row`; `pass_on` gets the answers."""
+    """A stored stream's messages. `questions`: open as of `row`; `pass_on` gets the answers."""
 
     __slots__ = ("_last_stored", "_remote")
 

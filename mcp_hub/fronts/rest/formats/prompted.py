@@ -104,7 +104,7 @@ class PromptedTools:
 
 
 class _Output:
-    """A text's events and calls. Without `asked` no call is made."""
+    """A text's events and calls. Without `calls_request` no call is made."""
 
     def __init__(self, maker: FormatCalls, calls_request: CallsRequest | None, format: PromptFormat) -> None:
         self._maker = maker

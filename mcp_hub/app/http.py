@@ -375,7 +375,7 @@ def dashboard_of(
     )
     access = DashboardAccess(lambda: app.settings.hub.http.public_url)
     return DashboardApi(
-        watched=watch, curated=curation, rest=api, access=access, mode=mode, max_body=app.settings.hub.http.max_body
+        watched=watch, curated=curation, rest_api=api, access=access, mode=mode, max_body=app.settings.hub.http.max_body
     )
 
 

@@ -88,7 +88,7 @@ async def test_news_for_others_is_passed_over_once(hub: Hub) -> None:
     hub.changes.note(B, "x:b")
     hub.changes.bump()
     await silent(announcer)
-    assert announcer._place == (hub.changes.version, hub.changes.noted)
+    assert announcer._position == (hub.changes.version, hub.changes.noted)
 
 
 async def test_unsent_notifications_are_there_the_next_time(hub: Hub) -> None:

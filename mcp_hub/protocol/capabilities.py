@@ -37,7 +37,7 @@ APP_SETTINGS: Final[JsonObject] = {"mimeTypes": [APP_TYPE]}
 
 
 class HubCapabilities(msgspec.Struct, frozen=True):
-    """Capabilities that the hub declares: `hello` in the handshake, `own` added for modern servers."""
+    """Capabilities declared by the hub: `hello` in handshakes, `own` for modern servers."""
 
     hello: JsonObject
     own: JsonObject

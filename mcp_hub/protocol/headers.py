@@ -195,10 +195,7 @@ def check_version(version: object) -> None:
 
 
 def check_request(method: str, params: JsonObject, headers: Mapping[str, str], twice: Collection[str] = ()) -> None:
-    """Checks `_meta` and routing headers. Raises `RpcError`.
-
-    `headers` are in lower case; `twice` is from `repeated`.
-    """
+    """Checks `_meta` and routing headers (lower case). Raises `RpcError`."""
     for name in _ROUTING:
         if name in twice:
             raise _mismatch(f"{name} header appears more than once")

@@ -84,7 +84,7 @@ class HubUse(msgspec.Struct, frozen=True):
 class ClientsSeen:
     """Finds a client's kind by `kind_of` and records the client.
 
-    `now` returns Unix seconds, `clock` monotonic ones; `meet` gets each client's era.
+    `now` returns Unix seconds; `meet` gets each era.
     """
 
     def __init__(

@@ -131,7 +131,7 @@ class SessionStore:
         self._retention = retention
 
     async def begun(self, stored: StoredSession) -> None:
-        """Stores a new session if other replicas may get its requests."""
+        """Stores a new session if there are replicas."""
         if self._replicas is not None:
             await self.keep(stored, _BEGUN)
 

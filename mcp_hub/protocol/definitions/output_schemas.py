@@ -89,7 +89,7 @@ _VALUES: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 
 class _Node:
-    """A subschema: members, path, and base of its references."""
+    """A subschema."""
 
     __slots__ = ("base", "members", "path")
 
@@ -105,7 +105,7 @@ class _Addresses:
         self._anchors: dict[tuple[str, str], Any] = {}
 
     def add(self, node: _Node) -> str | None:
-        """Registers a schema and sets its base; returns the problem."""
+        """Registers a schema; returns the problem."""
         members = node.members
         if members.get("$id") is not None:
             if not isinstance(members["$id"], str):

@@ -119,7 +119,7 @@ def _elements(line: bytes, at: int) -> list[tuple[int, int]]:
 
 
 def _closing(line: bytes, at: int, most: int) -> tuple[int, int]:
-    """The end of the bracket's value, and tokens left. Raises `_Lost`."""
+    """Raises `_Lost`."""
     open_ = bytearray(_CLOSING[line[at : at + 1]])
     for found in islice(_TOKEN.finditer(line, at + 1), most):
         most -= 1

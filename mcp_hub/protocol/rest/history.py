@@ -179,9 +179,9 @@ class HistoryPage(Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryRow(Struct, frozen=True):
-    """Figures of a tool, or of a server if `tool` is empty; times in seconds.
+    """Figures of a tool, or of a server if `tool` is empty, in seconds.
 
-    Each entry of `series`: point, calls, failed calls, median, 95th percentile.
+    `series`: point, calls, failed calls, median, 95th percentile.
     """
 
     server: str

@@ -199,8 +199,7 @@ class ProfileList(Struct):
 class WaitingTool(Struct, frozen=True, omit_defaults=True):
     """An unapproved text of a server; lines of `diff` begin with +, - or a space. An approval names the `digest`.
 
-    Texts other than tools and skills have a `subject` and cannot be hidden; `tool` is then `prompt:NAME`,
-    `template:URI` or `server:instructions`.
+    Texts other than tools and skills have a `subject` and cannot be hidden; `tool` names them, such as `prompt:NAME`.
     """
 
     server: str

@@ -149,7 +149,7 @@ def _says_error(result: RawJson) -> bool:
 
 
 class _Own(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A note on changed progress; `by` the hub if it made it."""
+    """A note on changed progress."""
 
     server: int | float | None | msgspec.UnsetType = msgspec.UNSET
     by: Literal["hub"] | None = None

@@ -212,9 +212,9 @@ def _call(batch: Batch, key: BatchKey, index: int, id_: str, line: str) -> PastC
 
 
 class FigureRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Figures of a tool, or of a server if `tool` is empty; times in seconds.
+    """Figures of a tool, or of a server if `tool` is empty, in seconds.
 
-    Each entry of `series`: point, calls, failed calls, median, 95th percentile.
+    `series`: point, calls, failed calls, median, 95th percentile.
     """
 
     server: str

@@ -42,7 +42,7 @@ log = get_logger(__name__)
 
 
 class _Summary(msgspec.Struct, array_like=True):
-    """A batch's times, calls, bytes and the indexes where its texts begin."""
+    """A batch's times, calls, bytes and indexes of texts."""
 
     first: float
     last: float

@@ -44,13 +44,13 @@ T = TypeVar("T")
 
 
 class _Returns(Protocol):
-    """Moves streams from memory back into the store."""
+    """Returns streams from memory to the store."""
 
     async def tend(self) -> None:
         """Retries the store if due, and returns streams."""
 
     async def try_again(self) -> None:
-        """Retries an unusable store, without any write to make."""
+        """Retries an unusable store."""
 
     async def return_all(self) -> None:
         """Returns streams until a failure."""

@@ -146,7 +146,7 @@ class MemoryFallback:
         return row is not None and stream not in self._strays and (last is None or row.first == last + 1)
 
     def returnable(self) -> list[StreamInfo]:
-        """Streams that can return; forgets those no longer kept."""
+        """Streams that can return."""
         self._stored = {id_: last for id_, last in self._stored.items() if self.memory.row(id_) is not None}
         self.begins = {id_: first for id_, first in self.begins.items() if id_ in self._stored}
         self._strays &= self._stored.keys()
@@ -173,7 +173,7 @@ class MemoryFallback:
 
 
 class RecentEvents:
-    """Events confirmed in the last seconds, which a failed or replaced server may have lost."""
+    """Events of the last seconds, which a failed server may have lost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -31,7 +31,7 @@ _NO_MEMBER: Final = "not the place of a stream"
 
 
 class _Entry(NamedTuple):
-    """A list member: hash of the principal, and the stream's id."""
+    """A list member."""
 
     text: bytes
     principal: str

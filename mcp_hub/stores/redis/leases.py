@@ -85,7 +85,7 @@ class Leases:
         await link.ask(("HSET", self._keys.replicas, self._instance, 0))
 
     async def forget(self, link: Link, instance: str) -> None:
-        """Removes a gone replica without streams. Raises `StoreError`."""
+        """Raises `StoreError`."""
         await link.ask(("HDEL", self._keys.replicas, instance))
 
     @property

@@ -29,7 +29,7 @@ class Quarantine:
         self._writer = writer
 
     async def check(self, keys: Iterable[str]) -> None:
-        """Sets keys of a wrong type aside. Raises `StoreError`."""
+        """Raises `StoreError`."""
         await self._writer.set_wrong_types_aside(keys)
 
     def row(self, key: str, reply: object, reason: str, callback: Callable[[], None] | None = None) -> None:

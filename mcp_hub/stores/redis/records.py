@@ -53,7 +53,7 @@ def row_of(stream: CallId, reply: object) -> StreamInfo | None:
 
 
 def fields_of(row: StreamInfo) -> list[str | bytes]:
-    """Names and values of a new row that the script does not set."""
+    """Fields of a new row that the script does not set."""
     fields: list[str | bytes] = []
     for name in StreamInfo.__struct_fields__:
         value = getattr(row, name)
@@ -63,7 +63,7 @@ def fields_of(row: StreamInfo) -> list[str | bytes]:
 
 
 def changes_of(change: Change) -> list[str | bytes]:
-    """Names and values that an append changes; an empty value deletes."""
+    """Fields that an append changes; an empty value deletes."""
     fields: list[str | bytes] = []
     for name, value in msgspec.structs.asdict(change).items():
         if name == "frees_key":

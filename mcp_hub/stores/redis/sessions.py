@@ -106,7 +106,6 @@ class RedisSessions:
         return list(reply)
 
     def _announce(self, server: str, digest: str) -> None:
-        """Lost if the server fails: each replica hears from its own upstream."""
         fields = "id", server, "by", self._instance, "is", "lists", "digest", digest
         command = ("XADD", self._keys[2], "MAXLEN", "~", _CHANGES, "*", *fields)
         self._writer.submit(LinkJob([command], lambda _: None))

@@ -234,6 +234,6 @@ class RedisStore:
 
 
 def _ignore(replies: list[Reply] | StoreError) -> None:
-    """A lost ring is harmless: the blocking command ends by itself."""
+    """A lost ring is harmless."""
     if isinstance(replies, StoreError):
         log.debug("bell_not_rung", reason=str(replies))

@@ -40,8 +40,6 @@ _PLAIN: Final = (bool, int, float, type(None))
 
 
 class _Waiting:
-    """Queued lines of one server, and the number dropped."""
-
     def __init__(self) -> None:
         self.lines: deque[tuple[float, bytes | LogRecord]] = deque()
         self.size = self.dropped = 0

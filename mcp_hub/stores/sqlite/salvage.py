@@ -86,7 +86,7 @@ def _readable(old: sqlite3.Connection, query: str, *values: int) -> tuple[list[A
 
 
 def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None:
-    """Rows of one stream by table; None if an event is missing."""
+    """None if an event is missing."""
     rows, _ = _readable(old, _STREAM, number)
     ranges, _ = _readable(old, _RANGE, number)
     for index in ("", "NOT INDEXED"):

@@ -142,7 +142,7 @@ class WriteTransactions(_Transactions):
         return [results[number] for number in range(len(jobs))]
 
     def _commit(self, jobs: list[tuple[int, Job]]) -> dict[int, Any]:
-        """All results; or one failure, with nothing committed."""
+        """All results; or one failure, and nothing committed."""
         results: dict[int, Any] = {}
         writes = any(job.writes for _, job in jobs)
         try:

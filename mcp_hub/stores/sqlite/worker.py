@@ -36,7 +36,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class _Transactions(Protocol):
-    """Runs jobs; all methods run in the thread."""
+    """Methods run in the thread."""
 
     def open(self) -> None:
         """Raises `StoreFault`."""

@@ -1,14 +1,12 @@
-"""Configuration: text, files and environment become `Settings`, or a list of every mistake with its place.
+"""The configuration: from text, files and environment to `Settings`, or a list of all mistakes.
 
-In: `servers.yaml`, or a JSON file that another MCP client wrote.
+Only `app` and `cli` read `Settings`.
 
-Out: frozen, validated `Settings`, the texts in them that are secret, and findings: one line each with file, line, path
-and advice. No finding repeats a value, because a value may be secret.
-
-Held together by `load` (from file to settings) and `schema` (the sections and their rules). `findings` collects
-mistakes. `plan` compares two settings and lists the steps from one to the other. `quantities` reads durations and
-sizes; `trust` refuses files that other users can write, `file_watch` sees a file change.
-
-Not here: the objects that are made from settings (`app`). Nothing below `app` and `cli` reads `Settings`, and
-upstreams take only a few helpers from this package.
+* `load`: from one file to `Settings`
+* `schema`: the sections, as pydantic models
+* `findings`: mistakes and warnings
+* `plan`: from old settings to new ones
+* `quantities`: durations, sizes and flags
+* `trust`: who else can write a file
+* `file_watch`: waits for a change
 """

@@ -1,8 +1,4 @@
-"""Finds out when a file has changed, by calling `stat` once a second, in a worker thread: a file system may hang.
-
-So it works with editors that replace the file, with links that are turned to another place (as Kubernetes does), and
-with mounted folders and network file systems, which do not report changes reliably.
-"""
+"""Watches a file by `stat` once a second, in a worker thread because a file system may hang."""
 
 import os
 from collections.abc import Callable
@@ -17,13 +13,13 @@ from mcp_hub.types import FileStamp
 _LOOK: Final = 1.0
 """Seconds between two looks."""
 _SETTLED: Final = 0.25
-"""Seconds that a file has to stay the same before it is read: its writer may not be done."""
+"""Seconds without a change before a file is read."""
 _LATEST: Final = 5.0
-"""Seconds after which a file that keeps changing is read anyway."""
+"""Seconds until a changing file is read anyway."""
 
 
 def stamp_of(path: Path) -> FileStamp | None:
-    """The stamp that differs between two versions of the file; None if it cannot be looked at."""
+    """The stamp of the file's current version; None if `stat` fails."""
     try:
         return FileStamp.of(os.stat(path))
     except OSError:
@@ -31,7 +27,7 @@ def stamp_of(path: Path) -> FileStamp | None:
 
 
 class WatchedFile:
-    """A file, and the `stamp` of the version that was read last."""
+    """A file, and the `stamp` of the version read last."""
 
     def __init__(
         self, path: Path, stamp: FileStamp | None, look: Callable[[Path], FileStamp | None] = stamp_of
@@ -41,11 +37,10 @@ class WatchedFile:
         self._look = look
 
     async def look(self) -> FileStamp | None:
-        """The stamp that the file has now."""
         return await anyio.to_thread.run_sync(self._look, self.path, abandon_on_cancel=True)
 
     async def changed(self) -> FileStamp | None:
-        """Waits until the file is another one and is no longer being written; its stamp then."""
+        """Waits until the file has changed and is stable; returns its stamp."""
         read_stamp = self.stamp
         while (seen := await self.look()) == read_stamp:  # noqa: ASYNC110 - a file sets no event
             await anyio.sleep(_LOOK)
@@ -58,5 +53,4 @@ class WatchedFile:
         return seen
 
     def was_read(self, stamp: FileStamp | None) -> None:
-        """This version is the known one from now on."""
         self.stamp = stamp

@@ -1,4 +1,4 @@
-"""Findings about a configuration, one line each, with file, line, path and a proposal."""
+"""Mistakes and warnings about a configuration, each with line, path and advice."""
 
 import difflib
 import json
@@ -10,17 +10,14 @@ import msgspec
 from mcp_hub.errors import ConfigError, ConfigFinding
 
 _CLOSE: Final = 0.65
-"""Likeness from which a word may be meant: `nope` is not `openai`."""
+"""Similarity from which a word is proposed."""
 
 DataPath = tuple[str | int, ...]
-"""Where a value sits: keys and list indexes from the root, as written in the file."""
+"""Keys and list indexes from the root of the file."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One mistake or warning; the line is looked up by path when it is not given.
-
-    `is_failure`: it is the reason why a server has failed.
-    """
+    """One mistake or warning; `line` None: that of the path. `is_failure`: it makes a server fail."""
 
     path: DataPath
     code: str
@@ -30,7 +27,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Flaw(NamedTuple):
-    """A key of the mapping being validated, and its mistake."""
+    """A mistake in a key of the mapping being validated."""
 
     key: str
     code: str
@@ -38,10 +35,9 @@ class Flaw(NamedTuple):
 
 
 class Findings(msgspec.Struct):
-    """Collects findings about one file, so that a person sees all of them at once.
+    """All findings about one file. `written` maps a top-level key to its path in the file.
 
-    `lines` is keyed by paths as written; `written` gives the file's own path of a top-level key. `slips` are warnings
-    that may explain an error: they are reported with errors only.
+    `slips` may explain errors, and are reported only with them.
     """
 
     name: str
@@ -58,7 +54,7 @@ class Findings(msgspec.Struct):
         self.warnings.append(Finding(path, code, message, is_failure=is_failure))
 
     def read_at(self, key: str, path: DataPath) -> None:
-        """Notes that the file has the section `key` at `path`; errors that are there already get its path."""
+        """Notes that section `key` stands at `path` in the file; earlier errors there become errors of `key`."""
         self.written[key] = path
         size = len(path)
         self.errors = [
@@ -67,19 +63,19 @@ class Findings(msgspec.Struct):
         ]
 
     def excuse(self, is_spared: Callable[[Finding], bool]) -> None:
-        """Makes warnings of these errors."""
+        """Turns these errors into warnings."""
         spared = [error for error in self.errors if is_spared(error)]
         self.errors = [error for error in self.errors if error not in spared]
         self.warnings += spared
 
     def located(self, findings: Iterable[Finding]) -> tuple[ConfigFinding, ...]:
-        """Each with its place, once, in the order of the file."""
+        """The findings with lines, sorted and without repetitions."""
         located = [self._located(finding) for finding in findings]
         located.sort(key=lambda finding: finding.line or 0)
         return tuple(dict.fromkeys(located))
 
     def failures(self) -> dict[str, tuple[ConfigFinding, ...]]:
-        """The warnings that say why servers have failed, by server."""
+        """The reasons of failed servers, by server."""
         fatal = [finding for finding in self.warnings if finding.is_failure]
         names = dict.fromkeys(str(finding.path[1]) for finding in fatal)
         return {
@@ -88,7 +84,6 @@ class Findings(msgspec.Struct):
         }
 
     def failure(self) -> ConfigError:
-        """The error that carries all findings so far."""
         return ConfigError(*self.located([*self.errors, *self.slips]))
 
     def _located(self, finding: Finding) -> ConfigFinding:
@@ -96,7 +91,6 @@ class Findings(msgspec.Struct):
         return ConfigFinding(finding.code, message, on_one_line(self.name), self._line(finding), path=on_one_line(path))
 
     def _line(self, finding: Finding) -> int | None:
-        """The line of the path, or of the nearest thing around it that is in the file."""
         path = self._as_written(finding.path)
         around = (self.lines.get(path[:length]) for length in range(len(path), -1, -1))
         return finding.line or next((line for line in around if line is not None), None)
@@ -106,7 +100,7 @@ class Findings(msgspec.Struct):
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """`. Did you mean "…"?` if a known word is similar, else an empty text."""
+    """`. Did you mean "…"?` if a word is similar, else empty."""
     close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=_CLOSE)
     return f". Did you mean {quoted(close[0])}?" if close else ""
 
@@ -116,7 +110,6 @@ def quoted(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """`text` with line breaks and control characters as escapes."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

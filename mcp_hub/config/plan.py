@@ -1,7 +1,7 @@
-"""The difference of two `Settings`, for a running hub that goes from one to the other. Pure.
+"""The difference of two `Settings`, for a running hub. Pure.
 
-A key says by `AtOnce` that it holds as soon as it is read. Without that mark a change of a server's key restarts the
-server, and a change of another key waits for the hub's next start.
+Keys marked `AtOnce` apply immediately. Other changes restart their server or, outside of servers, wait for the hub's
+next start.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,8 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The difference of two settings; names in the order of the file.
-
-    `restarted` are servers whose connection changes, `adjusted` those of which only rules and limits do, effective
-    values included; `kept` are all others. `at_once` and `next_start` are keys outside of servers, written with dots.
+    """The difference of two settings, in file order. `restarted`: the connection changes; `adjusted`: only rules and
+    limits do. `at_once`, `next_start`: dotted keys outside of servers.
     """
 
     added: tuple[str, ...] = ()
@@ -34,7 +32,7 @@ class Plan:
 
 
 def plan(old: Settings, new: Settings) -> Plan:
-    """The plan that leads from `old` to `new`; equal settings keep all servers, and nothing else."""
+    """The plan from `old` to `new`."""
     common = [name for name in new.servers if name in old.servers]
     restarted = tuple(name for name in common if _connection(old, name) != _connection(new, name))
     adjusted = tuple(name for name in common if name not in restarted and _rules(old, name) != _rules(new, name))
@@ -54,7 +52,7 @@ def plan(old: Settings, new: Settings) -> Plan:
 
 
 def until_next_start(old: Settings, new: Settings) -> Settings:
-    """`new`, where what waits for the hub's next start stays as it is in `old`."""
+    """`new`, with old values where a change waits for the next start."""
     settings: Section = new
     for path, value in leaves(old.hub, ("hub",)):
         if not _is_at_once(path):
@@ -64,7 +62,7 @@ def until_next_start(old: Settings, new: Settings) -> Settings:
 
 
 def leaves(section: Section, path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Every key below a section that is not a section itself, with its value."""
+    """Every key below a section that is not itself a section, with its value."""
     for key, described in type(section).model_fields.items():
         value = getattr(section, key)
         if isinstance(described.annotation, type) and issubclass(described.annotation, Section):
@@ -74,14 +72,14 @@ def leaves(section: Section, path: Path = ()) -> Iterator[tuple[Path, object]]:
 
 
 def _differences(old: Settings, new: Settings) -> list[Path]:
-    """Of the sections that have no entries: `hub` and `defaults`. `pinned` and the like are lists, order included."""
+    """For `hub` and `defaults`; list order counts."""
     before = {**dict(leaves(old.hub, ("hub",))), **dict(leaves(old.defaults, ("defaults",)))}
     after = {**dict(leaves(new.hub, ("hub",))), **dict(leaves(new.defaults, ("defaults",)))}
     return [path for path, value in after.items() if not _same(before[path], value)]
 
 
 def _same(first: object, second: object) -> bool:
-    """Also of mappings the order: entries of `hub.clients` go by it."""
+    """Order of mappings counts: `hub.clients` depends on it."""
     if isinstance(first, dict) and isinstance(second, dict):
         return list(first.items()) == list(second.items())
     return first == second
@@ -89,7 +87,6 @@ def _same(first: object, second: object) -> bool:
 
 @cache
 def _is_at_once(path: Path) -> bool:
-    """Whether a key outside of servers holds as soon as it is read, as every default does."""
     if path[0] == "defaults":
         return True
     section: type[Section] = Settings
@@ -101,7 +98,6 @@ def _is_at_once(path: Path) -> bool:
 
 
 def _connection(settings: Settings, name: str) -> list[object]:
-    """All that the server's process or connection depends on. A scope that is left out is `shared`."""
     server, general = settings.servers[name], settings.effective(name)
     keys = [key for key in ServerSettings.model_fields if not holds_at_once(ServerSettings, key)]
     values = {key: getattr(general if key in Defaults.model_fields else server, key) for key in keys}
@@ -112,7 +108,7 @@ def _connection(settings: Settings, name: str) -> list[object]:
 
 
 def _rules(settings: Settings, name: str) -> tuple[list[object], object]:
-    """Everything else, with the order of mappings, in which the first match decides, and its own `restart`."""
+    """Mapping order counts: the first match decides."""
     written = [list(value.items()) if isinstance(value, dict) else value for _, value in leaves(settings.servers[name])]
     return written, settings.effective(name)
 

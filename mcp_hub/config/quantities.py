@@ -1,7 +1,4 @@
-"""Durations, sizes and flags as people write them in a file, to plain numbers.
-
-Messages never repeat the value: it may have come out of `${…}` and be a secret.
-"""
+"""Parses durations, sizes and flags. No message repeats the value, which may be secret."""
 
 import math
 import re
@@ -26,7 +23,7 @@ _FLAGS = {
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of `"30m"`, `"1h30m"`, `"250ms"`, `"2.5"` or a number; 0 up to `LONGEST`. Raises: ValueError."""
+    """Seconds of `"30m"`, `"1h30m"`, `"250ms"`, `"2.5"` or a number; 0 to `LONGEST`. Raises `ValueError`."""
     seconds = _duration_of(value)
     if not math.isfinite(seconds) or seconds < 0:
         raise ValueError(_WANT_DURATION)
@@ -53,7 +50,7 @@ def _duration_of(value: object) -> float:
 
 
 def parse_size(value: object) -> int:
-    """Bytes of `"32MiB"`, `"1MB"`, `"4096"` or an int; 1 up to 1 TiB. Raises: ValueError."""
+    """Bytes of `"32MiB"`, `"1MB"`, `"4096"` or an int; 1 to 1 TiB. Raises `ValueError`."""
     size = _size_of(value)
     if size < 1:
         raise ValueError(_WANT_SIZE)
@@ -74,7 +71,7 @@ def _size_of(value: object) -> int:
 
 
 def as_flag(value: object) -> bool | None:
-    """`true`, `"yes"`, `"0"`, … as a bool; None for anything else."""
+    """`true`, `"yes"`, `"0"`, … as a bool, else None."""
     if isinstance(value, bool):
         return value
     return _FLAGS.get(value.strip().lower()) if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""Checks who could have written a configuration, which names commands that will run, or the hub's own files."""
+"""Checks who could have written a configuration, or the hub's own files."""
 
 import os
 import shlex
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from mcp_hub.windows import Right
 
 OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
-"""Set to 1, any file is trusted: for containers, where files of the host belong to unknown users. It is a variable, and
-not a key of the file, because a file cannot vouch for itself.
+"""1 trusts any file, for containers with files of unknown users. Not a key of the file, which cannot vouch for itself.
 """
 
 _MOST_LINKS: Final = 40
-"""Links on the way to a file; Linux follows no more either."""
+"""Links on the way to a file, as in Linux."""
 STATE_FOLDERS: Final = (
     *(
         "approvals",
@@ -37,7 +36,7 @@ STATE_FOLDERS: Final = (
     ),
     *("logs", "oauth", "proposals", "results"),
 )
-"""The folders of the hub in its state folder, and in the folder of its store."""
+"""The hub's folders in the state folder, and in that of the store."""
 
 
 def problem_of_config(
@@ -48,10 +47,10 @@ def problem_of_config(
     fix: str = "Run chmod go-w on it",
     path: Path | str | None = None,
 ) -> str | None:
-    """The reason why this file must not be used, and how to fix it; None if it may be used.
+    """Why this file must not be used, with the fix; None if it may.
 
-    `user` runs the hub, by default the effective user; `power` is what another writer of the file could do; `fix` is
-    how others lose their right. On Windows the access list of the file at `path` counts; without a path None.
+    `user`: the hub's, default the effective one. `power`: what another writer could do. `fix`: how others lose the
+    right. `path`: for Windows.
     """
     user = effective_user() if user is None else user
     if env.get(OVERRIDE) == "1":
@@ -71,13 +70,10 @@ def problem_of_config(
 
 
 def problem_of_commands(status: os.stat_result, path: Path) -> str | None:
-    """The reason why no `${cmd:…}` of this configuration is run, and how to fix it; None if nothing forbids it.
+    """Why no `${cmd:…}` of this configuration runs, with the fix; None if it may. On Windows None.
 
-    On Windows None, too, where the hub runs no programs.
-
-    Stricter than for the file itself, which others may write with `OVERRIDE`: as ssh does for its `config`, nobody but
-    the owner may write it, also no group, and the owner is the user or root. Nor may others exchange anything in a
-    folder on the way to it, also behind links, unless they could only add files there (a sticky folder).
+    Without override, only the owner (the user or root) may write the file, and nobody else may replace anything on its
+    path, links included.
     """
     user = effective_user()
     if user is None:
@@ -101,7 +97,6 @@ def problem_of_commands(status: os.stat_result, path: Path) -> str | None:
 
 
 def _problem_on_windows(right: "Right", path: Path | str, power: str) -> str | None:
-    """The users with this right to a file or folder, beside its owner and administrators, and how they lose it."""
     from mcp_hub.windows import others_who_may
 
     accounts = others_who_may(right, path)
@@ -114,7 +109,6 @@ def _problem_on_windows(right: "Right", path: Path | str, power: str) -> str | N
 
 
 def _folders_to(path: Path) -> list[Path]:
-    """The folders in which a part of the path or of a link on it is looked up, the innermost first; none is a link."""
     folder, words = Path(path.absolute().anchor), [*path.absolute().parts[:0:-1]]
     folders, links = dict[Path, None](), 0
     while words and links <= _MOST_LINKS:
@@ -137,7 +131,7 @@ def _word(text: object) -> str:
 
 
 def check_state(homes: Iterable[Path], env: Mapping[str, str]) -> None:
-    """Refuses folders for the hub's files that others may write: raises `ConfigError` with each."""
+    """Raises `ConfigError` for folders of the hub that others may write."""
     if untrusted := untrusted_state(homes, env):
         raise ConfigError(
             *(ConfigFinding("state_untrusted", reason, str(folder)) for folder, reason in untrusted.items())
@@ -145,7 +139,7 @@ def check_state(homes: Iterable[Path], env: Mapping[str, str]) -> None:
 
 
 def untrusted_state(homes: Iterable[Path], env: Mapping[str, str]) -> dict[Path, str]:
-    """Folders that others may write, each with the problem and how to fix it; `homes` are state folders and stores."""
+    """State folders that others may write, with problem and fix."""
     folders = [folder for home in sorted({*homes}) for folder in (home, *(home / name for name in STATE_FOLDERS))]
     return dict(_untrusted(folders, env))
 
@@ -165,7 +159,7 @@ def _untrusted(folders: Iterable[Path], env: Mapping[str, str]) -> Iterator[tupl
 
 
 def is_of_project(status: os.stat_result, folder: str) -> bool:
-    """Whether a file belongs to the user, root or the owner of the folder; not to others who may write there (/tmp)."""
+    """Whether the user, root or the folder's owner owns the file."""
     user = effective_user()
     if user is None or status.st_uid in (user, 0):
         return True
@@ -176,7 +170,7 @@ def is_of_project(status: os.stat_result, folder: str) -> bool:
 
 
 def close_folder(folder: Path) -> bool:
-    """Takes the right to write away from others; whether this user may."""
+    """Takes write access from others; False if not permitted."""
     try:
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~0o022)
     except OSError:
@@ -185,10 +179,7 @@ def close_folder(folder: Path) -> bool:
 
 
 def problem_of_secret(status: os.stat_result, path: Path | str | None = None) -> str | None:
-    """The reason why a file is a bad place for a secret: others can read it; None if they cannot.
-
-    On Windows the access list of the file at `path` counts.
-    """
+    """Why others can read the file, else None. `path`: for Windows."""
     if effective_user() is None:
         return None if path is None else _problem_on_windows("read", path, "")
     readers = _who_else(status, stat.S_IRGRP, stat.S_IROTH)
@@ -204,7 +195,7 @@ def _who_else(status: os.stat_result, of_group: int, of_all: int) -> str | None:
 
 
 def _is_private_group(status: os.stat_result) -> bool:
-    """Whether the group has its owner as its only member: many systems make such a group for each user."""
+    """Whether the owner is the group's only member."""
     if sys.platform == "win32":
         raise NotImplementedError
     import grp

@@ -1,7 +1,4 @@
-"""Interpolated data to `Settings`: pydantic's verdicts and dangling names as findings that help.
-
-No message repeats a value: it may be a secret, or have been put in by `${…}`.
-"""
+"""Validates interpolated data; no message repeats a value, which may be a secret."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,7 +36,7 @@ _VERDICTS: Mapping[str, tuple[str, str]] = {
     "value_error": ("invalid_value", "{error}"),
     "finding": ("", "{message}"),
 }
-"""By the type of pydantic's error: the code, and the message, with members of the error's context."""
+"""Code and message, with `{members}` of the error's context, by pydantic's error type."""
 SHELLS: Final = frozenset("sh bash dash zsh ksh ash fish pwsh powershell".split())
 SCRIPT: Final = late(r"-[A-Za-z]*c|-Command", re.IGNORECASE)
 _PYTHONS: Final = late(r"(?:python|pypy)[\d.]*w?")
@@ -54,23 +51,22 @@ _CODE: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """The option right before code, by program."""
 _JOINS: Final = frozenset(("cmd", "pwsh", "powershell"))
-"""Programs that take all that follows for code."""
+"""Programs that run all following words as code."""
 READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
     Settings: ("mcpServers",),
     ServerSettings: ("disabled", "transport"),
 }
-"""Keys that are not fields and are read anyway."""
+"""Keys that are accepted without being fields."""
 _DECIDES: Final = frozenset(("command", "url", "args", "env"))
 """Keys that say what a server is."""
 STAND_IN: Final[JsonObject] = {"command": "-", "enabled": False}
-"""In place of a server that has failed."""
+"""Replaces a failed server."""
 
 
 def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Settings:
-    """The settings. Raises `ConfigError` with all of `report`; a path that is already in it is not reported twice.
+    """The settings. Raises `ConfigError` with all of `report`.
 
-    With `partly` servers with errors have failed (`Settings.failure`), and their errors are warnings, if that is all
-    that is wrong and other servers are right.
+    `partly`: servers with errors fail, with warnings, if others are right and nothing else is wrong.
     """
     reported = {finding.path for finding in report.errors}
     settings = None
@@ -93,7 +89,7 @@ def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Se
 
 
 def _causes(tree: JsonObject, report: Findings) -> dict[str, Cause] | None:
-    """Why servers have failed, whose errors become warnings; None if more is wrong, or no server is right."""
+    """None if something else is wrong, or no server is right."""
     servers = _mapping(tree.get("servers"))
     causes: dict[str, Cause] = {}
     for error in report.errors:
@@ -117,10 +113,7 @@ def _is_server_name(name: str) -> bool:
 
 
 def refused_keys(server: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """The keys that the hub refuses in a server and that can be spared, `headers.NAME` for a header, with the reasons.
-
-    What the server is stays: its command or URL, arguments and variables.
-    """
+    """Keys that the hub refuses and the server can do without (headers as `headers.NAME`), with reasons."""
     entry = dict(server)
     headers = entry.get("headers")
     if isinstance(headers, dict) and "url" in entry:
@@ -147,7 +140,7 @@ def refused_keys(server: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def finding_of(error: ErrorDetails, root: type[BaseModel] = Settings) -> Finding:
-    """An error of pydantic in data for `root`, as a finding."""
+    """The finding for a pydantic error in data of `root`."""
     context: JsonObject = error.get("ctx", {})
     path = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
@@ -169,7 +162,6 @@ def finding_of(error: ErrorDetails, root: type[BaseModel] = Settings) -> Finding
 
 
 def _known_keys(root: type[BaseModel], path: DataPath) -> Iterator[str]:
-    """Keys that the section at `path` takes, found by walking the models."""
     kind: object = root
     for part in path:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -184,7 +176,7 @@ def _known_keys(root: type[BaseModel], path: DataPath) -> Iterator[str]:
 
 
 def check_references(tree: JsonObject, changed: Collection[DataPath], report: Findings) -> None:
-    """Reports names of nothing, and tokens given twice, in any data; texts at `changed` paths are not shown."""
+    """Reports unknown names and repeated tokens. Texts at `changed` paths are not shown."""
     servers, profiles = _mapping(tree.get("servers")), _mapping(tree.get("profiles"))
     for name, profile in profiles.items():
         for index, server in enumerate(_list(_mapping(profile).get("servers"))):
@@ -202,7 +194,6 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Fi
 
 
 def _check_names(servers: Mapping[str, object], longest: object, report: Findings) -> None:
-    """Warns of tools' names that are longer than they can be, or that two tools are given."""
     new_names: dict[str, str] = {}
     for server, entry in servers.items():
         renamed, per_tool = _mapping(_mapping(entry).get("rename")), _mapping(_mapping(entry).get("per_tool"))
@@ -235,7 +226,6 @@ def _check_tokens(tokens: list[object], report: Findings) -> None:
 
 
 def _profiles_of(hub: Mapping[str, object]) -> Iterator[tuple[DataPath, object]]:
-    """Every place that names a profile, with the name."""
     for index, token in enumerate(_list(hub.get("tokens"))):
         yield ("hub", "tokens", index, "profile"), _mapping(token).get("profile")
     for index, issuer in enumerate(_list(_mapping(_mapping(hub.get("http")).get("oauth")).get("issuers"))):
@@ -254,7 +244,7 @@ def _list(value: object) -> list[object]:
 
 
 def code_in(command: str, args: Sequence[str]) -> Iterator[int]:
-    """The indices of the arguments that a shell or another interpreter of this server reads as code."""
+    """Indices of arguments that an interpreter runs as code."""
     program, is_code, is_rest = "", False, False
     for index, word in enumerate((command, *args)):
         option, equals, _ = word.partition("=")
@@ -269,5 +259,4 @@ def code_in(command: str, args: Sequence[str]) -> Iterator[int]:
 
 
 def program_name(word: str) -> str:
-    """The name of a program without its folder."""
     return PurePath(word.replace("\\", "/")).name.lower().removesuffix(".exe")

@@ -1,8 +1,7 @@
-"""Files of other clients: which client and which project a file belongs to, and where it has its servers.
+"""Recognizes files of other clients: the client, the project, and the place of the servers.
 
-The class of a file follows from the key that holds its servers, and of YAML from the forms that only other clients
-have: an unknown key never makes a file another client's, or ours. In our own files, and any that has a `hub`, unknown
-keys are errors. Works on any shape of data.
+The key that holds the servers decides; for YAML, forms of other clients. An unknown key does not. Takes data of any
+shape.
 """
 
 import re
@@ -58,15 +57,15 @@ _CLIENTS: Final = (
     (r"\.junie/mcp/mcp\.json", "junie"),
     (r"\.factory/mcp\.json", "factory"),
 )
-"""Ends of the paths of files, and the names of their clients in the table of clients."""
+"""Clients by the ends of their files' paths."""
 _USERS_FOLDERS: Final = (
     *("XDG_CONFIG_HOME", "APPDATA", "LOCALAPPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "CLINE_DIR"),
     "CLINE_DATA_DIR",
 )
-"""Variables that name a folder for the files of a user."""
+"""Variables that name folders of user files."""
 _SYSTEM: Final = frozenset(("Library", "AppData"))
 _OF_CLIENT: Final = late(r"\.[a-z][a-z0-9_-]*")
-"""The folder in a project that is a client's: `.vscode`, `.cursor`."""
+"""A client's folder in a project: `.vscode`, `.cursor`."""
 SOURCES: Final = ("command", "cmd", "url", "uri", "serverUrl", "httpUrl")
 _BUILT_IN: Final = frozenset(("builtin", "platform", "frontend", "inline_python"))
 DOUBLED: Final = "duplicate key. Remove one of them."
@@ -77,22 +76,20 @@ _BOUND: Final = late(
     r"ast-grep(?:-mcp)?|semgrep(?:-mcp)?|nx-mcp|eslint|biome|backlog)(?:$|[@=<>~.])",
     re.IGNORECASE,
 )
-"""Servers that work on the folder they start in. Of their arguments only an absolute path names another one."""
+"""Servers that work on their start folder, unless an argument is an absolute path."""
 _ELSEWHERE: Final = late(r"[/~$]|[A-Za-z]:[\\/]")
 
 
 def works_where_started(command: object, args: object) -> bool:
-    """Whether a server is known to work on the folder that it starts in, and its arguments name no other folder."""
+    """Whether the server works on its start folder, and no argument names another."""
     words = [str(word) for word in (command, *(args if isinstance(args, list) else ()))]
     values = (word.rpartition("=")[2] for word in words[1:])
     return any(map(_BOUND.search, words)) and not any(map(_ELSEWHERE.match, values))
 
 
 class ForeignFile(msgspec.Struct, frozen=True):
-    """A file of another client. `client` is its name in the table of clients, empty if it is not known.
-
-    `project` is the folder of the project that the file belongs to; None if it lies where no project is. `is_users`: it
-    is surely the user's own.
+    """A file of another client. `client`: its name in the client table, or empty. `project`: the folder of its project,
+    or None. `is_users`: surely the user's own file.
     """
 
     file: Path
@@ -102,14 +99,13 @@ class ForeignFile(msgspec.Struct, frozen=True):
 
     @property
     def base(self) -> Path:
-        """The folder that relative paths start from."""
         return self.file.absolute().parent if self.project is None else self.project
 
 
 def origin_of(
     file: Path, data: object, env: Mapping[str, str], client: str = "", *, is_users: bool = False
 ) -> ForeignFile:
-    """The origin of a file with this data; `client` if that is clear already, `is_users` if it is surely the user's."""
+    """The file's client and project; pass `client` and `is_users` if known."""
     path = file.absolute()
     name = client or client_of(path, data)
     folder = _project_of(path)
@@ -118,7 +114,7 @@ def origin_of(
 
 
 def client_of(path: PurePath, data: object) -> str:
-    """The name of the client of a file, by its path, else by its form; empty if neither says so."""
+    """The client, by path or else by form; empty if unknown."""
     text = path.as_posix()
     for pattern, client in _CLIENTS:
         if re.search(rf"(?:^|/)(?:{pattern})$", text):
@@ -148,7 +144,6 @@ def _has(servers: object, kinds: Collection[str]) -> bool:
 
 
 def _project_of(path: Path) -> Path:
-    """The folder of the file, or the one above a client's folder."""
     for folder in path.parents:
         if folder.name in ("settings", "mcp"):  # .kiro/settings, .junie/mcp
             continue
@@ -157,11 +152,7 @@ def _project_of(path: Path) -> Path:
 
 
 def _is_outside_projects(path: Path, folder: Path, env: Mapping[str, str]) -> bool:
-    """Whether a file is in a folder for the user's files, or right in the home, where no project is.
-
-    `folder` is that of its project, if it has one. A client's folder for projects, and `.mcp.json`, belong to what is
-    around them, wherever that lies.
-    """
+    """Whether the file is among user files, or right in the home folder."""
     home = env.get("HOME") or env.get("USERPROFILE")
     homes = {Path(home), _real(Path(home))} if home else set()
     if any(above.is_relative_to(folder) or above.is_relative_to(_real(folder)) for above in homes):
@@ -186,7 +177,7 @@ def _real(path: Path) -> Path:
 
 
 def place_of_servers(data: Mapping[str, object], *, is_yaml: bool) -> DataPath:
-    """The path of the mapping of servers; empty if the file is nothing else."""
+    """The path of the servers' mapping; empty if the whole file is that mapping."""
     if data.get("mcpServers", ()) is not None and "mcpServers" in data:
         return ("mcpServers",)
     if is_yaml:
@@ -200,7 +191,7 @@ def place_of_servers(data: Mapping[str, object], *, is_yaml: bool) -> DataPath:
 
 
 def is_foreign(data: Mapping[str, object], name: str, *, is_yaml: bool) -> bool:
-    """Whether the file is that of another client."""
+    """Whether the file belongs to another client."""
     if "hub" in data:
         return False
     if is_yaml:
@@ -217,7 +208,7 @@ def _is_goose(data: Mapping[str, object]) -> bool:
 
 
 def sections(data: JsonObject, path: DataPath, report: Findings) -> JsonObject:
-    """The top level under the names of `Settings`, with the servers at `path` under `servers`."""
+    """The top level with the keys of `Settings`; the servers at `path` come under `servers`."""
     if path == ("servers",):
         return {key: value for key, value in data.items() if key != "$schema"}
     servers = at(data, path)
@@ -241,25 +232,24 @@ def sections(data: JsonObject, path: DataPath, report: Findings) -> JsonObject:
 
 
 def doubled_names(servers: list[object]) -> list[str]:
-    """The names that two servers of a list have."""
+    """Names that several servers of a list have."""
     named = Counter(str(server.get("name")) for server in servers if isinstance(server, dict))
     return [name for name, number in named.items() if number > 1]
 
 
 def is_built_in(server: object) -> bool:
-    """Whether an entry is a part of its client (Goose), not a server."""
+    """Whether the entry is part of Goose, not a server."""
     return isinstance(server, dict) and str(server.get("type")) in _BUILT_IN and not _is_server(server)
 
 
 def inputs_of(data: JsonObject) -> Iterator[JsonObject]:
-    """The entries of `inputs`, which say what VS Code asks for."""
     for path in _INPUTS:
         listed = at(data, path)
         yield from (entry for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else ()
 
 
 def at(data: object, path: DataPath) -> object:
-    """The value at a path of plain data; None if there is nothing."""
+    """The value at a path; None if absent."""
     for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data

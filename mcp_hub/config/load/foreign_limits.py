@@ -1,6 +1,6 @@
-"""Limits of a server in another client's file: whether it is on, its tools, a sandbox, rules beside the servers. Pure.
+"""Limits in other clients' files: on or off, tool lists, sandboxes. Pure.
 
-A limit is read however its key is spelled. One that cannot be read leaves the server disabled, never wider.
+An unreadable limit disables the server.
 """
 
 import re
@@ -16,12 +16,12 @@ _SWITCHES: Final = {
     **dict.fromkeys(("enabled", "enable", "isenabled", "active", "isactive"), False),
     **dict.fromkeys(("disabled", "disable", "isdisabled", "inactive"), True),
 }
-"""Keys in small letters without `-` and `_` that say whether a server is on, and the value that switches it off."""
+"""Plain keys that switch a server, and the value for off."""
 _OFF: Final = frozenset(("disabled", "inactive", "off"))
 """The values of `status` and `state` that switch a server off."""
 _LISTED: Final = late(r"(tool|prompt|resource)")
 _APPROVALS: Final = late(r"always|auto|approv|trust|confirm")
-"""Keys that decide who asks before a call, not which tools there are."""
+"""Keys about asking before a call, not about available tools."""
 _NO_LIMITS: Final = late(r"time|parallel|prefix|output|choice|search|permission")
 _DENIES: Final = late(r"disallow|disabl|exclud|deny|denied|block|forbid|blacklist|hidden|ignor")
 _ALLOWS: Final = late(r"allow|enabl|includ|permit|whitelist|available|only|select")
@@ -30,22 +30,21 @@ _NO_SANDBOX: Final = frozenset(("", "none", "off", "false"))
 
 
 def plain_key(key: str) -> str:
-    """The key in small letters, without the characters by which clients differ."""
+    """Lower case, without `-`, `_`, `.` and spaces."""
     return re.sub(r"[-_. ]", "", key).lower()
 
 
 def is_approval(key: str) -> bool:
-    """Whether a key of another client says which calls it makes without a question."""
     return _APPROVALS.search(plain_key(key)) is not None
 
 
 def is_list_of_tools(key: str) -> bool:
-    """Whether a key of another client lists tools, prompts or resources that a server may offer, or may not."""
+    """Whether the key allows or denies tools, prompts or resources."""
     return _list_of(key) is not None
 
 
 def limited(entry: JsonObject, client: str, note: Note) -> JsonObject:
-    """The server with its limits in our keys: filters, and `enabled: false` if it is off or a limit is not clear."""
+    """The server with limits in our keys; an unclear one disables it."""
     translated = dict(entry)
     for key in ("tools", "prompts", "resources"):
         if key in translated:
@@ -63,7 +62,6 @@ def limited(entry: JsonObject, client: str, note: Note) -> JsonObject:
 
 
 def _list_of(key: str) -> tuple[str, str] | None:
-    """The section and the key of filters that a list of another client stands for; the key is empty if not clear."""
     plain = plain_key(key)
     kind = _LISTED.search(plain)
     if kind is None or plain in ("tools", "prompts", "resources") or is_approval(key) or _NO_LIMITS.search(plain):
@@ -76,7 +74,6 @@ def _list_of(key: str) -> tuple[str, str] | None:
 
 
 def _limit(entry: JsonObject, key: str, filters: JsonObject | None, note: Note, written: str = "") -> None:
-    """Sets filters; if there are none, because they cannot be read, the server is disabled."""
     if filters is None:
         entry["enabled"] = False
         note(written or key, f"{UNREADABLE}. Set {key}.allow or {key}.deny")
@@ -85,7 +82,6 @@ def _limit(entry: JsonObject, key: str, filters: JsonObject | None, note: Note, 
 
 
 def _filters(value: object, client: str) -> JsonObject | None:
-    """`tools` of another client as filters; None if it cannot be read."""
     if value is True or value == "*":
         return {}
     if value is False:
@@ -101,7 +97,6 @@ def _filters(value: object, client: str) -> JsonObject | None:
 
 
 def _denied_by_flags(tools: JsonObject, client: str) -> JsonObject | None:
-    """The filters of a table of tools, each with a flag, or with a table that may have one; None for any other."""
     denied = []
     for name, value in tools.items():
         if isinstance(value, dict):
@@ -117,7 +112,6 @@ def _denied_by_flags(tools: JsonObject, client: str) -> JsonObject | None:
 
 
 def _switches(table: JsonObject) -> Iterator[tuple[str, bool, object]]:
-    """The keys of a table that say whether it is on, each with the value that says no, and its own value."""
     for key, value in table.items():
         if (off := _SWITCHES.get(plain_key(key))) is not None:
             yield key, off, value
@@ -136,7 +130,6 @@ def _are_names(names: list[object]) -> bool:
 
 
 def _filtered(section: object, target: str, names: object) -> JsonObject | None:
-    """The filters with these names denied, or allowed if nothing else is; None if they cannot be put there."""
     if names is (target == "allow"):  # "enable all", "disable none"
         return section if isinstance(section, dict) else None
     if not (target and isinstance(names, list) and _are_names(names) and isinstance(section, dict)):
@@ -148,7 +141,7 @@ def _filtered(section: object, target: str, names: object) -> JsonObject | None:
 
 
 def _is_on(entry: JsonObject, note: Note) -> bool:
-    """Whether the server is on, without the keys that say so: off if one of them does, or cannot be read."""
+    """Removes the keys that switch the server; unreadable means off."""
     is_on = True
     for key, off, value in [*_switches(entry)]:
         del entry[key]
@@ -165,10 +158,7 @@ def _is_on(entry: JsonObject, note: Note) -> bool:
 
 
 def _takes_sandbox(entry: JsonObject, note: Note) -> bool:
-    """Puts the lists of a sandbox of VS Code under `sandbox`; False if there is one that cannot be read.
-
-    VS Code has a sandbox for processes only, not for a server with a URL.
-    """
+    """Moves VS Code's lists under `sandbox`; False if they are unreadable. Servers with a URL are not in a sandbox."""
     boxes = {key: entry.pop(key) for key in [*entry] if "sandbox" in plain_key(key)}
     switches = {key: _flag(boxes.pop(key)) for key in [*boxes] if plain_key(key) == _SWITCH}
     rules = {key: box for key, box in boxes.items() if box and str(box).strip().lower() not in _NO_SANDBOX}
@@ -184,10 +174,7 @@ def _takes_sandbox(entry: JsonObject, note: Note) -> bool:
 
 
 def switched_off(data: Mapping[str, object], servers: Iterable[str]) -> dict[str, str]:
-    """Servers that rules beside the list of servers exclude (Gemini CLI, Qwen Code, VS Code), with the reason.
-
-    A rule that cannot be read excludes all of them: it limits.
-    """
+    """Servers excluded beside the list (Gemini CLI, Qwen Code, VS Code), with reasons; all for an unreadable rule."""
     names = list(servers)
     if data.get("chat.mcp.access") == "none" or data.get("chat.mcp.enabled") is False:
         return dict.fromkeys(names, "MCP is switched off there")
@@ -211,10 +198,7 @@ def switched_off(data: Mapping[str, object], servers: Iterable[str]) -> dict[str
 
 
 def narrowed(data: Mapping[str, object], servers: JsonObject, client: str) -> JsonObject:
-    """The servers with the limits that rules beside the list of servers set to their tools: OpenCode, Amp, Kiro.
-
-    Those that VS Code runs in a sandbox get the rule of the file.
-    """
+    """The servers with limits set beside the list (OpenCode, Amp, Kiro; VS Code's sandbox)."""
     rules = (data.get("sandbox"), _mapping(data.get("mcp")).get("sandbox"), data.get("mcp.sandbox"))
     rule = next((rule for rule in rules if rule is not None), None)
     beside: JsonObject = {} if rule is None else {RULE_OF_FILE: rule}
@@ -250,7 +234,7 @@ def _beside(data: Mapping[str, object], name: str, client: str) -> JsonObject:
 
 
 def _ruled(rules: Iterable[tuple[object, object]], prefix: str) -> JsonObject:
-    """The limits that globs of names set to the tools that begin with the prefix: the last rule that fits wins."""
+    """The last matching rule wins."""
     is_on = True
     denied: dict[str, None] = {}
     for glob, value in rules:
@@ -265,7 +249,6 @@ def _ruled(rules: Iterable[tuple[object, object]], prefix: str) -> JsonObject:
 
 
 def _behind(glob: str, prefix: str) -> set[str]:
-    """The globs of the texts that the glob matches behind the prefix."""
     patterns = {re.sub(r"\*+", "*", glob)}
     for char in prefix:
         patterns = {after for part in patterns for after in _after(part, char)}

@@ -1,8 +1,7 @@
-"""The sandbox of VS Code for a server (`sandboxEnabled`, `sandbox`) in the rule of ours: the same or narrower.
+"""VS Code's sandbox (`sandboxEnabled`, `sandbox`) as our rule, never wider.
 
-VS Code lets such a server read all files, write into `allowWrite` and its `cwd`, and reach `allowedDomains` and the
-index of npm (`mcpSandboxService.ts`). Ours opens paths and hosts alone and cannot close a part of them again: what
-`denyRead`, `denyWrite` and `deniedDomains` close in an open folder or below a wildcard closes the whole.
+VS Code opens all files for reading (`mcpSandboxService.ts`). Our rule cannot close part of an open folder or wildcard:
+`deny…` closes the whole.
 """
 
 import os
@@ -17,34 +16,31 @@ from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.types import JsonObject
 
 Note = Callable[[str, str], None]
-"""Called with a key of the server, and why it is not used, or not as it is written."""
+"""Called with a server's key, and why it is unused or changed."""
 UNREADABLE: Final = "cannot be read. It limits the server, so the server is disabled"
 RULE_OF_FILE: Final = "sandbox of the file"
-"""The key under which a server gets the rule that stands beside the servers."""
+"""The key for the rule that stands beside the servers."""
 _SANDBOX: Final = {
     "filesystem": ("allowWrite", "denyWrite", "denyRead"),
     "network": ("allowedDomains", "deniedDomains"),
 }
-"""The parts of a sandbox of VS Code, all of them lists of texts. Others that begin with `allow` only open more."""
+"""The lists of VS Code's sandbox; others that begin with `allow` only open more."""
 _INDEXES: Final = ("registry.npmjs.org", "pypi.org", "files.pythonhosted.org")
-"""Hosts that the hub's sandbox opens to programs that run packages; VS Code the first one to all."""
+"""Hosts that our sandbox opens to package runners; VS Code opens the first one to all."""
 _RUNNERS: Final = frozenset(("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "bun", "uvx", "uv", "pipx", "pip"))
 _GLOBS: Final = frozenset("*?[]{}!")
-"""Characters of globs, and what some programs take for one."""
+"""Characters that may make a glob."""
 _OF_DATA: Final = ("/home", "/root", "/Users", "/mnt", "/media", "/srv", "/data", "/tmp")
-"""Folders of which the hub's sandbox opens nothing but what the server's own entry names, and programs."""
+"""Folders in which our sandbox opens only programs, and what the entry names."""
 _OF_PROGRAMS: Final = (
     *(".local", ".nvm", ".fnm", ".n", "n", ".volta", ".asdf", ".pyenv", ".nodenv", ".rbenv", ".proto", ".rye"),
     *(".config/mise", ".bun", ".deno"),
 )
-"""Folders of the home folder with programs that the hub's sandbox may open."""
+"""Program folders in the home folder that our sandbox may open."""
 
 
 def readable_sandbox(box: object) -> JsonObject | None:
-    """The lists of a sandbox of VS Code by `section.part`; None if it limits by anything else, or is another thing.
-
-    What only opens more, and VS Code does not have, is an empty list.
-    """
+    """VS Code's lists by `section.part`; None for other limits or forms."""
     if not isinstance(box, dict):
         return None
     lists: JsonObject = {}
@@ -62,7 +58,6 @@ def readable_sandbox(box: object) -> JsonObject | None:
 
 
 def _forms(path: str) -> set[str]:
-    """A path as it is written, and without links."""
     return {path, os.path.realpath(path)}
 
 
@@ -71,12 +66,7 @@ def _is_text(value: object) -> bool:
 
 
 class SandboxedEntry(msgspec.Struct, frozen=True):
-    """A server of VS Code, and the paths that it opens by itself: its program, its arguments, and its `cwd`.
-
-    `base` is the folder for relative paths, `home` that of the user; `path` is the variable. Texts that are not known
-    now are None. `starts_in_base`: the server starts there, so that it may read it. `writes_base`: VS Code lets it
-    write there, since the entry has a `cwd`.
-    """
+    """A VS Code server, and paths that it opens itself; `path` is PATH. Unknown texts are None."""
 
     program: str
     args: Sequence[str | None]
@@ -92,13 +82,13 @@ class SandboxedEntry(msgspec.Struct, frozen=True):
         return os.path.normpath(os.path.join(self.base, text))
 
     def closed_at(self, text: str) -> str:
-        """The path of a text that closes something; of globs the folder in which all that they may match is."""
+        """The path that a deny entry closes; for globs, the folder of all matches."""
         parts = text.split("/")
         first = next((number for number, part in enumerate(parts) if _GLOBS & set(part)), len(parts))
         return self.absolute("/".join(parts[:first]) or ("/" if text.startswith("/") else "."))
 
     def opened(self) -> Iterator[str]:
-        """The paths that the hub's sandbox may open for reading without a rule."""
+        """Paths that our sandbox may open without a rule."""
         if self.starts_in_base:
             yield self.base
         for word in self.args:
@@ -115,7 +105,7 @@ class SandboxedEntry(msgspec.Struct, frozen=True):
         yield from (folder for folder in programs if not is_in(self.home, folder))
 
     def why_open(self, path: str, written: Iterable[str]) -> str | None:
-        """The folder that the hub's sandbox opens at, in or around a path; None if it is closed."""
+        """The folder at, in or around `path` that our sandbox opens; None if closed."""
         forms = _forms(path)
         for folder in (*written, *self.opened()):
             for form in forms:
@@ -126,17 +116,13 @@ class SandboxedEntry(msgspec.Struct, frozen=True):
         return None if is_data else "folders of the system"
 
     def _package(self, file: str) -> str:
-        """The outermost folder that a script may be a part of: that below the home folder, else its own."""
         if not is_in(file, self.home):
             return os.path.dirname(file)
         return os.path.join(self.home, os.path.relpath(file, self.home).split(os.sep)[0])
 
 
 def sandbox_rule(lists: Mapping[str, Sequence[str]], entry: SandboxedEntry, note: Note) -> JsonObject | None:
-    """The rule of ours for the lists of a sandbox of VS Code; None if it would be wider, with the reason as a note.
-
-    What the hub cannot leave out of a folder or a wildcard closes the whole, with a note.
-    """
+    """Our rule for VS Code's lists; None, with a note, if it would be wider."""
     for key in lists.keys() - {f"{section}.{part}" for section, parts in _SANDBOX.items() for part in parts}:
         note(f"sandbox.{key}", "is left out: it only opens more")
     written = _writable(lists, entry, note)
@@ -201,10 +187,8 @@ def _hosts(names: Iterable[str], denied: Sequence[HostRule], note: Note) -> list
 
 
 def _covers(outer: str, host: str) -> bool:
-    """Whether a host, or all names below a wildcard, are among those of `outer`."""
     return host == outer or outer.startswith("*.") and host.endswith(outer[1:])
 
 
 def is_in(path: str, folder: str) -> bool:
-    """Whether a path is this folder, or below it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

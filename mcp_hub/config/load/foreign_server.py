@@ -1,8 +1,4 @@
-"""One server as other clients write it, in the keys of ours. Pure; keys that fit nowhere stay as they are.
-
-Only `command`, `url`, `args` and `env` decide whether there is a server. What cannot be read elsewhere is left out with
-a note. `foreign_limits` has the keys that limit the server.
-"""
+"""Another client's server with our keys. Pure; unreadable values are dropped with a note."""
 
 import re
 import shlex
@@ -35,7 +31,7 @@ _SAME: Final = {
     "workingDirectory": "cwd",
     "bearer_token": "bearer",
 }
-"""Keys with the one of ours that means the same."""
+"""Other clients' keys and ours of the same meaning."""
 _PROGRAM: Final = late(r"(?:^|[/\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
 _APPROVES: Final = "the client asks before a call, not the hub. Set this in the client."
 _OF_OTHERS: Final = {
@@ -45,14 +41,14 @@ _OF_OTHERS: Final = {
     "headersHelper": "the hub runs no command for headers. Set headers or bearer",
     "inputs": "a value for ${input:NAME} comes from the environment variable NAME, in capitals and with _ for -",
 }
-"""Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
+"""Advice for keys of other clients, which are not misspelled keys of ours."""
 _TYPES: Final = {
     **{re.sub(r"[-_]", "", name.lower()): kind for name, kind in TRANSPORTS.items()},
     **dict.fromkeys(("streaminghttp", "httpstream", "streamable", "httpstreamable"), "http"),
 }
 _MILLISECONDS: Final = frozenset("claude-code copilot continue gemini kiro librechat opencode qwen".split())
 _SECONDS: Final = frozenset("cline codex goose kilo roo vibe zed".split())
-"""Clients by the unit of their `timeout`. In files of others, 1000 and more are milliseconds: no client waits hours."""
+"""Clients with `timeout` in seconds. For unlisted clients, 1000 and more are milliseconds."""
 _LEAST_MILLISECONDS: Final = 1000
 _RUNNERS: Final = frozenset("npx npm node bunx bun deno uvx uv pipx python python3 docker podman".split())
 """Programs that people write with their arguments into `command`."""
@@ -76,7 +72,7 @@ _OAUTH_OURS: Final = frozenset(("client_id", "client_secret", "redirect_port", "
 
 
 def translated(server: JsonObject, client: str, note: Note) -> JsonObject:
-    """The `flat` server in our keys, with its texts as they are. `client` is its name in the table of clients."""
+    """The `flat` server with our keys and unchanged texts."""
     entry = {key: value for key, value in server.items() if value is not None}
     if entry.get("httpUrl"):  # Gemini CLI prefers it to `url`, which is for the older transport
         entry["url"] = entry.pop("httpUrl")
@@ -95,12 +91,12 @@ def translated(server: JsonObject, client: str, note: Note) -> JsonObject:
 
 
 def is_name(value: object) -> bool:
-    """Whether the value is the name of an environment variable: `${…}` around another text could read a file."""
+    """Whether the value names a variable: `${…}` around other text could read a file."""
     return isinstance(value, str) and is_variable_name(value)
 
 
 def flat(server: JsonObject) -> JsonObject:
-    """The server without what others nest: `transport` (Cline), `command` (old Zed)."""
+    """The server with nested `transport` (Cline), `command` (old Zed), headers (Continue) moved up."""
     entry = dict(server)
     if isinstance(nested := entry.get("transport"), dict):
         entry = {**{key: value for key, value in entry.items() if key != "transport"}, **nested}
@@ -125,7 +121,6 @@ def _arguments(entry: JsonObject) -> None:
 
 
 def _words(text: str) -> list[str]:
-    """The arguments of a command line; a text that is none is one argument."""
     try:
         return shlex.split(text) if "\\" not in text else text.split()
     except ValueError:
@@ -139,7 +134,6 @@ def _text(value: object) -> object:
 
 
 def _address(entry: JsonObject, client: str, note: Note) -> None:
-    """The one of `command` and `url` that is meant, and the transport."""
     for key in ("command", "url"):
         if isinstance(text := entry.pop(key, ""), str):
             text = text.strip()
@@ -162,7 +156,6 @@ def _address(entry: JsonObject, client: str, note: Note) -> None:
 
 
 def _take_user(entry: JsonObject) -> None:
-    """A user and a password in the URL become a header."""
     try:
         parts = urlsplit(str(entry["url"]))
     except ValueError:
@@ -176,7 +169,6 @@ def _take_user(entry: JsonObject) -> None:
 
 
 def _pairs(value: object, key: str, note: Note) -> object:
-    """Variables or headers as a mapping of texts; also from a list of `NAME=VALUE`, or of names with values."""
     pairs: JsonObject = {}
     if isinstance(value, list):
         for item in value:
@@ -238,7 +230,6 @@ def _unit(value: object, client: str) -> str:
 
 
 def _duration(value: object, unit: str) -> str | None:
-    """A duration of ours; None for a value that is none."""
     text = re.sub(r"\s+", "", value.lower()) if isinstance(value, str) else _text(value)
     if isinstance(value, bool) or not isinstance(text, str):
         return None
@@ -274,7 +265,6 @@ def _login(entry: JsonObject, note: Note) -> None:
 
 
 def _take_key(entry: JsonObject) -> None:
-    """The `apiKey` of LibreChat becomes a header."""
     theirs = entry.get("apiKey")
     key = theirs.get("key") if isinstance(theirs, dict) else None
     if not isinstance(theirs, dict) or not isinstance(key, str) or "url" not in entry:
@@ -304,7 +294,6 @@ def _oauth(theirs: JsonObject, note: Note) -> JsonObject:
 
 
 def _refer(entry: JsonObject) -> None:
-    """Codex and Goose name variables, where we write `${VAR}`."""
     if is_name(name := entry.get("bearer_token_env_var")) and "bearer" not in entry:
         entry["bearer"] = f"${{{name}}}"
         del entry["bearer_token_env_var"]
@@ -326,7 +315,7 @@ def _mapping(value: object) -> JsonObject:
 
 
 def is_hub(server: object) -> bool:
-    """Whether an entry starts this hub."""
+    """Whether the entry starts this hub."""
     entry = flat(server) if isinstance(server, dict) else {}
     argv = [entry.get("command", entry.get("cmd")), entry.get("args")]
     words = [word for part in argv for word in (part if isinstance(part, list) else [part]) if isinstance(word, str)]
@@ -336,7 +325,7 @@ def is_hub(server: object) -> bool:
 
 
 def own_keys(section: JsonObject, path: DataPath, keys: Collection[str], report: Findings) -> JsonObject:
-    """The section without keys that are not `keys`; each of the others is a warning."""
+    """The section with `keys` only; others give warnings."""
     for key in section:
         if key in keys:
             continue

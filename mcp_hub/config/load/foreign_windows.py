@@ -1,8 +1,4 @@
-"""Servers of clients on Windows in the form of the Linux in WSL: their programs, paths and variables. Pure.
-
-`wsl.exe` starts programs of this Linux. A path of Windows has another name here, a program of Windows is another
-program, and variables of Windows do not exist.
-"""
+"""Translates servers of Windows clients for Linux in WSL. Pure."""
 
 import ntpath
 import re
@@ -20,7 +16,7 @@ from mcp_hub.types import JsonObject
 _DRIVE: Final = late(r"(?:\\\\\?\\)?(?P<drive>[A-Za-z]):(?P<path>[\\/].*)", re.DOTALL)
 _SHARE: Final = late(r"\\\\(?:\?\\UNC\\)?(?P<host>[^\\/?]+)\\(?P<share>[^\\/]+)(?P<path>.*)", re.DOTALL)
 _HERE: Final = frozenset(("wsl$", "wsl.localhost"))
-"""Hosts of shares by which Windows sees the files of its distributions."""
+"""Share hosts for files of WSL distributions."""
 _VALUE: Final = late(r"(?P<before>-*[A-Za-z_][\w.-]*=|file:///)(?P<value>.*)", re.DOTALL)
 _MOUNT: Final = late(
     r"(?P<before>type=bind,(?:.*,)?(?:src|source)=)(?P<path>[A-Za-z]:[\\/][^,]*)(?P<after>.*)", re.DOTALL
@@ -31,7 +27,7 @@ _SUFFIXES: Final = (".exe", ".cmd", ".bat", ".com", ".ps1", ".vbs")
 _RUNNERS: Final = frozenset(
     "npx npm pnpm pnpx yarn bunx bun node deno tsx uvx uv pipx python python3 docker podman java go dotnet".split()
 )
-"""Programs that Windows and Linux have under one name, and that run the packages of a server on both."""
+"""Package runners with one name on Windows and Linux."""
 _PYTHON: Final = late(r"-(?P<version>[23](?:\.\d{1,2})?)(?:-(?:32|64))?")
 """The version that the launcher `py` takes for an option."""
 _SWITCHES: Final = late(r"/[dsqau]|/[tefv]:\w+", re.IGNORECASE)
@@ -43,18 +39,14 @@ _SYSTEM: Final = frozenset(
     "appdata localappdata programdata programfiles programfiles(x86) userprofile homedrive homepath public"
     " systemroot systemdrive windir comspec path pathext temp tmp".split()
 )
-"""Variables that say where Windows has things. People set them for clients that do not pass them on."""
+"""Variables about places on Windows, set for clients that do not pass them on."""
 _WITH_PATHS: Final = ("args", "cwd", "envFile", "env", "sandbox")
 _DEEPEST: Final = 4
-"""Wrappers around a program, such as `cmd /c`."""
+"""Nested wrappers such as `cmd /c`."""
 
 
 class Drives(msgspec.Struct, frozen=True):
-    """Windows as this Linux sees it: the folder `root` has its drives, `distribution` is the name of this Linux there.
-
-    `has_program`: whether Linux has a program of this name. `is_clients`: the servers are those of a client on Windows,
-    whose variables are those of Windows; other files may be for both systems.
-    """
+    """Windows seen from this Linux. `is_clients`: the servers are a Windows client's, with Windows variables."""
 
     root: str
     distribution: str
@@ -63,10 +55,9 @@ class Drives(msgspec.Struct, frozen=True):
 
 
 def linux_path(text: str, root: str, distribution: str = "") -> str | None:
-    """The name of a Windows path in this Linux, whose drives are in the folder `root`; None for one that it lacks.
+    r"""The Linux name of a Windows path, if any. `..` stops at the drive.
 
-    A network share is not mounted, but for `\\\\wsl.localhost\\NAME` of this distribution, which is Linux itself. `..`
-    ends at the drive, as on Windows: above it would be the files of Linux.
+    Of shares only `\\wsl.localhost\NAME` of this distribution counts.
     """
     if "\0" in text:
         return None
@@ -79,15 +70,11 @@ def linux_path(text: str, root: str, distribution: str = "") -> str | None:
 
 
 def _normal(path: str) -> str:
-    """A path behind its drive, with the separators of Linux, and without parts that lead above the drive."""
     return ntpath.normpath(path).replace("\\", "/")
 
 
 def words_in_wsl(words: Sequence[str]) -> tuple[dict[str, str], list[str]] | None:
-    """The options of a command line of `wsl.exe`, and the words that Linux runs; None for another program.
-
-    Without `-e`, `--exec` or `--` the first word that is not an option begins the command.
-    """
+    """Options and Linux command of a `wsl.exe` line; None for other programs."""
     if not words or program_name(words[0]) != "wsl":
         return None
     options: dict[str, str] = {}
@@ -108,16 +95,15 @@ def words_in_wsl(words: Sequence[str]) -> tuple[dict[str, str], list[str]] | Non
 
 
 def program_name(word: str) -> str:
-    """The name of a program as Windows compares it: without folder, suffix and case."""
+    """The program in lower case, without folder and suffix."""
     name = PureWindowsPath(word).name.lower()
     return next((name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix)), name)
 
 
 def linux_server(entry: JsonObject, drives: Drives, note: Note, note_omitted: Note) -> JsonObject:
-    """The server as Linux starts it. `note` gets each path that has another name here, with its key;
-    `note_omitted` each variable that is left out, because it says where Windows has things.
+    """The server as Linux starts it. Raises `Unresolved` for what only Windows has.
 
-    Raises: Unresolved for a program, path or variable that only Windows has.
+    `note` gets translated paths, `note_omitted` dropped variables.
     """
     if drives.is_clients and isinstance(variables := entry.get("env"), dict):
         for name in [name for name in variables if name.lower() in _SYSTEM]:
@@ -142,7 +128,6 @@ def linux_server(entry: JsonObject, drives: Drives, note: Note, note_omitted: No
 
 
 def _all_placed(value: object, key: str, drives: Drives, note: Note) -> object:
-    """The value with each of its texts `_placed`."""
     if isinstance(value, str):
         return _placed(value, key, drives, note)
     if isinstance(value, list):
@@ -153,7 +138,6 @@ def _all_placed(value: object, key: str, drives: Drives, note: Note) -> object:
 
 
 def _check_variables(entry: JsonObject, drives: Drives) -> None:
-    """Raises `Unresolved` for a text with a variable of Windows that the entry does not set itself."""
     if not drives.is_clients:
         return
     variables = entry.get("env")
@@ -168,7 +152,7 @@ def _check_variables(entry: JsonObject, drives: Drives) -> None:
 
 
 def of_windows(written: str) -> Unresolved:
-    """The reason why a server with this variable stays with its client."""
+    """The error for a server with a Windows variable."""
     reason = "is a variable of Windows, which is not filled in from Linux. Write its value into the client's file"
     return Unresolved("windows_variable", f"{written} {reason}")
 
@@ -182,7 +166,6 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _program(words: list[str], drives: Drives) -> list[str]:
-    """The command line of Linux that does the same. Raises `Unresolved` if there is none."""
     for _ in range(_DEEPEST):
         if program_name(words[0]) != "cmd" or "/" in words[0]:
             break
@@ -202,7 +185,6 @@ def _program(words: list[str], drives: Drives) -> list[str]:
 
 
 def _behind_cmd(words: Sequence[str]) -> list[str]:
-    """The command line that `cmd /c` runs. Raises `Unresolved` for one that it reads as its own language."""
     at = 1
     while at < len(words) and _SWITCHES.fullmatch(words[at]):
         at += 1
@@ -216,14 +198,12 @@ def _behind_cmd(words: Sequence[str]) -> list[str]:
 
 
 def _program_of_windows(word: str, runner: str = "") -> Unresolved:
-    """The reason why a server with this program stays; `runner`: the name of one that Linux has, too."""
     reason = "is a program of Windows, and the hub starts programs of Linux. It stays with its client"
     advice = f". To start it by that of Linux: mcp-hub add NAME -- {runner} …" if runner else ""
     return Unresolved("windows_program", f"{word} {reason}{advice}")
 
 
 def _of_wsl(entry: JsonObject, options: Mapping[str, str], words: list[str], drives: Drives) -> JsonObject:
-    """A server that `wsl.exe` starts in this Linux, by its program. Raises `Unresolved` for another one."""
     distribution = options.get("--distribution", drives.distribution)
     folder = options.get("--cd", "")
     is_shell = options.get("mode", "") not in ("-e", "--exec")
@@ -241,14 +221,12 @@ def _of_wsl(entry: JsonObject, options: Mapping[str, str], words: list[str], dri
 
 
 def _crossing(variables: object) -> JsonObject:
-    """The variables that reach Linux: those that WSLENV of the entry names, and no path among them."""
     env = variables if isinstance(variables, dict) else {}
     names = [part for part in str(env.get("WSLENV", "")).split(":") if part.partition("/")[2] in ("", "u")]
     return {name: env[name] for part in names if (name := part.partition("/")[0]) in env}
 
 
 def _placed(text: str, key: str, drives: Drives, note: Note) -> str:
-    """A text with the path that it is, or that stands behind `=`, by its name here. Raises `Unresolved`."""
     match = _VALUE.fullmatch(text)
     before, value = (match["before"], match["value"]) if match is not None else ("", text)
     if (path := linux_path(value, drives.root, drives.distribution)) is not None and not _ANY_PATH.search(value[2:]):

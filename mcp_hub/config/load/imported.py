@@ -1,4 +1,4 @@
-"""The servers of another client's file in the keys and the notation of ours, for `import` and for `--config` alike."""
+"""Other clients' servers in our keys and notation, for `import` and `--config`."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -44,12 +44,12 @@ _ORDER = {key: index for index, key in enumerate(("command", "args", *ServerSett
 _ANYWHERE = "https://mcp.example/mcp"
 """An address for one that is not clear yet."""
 _OWN_RIGHTS = frozenset(("approval", "hints", "idempotent", "orphan", "pass_env", "per_tool", "retry", "tls"))
-"""Keys of `servers.yaml` that no other client has, by which a server gets more or is asked for less."""
+"""Keys only of `servers.yaml`, by which a server gets more rights or fewer questions."""
 _NOT_TAKEN = "not taken from the file of another client: it decides about rights. Set it in servers.yaml yourself."
 
 
 class Input(msgspec.Struct, frozen=True):
-    """A value that VS Code asks for: an entry of `inputs`."""
+    """A value that VS Code asks for."""
 
     id: str
     description: str = ""
@@ -58,9 +58,9 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class ValuePlaces(msgspec.Struct, frozen=True):
-    """Where values are put that do not belong into a configuration; each returns the `${…}` to write.
+    """Stores values outside the configuration; returns the `${…}` to write.
 
-    `ask` is called for each use of an input, `keep` with a server, a variable's name, and its value of an `envFile`.
+    `ask` gets an input, `keep` a server, variable and value of an `envFile`.
     """
 
     ask: Callable[[Input], str]
@@ -68,12 +68,10 @@ class ValuePlaces(msgspec.Struct, frozen=True):
 
 
 class Translator(msgspec.Struct, frozen=True):
-    """Brings the servers of a file, whose whole data is `data`, into the form of ours; `report` gets the warnings.
+    """Translates the servers of one file; failures are errors in `report`.
 
-    `is_confined`: files of variables are read inside of the file's project only, and what only our format has and what
-    decides about rights (`_OWN_RIGHTS`) is not taken. `drives`: the file is for Windows, or may be, and its servers
-    become those of Linux. A server that cannot be brought here is an error of `report`, with the path of the server,
-    and is not among the results.
+    `is_confined`: variable files must be in the project; keys that grant rights (`_OWN_RIGHTS`) are dropped. `drives`:
+    the file may be for Windows.
     """
 
     origin: ForeignFile
@@ -85,7 +83,7 @@ class Translator(msgspec.Struct, frozen=True):
     drives: Drives | None = None
 
     def servers(self, servers: JsonObject) -> JsonObject:
-        """The servers by name, as they would be written in our file."""
+        """The translated servers by name."""
         translated: JsonObject = {}
         for name, server in narrowed(self.data, servers, self.origin.client).items():
             path: DataPath = ("servers", name)
@@ -154,7 +152,6 @@ class Translator(msgspec.Struct, frozen=True):
         return inputs
 
     def _place(self, entry: JsonObject) -> None:
-        """Makes paths absolute. A server starts in its project; one that works where it starts, in its client's."""
         if "command" not in entry:
             return
         for key in ("cwd", "command"):
@@ -171,8 +168,6 @@ class Translator(msgspec.Struct, frozen=True):
             entry["cwd"] = CLIENTS_FOLDER
 
     def _limit(self, entry: JsonObject, lists: JsonObject, has_folder: bool, path: DataPath) -> None:
-        """Gives the server the rule for a sandbox of VS Code, or disables it. `has_folder`: the entry has a `cwd`."""
-
         def note(key: str, message: str) -> None:
             self.report.warn((*path, *key.split(".")), "sandbox_narrowed", message)
 
@@ -224,7 +219,6 @@ class Translator(msgspec.Struct, frozen=True):
             entry["env"] = {**values, **present}
 
     def _is_inside(self, file: Path) -> bool:
-        """Whether the file behind all links is in the project; any is for the user's own file."""
         if self.origin.is_users:
             return True
         try:
@@ -233,10 +227,6 @@ class Translator(msgspec.Struct, frozen=True):
             return False
 
     def _without_refused(self, entry: JsonObject, path: DataPath) -> JsonObject:
-        """The server without keys that the hub would refuse, but for those that decide what it is.
-
-        They are judged with the values from outside, as far as there are any.
-        """
         allowed = dict(entry)
         for key, reason in refused_keys({key: self._value(value, key) for key, value in entry.items()}):
             if key in _LIMITS:
@@ -251,7 +241,7 @@ class Translator(msgspec.Struct, frozen=True):
         return allowed
 
     def _value(self, tree: object, key: str) -> object:
-        """A value with what variables have; None for one that is not known now. No file is read for it."""
+        """Fills in variables; None if one is unknown. Reads no files."""
         if isinstance(tree, dict):
             return {name: value for name, item in tree.items() if (value := self._value(item, key)) is not None}
         if isinstance(tree, list):
@@ -267,13 +257,11 @@ class Translator(msgspec.Struct, frozen=True):
 
 
 def _is_lookup(reference: str) -> bool:
-    """Whether a reference stands for a file, an entry of the keyring or the output of a command."""
     kind, colon, _ = reference.partition(":")
     return bool(colon) and kind in ("file", "keyring", "cmd")
 
 
 def _names(origin: ForeignFile, env: Mapping[str, str]) -> dict[str, str]:
-    """The values of other clients' own `${…}`: folders."""
     folder = str(origin.file.parent)
     names = {"pathSeparator": os.sep, "/": os.sep, "CLAUDE_PLUGIN_ROOT": folder}
     if origin.file.name == "gemini-extension.json":
@@ -291,10 +279,10 @@ def _names(origin: ForeignFile, env: Mapping[str, str]) -> dict[str, str]:
 def in_our_form(
     tree: JsonObject, data: JsonObject, file: Path, interpolation: Interpolation, report: Findings, *, is_named: bool
 ) -> tuple[JsonObject, dict[str, tuple[str, ...]]]:
-    """The sections of another client's file with its servers in our keys and notation, to be read where they are.
+    """Another client's file in our form, and what each server takes from outside.
 
-    And what each of the servers takes from outside (`sources_of`), its file of variables included. A server that cannot
-    be brought there is an error of `report`; so is one that takes something if the file `is_named` by nobody.
+    Errors in `report`: servers that cannot be translated, and those that take something from outside while not
+    `is_named`.
     """
     tree = without_foreign_sections(tree, report)
     servers = tree.get("servers")
@@ -327,15 +315,11 @@ def in_our_form(
 
 
 def is_whole(name: str, report: Findings) -> bool:
-    """Whether the file says only once what each key of the server is."""
     return not any(error.code == "duplicate_key" and error.path[:2] == ("servers", name) for error in report.errors)
 
 
 def values_in_place(env: Mapping[str, str], learn: Callable[[str, str, str], None]) -> ValuePlaces:
-    """The places of values for a file that is read and not imported: inputs are variables, all else stays where it is.
-
-    `learn` is called with a server and the name and value of each variable of an `envFile`.
-    """
+    """Inputs become variables, other values stay. `learn` gets server, name and value of each `envFile` variable."""
 
     def ask(input_: Input) -> str:
         name, default = variable_of_input(input_.id), input_.default
@@ -349,8 +333,7 @@ def values_in_place(env: Mapping[str, str], learn: Callable[[str, str, str], Non
 
 
 def sources_of(entry: object) -> tuple[str, ...]:
-    """All that a server of our form takes from outside, in order: names of variables, `file PATH`, `keyring NAME`,
-    `cmd PROGRAM`."""
+    """Values from outside, in order: `$NAME`, `file PATH`, `keyring NAME`, `cmd PROGRAM`."""
     passed = entry.get("pass_env") if isinstance(entry, dict) else None
     names = [f"${name}" for name in (passed if isinstance(passed, list) else ())]
     for reference in _references(entry):
@@ -377,7 +360,7 @@ def _references(tree: object) -> list[str]:
 
 
 def without_foreign_sections(tree: JsonObject, report: Findings) -> JsonObject:
-    """`tree` without sections that are not the hub's, and without those that the hub cannot read: each is a warning."""
+    """Drops sections that the hub lacks or cannot read, with warnings."""
     report.excuse(lambda error: error.code == "duplicate_key" and error.path[:1] != ("servers",))
     own_sections = own_keys(tree, (), {*Settings.model_fields, "mcpServers"}, report)
     for key in [key for key in own_sections if key != "servers"]:

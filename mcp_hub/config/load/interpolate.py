@@ -1,11 +1,11 @@
-"""`${…}` in texts of the configuration: environment variables, files and the keyring, put in after parsing.
+"""Fills in `${…}` after parsing. References do not nest; inserted text is not searched.
 
-`${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
-contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
-literal `${`. `${client.cwd}` and `${client.root}` stay in `cwd`, `args` and `env` of a server, where each client has
-values of its own (`fill_client`). `${cmd:program argument}` is the output of a program, which is not run here but when
-the server starts. Nothing nests, and inserted text is not searched again. Files of other clients are brought into this
-notation first (`load.notations`).
+* `${VAR}`, `${env:VAR}`, `${VAR:-default}` (also if empty)
+* `${file:path}`, without one trailing newline
+* `${keyring:service/name}`
+* `${cmd:program argument}`: runs when the server starts
+* `${client.cwd}`, `${client.root}`: stay until `fill_client`
+* `$${`: a literal `${`
 """
 
 import errno
@@ -33,16 +33,15 @@ _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a lo
 CLIENTS_FOLDER: Final = "${client.cwd}"
 """The reference for the folder of a client, as it is written."""
 OF_CLIENTS: Final = frozenset({"client.cwd", "client.root"})
-"""References that stand for a folder of the client, and are filled in when a process starts for it."""
+"""References to client folders, filled in when a process starts for the client."""
 _FOR_CLIENTS: Final = frozenset({"cwd", "args", "env"})
 _OF_CLIENT: Final = re.compile(r"(\$+)\{client\.(cwd|root)\}")
-"""In a text that is filled in but for the folders of a client, an odd number of `$` makes a reference of the last one;
-each pair of them is one `$`."""
+"""In a filled text, an odd number of `$` begins a reference; each pair is one `$`."""
 _BEFORE_CLIENT: Final = re.compile(r"\$+(?=\{client\.(?:cwd|root)\})|\$+\Z")
 _is_closed: Final[ContextVar[bool]] = ContextVar("keyring_closed", default=False)
 _COMMAND: Final = "cmd:"
 _OF_COMMANDS: Final = frozenset({"env", "args", "headers", "bearer"})
-"""Keys of a server that may have outputs of commands: they are needed only when it starts."""
+"""Server keys that may have command outputs, since they are needed only at its start."""
 NO_COMMANDS: Final = Cause("command_refused", "only a configuration file of your own runs the commands of ${cmd:…}")
 _NOT_HERE: Final = Cause(
     "invalid_placeholder",
@@ -55,7 +54,7 @@ _SHORTEST_SECRET = 4  # what is shorter cannot be masked
 
 @contextmanager
 def closed_keyring() -> Iterator[None]:
-    """Nothing in this block looks into the keyring, which could open a dialog for its password."""
+    """Forbids keyring lookups, which could open a password dialog."""
     token = _is_closed.set(True)
     try:
         yield
@@ -64,12 +63,11 @@ def closed_keyring() -> Iterator[None]:
 
 
 def is_keyring_closed() -> bool:
-    """Whether this is in such a block."""
     return _is_closed.get()
 
 
 class Unresolved(ValueError):
-    """A `${…}` that cannot be filled in; the message names the variable or file, never a value."""
+    """A `${…}` without a value. The message never holds a value."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -77,9 +75,8 @@ class Unresolved(ValueError):
 
 
 class Resolved(NamedTuple):
-    """A text with every `${…}` filled in, the values that may be secret, and warnings about their sources.
-
-    `parts` are those of a text with outputs of commands, for which `COMMAND_OUTPUT` stands in `text`; else empty.
+    """A text with every `${…}` filled in. `parts`: of a text with command outputs, for which `text` has
+    `COMMAND_OUTPUT`.
     """
 
     text: str
@@ -95,7 +92,7 @@ class Reference(NamedTuple):
 
 
 def split_text(text: str) -> list[str | Reference]:
-    """The literals of a text, without their escapes, and its references, in order. Raises: Unresolved."""
+    """Unescaped literals and references, in order. Raises `Unresolved`."""
     parts: list[str | Reference] = []
     for literal, reference in _split(text):
         parts.append(literal)
@@ -105,10 +102,7 @@ def split_text(text: str) -> list[str | Reference]:
 
 
 def joined(parts: Iterable[str | Reference]) -> str:
-    """The text of these parts, in which nothing but the references is looked up, however the literals meet.
-
-    Raises: Unresolved for a `$` right before a reference, which the notation cannot express.
-    """
+    """One text, with literals escaped. Raises `Unresolved` for `$` right before a reference."""
     text, literal = "", ""
     for part in parts:
         if isinstance(part, str):
@@ -121,22 +115,20 @@ def joined(parts: Iterable[str | Reference]) -> str:
 
 
 def escaped(literal: str) -> str:
-    """The literal as it is written where `${…}` is looked up."""
     return literal.replace("${", "$${")
 
 
 def is_variable_name(text: str) -> bool:
-    """Whether `${text}` is that environment variable, and nothing else."""
+    """Whether `${text}` can only be a variable."""
     return _NAME.fullmatch(text) is not None
 
 
 def resolve(
     text: str, env: Mapping[str, str], base: Path, *, for_clients: bool = False, refusal: Cause | None = _NOT_HERE
 ) -> Resolved:
-    """Fills in a text. Files are relative to `base`. `for_clients`: its folders of clients stay, for `fill_client`.
+    """Fills in a text; files are relative to `base`. Raises `Unresolved`.
 
-    `refusal` is the reason why a `${cmd:…}` has no value here. None: it is one of the `parts`, and nothing is run.
-    Raises: Unresolved.
+    `for_clients`: client folders stay. `refusal`: why `${cmd:…}` fails; None keeps it in `parts`, not run.
     """
     parts: list[Resolved] = []
     pieces: list[str | CommandLookup] = []
@@ -166,7 +158,7 @@ def resolve(
 
 
 def parsed_command(reference: str) -> CommandLookup:
-    """The program and its arguments in `cmd:PROGRAM ARG…`, split as a shell does (`shlex`). Raises: Unresolved."""
+    """Program and arguments of `cmd:PROGRAM ARG…`, split by `shlex`. Raises `Unresolved`."""
     if "${" in reference:
         message = '"${" inside "${cmd:…}" is not supported, and there is no shell. Run a script that has it'
         raise Unresolved("invalid_placeholder", message)
@@ -181,19 +173,18 @@ def parsed_command(reference: str) -> CommandLookup:
 
 
 def _beside_client(literal: str, *, is_before: bool) -> str:
-    """The literal as it stands beside references to folders of a client; `is_before`: right before one."""
     return _BEFORE_CLIENT.sub(
         lambda match: match[0] if match.end() == len(literal) and not is_before else match[0] * 2, literal
     )
 
 
 def clients_in(text: str) -> set[str]:
-    """The folders of a client, `cwd` and `root`, that a text which is filled in otherwise refers to."""
+    """The client folders, `cwd` and `root`, in a filled text."""
     return {match[2] for match in _OF_CLIENT.finditer(text) if len(match[1]) % 2}
 
 
 def fill_client(text: str, folder: Callable[[str], str]) -> str:
-    """The complete text for a client, with `folder("cwd")` or `folder("root")` in place of its references."""
+    """The text with `folder("cwd")` and `folder("root")` for its references."""
 
     def text_of(match: re.Match[str]) -> str:
         dollars, is_reference = divmod(len(match[1]), 2)
@@ -203,7 +194,6 @@ def fill_client(text: str, folder: Callable[[str], str]) -> str:
 
 
 def _split(text: str) -> Iterator[tuple[str, str | None]]:
-    """Pairs of a literal and the inside of the `${…}` behind it."""
     at = 0
     while (start := text.find("${", at)) >= 0:
         if start > at and text[start - 1] == "$":
@@ -250,7 +240,7 @@ def _secret(text: str, *warnings: str) -> Resolved:
 
 
 def _entry(text: str) -> Resolved:
-    """An entry of the user's keyring, who may be asked to unlock it: this waits."""
+    """May wait for the user to unlock the keyring."""
     service, slash, name = text.rpartition("/")
     if not (service and slash and name):
         raise Unresolved("invalid_placeholder", "expected ${keyring:service/name}")
@@ -272,12 +262,12 @@ def _entry(text: str) -> Resolved:
 
 
 def variable_of_input(name: str) -> str:
-    """The environment variable that stands for an input: `api-key` → `API_KEY`."""
+    """`api-key` → `API_KEY`."""
     return re.sub(r"\W", "_", name.upper())
 
 
 def read_text(text: str, env: Mapping[str, str], base: Path, decode: Callable[[bytes], str] = bytes.decode) -> Resolved:
-    """The text of a small file, and a warning if others can read it. Raises `Unresolved`, which names its path."""
+    """A small file's text, with a warning if others can read it. Raises `Unresolved`."""
     path = base / expand_home(text, env)
     try:
         content, state = read_file(path, _LARGEST_FILE)
@@ -292,7 +282,7 @@ def read_text(text: str, env: Mapping[str, str], base: Path, decode: Callable[[b
 
 
 def expand_home(text: str, env: Mapping[str, str]) -> Path:
-    """`~` and `~/x` under the user's home; anything else as it is. Raises: Unresolved without a home."""
+    """Replaces a leading `~`. Raises `Unresolved` without a home."""
     if text != "~" and not text.startswith(("~/", "~\\")):
         return Path(text)
     home = env.get("HOME") or env.get("USERPROFILE")
@@ -302,17 +292,16 @@ def expand_home(text: str, env: Mapping[str, str]) -> Path:
 
 
 LEFT_OUT: Final = object()
-"""The answer of an `OnFailure` that drops the value from its mapping or list."""
+"""Returned by an `OnFailure` to drop the value."""
 
 OnFailure = Callable[[DataPath, str, Unresolved], object]
-"""Called with path, text as written and the problem; returns the value to put there instead."""
+"""Called with path, text and problem; returns the replacement."""
 
 
 class Interpolation(msgspec.Struct):
-    """Fills in trees of plain data. Remembers the paths that changed, secret values and their paths, and warnings.
+    """Fills in plain data; remembers changed paths, secrets and warnings.
 
-    `refusal` is the reason why no command is run for the data; None if they may be. `commands` are texts with outputs
-    of commands, by server; `refused` if there was one that is not run.
+    `refusal`: why no command runs; None allows them. `commands`: texts with command outputs, by server.
     """
 
     env: Mapping[str, str]
@@ -326,7 +315,7 @@ class Interpolation(msgspec.Struct):
     warnings: list[Finding] = msgspec.field(default_factory=list)
 
     def fill(self, tree: object, path: DataPath, on_failure: OnFailure) -> object:
-        """A copy of `tree`, which sits at `path`, with its texts resolved; keys stay as they are."""
+        """A copy of `tree`, which stands at `path`; keys stay."""
         if isinstance(tree, dict):
             pairs = [(key, self.fill(value, (*path, key), on_failure)) for key, value in tree.items()]
             return {key: value for key, value in pairs if value is not LEFT_OUT}
@@ -352,7 +341,7 @@ class Interpolation(msgspec.Struct):
         return filled.text
 
     def take(self, path: DataPath, secrets: Collection[str], warnings: Iterable[str]) -> None:
-        """Remembers secret values from outside, and warnings about their source."""
+        """Remembers secrets from outside, and warnings about their source."""
         if secrets:
             self.secret_at.add(path)
         self.secrets |= set(secrets)

@@ -1,4 +1,4 @@
-"""`servers.yaml` from disk to `Loaded`: find it, read it, fill in `${…}`, check it, report everything at once."""
+"""From `servers.yaml` to `Loaded`: find, read, fill in, check."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -39,7 +39,7 @@ from mcp_hub.types import Cause, FileStamp, JsonObject
 _OWN_TOOLS = 350  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 USERS_FILE = "@user"
-"""In place of a file's name: the user's own configuration, wherever the hub is started."""
+"""Stands for the user's own configuration, from any folder."""
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _GUESSED = 16  # characters: a token of this length cannot be guessed
 _PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "args", "env")  # of a disabled server
@@ -47,14 +47,11 @@ _PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "args", "env")  # of 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, their file, and findings: `notes` are those that only `check` shows, because they are not mistakes.
+    """Settings, their file, and findings; only `check` shows the `notes`.
 
-    `secrets` are texts to keep out of logs and pages: those of `load.secrets`, and values that servers and tokens took
-    from the environment (but no paths, flags and public names), files or the keyring. `stamp` differs between versions
-    of the file. `overrides` are those of the file beside it, which `settings` contain, and `overrides_stamp` is its.
-    `sources` are what each server of another client's file takes from outside (`sources_of`). `is_named`: somebody has
-    named the file, and it was not only found. `needs_name`: it was found, and would get more with a name. `failures`
-    are the `warnings` about each server that has failed.
+    `secrets` must stay out of logs and pages. `stamp` and `overrides_stamp` are file versions; `settings` contain the
+    `overrides`. `sources`: what servers of another client's file take from outside. `is_named`: chosen, not only found.
+    `needs_name`: choosing it would give it more. `failures`: warnings by failed server.
     """
 
     settings: Settings = field(repr=False)
@@ -72,15 +69,14 @@ class Loaded:
 
     @property
     def place(self) -> str:
-        """The key of all records about its servers: the file's absolute path."""
+        """The absolute path, the key of records about its servers."""
         return os.path.abspath(self.path)  # a link is not followed: Kubernetes turns one to update a file
 
 
 def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
-    """The file to load: `explicit`, else `$MCP_HUB_CONFIG`, else the first usual place. Raises: ConfigError.
+    """The file: `explicit`, else `$MCP_HUB_CONFIG`, else the first usual place. Raises `ConfigError`.
 
-    `@user` means the same without the working directory, in which a client starts the hub: a cloned repository must not
-    choose what runs.
+    `@user` skips the working directory: a cloned repository must not choose what runs.
     """
     named = (None if explicit == USERS_FILE else explicit) or env.get("MCP_HUB_CONFIG")
     if named:
@@ -98,23 +94,20 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
 
 
 def is_named(explicit: str | None, path: Path, cwd: Path, env: Mapping[str, str]) -> bool:
-    """Whether somebody has chosen this file: it was not only found in the working directory."""
     return bool((explicit and explicit != USERS_FILE) or env.get("MCP_HUB_CONFIG")) or path.parent != cwd
 
 
 def usual_place() -> Path:
-    """The file in the user's configuration folder."""
     return Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0]
 
 
 def load(
     path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False, is_named: bool = True
 ) -> Loaded:
-    """Reads and checks one file; from now on its secrets are masked. Raises `ConfigError` with every finding.
+    """Reads and checks one file, and masks its secrets from then on. Raises `ConfigError` with every finding.
 
-    A server that is wrong has failed (`Settings.failure`), with a warning, if others are right: in files of other
-    clients, and with `partly` in ours. With `lenient` so has a server with a `${…}` that has no value. A file of
-    another client that is only found, not named, gets nothing from outside.
+    A wrong server only fails, with a warning, if others are right: in other clients' files, and with `partly`; with
+    `lenient` also for a `${…}` without a value. Other clients' files that are not `is_named` get nothing from outside.
     """
     loaded = read(path, env, partly=partly, lenient=lenient, is_named=is_named)
     learn(loaded.secrets)
@@ -124,7 +117,7 @@ def load(
 def read(
     path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False, is_named: bool = True
 ) -> Loaded:
-    """Reads and checks one file without masking its secrets. Raises as `load`."""
+    """Reads and checks one file without masking its secrets. Raises like `load`."""
     text, state = read_text_file(path, LARGEST_OWN, create=f"Create it with: mcp-hub init --config {path}")
     if (problem := problem_of_config(state, env, path=path)) is not None:
         raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
@@ -134,7 +127,7 @@ def read(
 
 
 def commands_refused(path: Path, state: os.stat_result, *, is_named: bool) -> Cause | None:
-    """Why no `${cmd:…}` of this file is run; None if they are. `state` is that of the file."""
+    """Why no `${cmd:…}` of this file runs; None allows it."""
     if not is_named and path.absolute() != usual_place():
         message = "nobody has named this file, so no command in it is run. Name it by --config"
         return Cause("command_refused", message)
@@ -143,7 +136,6 @@ def commands_refused(path: Path, state: os.stat_result, *, is_named: bool) -> Ca
 
 
 def _with_overrides(loaded: Loaded, path: Path, env: Mapping[str, str]) -> Loaded:
-    """The settings with the file beside them laid over. Raises `ConfigError`."""
     overrides, stamp = read_overrides(path, env)
     if overrides is None:
         return loaded
@@ -166,8 +158,7 @@ def parse(
     is_named: bool = True,
     refusal: Cause | None = NO_COMMANDS,
 ) -> Loaded:
-    """Checks the text of a file called `name`. Files are relative to `base`. Raises as `load`. `refusal` says why no
-    `${cmd:…}` in it is run; None if they may be."""
+    """Checks the text of file `name`; files in it are relative to `base`. Raises like `load`."""
     if len(text) > LARGEST_OWN:
         raise ConfigError(ConfigFinding("config_too_large", f"larger than {LARGEST_OWN} characters", name))
     if any("\ud800" <= char <= "\udfff" for char in text):
@@ -198,7 +189,6 @@ def parse(
 
 
 def _with_commands(settings: Settings, failed: Mapping[str, Cause], interpolation: Interpolation) -> Settings:
-    """The settings in which the `failed` servers cannot start, with the commands of the others."""
     settings = settings.failing(failed)
     texts = {name: command for name, command in interpolation.commands.items() if settings.failure(name) is None}
     servers = {name: server.with_commands(texts.get(name, {})) for name, server in settings.servers.items()}
@@ -206,13 +196,11 @@ def _with_commands(settings: Settings, failed: Mapping[str, Cause], interpolatio
 
 
 def _passed_secrets(settings: Settings, env: Mapping[str, str]) -> set[str]:
-    """The values that servers get by `pass_env`, unless they are public."""
     names = {name for server in settings.servers.values() for name in server.pass_env if name in env}
     return {env[name] for name in names if is_secret(name, env[name], is_from_outside=True)}
 
 
 def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None:
-    """Checks valid settings against each other and the environment. Raises `ConfigError`."""
     if settings.hub.telemetry.lacks_place(env):
         message = f"there is no endpoint to send to. Set endpoint, or {PLACES[0]} in the environment"
         report.error(("hub", "telemetry", "enabled"), "missing_key", message)
@@ -249,7 +237,6 @@ def _check_server(settings: Settings, server: str, report: Findings) -> None:
 
 
 def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Finding]:
-    """Advice about settings that are valid."""
     places = {path for path in secret_at if path[0] == "servers" and path[2:3] == ("args",)}
     for name, server in settings.servers.items():
         places |= {("servers", name, "args", index) for index in secret_arguments(server.args)}
@@ -263,7 +250,6 @@ def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Find
 
 
 def _sections(document: LocatedData, report: Findings) -> JsonObject:
-    """The top level under the names of `Settings`."""
     data = document.data
     if data is None:
         raise ConfigError(ConfigFinding("config_empty", f"the file is empty. Begin with: {_STARTER}", report.name))
@@ -284,10 +270,7 @@ def _translated(
 def _filled(
     tree: JsonObject, interpolation: Interpolation, report: Findings, failed: dict[str, Cause] | None
 ) -> JsonObject:
-    """`tree` with `${…}` filled in where it may stand: servers, hub.http, hub.tokens, hub.store, hub.telemetry.
-
-    Servers with one that has no value are put into `failed`, and disabled in the tree; without it they are errors.
-    """
+    """Fills in `${…}`. A server without a value goes to `failed`; if that is None, it is an error."""
 
     def refuse(path: DataPath, text: str, problem: Unresolved) -> str:
         report.error(path, problem.code, str(problem))
@@ -330,7 +313,6 @@ def _place_keys(http: object, interpolation: Interpolation, report: Findings) ->
 
 
 def _check_file(path: DataPath, file: str, env: Mapping[str, str], report: Findings, *, power: str) -> None:
-    """Checks who can write the file. A file that does not exist yet is reported when it is read."""
     try:
         problem = problem_of_config(os.stat(file), env, power=power, path=file)
     except (OSError, ValueError):
@@ -372,7 +354,6 @@ def _server(
 
 
 def _place(path: DataPath, key: str, section: object, interpolation: Interpolation, report: Findings) -> None:
-    """Makes the folder under `key` absolute: relative to the file, `~` as the user's home."""
     if (
         isinstance(section, dict)
         and isinstance(folder := section.get(key), str)

@@ -1,8 +1,7 @@
-"""Text of a configuration file to plain data, with the line that each value came from.
+"""Parses configuration text to plain data with lines.
 
-YAML is composed by PyYAML and built here, because PyYAML neither refuses duplicate keys nor keeps lines. Keys are taken
-as text (`on:` is "on"), merge keys and aliases work. JSON may have comments and trailing commas. TOML has lines for its
-tables only.
+YAML is composed by PyYAML and built here, to find duplicate keys and keep lines; keys are text (`on:` is "on"). JSON
+may have comments and trailing commas. TOML has lines for tables only.
 """
 
 import json
@@ -27,7 +26,7 @@ _MOST_MERGES = 200  # as above; also bounds a chain of them, which is followed r
 _SUFFIXES = {"json": True, "jsonc": True, "json5": True, "yaml": False, "yml": False}
 _TAG = "tag:yaml.org,2002:"
 _JSON_TOKEN = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
-"""Each character is looked at once: a string or a comment without an end is the rest of the text."""
+"""Linear: an unfinished string or comment is the rest of the text."""
 _LAST_COMMA = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|,(?=\s*[}\]])', re.DOTALL)
 _LARGEST_WITH_LINES = 1 << 20  # characters; lines are a help, and cost far more than the data
 _LARGEST_JSON5 = 1 << 17  # characters, which json5 reads in 3 s: it is written in Python
@@ -37,11 +36,11 @@ _LONG_NUMBER = re.compile(r"\d[\d_]{4299,}")
 _SURROGATES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
-"""Escapes of JSON: a pair, a half (the group), any other; each backslash is looked at once."""
+"""JSON escapes: a pair, a half (the group), any other. Linear."""
 
 
 class LocatedData(msgspec.Struct, frozen=True):
-    """Plain data, the 1-based line of each path in it (as far as known), and duplicate keys found on the way."""
+    """Plain data, 1-based lines of known paths, and duplicate keys."""
 
     data: object
     lines: Mapping[DataPath, int] = msgspec.field(default_factory=dict)
@@ -50,7 +49,7 @@ class LocatedData(msgspec.Struct, frozen=True):
 
 
 def read_document(text: str, name: str) -> LocatedData:
-    """Parse `text` as the suffix of `name` says, or by its first character. Raises: ConfigError on bad syntax."""
+    """Parses by suffix, else by first character. Raises `ConfigError`."""
     text = text.removeprefix("\ufeff")
     if len(text) > _LARGEST_WITH_LINES and not is_json(text, name):
         message = f"larger than {_LARGEST_WITH_LINES} characters"
@@ -68,13 +67,13 @@ def read_document(text: str, name: str) -> LocatedData:
 
 
 class DoubledKeys(dict[str, object]):
-    """A mapping of JSON in which a key was there twice; `doubled` names such keys. The last value counts."""
+    """A JSON mapping with `doubled` keys; the last value counts."""
 
     doubled: frozenset[str] = frozenset()
 
 
 def json_mapping(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """A mapping as `object_pairs_hook` of a reader of JSON makes it."""
+    """For `object_pairs_hook` of a JSON reader."""
     listed = list(pairs)
     mapping = dict(listed)
     if len(mapping) == len(listed):
@@ -85,7 +84,7 @@ def json_mapping(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
 
 
 def doubled_keys(data: object, path: DataPath = ()) -> Iterator[DataPath]:
-    """The paths of keys that are there twice in data of JSON."""
+    """Paths of doubled keys in JSON data."""
     if isinstance(data, DoubledKeys):
         yield from ((*path, key) for key in data.doubled)
     if isinstance(data, dict | list):
@@ -94,13 +93,13 @@ def doubled_keys(data: object, path: DataPath = ()) -> Iterator[DataPath]:
 
 
 def line_of_half(text: bytes) -> int | None:
-    """The 1-based line of the first escape in JSON that is half of a character (a lone surrogate)."""
+    """The 1-based line of the first escaped lone surrogate."""
     position = next((escape.start(1) for escape in _SURROGATES.finditer(text) if escape[1]), None)
     return None if position is None else text.count(b"\n", 0, position) + 1
 
 
 def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFinding | None:
-    """The finding for a number with more digits than Python reads; None where the error is another one."""
+    """The finding for a number longer than Python reads, else None."""
     number = _LONG_NUMBER.search(text) if "integer string conversion" in str(error) else None
     if number is None:
         return None
@@ -109,7 +108,7 @@ def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFind
 
 
 def half_findings(tree: object, path: DataPath, text: str) -> list[Finding]:
-    """An error for each text in `tree`, at `path` of the text of a file, that has half of a character."""
+    """An error for each text in `tree` with a lone surrogate; `path` is its place in the file."""
     paths = list(_halves(tree, path)) if "\\" in text else []
     if not paths:
         return []
@@ -122,7 +121,6 @@ def half_findings(tree: object, path: DataPath, text: str) -> list[Finding]:
 
 
 def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
-    """The paths of texts with a lone surrogate, which escapes can make; for a key, the path of its mapping."""
     if isinstance(data, str) and any("\ud800" <= char <= "\udfff" for char in data):
         yield path
     elif isinstance(data, dict):
@@ -135,12 +133,12 @@ def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
 
 
 def is_json(text: str, name: str) -> bool:
-    """Whether the text is read as JSON: by the suffix of its file, or by its first character."""
+    """Whether JSON, by the file's suffix or the first character."""
     return _SUFFIXES.get(_suffix(name), text.removeprefix("\ufeff").lstrip().startswith("{"))
 
 
 def without_json_comments(text: str) -> str:
-    """JSON with comments and tabs as blanks, so that YAML reads it; every other character keeps its place."""
+    """Blanks comments and tabs, so that YAML reads it; columns stay."""
     return _JSON_TOKEN.sub(_blanked, text)
 
 
@@ -204,23 +202,22 @@ def _json_of(text: str) -> object:
 
 
 def plain_json(text: str) -> str:
-    """JSON with comments, and commas behind the last item, as blanks: lines and columns stay."""
+    """Blanks comments and trailing commas; columns stay."""
     return _LAST_COMMA.sub(_blanked, without_json_comments(text))
 
 
 def is_deep(data: object, levels: int = _DEEPEST) -> bool:
-    """Whether plain data is nested deeper than a configuration may be."""
+    """Whether nested deeper than allowed."""
     children = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
     return levels < 0 or any(is_deep(child, levels - 1) for child in children)
 
 
 def _blanked(token: re.Match[str]) -> str:
-    """A string as it is; a comment or tab as blanks of the same shape, since YAML knows neither."""
     return token[1] or re.sub(r"[^\n]", " ", token[0])
 
 
 def _yaml_problem(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
-    """Without the excerpt or quoted words: they may be secrets."""
+    """Leaves out excerpts and quoted words, which may be secrets."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         problem = re.sub(r" '[^'<]{2,}'", "", error.problem or error.context or "syntax error")
@@ -241,8 +238,6 @@ def _yaml_fix(text: str, problem: str, mark: yaml.Mark) -> str:
 
 
 class _Unreadable(Exception):
-    """YAML that is well-formed but not data we take; caught in this module."""
-
     def __init__(self, code: str, message: str, line: int) -> None:
         super().__init__(message)
         self.code = code
@@ -264,8 +259,6 @@ def _read_yaml(text: str) -> LocatedData:
 
 
 class _Builder:
-    """Builds plain data from nodes, noting lines and duplicate keys; bounded in depth and size."""
-
     def __init__(self) -> None:
         self.lines: dict[DataPath, int] = {}
         self.duplicates: dict[int, Finding] = {}  # by key node: an alias is visited more than once
@@ -304,7 +297,6 @@ class _Builder:
         return data
 
     def _merged(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """The pairs that `<<` brings in, weakest first, as PyYAML ranks them."""
         for key, value in node.value:
             if key.tag != f"{_TAG}merge":
                 continue

@@ -1,8 +1,4 @@
-"""Texts of another client's server in our notation: each client has its own for values from outside. Pure.
-
-A text becomes literals and references of ours (`${VAR}`, `${VAR:-default}`, `${file:path}`). Nothing is looked up here
-but whether a variable is set.
-"""
+"""Other clients' placeholders in our notation. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -30,12 +26,12 @@ _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "continue": late(f"{_DOUBLE}|{_BRACE}"),
     "": late(_BRACE),
 }
-"""The notation of a client, by its name in the table of clients; empty for all others."""
+"""Notation by client; empty for all others."""
 _WHOLE: Final = late(r"\$(?P<shell>[A-Z_][A-Z0-9_]*)|%(?P<percent>[A-Z_][A-Z0-9_]*)%")
-"""A variable or header that is the name of a variable and nothing else, which is meant for one in any client."""
+"""A value that is only a variable's name, and means the variable in any client."""
 _EXPANDS_ENV: Final = frozenset("cline cursor devin kilo roo vscode vscode-insiders".split())
 _EXPANDS_NAMES: Final = frozenset("amp claude-code copilot factory gemini librechat qwen".split())
-"""Clients that fill in `${env:VAR}`, or `${VAR}`, in arguments; others pass it on as it is written."""
+"""Clients that fill in `${env:VAR}`, or `${VAR}`, in arguments; others pass it on."""
 _WORKSPACE: Final = frozenset(("workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "CLAUDE_PROJECT_DIR"))
 _LOOKUPS: Final = ("file:", "keyring:", "cmd:")
 _ASKED_OF_EDITOR: Final = ("command:", "config:", "workspaceFolder:")
@@ -43,7 +39,7 @@ _OF_EDITOR: Final = late(
     r"(relative)?[fF]ile([A-Z]\w*)?|relativeFileDirname|cwd|execPath|lineNumber|columnNumber|selectedText"
     r"|defaultBuildTask|container\w+|localWorkspaceFolder\w*"
 )
-"""Names that VS Code and Dev Containers give what is open in them."""
+"""Names of open things in VS Code and Dev Containers."""
 _EDITORS: Final = frozenset(("vscode", "vscode-insiders"))
 _READS_FILES: Final = frozenset(("devin",))
 """Clients that fill in `${file:path}`."""
@@ -51,21 +47,20 @@ _NAMES: Final = late(r"\$\{?([A-Za-z_]\w*)")
 _ALWAYS: Final = frozenset("PATH HOME USER LOGNAME SHELL LANG PWD TERM TZ TMPDIR".split())
 """Variables that every server has."""
 _BUDGET: Final = 1 << 20
-"""Characters that variables of one server in one another may come to, each with `_EACH` more: they can double often."""
+"""Characters that nested variables of one server may have, plus `_EACH` per variable."""
 _EACH: Final = 1024
 _DEEPEST: Final = 32
-"""Variables in one another."""
+"""Nested variables."""
 _NO_WORKSPACE: Final = (
     "${{{}}} is the folder that is open in the client, and this file belongs to no project. Write the folder"
 )
 
 
 class Notation(msgspec.Struct, frozen=True):
-    """The meaning of the texts of one server: the notation of its client, and where its values come from.
+    """A client's notation, with the values for one server.
 
-    `names` are those of folders; `variables` the server's own, which go before those of the environment, `env`. `files`
-    is the folder that `{file:…}` starts from; None: it stays text. `ask` gives the text of ours for an input, `keep`
-    for a variable of the server. `note` is called for a place that stays text.
+    `names`: folders. `variables`, the server's own, come before `env`. `files`: folder for `{file:…}`, or None. `ask`
+    and `keep` return our text for an input, or a server's variable. `note` gets places that stay text.
     """
 
     client: str
@@ -77,16 +72,13 @@ class Notation(msgspec.Struct, frozen=True):
     keep: Callable[[str, str], str]
     note: Callable[[str, str], None]
     spent: list[int] = msgspec.field(default_factory=list)
-    """The cost of each variable that was put in, of `_BUDGET`."""
+    """Costs of filled variables, of `_BUDGET`."""
     depth: int = 0
     is_elsewhere: bool = False
-    """The variables are those of Windows, around this Linux: none of them is filled in."""
+    """The variables belong to Windows; none is filled in."""
 
     def server(self, entry: JsonObject) -> JsonObject:
-        """The server with all its texts in our notation.
-
-        Raises: Unresolved for a value that only the client can have.
-        """
+        """The server in our notation. Raises `Unresolved` for values that only the client has."""
         script = script_of(entry)
         expanded = {key: value if key == "args" else self._value(value, key) for key, value in entry.items()}
         if isinstance(args := entry.get("args"), list):
@@ -101,7 +93,7 @@ class Notation(msgspec.Struct, frozen=True):
         return expanded
 
     def _names_in(self, script: str) -> list[str]:
-        """The variables of the environment that a text for a shell names: the shell fills them in itself."""
+        """Variables that the shell itself fills in."""
         names = dict.fromkeys(_NAMES.findall(script))
         return [name for name in names if name in self.env and name not in self.variables and name not in _ALWAYS]
 
@@ -129,7 +121,6 @@ class Notation(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, variables=variables, depth=self.depth + 1)
 
     def text(self, text: str, key: str) -> str:
-        """A text under that key of the server. Raises: Unresolved."""
         try:
             return joined(self._parts(text, key))
         except Unresolved as problem:
@@ -187,7 +178,6 @@ class Notation(msgspec.Struct, frozen=True):
         return self._variable(plain, written, key, expands=self.client in clients)
 
     def _variable(self, reference: str, written: str, key: str, *, expands: bool) -> list[Part]:
-        """`reference` is the name, and the default if there is one."""
         name, has_default, _ = reference.partition(":-")
         if name in self.variables:
             value = self.variables[name]
@@ -213,7 +203,7 @@ class Notation(msgspec.Struct, frozen=True):
 
 
 def script_of(entry: JsonObject) -> int | None:
-    """The index of the argument that is text for a shell, behind `sh -c`; None without one."""
+    """The index of the script behind `sh -c` among the arguments."""
     args = entry.get("args")
     words = [entry.get("command"), *(args if isinstance(args, list) else ())]
     is_shell = False

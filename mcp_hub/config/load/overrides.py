@@ -1,7 +1,4 @@
-"""`servers.overrides.yaml`: found beside the configuration, checked, and laid over its `per_tool`.
-
-And `.mcp-hub.yaml` in the root of a project, whoever wrote it: it holds names of what the user has, and nothing else.
-"""
+"""Reads `servers.overrides.yaml`, and a project's `.mcp-hub.yaml`, which can only name what the user has."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -30,16 +27,15 @@ MOST_TOOLS: Final = 2000
 """Tools in the file."""
 OVERLAY: Final = ".mcp-hub.yaml"
 LARGEST_OVERLAY: Final = 64 << 10
-"""Bytes of it."""
+"""Bytes of an overlay."""
 
 
 def overrides_of(config: Path) -> Path:
-    """The place of the overrides of a configuration: `servers.overrides.yaml` beside `servers.yaml`."""
     return config.with_name(f"{config.stem}.overrides.yaml")
 
 
 def read_overrides(path: Path, env: Mapping[str, str]) -> tuple[OverrideSettings, FileStamp] | tuple[None, None]:
-    """The overrides and the version of their file; None without a file. Raises `ConfigError` with every finding."""
+    """The overrides and their file's version, if any. Raises `ConfigError`."""
     try:
         content, state = read_bytes(path, LARGEST, create="The dashboard writes it.")
     except ConfigError as error:
@@ -60,7 +56,7 @@ def parse_overrides(text: str, name: str) -> OverrideSettings:
 
 
 def read_overlay(project: Path) -> OverlaySettings | None:
-    """The overlay of a project; None without one. Nothing in it is looked up. Raises `ConfigError`."""
+    """A project's overlay, if any; `${…}` stays. Raises `ConfigError`."""
     path = project / OVERLAY
     try:
         text, stamp = read_text_file(path, LARGEST_OVERLAY, create="It is the project's.")
@@ -90,7 +86,7 @@ def _validated(kind: type[_Kind], text: str, name: str) -> _Kind:
 
 
 def overlaid(settings: Settings, overrides: OverrideSettings, report: Findings) -> Settings:
-    """The settings with the overrides of their servers; what does not fit is in `report`."""
+    """The settings with overrides; `report` gets what does not fit."""
     servers = dict(settings.servers)
     for name, override in overrides.servers.items():
         if name not in servers:
@@ -107,7 +103,6 @@ def overlaid(settings: Settings, overrides: OverrideSettings, report: Findings) 
 
 
 def _server(server: ServerSettings, tools: Mapping[str, OverriddenTool]) -> ServerSettings:
-    """Each tool keeps what the entry that decided so far says of other keys."""
     per_tool = {}
     for tool, override in tools.items():
         pattern = first_match(tool, server.per_tool)

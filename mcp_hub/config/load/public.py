@@ -1,8 +1,7 @@
-"""Tells secrets from values that everybody may see: by the name of a variable, header or parameter, and by form.
+"""Tells secrets from public values, by name and form.
 
-A name says that its value is secret (`API_KEY`), may say it (`SESSION`), or says nothing (`OWNER`). Under the first
-every value is one but settings, under the second what a person cannot read. Forms count under every name: those of
-providers' tokens, private keys, and long texts without a pattern. An error in doubt is to hide too much.
+A name says secret (`API_KEY`), maybe (`SESSION`) or nothing (`OWNER`); "maybe" needs a value that people cannot read.
+Provider tokens, private keys and long random texts are secret under any name.
 """
 
 import re
@@ -13,13 +12,13 @@ from mcp_hub.globs import late
 from mcp_hub.secret_forms import tokens_in
 
 _SHORTEST: Final = 6
-"""Characters: a shorter value is rarely a secret unless its name says so."""
+"""Characters; a shorter value is secret only by name."""
 _SECRET, _LIKELY, _NEUTRAL, _IDENTIFIER, _PUBLIC = 2, 1, 0, -1, -2
 """Meanings of a name. Under an identifier and a public name a long text without a pattern is not a secret."""
 _PLACE_NAMES: Final = frozenset(
     "HOME USER LOGNAME PWD OLDPWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split()
 )
-"""Of places and people, which are part of most paths."""
+"""Names of places and people, part of most paths."""
 _PUBLIC_NAME: Final = late(
     r"LANG(UAGE)?|LC_[A-Z]+|TZ|TERM|EDITOR|PAGER|NO_COLOR|FORCE_COLOR|DISPLAY|XDG_\w+|no_proxy|NO_PROXY"
     r"|PYTHON[A-Z]+|VIRTUAL_ENV|NODE_(ENV|OPTIONS|PATH)|GO(PATH|ROOT|FLAGS)|JAVA_(HOME|OPTS)|RUST_(LOG|BACKTRACE)|DEBUG"
@@ -37,7 +36,7 @@ _SECRET_NAME: Final = late(
     r"(.*_)?(ACCESS_?KEY_?ID|SECRET_ID|API_HASH|LI_AT|(RECOVERY|SEED|BACKUP)_(PHRASE|WORDS|CODES?)"
     r"|(ACCESS|SECURITY|UNLOCK|ALARM|VERIFICATION|PAIRING)_CODE)"
 )
-"""Whole names of secrets whose words alone do not say so."""
+"""Secrets' names whose single words do not say so."""
 _LIKELY_WORD: Final = late(
     r"SESSION(ID)?S?|SID|LOGINS?|(WEB)?HOOKS?|RPC|BASIC|SIGNATURE|REFRESH|LICEN[SC]E|CERT|PFX|KEYPAIR|ENCRYPTION|SIGNING"
     r"|NONCE|CRUMB|INVITE"
@@ -86,7 +85,7 @@ _APP_PASSWORD: Final = late(r"[a-z]{4}(?: [a-z]{4}){3}")
 _HOOK: Final = late(
     r"://(?:[\w-]+\.)*(?:hooks?|webhooks?|maker)\.[\w.-]+(/[^\s?#]*[^\s?#/])|/(?:web)?hooks?[\w-]*(/[^\s?#]{6,})", re.I
 )
-"""The path of a URL that whoever knows it may post to."""
+"""A URL path that lets anybody post."""
 _PLAIN_FORMS: Final = late(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sha\d{1,3}[:-][\w+/=]+|\b(?:ssh|ecdsa)-\S{1,40} \S+|age1\w+"
     rf"|{_EMAIL.pattern}|\d{{1,20}}-\w{{1,64}}\.apps\.googleusercontent\.com|\b0[0-7][0-9A-HJKMNP-TV-Z]{{24}}\b"
@@ -99,15 +98,14 @@ _ITEMS: Final = late(r"[^\s,;\"'`()\[\]{}<>|&?=:]+=*")
 
 
 def is_public_name(name: str) -> bool:
-    """Whether everybody may know the value of that name, whatever it is."""
+    """Whether any value of that name is public."""
     return name in _PLACE_NAMES or _PUBLIC_NAME.fullmatch(name) is not None
 
 
 def says_secret(name: str, value: str, *, is_from_outside: bool = False) -> bool:
-    """Whether the name says that the value is a secret. Forms within the value are not looked at (`secret_forms`).
+    """Whether the name makes this value a secret.
 
-    `is_from_outside`: the file takes the value from the environment, which people do with secrets: one that no person
-    can read is a secret under a name that says nothing, too.
+    `is_from_outside`: from the environment, where a value that people cannot read is secret under a neutral name, too.
     """
     meaning = _meaning(name)
     if is_from_outside and meaning == _NEUTRAL:
@@ -120,17 +118,16 @@ def says_secret(name: str, value: str, *, is_from_outside: bool = False) -> bool
 
 
 def is_identifier(name: str) -> bool:
-    """Whether the name is that of an id, an address or a hash: long texts without a pattern are usual there."""
+    """Whether it names an id, address or hash, where long random texts are normal."""
     return _meaning(name) <= _IDENTIFIER
 
 
 def is_path(value: str) -> bool:
-    """Whether the value is a path, or a list of paths."""
     return _PATH.fullmatch(value) is not None and not any(map(_is_random, re.split(r"[/\\]", value)))
 
 
 def secret_forms(text: str) -> Iterator[str]:
-    """The texts within a text that have the form of a token or a private key, and the paths of URLs that are secret."""
+    """Tokens, private keys and secret URL paths within a text."""
     yield from tokens_in(text)
     yield from _PRIVATE_KEY.findall(text)
     yield from (path for match in _HOOK.findall(text) for path in match[:1] + tuple(filter(_is_key, match[1:])) if path)
@@ -139,7 +136,7 @@ def secret_forms(text: str) -> Iterator[str]:
 
 
 def random_texts(text: str) -> Iterator[str]:
-    """The texts within a text that are long and without a pattern: no words, hashes, UUIDs or public keys."""
+    """The long random texts within a text, without hashes, UUIDs and public keys."""
     has_url = "://" in text
     for item in _ITEMS.findall(_PLAIN_FORMS.sub(" ", text)):
         is_place = has_url or item.startswith(("/", "~", "."))
@@ -147,7 +144,6 @@ def random_texts(text: str) -> Iterator[str]:
 
 
 def _meaning(name: str) -> int:
-    """One of the five meanings: the degree to which the name says that its value is secret."""
     if is_public_name(name):
         return _PUBLIC
     words = [word.upper() for word in _WORDS.findall(name.replace("OAuth", "Oauth"))]
@@ -168,7 +164,7 @@ def _meaning(name: str) -> int:
 
 
 def _is_setting(name: str, value: str) -> bool:
-    """Whether the value cannot be a secret though its name says so: a count, a path, a URL, a way to log in."""
+    """Counts, paths, URLs and login methods are not secrets under any name."""
     if value.isdecimal():
         return len(value) < 4 or "TOKENS" in name.upper()
     if _SAYS_HOW.search(name) and _SCHEME.fullmatch(value):
@@ -177,19 +173,16 @@ def _is_setting(name: str, value: str) -> bool:
 
 
 def _is_place(value: str) -> bool:
-    """Whether the value is a path of two names or more, or a URL with nothing in it that is hard to read."""
     if _URL.fullmatch(value):
         return all(map(_is_readable_word, re.findall(r"[^\W_]+", value)))
     return is_path(value) and re.search(r"[^/\\][/\\.]\w|[/\\.]\w+[/\\.]\w", value) is not None
 
 
 def _is_pair(name: str, value: str) -> bool:
-    """Whether the value of a login is a user with the password."""
     return re.search(r"login|basic", name, re.I) is not None and re.fullmatch(r"[^\s:/]+:[^\s/]{3,}", value) is not None
 
 
 def _is_readable(value: str) -> bool:
-    """Whether the value is made of words and numbers, as a person writes settings."""
     if is_path(value) or _EMAIL.fullmatch(value):
         return True
     is_url = _URL.fullmatch(value) is not None
@@ -204,7 +197,6 @@ def _is_readable_word(word: str) -> bool:
 
 
 def _is_password(text: str) -> bool:
-    """Whether letters, digits and signs are mixed in one word."""
     return (
         not _SIGNS.isdisjoint(text)
         and re.search(r"[0-9]", text) is not None
@@ -214,12 +206,10 @@ def _is_password(text: str) -> bool:
 
 
 def _is_key(path: str) -> bool:
-    """Whether the end of a path is more than words."""
     return not all(map(_is_readable_word, re.findall(r"[^\W_]+", path)))
 
 
 def _is_random(text: str) -> bool:
-    """Whether capitals, small letters and digits alternate in the text as they do in none that a person writes."""
     words = re.findall(r"[A-Za-z0-9]+", text)
     if _is_password(text) and len(text) >= 10 and not text.islower() and not text.isupper():
         return True

@@ -1,7 +1,6 @@
-"""Finds the secret texts of the settings by their place, their name and their form, though the file itself holds them.
+"""Finds secrets in settings by place, name and form, even those in the file itself.
 
-A value under `env` or `headers` is secret if its name says so (`load.public`), or if a secret is within it: a token,
-user info and query of a URL, `Password=…`, JSON. That is one by itself, too: a server may print it alone.
+A secret within a value counts alone, too: a token, a URL's credentials, `Password=…`, JSON.
 """
 
 import json
@@ -25,7 +24,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.globs import late
 
 _SHORTEST: Final = 4
-"""Characters of a secret within a text; a whole value may be shorter."""
+"""Characters of a secret within a text."""
 _USER: Final = late(r"//([^\s/?#:@]+)@")
 _USER_INFO: Final = late(
     r"(?:^(?!npm:|jsr:|mailto:|sip:|acct:)|//)([^\s/?#:@]*):(?:([^\s/?#]*)|(?!\d*[/?#])(\S{0,256}))@(?!sha256:)"
@@ -35,16 +34,16 @@ _PAIR: Final = late(
     r"(?<![\w.-])([\w.-]++)[\"']?\s{0,9}[=:]\s{0,9}[\"']?((?:(?:basic|bearer|token)\s+)?)([^\s&;\"']+)", re.I
 )
 _SETTINGS: Final = late(r"(?:^|;)\s{0,9}(\w[\w .-]{0,64}?)\s{0,9}=\s{0,9}([^;]+)")
-"""The settings of a connection string, in which a password may have blanks and signs."""
+"""A connection string's settings; a password may have blanks and signs."""
 _CREDENTIALS: Final = late(r"^(basic|bearer|token)\s+(\S+)", re.I)
 _HEX_USER: Final = late(r"(?=.*\d)[0-9a-f]{8,}")
 _ASSIGNED: Final = late(r"(?:--?)?([A-Za-z_][\w.-]*)=(.+)", re.S)
 _ATTACHED: Final = late(r"(-[pPuUeH])(?!-)(.+)", re.S)
-"""A short flag with its value in one argument, as `mysql -uroot -pX`."""
+"""A short flag with its value in one argument: `mysql -uroot -pX`."""
 _OPTION: Final = late(r"--?[A-Za-z][A-Za-z0-9-]*(?:=.*)?|--?", re.S)
 _USER_FLAG: Final = late(r"-[uU](?![a-z]+-)|--(?:user|username|login)(?:=|$)")
 _NUMBERS: Final = late(r"\d{1,5}|[\d.]*:[\d.:]+(?:/\w+)?")
-"""A port, a map of ports, or the numbers of a user and a group."""
+"""A port, a port map, or user and group numbers."""
 _LOGON: Final = late(r"^[\w$#]+/([^\s/@]+)@(?://[\w.-]+|[\w.-]+:\d+/)")
 """A connection string of Oracle: `user/password@host:port/service`."""
 _QUERY_SECRETS: Final = frozenset(("code", "k", "appid"))
@@ -53,10 +52,7 @@ _NOTHING: Final = late(r"(?!)")
 
 
 def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[str]:
-    """Tokens, keys and credentials, what is not public of `env`, headers and arguments, and the parts of all of them.
-
-    `from_outside` are the texts that `${…}` took from elsewhere; only their parts are looked for.
-    """
+    """All secrets of the settings, and the parts of `from_outside`, values that `${…}` took."""
     hub, servers = settings.hub, settings.servers.values()
     issuers = [] if hub.http.oauth is None else hub.http.oauth.issuers
     texts = {token.token.get_secret_value() for token in hub.tokens}
@@ -72,7 +68,7 @@ def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[st
 
 
 def secrets_of_server(server: ServerSettings) -> set[str]:
-    """The secrets of a server. In one that is off, `${…}` may stand for values that it does not have: names only."""
+    """A server's secrets; `${…}` in a disabled one does not count."""
     literal = _REFERENCE if not server.enabled else _NOTHING
     secrets = server.oauth.secrets() if server.oauth else set()
     secrets |= {literal.sub("", server.bearer.get_secret_value())} if server.bearer else set()
@@ -85,7 +81,7 @@ def secrets_of_server(server: ServerSettings) -> set[str]:
 
 
 def secret_arguments(args: list[str]) -> dict[int, set[str]]:
-    """The secrets in arguments of a command: `--token X`, `KEY=X`, credentials in URLs, and what looks like a token."""
+    """Secrets by argument index: `--token X`, `KEY=X`, URL credentials, tokens."""
     secrets = {index: {*_parts(text), *random_texts(text)} for index, text in enumerate(args)}
     has_user = False
     for index, text in enumerate(args):
@@ -101,7 +97,6 @@ def secret_arguments(args: list[str]) -> dict[int, set[str]]:
 
 
 def _of_flag(flag: str, text: str, *, has_user: bool) -> Iterator[str]:
-    """The secrets in the value of a flag: by its name, as a header, or as the password of a user (`-u U -p X`)."""
     flag = flag.lstrip("-") if len(flag) > 2 else flag
     if flag in ("-H", "header", "headers"):
         name, _, value = text.partition(":")
@@ -117,9 +112,9 @@ def _of_flag(flag: str, text: str, *, has_user: bool) -> Iterator[str]:
 
 
 def is_secret(name: str, value: str, *, is_from_outside: bool = False) -> bool:
-    """Whether the value of that variable or header is a secret, or holds one. A `${…}` stands for a value elsewhere.
+    """Whether a variable's or header's value is or holds a secret. `${…}` stands for a value elsewhere.
 
-    `is_from_outside`: it comes from the environment, where a value that no person can read is one, too.
+    `is_from_outside`: from the environment, where a value that people cannot read is secret, too.
     """
     if is_from_outside:
         return any(_value(name, value)) or says_secret(name, value, is_from_outside=True)
@@ -127,12 +122,10 @@ def is_secret(name: str, value: str, *, is_from_outside: bool = False) -> bool:
 
 
 def secrets_of_url(url: str) -> set[str]:
-    """The secrets that stand in a URL, as they are written there."""
     return {text for text in _parts(url) if text in url and "${" not in text}
 
 
 def _value(name: str, value: str) -> Iterator[str]:
-    """The value of that name if it is a secret or holds one, and the secrets within it."""
     if is_public_name(name):
         return
     within = {*_parts(value), *(() if is_identifier(name) else random_texts(value))}
@@ -142,13 +135,12 @@ def _value(name: str, value: str) -> Iterator[str]:
 
 
 def _named(name: str, value: str) -> Iterator[str]:
-    """The value if its name says that it is secret, but not the path of a file with it."""
     if len(value) >= _SHORTEST and says_secret(name, value) and not is_path(value):
         yield value
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The secrets within a text: tokens, credentials and query of a URL, `Name=value`, JSON, Basic, Bearer."""
+    """Tokens, URL credentials and query, `Name=value`, JSON, Basic, Bearer."""
     yield from secret_forms(text)
     for name, value in _members(text):
         yield from _value(name, value)
@@ -170,18 +162,15 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _of_url(name: str, value: str) -> Iterator[str]:
-    """The value of a parameter of a URL, if it is a secret, as it is written and as it is meant."""
     if len(value) >= _SHORTEST and says_secret("key" if name.lower() in _QUERY_SECRETS else name, unquote(value)):
         yield from _as_written(value)
 
 
 def _as_written(value: str) -> Iterator[str]:
-    """A part of a URL in its forms; none if there is nothing."""
     yield from {value, unquote(value), unquote_plus(value)} - {""}
 
 
 def _credentials(scheme: str, value: str) -> Iterator[str]:
-    """The credentials behind the name of a scheme of authorization; of Basic also the password in them."""
     if scheme:
         yield from _named("password", value)
     if scheme.strip().lower() == "basic":
@@ -192,7 +181,6 @@ def _credentials(scheme: str, value: str) -> Iterator[str]:
 
 
 def _members(text: str) -> Iterator[tuple[str, str]]:
-    """The texts in a JSON value with the names of their members."""
     if text.lstrip()[:1] not in ("{", "["):
         return
     try:
@@ -210,7 +198,7 @@ def _members(text: str) -> Iterator[tuple[str, str]]:
 
 
 def target_of(command: object, url: object) -> str:
-    """Where the values of a server go: its program, or the origin of its URL."""
+    """The receiver of values: the program, or the URL's origin."""
     if not isinstance(url, str):
         return f"the command {os.path.basename(str(command).rstrip('/'))}"
     parts = urlsplit(url) if "[" not in url else None

@@ -1,8 +1,4 @@
-"""Text files that people and documents name, read with bounds; every fault is a `ConfigError` with its line.
-
-Files of variables (`envFile`) have `NAME=value` lines, with `export`, quotes and comments as shells have them. TOML
-becomes plain data with the lines of its tables: a key that is there twice is left out and named, not an error.
-"""
+"""Reads text, `envFile` and TOML files within limits; faults are `ConfigError` with the line."""
 
 import re
 import tomllib
@@ -30,36 +26,35 @@ _TABLE: Final = re.compile(r"\s*\[{1,2}\s*([^\[\]]+?)\s*\]")
 _TABLE_KEY: Final = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*(?:\.|$)""")
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _TWICE: Final = re.compile(r"overwrite|twice|Duplicate|immutable|Cannot declare")
-"""Words of the parser's errors about a key or table that is there already."""
+"""Words in the parser's errors about duplicates."""
 _MOST: Final = 50
-"""Double keys, and lines of one value: more of them is not a slip."""
+"""Duplicate keys, and lines of one value."""
 _WORK: Final = 4 << 20
-"""Characters that are read again, each time without one more double key."""
+"""Characters read again, once per duplicate key."""
 
 
 class TextFile(NamedTuple):
-    """The text of a file, and the state of the file when it was read."""
+    """A file's text, and its state when read."""
 
     text: str
     stat: stat_result
 
 
 def read_text_file(path: Path, largest: int, *, create: str = "") -> TextFile:
-    """A file of UTF-8 text of at most `largest` bytes, or of UTF-16 with a byte order mark; without that mark.
-
-    `create` says how to make a file that does not exist. Raises `ConfigError`.
+    """UTF-8 text of at most `largest` bytes (UTF-16 with byte order mark). Raises `ConfigError`; `create` is advice for
+    a missing file.
     """
     data, state = read_bytes(path, largest, create=create)
     return TextFile(decoded(data, str(path)), state)
 
 
 def text_of(content: bytes) -> str:
-    """UTF-8, or UTF-16 with a byte order mark, as Windows writes it; without that mark. Raises `UnicodeDecodeError`."""
+    """UTF-8, or UTF-16 with byte order mark, which is removed. Raises `UnicodeDecodeError`."""
     return content.decode("utf-16" if content.startswith(UTF16_MARKS) else "utf-8-sig")
 
 
 def read_bytes(path: Path, largest: int, *, create: str = "") -> tuple[bytes, stat_result]:
-    """The bytes of such a file. Raises `ConfigError`."""
+    """A file's bytes, at most `largest`, and its state. Raises `ConfigError`."""
     try:
         return read_file(path, largest)
     except FileTooLarge:
@@ -74,7 +69,7 @@ def read_bytes(path: Path, largest: int, *, create: str = "") -> tuple[bytes, st
 
 
 def decoded(content: bytes, name: str) -> str:
-    """The text of a file of that name. Raises `ConfigError` with the line of the first byte that is not text."""
+    """The text of file `name`. Raises `ConfigError` with the line of the first bad byte."""
     try:
         return text_of(content)
     except UnicodeDecodeError as error:
@@ -83,10 +78,10 @@ def decoded(content: bytes, name: str) -> str:
 
 
 def variables_of(text: str, env: Mapping[str, str], base: Path) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
-    """The variables in the file at `text`, and warnings about it, each with its code.
+    """An `envFile`'s variables, and warnings with codes. Raises `Unresolved`; no message has a value.
 
-    A value in quotes may have several lines. The file is UTF-8, UTF-16 with a byte order mark, or else Latin-1. Lines
-    that set no variable are skipped, with a warning. Raises `Unresolved`; no message has a value.
+    Quoted values may span lines. UTF-8, UTF-16 with byte order mark, else Latin-1. Other lines are skipped with a
+    warning.
     """
     read = read_text(text, env, base, decode=_decoded)
     path = base / expand_home(text, env)
@@ -106,7 +101,6 @@ def _decoded(content: bytes) -> str:
 
 
 def _parsed(text: str) -> tuple[dict[str, str], list[int]]:
-    """The variables, and the numbers of the lines that set none."""
     variables: dict[str, str] = {}
     skipped: list[int] = []
     at, line = 0, 1
@@ -123,7 +117,6 @@ def _parsed(text: str) -> tuple[dict[str, str], list[int]]:
 
 
 def _value(text: str, start: int, end: int) -> tuple[str, int]:
-    """The value that begins at `start`, and the end of its last line; `end` is that of its first."""
     for pattern in (_SINGLE, _DOUBLE):
         quoted = pattern.match(text, start)
         after = None if quoted is None else _END.match(text, quoted.end())
@@ -138,7 +131,7 @@ def _value(text: str, start: int, end: int) -> tuple[str, int]:
 
 
 class TomlError(ValueError):
-    """Text that is not TOML: the message without its place, and the line and column, if those are known."""
+    """Invalid TOML, with line and column if known."""
 
     def __init__(self, message: str, line: int | None, column: int | None) -> None:
         super().__init__(message)
@@ -146,7 +139,7 @@ class TomlError(ValueError):
 
 
 class TomlData(NamedTuple):
-    """The data, the 1-based lines of its tables, and an error for each double key, whose value is not in the data."""
+    """Data, 1-based lines of tables, and an error per duplicate key, which is dropped."""
 
     data: dict[str, object]
     lines: dict[DataPath, int]
@@ -154,7 +147,7 @@ class TomlData(NamedTuple):
 
 
 def toml_data(text: str) -> TomlData:
-    """The data of TOML text. Raises `TomlError`; `ValueError` for a number that is too long; `RecursionError`."""
+    """The data of TOML text. Raises `TomlError`, `ValueError` for a number that is too long, `RecursionError`."""
     lines, limit = text.split("\n"), min(_MOST, _WORK // max(1, len(text)))
     findings: list[Finding] = []
     first: TomlError | None = None
@@ -178,7 +171,6 @@ def _problem(error: tomllib.TOMLDecodeError) -> TomlError:
 
 
 def _blanked(lines: list[str], problem: TomlError) -> Finding | None:
-    """The finding for the double key at the problem, whose lines are emptied; None if it is not clear which."""
     if problem.line is None or not 0 < problem.line <= len(lines):
         return None
     last = problem.line - 1
@@ -197,7 +189,6 @@ def _blanked(lines: list[str], problem: TomlError) -> Finding | None:
 
 
 def _is_pair(lines: list[str]) -> bool:
-    """Whether the lines are one key with its value, as far as the parser can read it."""
     try:
         tomllib.loads("\n".join(lines))
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""The table of client kinds (`hub.clients`): built-in entries, each of which the file's entries can replace."""
+"""The client table: built-in entries, and those of `hub.clients` in their place."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeVar
@@ -13,10 +13,7 @@ from mcp_hub.globs import first_match
 
 
 class ClientSettings(Section):
-    """One kind of client, known by the entry's name and by `matches` (docs/timeouts.md, docs/clients.md).
-
-    A key left out, `matches`, too, is that of the built-in entry of this name, else that of `unknown`.
-    """
+    """A kind of client. Missing keys come from the built-in entry of this name, else from `unknown`."""
 
     soft_deadline: SoftDeadline | None = None
     matches: list[Text] | None = None
@@ -29,17 +26,14 @@ class ClientSettings(Section):
 
 
 class _BuiltIn(ClientSettings):
-    """An entry of the hub's own. In seconds: its first list waits for servers that start.
-
-    `one_line`: it shows one line of a progress message.
-    """
+    """An entry of the hub's own. `first_list_wait` in seconds; `one_line`: shows one line of progress messages."""
 
     first_list_wait: float | None = None
     one_line: bool = False
 
 
 class ClientRules(msgspec.Struct, frozen=True):
-    """The rules for one client, times in seconds. `soft_deadline` None: never; other None leave it to the profile."""
+    """One client's rules, in seconds. `soft_deadline` None: never; other None: by profile."""
 
     max_tools: int
     defers_tools: bool
@@ -117,9 +111,8 @@ T = TypeVar("T")
 
 
 class ClientTable:
-    """Finds a client's entry. Case does not matter; the file's entries go before the built-in ones.
-
-    `first_list_wait` holds for all entries; None: each has that of the built-in one.
+    """Finds a client's entry, ignoring case; the file's entries first. `first_list_wait` replaces that of all entries,
+    unless None.
     """
 
     def __init__(self, own: Mapping[str, ClientSettings], first_list_wait: float | None = None) -> None:
@@ -131,11 +124,9 @@ class ClientTable:
 
     @property
     def names(self) -> list[str]:
-        """The names of all entries, those of the file first."""
         return list(self._entries)
 
     def require(self, chosen: str) -> None:
-        """Raises: ConfigError that names the known clients if `chosen` is none of them."""
         if chosen.casefold() not in self._entries:
             known = sorted(self._entries)
             said = f"unknown client {quoted(chosen)}{nearest(chosen.casefold(), known) or '.'}"
@@ -143,9 +134,9 @@ class ClientTable:
             raise ConfigError(ConfigFinding("unknown_client", f"{said} {others}"))
 
     def rules(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> ClientRules:
-        """The rules for a client that calls itself `client_name`, or those of the entry `chosen` for it.
+        """Rules by `client_name`, or of entry `chosen`. Raises `ConfigError` for an unknown `chosen`.
 
-        `known_only`: only a chosen client has the deadline of `unknown`. Raises: ConfigError for an unknown `chosen`.
+        `known_only`: the deadline of `unknown` only for a chosen client.
         """
         if chosen is not None:
             self.require(chosen)
@@ -170,7 +161,6 @@ class ClientTable:
         )
 
     def _name(self, client_name: str | None) -> str:
-        """Of the entry that such a client matches; `unknown` when no other does."""
         name = (client_name or UNKNOWN_CLIENT).casefold()
         for patterns in self._tiers:
             if (pattern := first_match(name, patterns)) is not None:
@@ -183,7 +173,6 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def _patterns(entries: Mapping[str, ClientSettings]) -> dict[str, str]:
-    """Folded names and globs in written order, each with its entry; the first entry that names one has it."""
     found = {name: name for name in entries if name != UNKNOWN_CLIENT}
     for name, entry in entries.items():
         for pattern in _first((entry.matches, BUILT_IN_CLIENTS.get(name, entry).matches)) or ():
@@ -192,7 +181,7 @@ def _patterns(entries: Mapping[str, ClientSettings]) -> dict[str, str]:
 
 
 def check_clients(clients: dict[str, ClientSettings]) -> dict[str, ClientSettings]:
-    """Raises a finding about an entry with another one's name, or `unknown` with globs."""
+    """Raises a finding for a repeated name, an empty entry, or globs for `unknown`."""
     first: dict[str, str] = {}
     for name, entry in clients.items():
         if first.setdefault(name.casefold(), name) != name:

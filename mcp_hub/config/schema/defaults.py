@@ -1,4 +1,4 @@
-"""The `defaults` section: settings of every server that does not have its own."""
+"""The `defaults` section: settings of servers without their own."""
 
 from typing import Annotated, Final, Literal
 
@@ -57,10 +57,10 @@ _PathList = Annotated[list[_Path], Field(max_length=_PATHS)]
 
 
 class SandboxSettings(Section):
-    """The rule. `mode: prefer` starts the server without a sandbox where the system lacks one.
+    """The sandbox rule. `mode: prefer` starts without one if the system does not support it.
 
-    `read` None: the working directory and the paths among `args`. `write` None: the paths among `args`. System
-    folders, the interpreter and a private home folder are always there. `sockets` are Unix sockets by path.
+    `read` None: working directory and paths in `args`; `write` None: paths in `args`. System folders, the interpreter
+    and a private home are always open. `sockets`: paths of Unix sockets.
     """
 
     mode: Literal["off", "on", "prefer"] = "on"
@@ -87,27 +87,24 @@ class SandboxSettings(Section):
 
 
 class RestartSettings(Section):
-    """A failed server is restarted up to `intensity` times within `period` seconds; then it stays failed."""
+    """Up to `intensity` restarts within `period` seconds; then the server stays failed."""
 
     intensity: Amount = 5
     period: PositiveDuration = 60.0
 
 
 class RetrySettings(Section):
-    """A call that failed is made again, up to `attempts` in all, after failures of the classes `on`.
-
-    `on` None: those that are safe for the tool.
-    """
+    """Up to `attempts` in all, after failures of the classes `on` (None: those safe for the tool)."""
 
     attempts: Annotated[int, Field(ge=1, le=10), NoFlag] = 3
     on: list[Literal["not_sent", "rate_limited", "unavailable", "lost"]] | None = None
 
 
 class Defaults(Section):
-    """Settings of every server that does not have its own (docs/configuration.md); durations in seconds.
+    """Settings of servers without their own; seconds.
 
-    `orphan` None: tasks and detached calls finish within 1 h, of others the read-only ones are cancelled after 30 s
-    and the rest finish within 10 min. `idle_stop` None is never for eager servers, 10 min for others.
+    `orphan` None: tasks and detached calls finish within 1 h, read-only calls are cancelled after 30 s, others finish
+    within 10 min. `idle_stop` None: never for eager servers, else 10 min.
     """
 
     timeout: PositiveDuration = 1800.0

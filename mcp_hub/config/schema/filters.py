@@ -1,4 +1,4 @@
-"""Filters of a server or profile: entries by name, by tag and, for tools, by the hints in their annotations."""
+"""Filters of a server or profile, by name, tag and tool hints."""
 
 from typing import Annotated, ClassVar
 
@@ -11,7 +11,7 @@ _MOST = 1000  # entries of one list: each costs time for every name
 
 
 class HintSettings(Section):
-    """The hints of a tool's annotations, as MCP names them; None for those that are left out."""
+    """A tool's hints by their MCP names."""
 
     readOnlyHint: bool | None = None
     destructiveHint: bool | None = None
@@ -20,7 +20,7 @@ class HintSettings(Section):
 
 
 class SelectorSettings(Section):
-    """One entry of a filter: a glob on names, or a mapping (of globs on name or tag) all of whose keys must hold."""
+    """A filter entry: a glob on names, or conditions that must all hold."""
 
     wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"}'
 
@@ -42,20 +42,20 @@ class SelectorSettings(Section):
 
 
 class ToolSelector(SelectorSettings, HintSettings):
-    """The same, for tools, with the hints of their annotations: `{readOnlyHint: true}`, `{destructiveHint: false}`."""
+    """A filter entry for tools, with hints: `{readOnlyHint: true}`."""
 
     wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"} or {readOnlyHint: true}'
 
 
 class FilterSettings(Section):
-    """Lets through what an entry of `allow` selects (None: everything, empty: nothing), but nothing of `deny`."""
+    """Passes `allow` (None: all; empty: nothing) without `deny`."""
 
     allow: Annotated[list[SelectorSettings] | None, Field(max_length=_MOST)] = None
     deny: Annotated[list[SelectorSettings], Field(max_length=_MOST)] = []
 
 
 class ToolFilterSettings(Section):
-    """As `FilterSettings`, for tools, whose entries can also ask for hints."""
+    """`FilterSettings` for tools, with hints."""
 
     allow: Annotated[list[ToolSelector] | None, Field(max_length=_MOST)] = None
     deny: Annotated[list[ToolSelector], Field(max_length=_MOST)] = []

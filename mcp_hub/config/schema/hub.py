@@ -1,4 +1,4 @@
-"""The `hub` section: the fronts, who may come in, what clients are listed, where streams are kept, and limits."""
+"""The `hub` section: fronts, access, lists, stores and limits."""
 
 import re
 from importlib.util import find_spec
@@ -43,7 +43,7 @@ def _root_path(text: str) -> str:
 
 
 class HttpSettings(Section):
-    """The HTTP front (docs/configuration-hub.md, docs/limits.md); in bytes, seconds, and per second."""
+    """The HTTP front; bytes, seconds, per second."""
 
     host: TextLine = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535), NoFlag] = 8765
@@ -70,10 +70,7 @@ class HttpSettings(Section):
 
 
 class TokenSettings(Section):
-    """A bearer token of the HTTP front, the principal that shows it, and the profile that it is bound to.
-
-    `operator`: it operates the hub, and sees the calls of every principal on the dashboard.
-    """
+    """A bearer token, its principal and profile. `operator`: operates the hub, sees everybody's calls."""
 
     token: Annotated[SecretStr, Field(min_length=1)]
     principal: Text
@@ -89,10 +86,7 @@ class TokenSettings(Section):
 
 
 class LogSettings(Section):
-    """The log goes to stderr; `auto` is console on a terminal, else JSON.
-
-    `files`: keep the logs of servers in files, too.
-    """
+    """The log on stderr; `auto`: console on a terminal, else JSON. `files`: logs of servers in files."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "console"] = "auto"
@@ -100,11 +94,11 @@ class LogSettings(Section):
 
 
 _SERVERS: Final = ("redis", "rediss", "unix")
-"""The schemes of a server's URL: plain, with TLS, and a socket of this machine."""
+"""Schemes of a server's URL: plain, TLS, Unix socket."""
 
 
 def written_out(store: object) -> object:
-    """The mapping that a text under `hub.store` stands for; any other value as it is."""
+    """The mapping for a text under `hub.store`; other values stay."""
     type_, colon, path = store.partition(":") if isinstance(store, str) else ("", "", "")
     if type_ in _SERVERS and path.startswith("//"):
         return {"type": "redis", "url": store}
@@ -114,7 +108,6 @@ def written_out(store: object) -> object:
 
 
 def _server_url(url: str) -> str:
-    """Raises `ValueError` for what cannot be the URL of a server."""
     try:
         parts = urlsplit(url)
         has_place = bool(parts.path if parts.scheme == "unix" else parts.hostname and parts.port != 0)
@@ -127,12 +120,11 @@ def _server_url(url: str) -> str:
 
 
 class StoreSettings(Section):
-    """The store of durable streams: a SQLite file in the folder `path` (None = the state directory), memory, or the
-    Redis or Valkey server at `url`, where several replicas share it.
+    """The store of durable streams: SQLite in folder `path` (None: the state directory), memory, or Redis or Valkey at
+    `url`, shared by replicas.
 
-    `retention` in seconds is how long a stream can be read after its end. A text stands for the first three. The rest
-    is for a server (docs/shared-store.md): all keys begin with `prefix`; a replica that is silent for `lease` seconds
-    has lost its calls; `acknowledge`: whose copy of a beginning or an ending is waited for.
+    `retention`: seconds that an ended stream stays readable. `prefix`: of all keys on a server. A replica silent for
+    `lease` seconds loses its calls. `acknowledge`: whose copy of a beginning or an ending is awaited.
     """
 
     type: Literal["sqlite", "memory", "redis"] = "sqlite"
@@ -145,18 +137,17 @@ class StoreSettings(Section):
 
     @property
     def is_cleartext(self) -> bool:
-        """Whether others on the network can read what the hub and its server send."""
+        """Whether others on the network can read the traffic."""
         parts = urlsplit("" if self.url is None else self.url.get_secret_value())
         return parts.scheme == "redis" and not is_this_machine(parts.hostname or "")
 
     @property
     def shown(self) -> str:
-        """The server without user, password and query."""
         parts = urlsplit("" if self.url is None else self.url.get_secret_value())
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def secrets(self) -> set[str]:
-        """The passwords in the URL."""
+        """Passwords in the URL."""
         if self.url is None:
             return set()
         url = self.url.get_secret_value()
@@ -189,9 +180,8 @@ class StoreSettings(Section):
 
 
 class HistorySettings(Section):
-    """The history of calls (docs/history.md); `off` stands for `enabled: false`. `keep` in seconds, `size` in bytes.
-
-    `arguments` None: `full` for one person's hub, `none` for one with tokens.
+    """The call history; `off` is `enabled: false`. `keep` in seconds, `size` in bytes. `arguments` None: `full` for one
+    user, `none` with tokens.
     """
 
     enabled: bool = True
@@ -211,7 +201,7 @@ class HistorySettings(Section):
 
 
 class LimitSettings(Section):
-    """Bounds on memory and work that clients and servers can cause (docs/limits.md); in bytes and seconds."""
+    """Bounds on memory and work; bytes and seconds."""
 
     line: Size = 32 * MiB
     running_calls: AtOnce[Count] = 1024
@@ -227,9 +217,9 @@ class LimitSettings(Section):
 
 
 class HubSettings(Section):
-    """The hub itself (docs/configuration-hub.md). Durations in seconds, `budget` and `max_result_tokens` in tokens.
+    """The hub; seconds, `budget` and `max_result_tokens` in tokens.
 
-    `attach`: whether clients over stdio join one background hub, which ends `attach_idle` after it was needed last.
+    `attach`: stdio clients share one background hub, which ends after `attach_idle` without use.
     """
 
     name: Text = "mcp-hub"

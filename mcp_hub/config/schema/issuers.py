@@ -1,4 +1,4 @@
-"""The `hub.http.oauth` section: whose access tokens the HTTP front takes (OAuth 2.1, resource server)."""
+"""The `hub.http.oauth` section: access tokens for the HTTP front (OAuth 2.1)."""
 
 from typing import Annotated, Literal, Self
 
@@ -16,7 +16,7 @@ _LONGEST_LEEWAY = 300.0
 
 
 def _url(text: str) -> str:
-    """An https URL, or http to this machine: others could change keys that come over http."""
+    """https, or http to this machine: others could change keys on their way."""
     if (problem := refused_place(text, is_near=True)) is not None:
         raise ValueError(f"expected https:// with a host (http:// only for this machine), but {problem}")
     if "#" in text:
@@ -39,9 +39,9 @@ def _public(text: str) -> str:
 
 
 PublicUrl = Annotated[Text, AfterValidator(_public)]
+"""The https address under which others reach the hub."""
 BaseUrl = Annotated[Text, AfterValidator(_identifier)]
 """https, or http to this machine, without a query."""
-"""The https address under which others reach the hub."""
 _Url = Annotated[Text, AfterValidator(_url)]
 _Identifier = Annotated[Text, AfterValidator(_identifier)]
 # RFC 6749 §3.3; goes into a header between quotes
@@ -50,10 +50,10 @@ _Scopes = Annotated[list[_Scope], Field(max_length=100)]
 
 
 class IssuerSettings(Section):
-    """An authorization server whose tokens the hub accepts: JWTs signed with one of its keys, which have one source.
+    """An authorization server whose JWTs the hub accepts; its keys have one source.
 
-    The profile is the one that `profile_claim` names, else that of the first matching scope of `scope_profiles`, else
-    `profile`; a token that matches none of the configured ones is refused.
+    The profile: by `profile_claim`, else the first match of `scope_profiles`, else `profile`; a token that matches none
+    is refused.
     """
 
     issuer: _Identifier
@@ -95,17 +95,17 @@ class IssuerSettings(Section):
         return self
 
     def accepted_algorithms(self) -> list[_Algorithm]:
-        """The algorithms that a token may be signed with."""
+        """The signature algorithms accepted."""
         if self.algorithms is not None:
             return self.algorithms
         return ["RS256", "ES256"] if self.shared_key is None else ["HS256"]
 
 
 class ResourceServerSettings(Section):
-    """The HTTP front as an OAuth 2.1 resource server, besides `hub.tokens`.
+    """The HTTP front as OAuth 2.1 resource server.
 
-    `resource` is the URL that clients know the hub by, such as https://hub.example.com/mcp (RFC 8707, RFC 9728).
-    `scopes` are needed by every token, those of its issuer besides. `leeway` is how far clocks may be apart.
+    `resource`: the hub's URL for clients (RFC 8707, RFC 9728). Tokens need `scopes`, and their issuer's. `leeway`:
+    allowed clock difference in seconds.
     """
 
     resource: _Identifier

@@ -1,8 +1,6 @@
-"""The JSON Schema of `servers.yaml` for editors: of the text in the file, before `${…}` is filled in.
+"""The JSON Schema of `servers.yaml` before `${…}` is filled in, for editors.
 
-It is made from the models. The models take more than their types say (durations as text, `${…}` for a number, keys with
-nothing behind them), and some keys are other clients'; these are added here. Relations between keys are left to
-`mcp-hub check`.
+It adds to the models what a file may also contain: durations as text, `${…}`, empty keys, keys of other clients.
 """
 
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
-"""The one that every editor knows."""
+"""The dialect that every editor knows."""
 _DURATION: Final = r"^\s*([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+\s*$|^\s*[0-9]+(\.[0-9]+)?\s*$"
 _SIZE: Final = r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGg][Ii]?[Bb]|[Bb])?\s*$"
 _PLACEHOLDER: Final[JsonObject] = {"type": "string", "pattern": r"\$\{"}
@@ -24,19 +22,19 @@ _KINDS: Final[dict[str, list[JsonObject]]] = {
     "number": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _DURATION}],
     "size": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _SIZE}],
 }
-"""By the type of the models: every number is a duration."""
+"""Forms in a file by the models' type; every number is a duration."""
 _OTHERS: Final[dict[str, JsonObject]] = {
     "disabled": {"type": "boolean", "description": "The opposite of enabled."},
     "transport": {"enum": ["stdio", *TRANSPORTS], "description": "The same as type."},
     "auth": {"const": "oauth", "description": "The same as oauth: {}."},
 }
-"""Keys of a server as other clients write them."""
+"""Server keys as other clients write them."""
 
 
 def json_schema() -> JsonObject:
-    """The schema, in draft 7. A document that it admits may still be refused by `mcp-hub check`, not the reverse.
+    """The schema, draft 7: admits every valid file, and some that `mcp-hub check` refuses.
 
-    It refuses unknown keys, except in the parts of files of other clients that the hub ignores.
+    Unknown keys are refused, except where the hub ignores parts of other clients' files.
     """
     found: JsonObject = deepcopy(Settings.model_json_schema())
     definitions = found.pop("$defs")
@@ -62,7 +60,7 @@ def json_schema() -> JsonObject:
 
 
 def _section(section: JsonObject, *, is_filled: bool) -> JsonObject:
-    """A definition as the file may write it. Text of the class is for programmers and left out."""
+    """Leaves out class docstrings, which are for programmers."""
     made = {key: value for key, value in section.items() if key not in ("title", "description")}
     if "properties" in made:
         made["properties"] = {key: _key(own, is_filled=is_filled) for key, own in made["properties"].items()}
@@ -70,7 +68,6 @@ def _section(section: JsonObject, *, is_filled: bool) -> JsonObject:
 
 
 def _key(own: JsonObject, *, is_filled: bool) -> JsonObject:
-    """The value of a key, with its default. With nothing behind it, the key counts as left out."""
     made = _value(own, is_filled=is_filled)
     choices = [*made["anyOf"]] if "anyOf" in made else [made]
     if {"type": "null"} not in choices:
@@ -80,7 +77,6 @@ def _key(own: JsonObject, *, is_filled: bool) -> JsonObject:
 
 
 def _value(own: Any, *, is_filled: bool) -> Any:
-    """The schema of a value and of those in it."""
     if isinstance(own, list):
         return [_value(item, is_filled=is_filled) for item in own]
     if not isinstance(own, dict):
@@ -99,7 +95,6 @@ def _value(own: Any, *, is_filled: bool) -> Any:
 
 
 def _below(definitions: JsonObject, name: str) -> Iterator[str]:
-    """The names of the definitions to which this one refers."""
     for other in definitions:
         if f"#/$defs/{other}'" in str(definitions[name]):
             yield other

@@ -1,4 +1,4 @@
-"""The `oauth` section of a remote server: its login. Every key may be left out."""
+"""The `oauth` section: the login to a remote server."""
 
 import re
 from typing import Annotated, Final, Literal, Self
@@ -14,7 +14,7 @@ _SECRETS: Final = ("client_secret", "private_key")
 
 
 class OAuthSettings(Section):
-    """The login to a remote server (docs/upstream-auth.md)."""
+    """The login to a remote server; all keys are optional."""
 
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
     client_id: Text | None = None
@@ -67,5 +67,4 @@ class OAuthSettings(Section):
         return self
 
     def secrets(self) -> set[str]:
-        """The texts that must not be shown."""
         return {value.get_secret_value() for key in _SECRETS if (value := getattr(self, key)) is not None}

@@ -1,7 +1,4 @@
-"""The file beside the configuration that the dashboard writes: how single tools are listed, and nothing else.
-
-And the file in the root of a project, by which it narrows what its clients get.
-"""
+"""The dashboard's file of tool overrides, and a project's overlay."""
 
 from typing import Annotated, Self
 
@@ -13,11 +10,11 @@ from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.tools import check_hints
 
 OVERRIDE_KEYS = ("name", "description", "hide", "pin", "annotations")
-"""The keys of `per_tool` that the file may have: none that changes what a call does."""
+"""Keys of `per_tool` that may be overridden; none changes a call."""
 
 
 class OverriddenTool(Section):
-    """Keys of `per_tool` that hold in place of those in `servers.yaml`."""
+    """`per_tool` keys that replace those in `servers.yaml`."""
 
     name: ExportedName | None = None
     description: Text | None = None
@@ -32,7 +29,7 @@ class OverriddenTool(Section):
 
 
 class OverriddenServer(Section):
-    """The tools of one server, by its own names for them; globs are taken literally."""
+    """A server's tools by original name; globs are literal."""
 
     per_tool: dict[Text, OverriddenTool] = {}
 
@@ -47,7 +44,7 @@ _Names = Annotated[list[ServerName], Field(max_length=1000)]
 
 
 class OverlaySettings(Section):
-    """All of `.mcp-hub.yaml`: names of servers to turn off, to turn on (`enabled: project`), and of a profile."""
+    """`.mcp-hub.yaml`: servers to turn off or on (`enabled: project`), and a profile."""
 
     disable: _Names = []
     enable: _Names = []

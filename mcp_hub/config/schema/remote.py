@@ -1,4 +1,4 @@
-"""Checks the URL and headers of a remote server, and the URLs that a server names. No message repeats a value."""
+"""Checks URLs and headers of remote servers. No message repeats a value."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ TRANSPORTS: Final = {
     **dict.fromkeys(("http", "streamable-http", "streamableHttp", "streamable_http"), "http"),
     "sse": "sse",
 }
-"""The values of `type`, those of other clients included, with their meaning."""
+"""Values of `type`, other clients' included."""
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE: Final = re.compile(r"([\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?)?")
@@ -20,11 +20,11 @@ _OWN: Final = re.compile(
     r"accept|accept-encoding|connection|content-(length|type|encoding)|host|keep-alive|last-event-id|te|trailer"
     r"|transfer-encoding|upgrade|mcp-.*"
 )
-"""Headers of the transport: another value would break it."""
+"""Headers that the transport sets."""
 
 
 def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> list[Flaw]:
-    """The invalid settings, with the reasons."""
+    """Invalid settings of a remote server, with reasons."""
     found = [Flaw("url", "invalid_url", problem)] if (problem := _of_url(url)) is not None else []
     found += (flaw for _, flaw in problems_of_headers(headers))
     if bearer is not None and not _TOKEN.fullmatch(bearer):
@@ -36,7 +36,7 @@ def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> lis
 
 
 def problems_of_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, Flaw]]:
-    """The names of headers that cannot be sent, with the reasons."""
+    """Headers that cannot be sent, with reasons."""
     seen: set[str] = set()
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
@@ -51,7 +51,6 @@ def problems_of_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, Flaw]
 
 
 def is_transport_header(name: str) -> bool:
-    """Whether the transport sets this header itself."""
     return _OWN.fullmatch(name.lower()) is not None
 
 

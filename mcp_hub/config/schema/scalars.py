@@ -1,7 +1,4 @@
-"""The kinds of single values in `servers.yaml`: durations, sizes, names, and words that stand beside a duration.
-
-Durations are float seconds and sizes int bytes once validated. Messages never repeat a value.
-"""
+"""Types of single values: durations (float seconds), sizes (int bytes), names. No message repeats a value."""
 
 import json
 import re
@@ -37,7 +34,7 @@ def _no_nul(text: str) -> str:
 
 
 def server_name(name: str) -> str:
-    """The name. Raises `ValueError`."""
+    """The name: 1 to 64 characters, without control characters. Raises `ValueError`."""
     if not 0 < len(name) <= 64:
         raise ValueError("a server's name must have 1 to 64 characters")
     if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in name):
@@ -88,7 +85,6 @@ def _reference(text: str) -> str:
 
 
 def _word_or_duration(*words: str) -> Callable[[object], object]:
-    """Takes one of `words` as it is, and anything else as a duration longer than 0."""
     choice = " or ".join(f'"{word}"' for word in words)
 
     def read(value: object) -> object:
@@ -125,7 +121,7 @@ Reference = Annotated[str, AfterValidator(_reference)]
 ExportedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=64)]
 Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=32)]
 NoFlag: Final = BeforeValidator(_no_flag)
-"""Stands last in whole numbers."""
+"""Stands last in annotations of whole numbers."""
 Count = Annotated[int, Field(ge=1), NoFlag]
 Amount = Annotated[int, Field(ge=0), NoFlag]
 Globs = Annotated[list[Text], Field(max_length=1000)]  # each glob is tried on every name

@@ -1,4 +1,4 @@
-"""One entry under `servers`: its keys, which of them belong together, and the keys of other clients."""
+"""One entry under `servers`, and keys of other clients."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
@@ -47,27 +47,27 @@ _NOT_FOR_FOLDERS = dict.fromkeys(("start", "idle_stop", "logs"), "nothing is sta
 
 
 COMMAND_OUTPUT: Final = "${cmd}"
-"""Stands in a text of the settings for the output of a command, which the hub does not have yet."""
+"""Stands for a command's output in settings."""
 
 
 class CommandLookup(msgspec.Struct, frozen=True):
-    """A program and its arguments, whose output is a value: `${cmd:PROGRAM ARG…}`."""
+    """`${cmd:PROGRAM ARG…}`: a program whose output is a value."""
 
     argv: tuple[str, ...]
 
 
 CommandTexts = Mapping[tuple[str | int, ...], tuple[str | CommandLookup, ...]]
-"""Texts of a server with outputs of commands, in parts, by their place: `("env", "TOKEN")`, `("args", 0)`."""
+"""Parts of texts with command outputs, by place: `("env", "TOKEN")`, `("args", 0)`."""
 
 
 class TlsSettings(Section):
-    """The `tls` section of a remote server: `ca` is a file of certificates to trust besides the usual ones."""
+    """`ca`: a file of additional trusted certificates."""
 
     ca: TextLine | None = None
 
 
 def _without_ends(value: object) -> object:
-    """White space at the ends is not part of a header's value (RFC 9110 §5.5), but often of a variable's."""
+    """RFC 9110 §5.5: white space at the ends is not part of a header's value."""
     return value.strip() if isinstance(value, str) else value
 
 
@@ -85,11 +85,9 @@ _Switch = Annotated[bool | Literal["project"], BeforeValidator(_switched)]
 
 
 class ServerSettings(Section):
-    """One entry under `servers`: a child process (`command`), a remote server (`url`), Python functions (`local`) or
-    a folder of skills (`skills`).
+    """A server: a child process (`command`), a remote server (`url`), functions (`local`) or `skills`.
 
-    docs/configuration.md describes the keys. One of `Defaults` that is left out is that of `defaults`: ask
-    `Settings.effective`, and `Settings.tool_rules` for calls.
+    Keys of `Defaults` may be None: use `Settings.effective` and `Settings.tool_rules`.
     """
 
     command: TextLine | None = None
@@ -213,13 +211,13 @@ class ServerSettings(Section):
         return self
 
     def sent_headers(self) -> dict[str, str]:
-        """The headers that a remote server is sent with every request, credentials included."""
+        """Headers of every request to the server, credentials included."""
         sent = {name: value.get_secret_value() for name, value in self.headers.items()}
         return sent if self.bearer is None else {**sent, "Authorization": f"Bearer {self.bearer.get_secret_value()}"}
 
     @property
     def command_texts(self) -> CommandTexts:
-        """Texts that are whole only with outputs of commands, for which `COMMAND_OUTPUT` stands in the settings."""
+        """Texts that need command outputs; the settings have `COMMAND_OUTPUT` there."""
         return self._command_texts
 
     def with_commands(self, texts: CommandTexts) -> Self:
@@ -229,7 +227,7 @@ class ServerSettings(Section):
         return copied
 
     def filled(self, outputs: Mapping[CommandLookup, str]) -> Self:
-        """A copy with the outputs of its commands. No `${…}` in them is looked up."""
+        """A copy with command outputs; `${…}` in them stays."""
         args, env, headers, bearer = list(self.args), dict(self.env), dict(self.headers), self.bearer
         for key, parts in self._command_texts.items():
             text = "".join(part if isinstance(part, str) else outputs[part] for part in parts)

@@ -1,7 +1,4 @@
-"""All of `servers.yaml` after interpolation, and its `profiles`; the other sections have modules of their own.
-
-References between sections (profiles to servers, tokens to profiles) are checked by `load`, which knows the lines.
-"""
+"""All of `servers.yaml` after interpolation. `load` checks references between sections."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
@@ -21,7 +18,7 @@ from mcp_hub.types import Cause
 
 
 class ProfileSettings(Section):
-    """A narrower view: these servers (None = all), with filters besides theirs; any other None is as in `hub`."""
+    """A narrower view: these servers (None: all), with additional filters; other keys default to `hub`."""
 
     servers: list[Text] | None = None
     tools: ToolFilterSettings = ToolFilterSettings()
@@ -44,24 +41,24 @@ class Settings(Section):
     _causes: dict[str, Cause] = PrivateAttr(default_factory=dict)
 
     def failing(self, causes: Mapping[str, Cause]) -> Self:
-        """A copy in which these servers cannot be started, too, each with its cause."""
+        """A copy in which these servers, too, cannot start."""
         copied = self.model_copy()
         copied._causes = {**self._causes, **causes}
         return copied
 
     def failure(self, server: str) -> Cause | None:
-        """The reason why the server cannot be started, such as a `${…}` without a value."""
+        """Why the server cannot start."""
         return self._causes.get(server)
 
     def effective(self, server: str) -> Defaults:
-        """The settings of `server`: its own keys, else the defaults. Raises `KeyError`."""
+        """The server's own settings, else the defaults. Raises `KeyError`."""
         settings = self.servers[server]
         own = {key: getattr(settings, key) for key in Defaults.model_fields}
         return self.defaults.model_copy(update={key: value for key, value in own.items() if value is not None})
 
     @cached_property
     def tool_rules(self) -> Callable[[str, str], ToolRules]:
-        """The rules for calls of a tool, by its server and that one's name for it; fast enough for each call."""
+        """Call rules by server and the server's own tool name; cached."""
         return lru_cache(maxsize=4096)(self._find_tool_rules)
 
     def _find_tool_rules(self, server: str, tool: str) -> ToolRules:
@@ -71,11 +68,10 @@ class Settings(Section):
 
     @cached_property
     def client_table(self) -> ClientTable:
-        """The entries of all kinds of clients, built-in ones included."""
         return ClientTable(self.hub.clients, self.hub.first_list_wait)
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
-        """A copy with other sections, without cached answers about the old ones."""
+        """A copy without cached values."""
         copied = super().model_copy(update=update, deep=deep)
         for derived in ("tool_rules", "client_table"):
             copied.__dict__.pop(derived, None)

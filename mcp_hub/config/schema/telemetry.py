@@ -1,4 +1,4 @@
-"""The `hub.telemetry` section: where spans and durations go, by OTLP over HTTP."""
+"""The `hub.telemetry` section: spans and durations by OTLP over HTTP."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -16,15 +16,12 @@ from mcp_hub.extras import with_extra
 PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")  # variables: where spans go
 
 _SERVER, _COLLECTOR = "https://example.com/mcp", "http://127.0.0.1:4318"
-"""Examples of URLs in errors: of a server, and of telemetry."""
+"""Example URLs in errors: a server's, a collector's."""
 _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 class TelemetrySettings(Section):
-    """OpenTelemetry (the extra `otel`): nothing is sent unless this says so.
-
-    `endpoint` is a collector's, without `/v1/traces`; without one the standard `OTEL_*` variables hold.
-    """
+    """OpenTelemetry (extra `otel`). `endpoint`: a collector, without `/v1/traces`; None: by `OTEL_*` variables."""
 
     enabled: bool | None = None
     endpoint: Text | None = None
@@ -35,7 +32,7 @@ class TelemetrySettings(Section):
         return self.endpoint is not None if self.enabled is None else self.enabled
 
     def lacks_place(self, env: Mapping[str, str]) -> bool:
-        """Whether it is on but neither the file nor the environment has an endpoint."""
+        """Whether it is on without an endpoint in file or environment."""
         return self.is_on and self.endpoint is None and not any(env.get(name) for name in PLACES)
 
     @model_validator(mode="after")

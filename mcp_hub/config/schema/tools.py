@@ -15,17 +15,16 @@ from mcp_hub.globs import first_match
 
 
 def check_hints(hints: HintSettings | None) -> None:
-    """Raises the finding of hints that contradict each other."""
     if hints is not None and hints.readOnlyHint and hints.destructiveHint:
         said = "a tool that only reads destroys nothing. Keep readOnlyHint or destructiveHint."
         raise finding("conflicting_keys", said, "annotations")
 
 
 class ToolSettings(Section):
-    """Overrides of one tool, or of the tools that a glob matches, in lists and in calls (docs/configuration.md).
+    """Overrides for a tool, or all that a glob matches.
 
-    `annotations` are hints that take the place of the server's. `task`, `orphan` (seconds if a number), `idempotent`
-    and `retry` left out are those of the server, else of `defaults`. `history: off`: its calls are not kept there.
+    `annotations` replace the server's hints. Missing `task`, `orphan` (seconds), `idempotent` and `retry` come from the
+    server, else `defaults`. `history: off`: calls are not kept.
     """
 
     name: ExportedName | None = None
@@ -52,27 +51,24 @@ class ToolSettings(Section):
         return self
 
     def changed(self) -> tuple[str, ...]:
-        """The keys by which lists or arguments differ from what the server says, in the order of this class."""
+        """The keys that change lists or arguments."""
         own = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields and key != "history"]
         return tuple(key for key in own if getattr(self, key) != ToolSettings.model_fields[key].default)
 
 
 class ToolRules(msgspec.Struct, frozen=True):
-    """The rules for calls of one tool. `orphan` None leaves it to the hub's own rule, a float is seconds."""
+    """Call rules of one tool. `orphan`: seconds, or None for the hub's rule."""
 
     task: TaskRule
     orphan: Literal["cancel", "finish"] | float | None
     idempotent: bool
     retry: RetrySettings = RetrySettings()
     is_kept: bool = True
-    """In the history of calls."""
+    """Whether the history keeps its calls."""
 
 
 def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
-    """The rules of `tool`: one entry decides, that of its name, else of the first glob; the rest is as in `general`.
-
-    Without a name they are those of other calls of the server.
-    """
+    """Rules of the entry of that name, else the first matching glob, else `general`; without `tool`, of other calls."""
     pattern = first_match(tool, per_tool) if tool else None
     own = ToolSettings() if pattern is None else per_tool[pattern]
     return ToolRules(

@@ -1,7 +1,4 @@
-"""One file of the hub or of another program, replaced at once.
-
-Its link is followed, its mode kept, and nobody's change is lost.
-"""
+"""Replaces one file at once; links, modes and others' changes survive."""
 
 import os
 import stat
@@ -23,17 +20,17 @@ from mcp_hub.files import LARGEST_OWN, FileTooLarge, read_file
 from mcp_hub.stores.locks import lock_file, remove, take
 
 BACKUP: Final = ".mcp-hub-backup"
-"""The suffix of the copy beside a file: its content before the hub changed it last, for nobody else's eyes."""
+"""The suffix of the private copy beside a file, with its content before the last change."""
 LARGEST: Final = 64 << 20
-"""Bytes of the largest file that is edited: Claude Code keeps its history beside its servers."""
+"""Bytes of an edited file: Claude Code keeps its history in it."""
 _PATIENCE: Final = 5.0
 _STEP: Final = 0.01
 _ATTEMPTS: Final = 2
-"""A file that somebody changes while it is edited is edited once more."""
+"""Attempts if somebody changes the file meanwhile."""
 
 
 class FileRefused(Exception):
-    """A file that is not changed: the stable code, and a sentence for people that names the file."""
+    """A file that is not changed; the message names it. `code` is stable."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -41,11 +38,11 @@ class FileRefused(Exception):
 
 
 class Changed(Exception):
-    """The file has another content than the one that was read."""
+    """The file has changed since it was read."""
 
 
 def target_of(path: Path) -> Path:
-    """The file itself, behind all links. Raises `FileRefused` for a link to nothing and for anything but a file."""
+    """The file behind all links. Raises `FileRefused` for a dangling link, or anything but a file."""
     try:
         target = Path(os.path.realpath(path, strict=os.path.islink(path)))
         mode = target.stat().st_mode
@@ -62,7 +59,7 @@ def target_of(path: Path) -> Path:
 
 
 def content_of(path: Path, largest: int = LARGEST) -> bytes | None:
-    """The content of a file that `target_of` found; None if there is no file. Raises `FileRefused`."""
+    """The content of a file from `target_of`; None if missing. Raises `FileRefused`."""
     try:
         return read_file(path, largest).data
     except FileNotFoundError:
@@ -76,7 +73,7 @@ def content_of(path: Path, largest: int = LARGEST) -> bytes | None:
 
 @contextmanager
 def locked(path: Path, folder: Path) -> Iterator[None]:
-    """Keeps other processes of the hub from changing the file; the lock is in `folder`. Raises `FileRefused`."""
+    """Locks the file against other hub processes, by a lock in `folder`. Raises `FileRefused`."""
     try:
         make_folder(folder)
         lock = lock_file(folder / f"{sha256(os.fsencode(path)).hexdigest()[:32]}.lock")
@@ -95,9 +92,9 @@ def locked(path: Path, folder: Path) -> Iterator[None]:
 
 
 def replace(path: Path, before: bytes | None, after: bytes | None) -> None:
-    """Gives the file its new content, or removes it for None.
+    """Writes the file, or removes it for None.
 
-    Raises `Changed` if it does not hold `before` at the last moment, and `FileRefused`; then it is as it was.
+    Raises `Changed` if it does not hold `before`, and `FileRefused`; then it is unchanged.
     """
     try:
         if after is None:
@@ -114,19 +111,19 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> None:
 
 
 def missing_folders(path: Path) -> list[str]:
-    """The folders around the file that do not exist, the innermost first."""
+    """The missing folders above the file, innermost first."""
     return [str(folder) for folder in path.parents if not os.path.lexists(folder)]
 
 
 def drop_folders(folders: Iterable[str]) -> None:
-    """Removes those of the folders that are empty."""
+    """Removes the empty ones."""
     for folder in sorted(folders, key=len, reverse=True):
         with suppress(OSError):
             os.rmdir(folder)
 
 
 def back_up(path: Path, content: bytes) -> None:
-    """Writes the copy beside the file. Raises `FileRefused`."""
+    """Writes a copy beside the file. Raises `FileRefused`."""
     backup = path.with_name(path.name + BACKUP)
     try:
         with _temporary(backup, content, mode=0o600) as fresh:
@@ -136,7 +133,7 @@ def back_up(path: Path, content: bytes) -> None:
 
 
 def drop_backup(path: Path, content: bytes | None) -> None:
-    """Removes the copy beside the file if it holds this content."""
+    """Removes the copy beside the file if it holds `content`."""
     backup = path.with_name(path.name + BACKUP)
     with suppress(OSError):
         if content is not None and read_file(backup, len(content)).data == content:
@@ -144,7 +141,6 @@ def drop_backup(path: Path, content: bytes | None) -> None:
 
 
 def unreadable(path: Path, problem: OSError) -> FileRefused:
-    """The refusal of a file that cannot be read."""
     return FileRefused("client_file_unreadable", f"{path} cannot be read: {problem.strerror}. Check its permissions.")
 
 
@@ -162,10 +158,7 @@ def _check(path: Path, before: bytes | None) -> None:
 
 @contextmanager
 def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[Path]:
-    """A file in the same folder with this content on the disk; removed at the end if it is still there.
-
-    Its mode and owner are those of the file at `path`, or 0600.
-    """
+    """A flushed file in the same folder, with mode and owner of `path` or 0600."""
     try:
         status = path.stat() if mode is None else None
     except FileNotFoundError:
@@ -190,7 +183,6 @@ def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[
 
 
 def _take_over(fresh: Path, status: os.stat_result) -> None:
-    """Mode and owner: a file that root changes stays that of its owner."""
     if sys.platform != "win32" and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(PermissionError):
             os.chown(fresh, status.st_uid, status.st_gid)
@@ -198,13 +190,12 @@ def _take_over(fresh: Path, status: os.stat_result) -> None:
 
 
 def _chmod(path: Path, mode: int) -> None:
-    """Gives the file its mode, where the mount has modes; a drive of Windows in WSL does not. It was made as 0600."""
     with suppress(PermissionError):
         os.chmod(path, mode)
 
 
 def _flush_folder(folder: Path) -> None:
-    """Flushes the entry of a new file; some mounts, such as the drives of Windows in WSL, cannot do that."""
+    """Some mounts, such as drives in WSL, cannot flush folders."""
     if sys.platform != "win32":
         with suppress(OSError):  # the file itself is on the disk
             file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -215,7 +206,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 class FileEdit(msgspec.Struct, frozen=True):
-    """One file that was written: its bytes before, None for a new one, and after. Both may be secret."""
+    """One written file: its bytes before (None: new) and after. Both may be secret."""
 
     path: Path
     before: bytes | None
@@ -223,10 +214,9 @@ class FileEdit(msgspec.Struct, frozen=True):
 
 
 def edit_file(path: Path, change: Callable[[bytes | None], bytes], state: Path) -> FileEdit | None:
-    """Writes what `change` makes of the bytes, None for a file that is not there. None if nothing changes.
+    """Writes `change(bytes)`, with None for a missing file; None if nothing changes.
 
-    `state` is the folder with the locks. A new file is for nobody else's eyes. Raises `ConfigError`, and whatever
-    `change` raises; then nothing has changed.
+    `state` has the locks. A new file has mode 0600. Raises `ConfigError`, or what `change` raises, and changes nothing.
     """
     try:
         target = target_of(path)

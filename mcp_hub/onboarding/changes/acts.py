@@ -1,4 +1,4 @@
-"""Acts: several files changed together, each with its content before, so that they can be undone."""
+"""Acts: several files changed together, with their old contents, to be undone."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -28,19 +28,18 @@ from mcp_hub.onboarding.files import (
 from mcp_hub.stores.locks import remove
 
 _MOST: Final = 20
-"""Acts that are kept to be undone; those before them are kept as one change of each file, for the way out."""
+"""Acts that can be undone; older ones are merged into one change per file."""
 _SAVED: Final = 100
-"""Copies of files that could not be restored as they were."""
+"""Copies of files that could not be restored."""
 _LARGEST: Final = 4 * LARGEST
-"""Bytes of a record, which has the content of each file in Base64."""
+"""Bytes of a record, with files in Base64."""
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """A file and its change: `edit` makes the new content of the present one; None stands for no file.
+    """A change of one file; `edit` maps old content to new (None: no file), again if it changes meanwhile.
 
-    `edit` is called again if the file changes meanwhile. It may raise `FileRefused`. `run` lets another program change
-    the file instead; False if it could not, then `edit` does. It may raise `FileRefused`, too. `entries`: those that it
-    sets or removes, so that they can be turned back when the file was changed since.
+    `run` lets another program change it; False falls back to `edit`. Both may raise `FileRefused`. `entries`: those
+    changed, to be undone one by one.
     """
 
     path: Path
@@ -50,7 +49,7 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """A file that was changed, or with a `problem` was not."""
+    """A changed file, or one that failed by `problem`."""
 
     path: Path
     problem: FileRefused | None = None
@@ -68,7 +67,7 @@ class _Planned(msgspec.Struct):
 
 
 class Act(msgspec.Struct):
-    """The files that a command changed, and its title. `was_tried`: an undo could not restore those that are left."""
+    """Files changed by one command. `was_tried`: an undo failed for the files left."""
 
     title: str
     files: list[FileState]
@@ -76,10 +75,7 @@ class Act(msgspec.Struct):
 
 
 class UndoneFile(msgspec.Struct, frozen=True):
-    """A file of an act that was undone. `is_open`: it could not be done now, and the next undo tries again.
-
-    `saved`: the copy of what was not restored.
-    """
+    """An undone file. `is_open`: the next undo tries again. `saved`: a copy of what was not restored."""
 
     path: Path
     result: Restored
@@ -88,14 +84,14 @@ class UndoneFile(msgspec.Struct, frozen=True):
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """An act that was undone, with each of its files."""
+    """An undone act."""
 
     title: str
     files: Sequence[UndoneFile]
 
 
 class Acts:
-    """The acts of this user, the records of which are in the state folder, for nobody else's eyes."""
+    """This user's acts, recorded privately in the state folder."""
 
     def __init__(self, state: Path) -> None:
         self._folder = state / "clients" / "acts"
@@ -104,10 +100,9 @@ class Acts:
         self._origin = self._folder / "origin.json"
 
     def do(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange] = ()) -> list[Done]:
-        """Changes the files, and records it under this title; those that need no change are not in the result.
+        """Makes and records the changes; returns those that were needed.
 
-        The files of `first` come first: if one of them is refused, nothing else is changed. Raises `FileRefused`; what
-        was changed before that can be undone.
+        If one of `first` is refused, nothing else changes. Raises `FileRefused`.
         """
         with locked(self._folder, self._locks):
             return self._done(title, changes, first)
@@ -142,11 +137,10 @@ class Acts:
     def undo(
         self, only: Collection[Path] | None = None, refusal: Callable[[Path], FileRefused | None] = lambda _: None
     ) -> Undone | None:
-        """Turns back the last act, or its part that changed files of `only`; None if there is none.
+        """Undoes the last act, or its files in `only`; None if there is none.
 
-        A file that was changed since keeps all but the entries of the act (`restore`). No file keeps another one from
-        being restored. `refusal` says why a file is not to be written now. An act that could not be undone before is
-        passed over once nothing of it can be undone again. Raises `FileRefused` for a record that cannot be read.
+        In a file changed since, only the act's entries are undone. `refusal`: why a file cannot be written now. An act
+        that fails twice is skipped. Raises `FileRefused` for an unreadable record.
         """
         title, files = "", list[UndoneFile]()
         with locked(self._folder, self._locks):
@@ -165,12 +159,12 @@ class Acts:
         return Undone(title, files) if title else None
 
     def states(self, path: Path | None = None) -> list[FileState]:
-        """All changes of a file that `target_of` found, or of all files; the last one first. Raises `FileRefused`."""
+        """All changes of a `target_of`, or of all files, last first. Raises `FileRefused`."""
         acts = [act for record in [*self._records(), self._origin] if (act := self._read(record)) is not None]
         return [state for act in acts for state in reversed(act.files) if path is None or state.path == str(path)]
 
     def save(self, name: str, content: bytes) -> Path:
-        """Keeps a copy of what could not be restored, for nobody else's eyes; the last hundred are kept."""
+        """Keeps a private copy of what could not be restored; the last hundred stay."""
         path = self._copies / name
         make_folder(self._copies)
         replace(path, content_of(path), content)
@@ -179,7 +173,6 @@ class Acts:
         return path
 
     def _clean_up(self, target: Path, before: bytes | None, after: bytes | None) -> None:
-        """For a file that acts made and that is gone now, removes the copy beside it, and folders that acts made."""
         states = self.states(target) if after is None else []
         if states and states[-1].before is None:
             drop_backup(target, before)
@@ -242,7 +235,7 @@ class Acts:
         raise _busy(path)
 
     def _do_one(self, planned: _Planned, record: Callable[[], None]) -> None:
-        """Changes one file; if it has changed since it was read, once more from its new content."""
+        """Retries once if the file has changed."""
         change, target, state = planned.change, planned.target, planned.state
         for is_last in (False, True):
             before = content_of(target)
@@ -277,7 +270,6 @@ class Acts:
             record()
 
     def _records(self) -> list[Path]:
-        """The records of acts, the last one first."""
         return sorted(self._folder.glob("[0-9]*.json"), reverse=True)
 
     def _last(self) -> int:
@@ -301,7 +293,6 @@ class Acts:
             raise unreadable(path, OSError(0, "it is damaged")) from None
 
     def _end(self, record: Path, act: Act) -> None:
-        """Keeps the record of an act that changed something, and not too many."""
         if act.files:
             self._write(record, act)
         else:
@@ -311,7 +302,6 @@ class Acts:
             remove(path)
 
     def _into_origin(self, record: Path) -> None:
-        """Adds an act to the changes that are kept as one of each file."""
         act, origin = self._read(record), self._read(self._origin) or Act("earlier changes", [])
         for state in act.files if act is not None else ():
             if not state.entries:

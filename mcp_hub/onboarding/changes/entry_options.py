@@ -1,8 +1,4 @@
-"""Options that a person wrote into the hub's entry of a client, and the new entry that keeps them.
-
-An entry that cannot keep them is refused: a client must not reach more after an installation than before. Pure, but for
-a look at whether a file exists.
-"""
+"""Keeps a person's options in a new entry of the hub, or refuses it: a client must not reach more than before."""
 
 import os
 import re
@@ -29,19 +25,16 @@ _URLS: Final = ("url", "uri", "serverUrl", "httpUrl")
 _TOKENS: Final = ("headers", "http_headers", "bearer_token_env_var", "env_http_headers")
 _STARTED: Final = ("env", "envs", "environment", "cwd", "envFile")
 _FORM: Final = ("type", "transport", "name", "command", "cmd", "args", *_URLS)
-"""Keys that say how the hub is reached: `install` writes them anew."""
+"""Keys about how to reach the hub, which `install` writes."""
 PROFILE_PATH: Final = "/mcp/p/"
-"""The path of a profile in the URL of a hub, before its name."""
+"""A profile's path in a hub's URL, before its name."""
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _UNKNOWN_TEXT: Final = re.compile(r"[$%{]")
-"""A part of a path that only the client can fill in."""
+"""A part of a path that only the client fills in."""
 
 
 class EntryRules(msgspec.Struct, frozen=True):
-    """The hub that an entry is to start: its configuration, and the profile that the person asks for now.
-
-    `replaceable`: a configuration in the entry that may give way, because the hub wrote it and another is named now.
-    """
+    """The new entry's configuration and profile. `replaceable`: a configuration that the hub wrote itself."""
 
     config: str = ""
     settings: Settings = msgspec.field(default_factory=Settings)
@@ -51,7 +44,7 @@ class EntryRules(msgspec.Struct, frozen=True):
 
 
 class EntryDiffers(FileRefused):
-    """An entry has something that the new one would not keep."""
+    """The new entry would lose something of the old one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("client_entry_differs", reason)
@@ -60,9 +53,9 @@ class EntryDiffers(FileRefused):
 def entry_with_options(
     new: JsonObject, old: JsonObject, template: Mapping[str, object], rules: EntryRules
 ) -> JsonObject:
-    """The new entry with all that a person wrote into `old`, in its order. Raises `EntryDiffers`.
+    """The new entry with a person's additions from `old`, in its order. Raises `EntryDiffers`.
 
-    An old entry that neither starts the hub nor has a URL is that of something else, and is replaced.
+    An `old` that neither starts the hub nor has a URL is replaced.
     """
     old = _in_form(old, new)
     words, url = _words(old), _text_of(_inner(old), _URLS)
@@ -84,7 +77,7 @@ def entry_with_options(
 
 
 def additions(entry: JsonObject, plain: JsonObject) -> list[str]:
-    """The options and keys of an entry that `install` does not write by itself, without their values."""
+    """Options and keys that `install` does not write, without values."""
     usual = {name for name, _, _ in _options(_after_serve(_words(plain)))}
     names = [name for name, _, _ in _options(_after_serve(_words(entry))) if name not in usual]
     inner = [key for key in _inner(entry) if key not in _inner(plain) and _inner(entry) is not entry]
@@ -93,7 +86,7 @@ def additions(entry: JsonObject, plain: JsonObject) -> list[str]:
 
 
 def profile_of(entry: JsonObject) -> str | None:
-    """The profile that an entry has, by an option or in its URL; None for all."""
+    """The entry's profile, from an option or the URL; None: all servers."""
     url = _text_of(_inner(entry), _URLS)
     if url and (path := _path_of(url)) is not None and path.startswith(PROFILE_PATH):
         return unquote(path.removeprefix(PROFILE_PATH))
@@ -101,7 +94,7 @@ def profile_of(entry: JsonObject) -> str | None:
 
 
 def other_linux(entry: JsonObject, distribution: str, user: str) -> str:
-    """The distribution or user of WSL that an entry names and that is not this one; empty if there is none."""
+    """The entry's WSL distribution or user, if it is another one, else empty."""
     inside = words_in_wsl(_all_words(entry))
     options = {} if inside is None else inside[0]
     if options.get("--distribution", distribution).casefold() != distribution.casefold():
@@ -110,12 +103,10 @@ def other_linux(entry: JsonObject, distribution: str, user: str) -> str:
 
 
 def has_variables(entry: JsonObject) -> bool:
-    """Whether the entry sets variables for the hub that it starts."""
     return any(_inner(entry).get(key) for key in ("env", "envs", "environment"))
 
 
 def _in_form(old: JsonObject, new: JsonObject) -> JsonObject:
-    """The old entry with its transport in a section of its own where the new one has that (Cline)."""
     if not isinstance(new.get("transport"), dict) or isinstance(old.get("transport"), dict):
         return old
     moved = {key: old[key] for key in old if key in (*_FORM, *_STARTED, *_TOKENS)}
@@ -136,14 +127,12 @@ def _is_remote(entry: JsonObject) -> bool:
 
 
 def _words(entry: JsonObject) -> list[str]:
-    """The command with its arguments; behind `wsl.exe`, that of Linux."""
     words = _all_words(entry)
     inside = words_in_wsl(words)
     return words if inside is None else inside[1]
 
 
 def _all_words(entry: JsonObject) -> list[str]:
-    """The whole command line."""
     inner = _inner(entry)
     command, args = inner.get("command", inner.get("cmd")), inner.get("args")
     words = [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
@@ -160,7 +149,7 @@ def _after_serve(words: Sequence[str]) -> list[str]:
 
 
 def _serve_words(words: list[str], old: JsonObject) -> list[str]:
-    """The words behind `serve`. Raises `EntryDiffers` if another program starts the hub: it may confine it."""
+    """Raises `EntryDiffers` if another program, perhaps a sandbox, starts the hub."""
     at = words.index("serve")
     before = words[:at]
     is_plain = (
@@ -177,7 +166,6 @@ def _serve_words(words: list[str], old: JsonObject) -> list[str]:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str, slice]]:
-    """Each option with its value and its words; a word that is not an option has an empty name."""
     at = 0
     while at < len(words):
         word, size = words[at], 1
@@ -198,7 +186,6 @@ def _option(words: Sequence[str], option: str) -> str | None:
 
 
 def _arguments(old_words: list[str], args: list[str], old: JsonObject, rules: EntryRules) -> list[str]:
-    """The words of the new entry: those of the old one behind `serve`, with what must be written anew."""
     values = {"--config": _checked_config(old_words, old, rules)}
     kind = _option(args, "--client")
     if kind is not None:
@@ -216,7 +203,6 @@ def _arguments(old_words: list[str], args: list[str], old: JsonObject, rules: En
 
 
 def _profile(old: JsonObject, rules: EntryRules) -> str | None:
-    """The profile of the new entry. Raises `EntryDiffers` if that of the old one is not configured."""
     profile = profile_of(old)
     if rules.profile is None and profile is not None and profile not in rules.settings.profiles:
         hint = nearest(profile, rules.settings.profiles) or "."
@@ -226,7 +212,6 @@ def _profile(old: JsonObject, rules: EntryRules) -> str | None:
 
 
 def _with_profile(new: JsonObject, template: Mapping[str, object], profile: str | None) -> JsonObject:
-    """The entry with the profile, if it does not have one."""
     if profile is None or profile_of(new) is not None:
         return new
     return _changed(
@@ -244,7 +229,6 @@ def _checked_kind(old: str | None, kind: str, rules: EntryRules) -> str:
 
 
 def _checked_config(words: list[str], old: JsonObject, rules: EntryRules) -> str | None:
-    """The configuration to write; None if a variable of the entry names it already."""
     variables = next((value for key in _STARTED if isinstance(value := _inner(old).get(key), dict)), {})
     option = _option(words, "--config")
     old_config = variables.get("MCP_HUB_CONFIG") if option is None else option
@@ -264,7 +248,6 @@ def _checked_config(words: list[str], old: JsonObject, rules: EntryRules) -> str
 
 
 def _path_of(url: str) -> str | None:
-    """The path of the URL of a hub on this machine; None for another one, or one with more to it."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -273,14 +256,12 @@ def _path_of(url: str) -> str | None:
 
 
 def _check_url(url: str) -> None:
-    """Raises `EntryDiffers` for the URL of a hub that is not this machine's, or of a part that has no profile."""
     path = _path_of(url)
     if path is None or path != "/mcp" and not re.fullmatch(f"{PROFILE_PATH}[^/]+", path):
         raise EntryDiffers("its URL is not that of a hub on this machine")
 
 
 def _check_switch(words: list[str], url: str, old: JsonObject, rules: EntryRules) -> None:
-    """Raises `EntryDiffers` if a change between a URL and a command would lose an option."""
     inner = _inner(old)
     if url:
         _check_url(url)
@@ -307,7 +288,6 @@ def _changed(
     words: Callable[[list[str]], list[str]],
     url: Callable[[str], str] = str,
 ) -> JsonObject:
-    """The entry with other arguments or another URL, wherever its template has them."""
     changed: JsonObject = {}
     for key, value in new.items():
         part = template.get(key)
@@ -321,7 +301,6 @@ def _changed(
 
 
 def _check_linux(old: JsonObject, new: JsonObject) -> None:
-    """Raises `EntryDiffers` for an entry on Windows that starts the hub of another Linux, or for another user."""
     words = words_in_wsl(_all_words(new))
     if words is not None and (
         there := other_linux(old, words[0].get("--distribution", ""), words[0].get("--user", ""))
@@ -330,7 +309,6 @@ def _check_linux(old: JsonObject, new: JsonObject) -> None:
 
 
 def _merged(new: JsonObject, old: JsonObject, template: Mapping[str, object]) -> JsonObject:
-    """The new entry, with the values of the old one for all that does not say how the hub is reached."""
     merged: JsonObject = {}
     for key in dict.fromkeys([*old, *new]):
         part = template.get(key)
@@ -346,7 +324,7 @@ def _merged(new: JsonObject, old: JsonObject, template: Mapping[str, object]) ->
 
 
 def refusal(client: str, problem: EntryDiffers) -> FileRefused:
-    """The refusal for people; `client` is the name for commands."""
+    """The refusal for people; `client` is its command-line name."""
     message = (
         f'the entry "{HUB}" stays as it is: {problem}. To replace it: mcp-hub uninstall {client}, then install again.'
     )

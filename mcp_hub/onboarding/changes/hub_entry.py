@@ -1,4 +1,4 @@
-"""The hub's entry in the text of a client's file: set, removed, and shown. Other parts of a file are never shown."""
+"""Sets, removes and shows the hub's entry in a client's file; shows nothing else of it."""
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +17,7 @@ _SECRET = ("env", "envs", "environment", "headers", "http_headers", "bearer_toke
 
 
 def with_hub(text: str | None, file: str, location: Place, entry: Callable[[Layout], JsonObject]) -> str:
-    """The text with the hub's entry; None for a file that does not exist. The same text if the entry is there.
-
-    `file` is the name of the file; `entry` makes the entry for a layout. Raises `CannotEdit`.
-    """
+    """The text with the hub's entry, made by `entry` for a layout; `text` None: no file. Raises `CannotEdit`."""
     data = plain_data(text or "", file)
     layout = layout_of(data, location)
     if location.is_own:
@@ -29,10 +26,7 @@ def with_hub(text: str | None, file: str, location: Place, entry: Callable[[Layo
 
 
 def without_hub(text: str, file: str, location: Place) -> str | None:
-    """The text without the hub's entry, which may be missing; None for a file that is to be removed.
-
-    Raises `CannotEdit`.
-    """
+    """The text without the hub's entry; None if the file is to go. Raises `CannotEdit`."""
     data = plain_data(text, file)
     if location.is_own:
         content = held_at(data, location.layouts[-1].key)
@@ -43,13 +37,13 @@ def without_hub(text: str, file: str, location: Place) -> str | None:
 
 
 def snippet(file: str, location: Place, layout: Layout, entry: JsonObject) -> str:
-    """A whole file of the client with nothing but the entry."""
+    """A whole file with only the entry."""
     only = Place(location.paths, (layout,), is_own=location.is_own)
     return with_hub(None, file, only, lambda _: entry)
 
 
 def difference(file: str, layout: Layout, before: object, after: JsonObject | None) -> Iterator[str]:
-    """The lines of the entry before and after, each behind `+`, `-` or a blank; values that may be secret masked."""
+    """The diff of the entry's lines, with secrets masked."""
     for line in difflib.ndiff(_lines(file, layout, before), _lines(file, layout, after)):
         if not line.startswith("?"):
             yield hide(line)

@@ -1,7 +1,4 @@
-"""The changes that bring the hub into files of clients, or out of them, and the moves of servers that go with it.
-
-A step is one file. It is decided without a change to anything; `changes` are done by `files.acts`.
-"""
+"""Plans how the hub and servers move in and out of clients' files, one step per file."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +27,10 @@ KeyPath = tuple[str | int, ...]
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """Servers that go from files of clients into the configuration of the hub, in the same act.
+    """Servers that move from clients' files into the configuration.
 
-    `taken`: the keys of the entries to remove from each file, those of a list from its end to its beginning.
-    `changes`: gives those of the files of the hub, and may ask for values first. `lines`: what to tell the person.
-    `origins`: the servers with their clients.
+    `taken`: keys to remove by file, list indices last first. `changes`: of the hub's files; may ask for values.
+    `lines`: for the person. `origins`: servers with clients.
     """
 
     taken: Mapping[Path, Sequence[KeyPath]] = {}
@@ -44,23 +40,23 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 Moves = Callable[[Sequence[ClientFile], Path], Moved]
-"""Decides which servers of these files move into the configuration at the path. Raises `ConfigError`."""
+"""Decides which servers of these files move into the configuration. Raises `ConfigError`."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The hub that clients are to reach: started by `command` (for a kind of client), or at `url` if that is set."""
+    """The hub as clients reach it: `command` by kind of client, or `url`."""
 
     command: Callable[[str], Command]
     url: str | None = None
     needs_token: bool = False
     rules: EntryRules = EntryRules()
     written: Mapping[str, str] = {}
-    """The configurations that the hub itself wrote into files, by their paths, which another one may replace."""
+    """Configurations that the hub wrote, by file; these may be replaced."""
     windows: WindowsSide | None = None
-    """Whose clients start the hub in WSL."""
+    """Windows around WSL, for its clients."""
 
     def entry_for(self, file: ClientFile, layout: Layout, old: object) -> JsonObject:
-        """The hub's entry for a file, with what a person wrote into its entry. Raises `FileRefused`."""
+        """The hub's entry, with a person's additions to the old one. Raises `FileRefused`."""
         new = self.entry(file.client, layout)
         if not isinstance(old, dict):
             return new
@@ -73,7 +69,7 @@ class Source(msgspec.Struct, frozen=True):
             raise refusal(file.client.name, problem) from None
 
     def entry(self, client: Client, layout: Layout) -> JsonObject:
-        """The hub's entry for a client that does not have it. Raises `FileRefused` if it cannot take the URL."""
+        """A new entry for a client. Raises `FileRefused` if it does not take a URL."""
         if self.url is None:
             command = self.command(client.client_kind)
             if client.windows_of and self.windows is not None:
@@ -89,11 +85,10 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The change of one file. `after` is the hub's entry then, None if it is removed; `problem`: nothing is changed.
+    """One file's change. `after`: the hub's entry, None if removed. With a `problem` nothing changes.
 
-    `others` is the number of the client's own servers that stay in the file and are not disabled. `back`: servers that
-    come back into it; `problems`: what does not, with the line. `options`: what the hub's entry keeps of a
-    person.
+    `others`: number of the client's servers that stay enabled. `back`: servers that return; `problems`: those that do
+    not. `options`: kept options.
     """
 
     file: ClientFile
@@ -110,17 +105,15 @@ class Step(msgspec.Struct, frozen=True):
 
     @property
     def only_moves(self) -> bool:
-        """Whether it is not about the hub's entry."""
         return self.before is None and self.after is None and bool(self.moved)
 
     @property
     def is_needed(self) -> bool:
-        """Whether the file is to be different."""
         return bool(self.moved) or bool(self.back) or self.before != self.after
 
 
 def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved: Sequence[KeyPath] = ()) -> Step:
-    """The step that brings the hub into the file, and the moved servers out of it."""
+    """The step that adds the hub and removes the moved servers."""
     layout = file.place.layouts[-1]
     try:
         text = _text(file.path, content_of(target_of(file.path), file.place.largest))
@@ -160,7 +153,7 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
 
 
 def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:
-    """The step that only takes the moved servers out of the file."""
+    """The step that only removes the moved servers."""
 
     def edited(content: bytes | None) -> bytes | None:
         current = _text(file.path, content)
@@ -184,10 +177,9 @@ def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:
 def plan_uninstall(
     file: ClientFile, env: Mapping[str, str], states: Sequence[FileState] = (), *, as_before: bool = False
 ) -> Step:
-    """The step that takes the hub out of the file, and turns back the changes `states` of it, the last one first.
+    """The step that removes the hub and undoes `states`, last first.
 
-    `as_before`: a file that the client has not changed gets its bytes, also an entry of the hub that somebody had
-    written there before.
+    `as_before`: an unchanged file gets its old bytes, with any hub entry from before.
     """
     layout = file.place.layouts[-1]
     try:
@@ -228,10 +220,7 @@ def _hub_out(text: str, file: ClientFile) -> bytes | None:
 
 
 def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
-    """The content without several changes, the last one first; `back` are the entries that come into it by that.
-
-    Entries that an export has added stay.
-    """
+    """The content with changes undone, last first; exported entries stay."""
     result = Restored(content)
     problems: list[str] = []
     is_exact = True
@@ -245,14 +234,12 @@ def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
 
 
 def _started(data: object, file: ClientFile) -> dict[str, JsonObject]:
-    """The client's own servers that it starts: those that are not disabled."""
     servers = servers_of(data, file.place)
     off = switched_off(data, servers) if isinstance(data, dict) else {}
     return {name: server for name, server in servers.items() if name not in off and not is_disabled(server)}
 
 
 def _entry_paths(data: object, places: Sequence[KeyPath]) -> list[EntryPath]:
-    """The paths of entries with the name of one in a list for its index."""
     entry_paths: list[EntryPath] = []
     for entry_path in places:
         keys = tuple(str(key) for key in entry_path[:-1])
@@ -267,13 +254,12 @@ def _entry_paths(data: object, places: Sequence[KeyPath]) -> list[EntryPath]:
 
 
 def entry_in(file: ClientFile) -> object:
-    """The hub's entry in the file now; None if there is none. Raises `FileRefused`."""
+    """The hub's current entry, if any. Raises `FileRefused`."""
     data = _data(_text(file.path, content_of(target_of(file.path), file.place.largest)), file)
     return _entry_in(data, layout_of(data, file.place))
 
 
 def _checked(step: Step, text: str | None) -> Step:
-    """The step, with its problem if the file cannot be edited."""
     assert step.change is not None
     try:
         step.change.edit(None if text is None else text.encode())
@@ -350,7 +336,6 @@ def _run_to_remove(file: ClientFile, text: str | None, env: Mapping[str, str]) -
 
 
 def _verified(file: ClientFile, entry: JsonObject | None, program: str) -> bool:
-    """True. Raises `FileRefused` if the file does not say what the client's command has said."""
     present = entry_in(file)
     is_there = isinstance(present, dict) and entry is not None and entry.items() <= present.items()
     if not (is_there if entry is not None else present is None):

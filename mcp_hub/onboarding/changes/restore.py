@@ -1,8 +1,6 @@
-"""A file as it was before a change of the hub, also when the client has changed it since. Pure.
+"""Undoes a change in a file, also if the client changed it since. Pure.
 
-Unchanged, it gets its bytes back. Otherwise the lines of the hub's change are turned back as text; where the client has
-written just those anew, each entry by itself: the hub's goes, and those that were taken out come back as they were
-written. All else stays. What cannot be turned back is named with its line.
+An unchanged file gets its old bytes; otherwise lines are merged, or else entries undone singly.
 """
 
 import base64
@@ -33,18 +31,17 @@ from mcp_hub.errors import ConfigError
 from mcp_hub.onboarding.clients.entries import HUB
 
 EntryPath = tuple[str, ...]
-"""The keys to an entry; of an entry in a list, its name is the last."""
+"""The keys to an entry; in a list, its name is the last."""
 _UNKNOWN: Final = "?"
-"""The digest of a file that another program writes, until it has."""
+"""The digest while another program has still to write."""
 
 
 def digest(content: bytes | None) -> str | None:
-    """Distinguishes one content from another; None if there is no file."""
     return None if content is None else sha256(content).hexdigest()
 
 
 class ChangedBytes(msgspec.Struct):
-    """The content after a change: that before it, with `text` (in Base64) for the bytes from `start` to `end`."""
+    """The content after: `text` (Base64) replaces bytes `start` to `end`."""
 
     start: int
     end: int
@@ -52,47 +49,43 @@ class ChangedBytes(msgspec.Struct):
 
 
 class FileState(msgspec.Struct):
-    """A file in the record of an act: content before, the digest of the one after, and the changed entries."""
+    """A recorded file: old content, digest of the new one, changed entries."""
 
     path: str
     before: str | None
     """In Base64."""
     after: str | None
     delta: ChangedBytes | None = None
-    """None if there is no file after the change, or if another program makes the change and has not yet."""
+    """None if there is no file afterwards, or another program has still to write."""
     entries: list[EntryPath] = []
     folders: list[str] = []
-    """Those around the file that the change makes, the innermost first."""
+    """Folders that the change creates, innermost first."""
 
     def content(self) -> bytes | None:
-        """The content before."""
         return None if self.before is None else base64.b64decode(self.before)
 
     def content_after(self) -> bytes | None:
-        """The content after; None if there was no file then."""
+        """The content after the change; None if there was no file."""
         if self.delta is None:
             return None
         before = self.content() or b""
         return before[: self.delta.start] + base64.b64decode(self.delta.text) + before[self.delta.end :]
 
     def change_to(self, after: bytes | None) -> None:
-        """Notes the content after."""
         self.after, self.delta = digest(after), None if after is None else _delta(self.content() or b"", after)
 
     def expect_other(self) -> None:
-        """Notes that another program makes the change, and has not yet."""
         self.after, self.delta = _UNKNOWN, None
 
     def become(self, fresh: "FileState") -> None:
-        """Takes over the contents of a state of the same file that was read later."""
         self.before, self.after, self.delta = fresh.before, fresh.after, fresh.delta
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """The content that a file is to have; None for no file.
+    """The restored content; None: no file.
 
-    `back`: entries that are in it again. `problems`: what stays as it is, each with file and line. `is_exact`: the
-    client has not changed the file. `is_open`: once a person has corrected the file, it can be tried again.
+    `problems`: what stays, with file and line. `is_exact`: the client changed nothing. `is_open`: can be retried after
+    a correction.
     """
 
     content: bytes | None
@@ -103,13 +96,13 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 def state_of(path: Path, before: bytes | None, entries: Iterable[EntryPath], folders: Iterable[str] = ()) -> FileState:
-    """The state of a file that is not changed yet; `folders` are those around it that do not exist."""
+    """The state before a change; `folders` do not exist yet."""
     encoded = None if before is None else base64.b64encode(before).decode()
     return FileState(str(path), encoded, None, entries=list(dict.fromkeys(entries)), folders=[*folders])
 
 
 def restored(present: bytes | None, state: FileState) -> Restored:
-    """The file with the change turned back; `present` is its content now."""
+    """The file with the change undone; `present` is its current content."""
     before = state.content()
     if digest(present) == state.after or present == before:
         return Restored(before, names_back(state, present, before), is_exact=True)
@@ -133,7 +126,7 @@ def restored(present: bytes | None, state: FileState) -> Restored:
 
 
 def composed(older: FileState, newer: FileState) -> FileState:
-    """Both changes of one file as one. Changes that the client made between them stay when it is turned back."""
+    """Both changes of one file as one; the client's changes in between stay."""
     before = restored(newer.content(), older).content
     folders = dict.fromkeys([*newer.folders, *older.folders])
     state = state_of(Path(newer.path), before, [*older.entries, *newer.entries], folders)
@@ -144,10 +137,7 @@ def composed(older: FileState, newer: FileState) -> FileState:
 def with_added(
     result: bytes | None, present: bytes | None, states: Iterable[FileState]
 ) -> tuple[bytes | None, list[str]]:
-    """The result with the entries that one of the changes added and that are still there, and what cannot be kept.
-
-    A person has exported them into the file; they may be nowhere else.
-    """
+    """The result with entries that changes added (an export may have no other copy), and what cannot be kept."""
     problems: list[str] = []
     for state in states:
         paths = [path for path in state.entries if path[-1] != HUB]
@@ -170,7 +160,6 @@ def with_added(
 def _with_entries(
     result: bytes | None, present: bytes | None, file: str, paths: Sequence[EntryPath], problems: list[str]
 ) -> bytes | None:
-    """The result with these entries of one mapping or list: at once, else one after another."""
     name, text, source = Path(file).name, (result or b"").decode(), (present or b"").decode()
     with suppress(CannotEdit, ConfigError):
         return copy_all(text, name, paths, source).encode()
@@ -190,7 +179,6 @@ def _delta(before: bytes, after: bytes) -> ChangedBytes:
 
 
 def _equal(is_equal: Any, limit: int) -> int:
-    """The largest size, at most `limit`, up to which two texts are equal."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -199,7 +187,7 @@ def _equal(is_equal: Any, limit: int) -> int:
 
 
 def names_back(state: FileState, old: bytes | None, new: bytes | None) -> list[str]:
-    """The entries of the state that are in the content `new` and not in `old`, without the hub's."""
+    """Entries of the state in `new` but not in `old`, except the hub's."""
     try:
         before, after = (_data(content, state.path) for content in (old, new))
     except (ConfigError, UnicodeDecodeError):
@@ -213,7 +201,7 @@ def _data(content: bytes | None, path: str) -> object:
 
 
 class _Change:
-    """A change of entries, and a content of the file in which it is to be turned back."""
+    """A change of entries, to be undone in a newer content."""
 
     def __init__(self, state: FileState, present: bytes) -> None:
         contents = (state.content(), state.content_after(), present)
@@ -223,7 +211,6 @@ class _Change:
         self._problems: list[str] = []
 
     def turned_back(self) -> Restored:
-        """The present content without the change."""
         paths = [path for path in self._state.entries if self._is_ours(path)]
         text = self._merged(paths)
         if text is None:
@@ -237,7 +224,7 @@ class _Change:
         return Restored(text.encode(), [name for name in back if name not in missing], self._problems)
 
     def _is_ours(self, path: EntryPath) -> bool:
-        """Whether the entry is as the hub left it; the hub's own is always."""
+        """Whether the entry is as the hub left it, or the hub's own."""
         old, new, current = (entry_at(data, path) for data in (self._old, self._new, self._current))
         if same_data(current, old, "") or current is None and new is not None and path[-1] != HUB:
             return False
@@ -249,7 +236,7 @@ class _Change:
         return False
 
     def _merged(self, paths: Sequence[EntryPath]) -> str | None:
-        """By lines; None if that does not give just what is wanted."""
+        """By lines; None unless exactly right."""
         text = merged(self._after, self._before, self._present)
         if text is None:
             return None
@@ -262,7 +249,7 @@ class _Change:
         return text if is_right and same_data(remainders[0], remainders[1], self._name) else None
 
     def _by_entry(self, paths: Sequence[EntryPath]) -> str:
-        """Each entry by itself: first those that come back, then those that go, so that no list is empty meanwhile."""
+        """Adds first, so that no list is empty meanwhile."""
         text = self._present
         order = {path[:-1]: names_in(held_at(self._old, path[:-1])) for path in paths}
         ranks = {above: {name: rank for rank, name in enumerate(names)} for above, names in order.items()}
@@ -279,7 +266,6 @@ class _Change:
         return text
 
     def _at_once(self, text: str, paths: Sequence[EntryPath], *, is_back: bool) -> str:
-        """Entries of one mapping or list together; if that cannot be, the first by itself, and then less of them."""
         failure = "is not put back" if is_back else "is not taken out"
         for size in (len(paths), len(paths) - 1):
             chosen = paths[len(paths) - size :]
@@ -310,7 +296,6 @@ class _Change:
             return text
 
     def _without_holder(self, text: str, holder: EntryPath) -> str:
-        """The text without the empty mapping around the entry, if the file did not have it."""
         if not holder or held_at(self._old, holder) is not None or held_at(read_data(text, self._name), holder) != {}:
             return text
         try:
@@ -320,7 +305,6 @@ class _Change:
 
 
 def _without(data: object, paths: Iterable[EntryPath]) -> object:
-    """The data without these entries, and without what is empty then."""
     tree: Any = copy(data) if isinstance(data, dict) else {}
     for path in paths:
         _drop(tree, path)

@@ -1,4 +1,4 @@
-"""The entries that the hub wrote into files of clients, so that one that a client has lost is noticed."""
+"""Remembers the hub's entries in clients' files, and servers that came from clients."""
 
 import os
 import shlex
@@ -25,14 +25,14 @@ _KEY: Final = "written"
 _IMPORTED: Final = "imported"
 _CONFIGS: Final = "configurations"
 _MOST: Final = 2000
-"""Imported servers that are remembered, the last ones."""
+"""Imported servers remembered."""
 _MOST_CONFIGS: Final = 200
-"""Configurations that are remembered, the last ones."""
+"""Configurations remembered."""
 _STATES: Final[Mapping[bool | None, InstallState]] = {True: "installed", False: "missing", None: "unreadable"}
 
 
 class WrittenEntry(msgspec.Struct, frozen=True):
-    """An entry of the hub in the file of a client; `args` are those of the command that installs it again."""
+    """A hub entry in a client's file; `args` install it again."""
 
     client: str
     path: str
@@ -40,12 +40,10 @@ class WrittenEntry(msgspec.Struct, frozen=True):
 
     @property
     def config(self) -> str | None:
-        """The configuration of the hub that the entry starts or reaches."""
         return self._option("--config")
 
     @property
     def profile(self) -> str | None:
-        """The profile that the hub of the entry serves; None for all."""
         return self._option("--profile")
 
     def _option(self, name: str) -> str | None:
@@ -53,33 +51,32 @@ class WrittenEntry(msgspec.Struct, frozen=True):
 
 
 class WrittenEntries:
-    """The record of all entries of this user, in the state folder. Its methods raise `OSError`."""
+    """This user's entries, in the state folder. Methods raise `OSError`."""
 
     def __init__(self, state: Path) -> None:
         self._files = KeyedFiles(state / "clients")
 
     def all(self) -> list[WrittenEntry]:
-        """All that were written and not removed by the hub."""
+        """Entries written and not removed by the hub."""
         return _decoded(self._files.read(_KEY))
 
     def configs(self) -> list[str]:
-        """The configurations of all entries, also of those that were removed since."""
+        """The configurations of all entries, removed ones included."""
         present = [entry.config for entry in self.all() if entry.config is not None]
         return list(dict.fromkeys([*_paths(self._files.read(_CONFIGS)), *present]))
 
     def add(self, entry: WrittenEntry) -> None:
-        """Remembers an entry, and its configuration for the way out."""
+        """Remembers an entry, and its configuration permanently."""
         if (config := entry.config) is not None and config not in _paths(self._files.read(_CONFIGS)):
             self._files.update(_CONFIGS, lambda text: msgspec.json.encode([*_paths(text), config][-_MOST_CONFIGS:]))
         self._files.update(_KEY, lambda text: _encoded([*_without(_decoded(text), entry.path), entry]))
 
     def remove(self, path: Path) -> None:
-        """Forgets the entry of this file."""
         self._files.update(_KEY, lambda text: _encoded(_without(_decoded(text), str(path))))
 
 
 class ImportedServer(msgspec.Struct, frozen=True):
-    """A server of a configuration that came from a client, and its name there; without a client, by `mcp-hub add`."""
+    """A server of `config` and its `name` in the client; without client: from `mcp-hub add`."""
 
     client: str
     config: str
@@ -88,22 +85,21 @@ class ImportedServer(msgspec.Struct, frozen=True):
 
 
 class ImportedServers:
-    """The record of all servers that came from clients, in the state folder. Its methods raise `OSError`."""
+    """Servers that came from clients, in the state folder. Methods raise `OSError`."""
 
     def __init__(self, state: Path) -> None:
         self._files = KeyedFiles(state / "clients")
 
     def names(self, client: str, config: str) -> dict[str, str]:
-        """The names in the client by those in the configuration."""
+        """Names in the client by names in the configuration."""
         every = _imported(self._files.read(_IMPORTED))
         return {server.server: server.name for server in every if (server.client, server.config) == (client, config)}
 
     def of(self, config: str) -> set[str]:
-        """The names of all servers of a configuration that were not written by hand."""
         return {server.server for server in _imported(self._files.read(_IMPORTED)) if server.config == config}
 
     def client_of(self, config: str, server: str) -> str:
-        """The client that the server of a configuration came from last; empty if it came from none."""
+        """The client that the server came from last, or empty."""
         every = _imported(self._files.read(_IMPORTED))
         return next(
             (imported.client for imported in reversed(every) if (imported.config, imported.server) == (config, server)),
@@ -111,7 +107,7 @@ class ImportedServers:
         )
 
     def add(self, servers: Sequence[ImportedServer]) -> None:
-        """Remembers servers, and forgets the oldest of too many."""
+        """Remembers servers; drops the oldest beyond the limit."""
 
         def added(text: bytes | None) -> bytes:
             return msgspec.json.encode(
@@ -123,7 +119,7 @@ class ImportedServers:
 
 
 def lost_entries(state: Path) -> list[WrittenEntry]:
-    """The entries that are not in their files any more, though the folder of the client is. Raises `OSError`."""
+    """Entries gone from their files while the client exists. Raises `OSError`."""
     every = ((entry, find_client(entry.client)) for entry in WrittenEntries(state).all())
     return [entry for entry, client in every if client is not None and _is_lost(entry, client)]
 
@@ -135,7 +131,7 @@ def _is_lost(entry: WrittenEntry, client: Client) -> bool:
 
 
 def has_hub(path: Path, client: Client) -> bool | None:
-    """Whether the client's file has an entry of the hub; None for a file that cannot be read."""
+    """Whether the client's file has the hub's entry; None if unreadable."""
     try:
         content = content_of(target_of(path))
         data = None if content is None else read_data(content.decode("utf-8-sig"), path.name)
@@ -181,10 +177,7 @@ def _encoded(entries: list[WrittenEntry]) -> bytes:
 
 
 def client_installs(env: Mapping[str, str]) -> list[ClientInstall]:
-    """All clients, in the order of the table, and those on the Windows around WSL that are there.
-
-    Reads their files and changes nothing; blocks.
-    """
+    """All clients in table order, then those found on the Windows around WSL. Blocks; only reads files."""
     where, missing = Where.here(env), dict[str, WrittenEntry]()
     with suppress(OSError):
         missing = {entry.client: entry for entry in lost_entries(state_dir(env))}
@@ -213,7 +206,6 @@ def _install(client: Client, where: Where, missing: WrittenEntry | None) -> Clie
 
 
 def _command(client: Client) -> str:
-    """The command that connects the client to a hub that runs, or lets it start one; empty if there is none."""
     if not client.is_written:
         return ""
     takes_url = all(

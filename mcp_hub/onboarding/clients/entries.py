@@ -1,7 +1,4 @@
-"""The entry of the hub in a client's file: templates with slots, and the command or URL that fills them.
-
-The command is absolute, so that a desktop application finds it, and lasting. Some clients take it by a link, too.
-"""
+"""The hub's entry in a client's file: templates, and the command or URL that fills them."""
 
 import base64
 import json
@@ -24,11 +21,11 @@ HUB: Final = "mcp-hub"
 """The name of the hub's entry in every client."""
 TOKEN_VARIABLE: Final = "HUB_TOKEN"
 _THROW_AWAY = ("archive-v0", "environments-v2", "builds-v0")
-"""Folders of uv's cache in which `uvx` runs a program."""
+"""Temporary folders of uv's cache."""
 
 
 class Slot(Enum):
-    """A place in a template."""
+    """A placeholder in a template."""
 
     NAME = "name"
     COMMAND = "command"
@@ -37,27 +34,27 @@ class Slot(Enum):
     """The command and its arguments in one list."""
     URL = "url"
     HEADERS = "headers"
-    """Left out with its key if the hub wants no token."""
+    """Left out, with its key, without a token."""
     TOKEN_VARIABLE = "token variable"
-    """Left out as the headers are."""
+    """Left out without a token."""
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A program by its absolute path, and its arguments: the hub as a client starts it."""
+    """An absolute program with arguments."""
 
     program: str
     args: tuple[str, ...]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A hub that serves HTTP. `token`: how the client writes the variable with the token, if the hub wants one."""
+    """A hub that serves HTTP. `token`: the client's notation for the token's variable, if needed."""
 
     url: str
     token: str | None = None
 
 
 def filled(template: Mapping[str, object], source: Command | Endpoint, name: str = HUB) -> JsonObject:
-    """The entry of this name. Slots that the source has nothing for are left out."""
+    """The entry `name`; slots without a value are left out."""
     values: dict[Slot, object] = {Slot.NAME: name}
     if isinstance(source, Command):
         args = list(source.args)
@@ -82,23 +79,22 @@ def _filled(template: Mapping[str, object], values: Mapping[Slot, object]) -> Js
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """Where this hub is installed: the folder of its programs, and its interpreter."""
+    """This hub's program folder and interpreter."""
 
     scripts: Path
     python: Path
 
     @classmethod
     def current(cls) -> "Installation":
-        """That of this process."""
         return cls(Path(sysconfig.get_path("scripts")), Path(os.path.abspath(sys.executable)))
 
 
 class NoCommand(Exception):
-    """There is no command that will still work tomorrow; the message says why."""
+    """No lasting command exists; the message says why."""
 
 
 def hub_command(installation: Installation, env: Mapping[str, str], args: tuple[str, ...]) -> Command:
-    """The program of this installation with these arguments; `uvx` if it is in its cache. Raises `NoCommand`."""
+    """This installation's program, or `uvx` if it is in its cache. Raises `NoCommand`."""
     if _is_throw_away(installation, env):
         uvx = shutil.which("uvx", path=env.get("PATH"))
         if uvx is None:
@@ -112,7 +108,7 @@ def hub_command(installation: Installation, env: Mapping[str, str], args: tuple[
 
 
 def serve_args(config: Path, kind: str, profile: str | None = None) -> tuple[str, ...]:
-    """The arguments of the hub of a client: without `--config`, the hub would take a file of the client's project."""
+    """Arguments of a client's hub; without `--config` it would read the project's file."""
     narrow = () if profile is None else ("--profile", profile)
     return ("serve", "--config", os.path.abspath(config), "--client", kind, *narrow)
 
@@ -128,7 +124,7 @@ def _is_throw_away(installation: Installation, env: Mapping[str, str]) -> bool:
 
 
 def install_link(client: str, command: Command) -> str | None:
-    """The link of this client; None if it does not have such links."""
+    """The client's install link, if it supports one."""
     link_of = _LINKS.get(client)
     return None if link_of is None else link_of(command)
 
@@ -176,4 +172,4 @@ _LINKS: Final[Mapping[str, Callable[[Command], str]]] = {
     "goose": _goose,
 }
 LINKED: Final = tuple(_LINKS)
-"""The clients that have such links."""
+"""Clients with install links."""

@@ -1,9 +1,4 @@
-"""Servers of the hub in the form of another client, so that a person can leave again. Pure; nothing is resolved.
-
-`${VAR}` becomes the client's own way to name a variable, where it has one, and `$${` the literal `${`. Timeouts, lists
-of tools and whether a server is on get the keys that the client has for them. What the client cannot do is left out,
-with the reason.
-"""
+"""Servers of the hub in another client's form. Pure; nothing is resolved. Notes say what is left out."""
 
 import json
 import math
@@ -33,32 +28,29 @@ _KEPT: Final = {
     "cwd",
     "description",
 }
-"""Keys of a server that are carried over, or have no meaning elsewhere."""
+"""Server keys that are carried over, or mean nothing elsewhere."""
 _VARIABLE: Final = re.compile(r"\$(?:\{|[A-Za-z_])")
-"""A text in which clients that write a variable as `${NAME}` or `$NAME` may see one."""
+"""A text that may look like a variable."""
 Secret = Callable[[str], str | None]
 """The value for a `${…}`; None if it cannot be read."""
 _ENV: Final = {"goose": "envs", "opencode": "environment"}
-"""The key of variables where it is not `env`."""
+"""The key of variables, if not `env`."""
 _HEADERS: Final = {"goose": "headers", "copilot": "headers", "codex": "http_headers"}
-"""The key of headers that the hub's own entry does not have."""
+"""The key of headers, if missing in the hub's entry."""
 _BEARER: Final = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _FOLDER: Final = {"warp": "working_directory"}
-"""The key of the working directory where it is not `cwd`."""
+"""The key of the working directory, if not `cwd`."""
 _TO_WINDOWS: Final = "What came from this client goes back by mcp-hub uninstall --restore"
 _NO_PLACEHOLDERS: Final = ("codex",)
 """Clients that name a variable for the token only."""
 _DEFAULTS: Final = ("claude-code",)
 """Clients that fill in `${NAME:-default}`."""
 _TIMES: Final = ("timeout", "startup_timeout_sec", "tool_timeout_sec")
-"""Keys of the hub's own entry that say nothing about another server."""
+"""Keys of the hub's entry that do not concern other servers."""
 
 
 class _Keys(msgspec.Struct, frozen=True):
-    """The client's keys for what limits a server; empty for one that it does not have.
-
-    `units`: those of its time in a second. `off`: the key and the value of a server that is off.
-    """
+    """Limit keys of a client. `units`: time units per second. `off`: key and value of a disabled server."""
 
     timeout: str = ""
     units: int = 1
@@ -93,7 +85,7 @@ _KEYS: Final[Mapping[str, _Keys]] = {
 
 
 class ExportedServer(msgspec.Struct, frozen=True):
-    """A server as the client writes it; without an `entry`, `notes` say why it cannot."""
+    """A server in a client's form; without `entry`, `notes` say why."""
 
     name: str
     entry: JsonObject | None
@@ -103,10 +95,9 @@ class ExportedServer(msgspec.Struct, frozen=True):
 def exported(
     client: Client, layout: Layout, name: str, server: Mapping[str, object], secret: Secret | None = None
 ) -> ExportedServer:
-    """The entry for `server`, a server as `servers.yaml` writes it.
+    """The entry for `server`, which is written as in `servers.yaml`.
 
-    `secret` gives the value for a `${file:…}`, `${keyring:…}` or `${cmd:…}`, which no other client understands;
-    without it they stay, with a note.
+    `secret` returns the value of `${file:…}`, `${keyring:…}` or `${cmd:…}`; without it they stay, with a note.
     """
     client = msgspec.structs.replace(client, name=client.row)
     keys = _keys_of(client, layout)
@@ -138,7 +129,6 @@ def exported(
 
 
 def _why_not(client: Client, server: Mapping[str, object], *, can_be_off: bool) -> str | None:
-    """The reason why the client cannot have the server, whatever its layout; None if it can."""
     if _is_off(server) and not can_be_off:
         return f"it is disabled, which the file of {client.title} cannot say"
     if "local" in server:
@@ -151,7 +141,6 @@ def _why_not(client: Client, server: Mapping[str, object], *, can_be_off: bool) 
 
 
 def _note_of_sandbox(box: Mapping[str, object]) -> str:
-    """The rule that VS Code has beside its servers, once for all of a file that run in a sandbox."""
     written, hosts = box.get("write") or [], box.get("net")
     rule = {
         "filesystem": {"allowWrite": written} if written else {},
@@ -172,7 +161,7 @@ def _is_off(server: Mapping[str, object]) -> bool:
 
 
 class _Limits(msgspec.Struct):
-    """Members of an entry, and the keys of the server that they carry over as a whole."""
+    """Members of an entry, and the server's keys that they replace."""
 
     entry: JsonObject = {}
     keys: set[str] = set()
@@ -196,7 +185,6 @@ def _limits(keys: _Keys, server: Mapping[str, object]) -> _Limits:
 
 
 def _time(value: object, keys: _Keys) -> float | None:
-    """The time in the client's unit; None for one that cannot be read."""
     try:
         amount = parse_duration(value) * keys.units
     except ValueError:
@@ -205,12 +193,11 @@ def _time(value: object, keys: _Keys) -> float | None:
 
 
 def _are_names(names: object) -> bool:
-    """Whether it lists tools by their whole names: no client fills in a pattern in the way of the hub."""
     return bool(names) and isinstance(names, list) and all(isinstance(n, str) and not is_glob(n) for n in names)
 
 
 class _Placeholders:
-    """Rewrites `${…}` for a client, and keeps those that it does not understand."""
+    """Rewrites `${…}`; remembers what the client cannot read."""
 
     def __init__(self, client: Client, secret: Secret | None) -> None:
         self._secret, self._client = secret, client
@@ -223,7 +210,6 @@ class _Placeholders:
         self.lost_headers = False
 
     def __call__(self, value: object, at: str) -> object:
-        """The value in the client's notation; `at` names it in notes."""
         if isinstance(value, dict):
             return {key: self(item, f"{at}.{key}") for key, item in value.items()}
         if isinstance(value, list):
@@ -247,7 +233,6 @@ class _Placeholders:
         return written
 
     def notes(self) -> list[str]:
-        """Values that the client reads in another way than the hub."""
         title = self._client.title
         message = (
             (f"{title} does not fill these in, set them yourself", self._left),

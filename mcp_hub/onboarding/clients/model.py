@@ -1,4 +1,4 @@
-"""The form of a row in the table of clients: its files, how they hold servers, and the ways of the client."""
+"""A row of the client table: files, forms and abilities."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,9 +19,9 @@ URL: Final[Template] = MappingProxyType({"url": Slot.URL, "headers": Slot.HEADER
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The form of servers in a file: at `key` a mapping by name, or with `is_list` a list of entries with a `name`.
+    """The form of servers in a file: at `key` a mapping, or with `is_list` a list of entries with `name`.
 
-    `http` None: the client does not take the URL of a server in this file.
+    `http` None: it cannot hold a URL.
     """
 
     key: tuple[str, ...]
@@ -29,14 +29,14 @@ class Layout(msgspec.Struct, frozen=True):
     http: Template | None = URL
     is_list: bool = False
     around: Template = {}
-    """Further keys of a file that the hub has for itself."""
+    """Further keys of a file that is the hub's alone."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One file of a client; its format is that of its suffix: JSON with comments, TOML or YAML.
+    """One file of a client: JSON with comments, TOML or YAML, by suffix.
 
-    `layouts`: the first whose key the file has, else the last. `is_written`: whether the hub is put there, not only
-    imported from. `is_own`: the whole file is the hub's. `largest`: its bytes, above which it is not read.
+    `layouts`: the first whose key exists, else the last. `is_written`: the hub is installed there. `is_own`: the hub's
+    alone. `largest`: bytes, above which it is not read.
     """
 
     paths: Paths
@@ -47,10 +47,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class OwnCli(msgspec.Struct, frozen=True):
-    """The client's own command, for a file that it owns. Slots of the arguments are texts in braces.
+    """The client's own command for its file.
 
-    `add` with {name}, {json} (the entry), {named} (the entry with its name), {command} and {args} (several).
-    `remove` is empty if it cannot. `writes_anew`: it loses the form of a file, so it only makes new ones.
+    `add` has slots {name}, {json} (entry), {named} (entry with name), {command} and {args}. `remove` may be empty.
+    `writes_anew`: it reformats files, so it only creates new ones.
     """
 
     program: str
@@ -60,41 +60,40 @@ class OwnCli(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """One client. `name` is that of the command line; `kind` the entry of `hub.clients` (default: the name)."""
+    """One client. `name` is for commands; `kind`, its entry in `hub.clients`, defaults to it."""
 
     name: str
     title: str
     places: tuple[Place, ...]
-    """In the order in which the client prefers them; a new file is made at the last that is written."""
+    """In the client's order of preference; a new file goes to the last written one."""
     project: tuple[str, ...] = ()
-    """Files in the folder of a project, in the last layout of the last place."""
+    """Files in a project, with the last layout of the last place."""
     kind: str = ""
     aliases: tuple[str, ...] = ()
     token: str | None = None
-    """The text by which an entry refers to the variable with the hub's token; None: it cannot."""
+    """The reference to the token's variable; None: not supported."""
     cli: OwnCli | None = None
     marks: tuple[str, ...] = ()
-    """Templates of folders that show that the client is installed, besides the folder of its file."""
+    """Further folders that show that the client is installed."""
     has_generations: bool = False
-    """Each of its places whose folder exists is a file of its own; otherwise the first file that exists is read."""
+    """Each place whose folder exists is a file of its own; else only the first existing file is read."""
     rewrites: tuple[str, ...] = ()
-    """Names of the program that, while it runs, writes the file back from memory."""
+    """Programs that, while running, write the file back from memory."""
     restart: str = ""
-    """The advice that makes the client read the file again; empty: it does so by itself."""
+    """Advice to make the client read the file again; empty if it does so itself."""
     windows_of: str = ""
-    """The name of the client whose copy on Windows, around the Linux in WSL, this is."""
+    """The Linux client of which this is the copy on Windows around WSL."""
 
     @property
     def is_written(self) -> bool:
-        """Whether the hub can be installed into it."""
         return any(location.is_written for location in self.places)
 
     @property
     def row(self) -> str:
-        """The name of its row in the table, whichever system it is on."""
+        """Its name in the table on any system."""
         return self.windows_of or self.name
 
     @property
     def client_kind(self) -> str:
-        """The entry of `hub.clients` for it; those that the hub is not installed into have none of their own."""
+        """Its entry in `hub.clients`; `unknown` if the hub is not installed into it."""
         return self.kind or (self.name if self.is_written else UNKNOWN_CLIENT)

@@ -1,4 +1,4 @@
-"""Where the files of clients are: templates of paths, filled in for an operating system, a home and an environment."""
+"""Paths of clients' files: templates, filled in for a system, home and environment."""
 
 import glob
 import os
@@ -21,14 +21,11 @@ _USUAL: Final[Mapping[str, str]] = {
     "LOCALAPPDATA": "~/AppData/Local",
     "XDG_CONFIG_HOME": "~/.config",
 }
-"""Folders that the system gives a name, where the environment does not say otherwise."""
+"""Default values of variables."""
 
 
 class Where(msgspec.Struct, frozen=True):
-    """The machine and the person whose clients are meant.
-
-    `windows`: Windows around this Linux, in WSL; `no_windows` is the reason if the person's files there are not found.
-    """
+    """A machine and its user. `windows`: Windows around WSL; `no_windows`: why the files there were not found."""
 
     system: System
     home: Path
@@ -38,7 +35,7 @@ class Where(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls, env: Mapping[str, str]) -> "Where":
-        """This machine; the home is that of `env`, else the user's."""
+        """This machine, with the home of `env` if set."""
         system: System = "windows" if sys.platform == "win32" else "macos" if sys.platform == "darwin" else "linux"
         home = env.get("USERPROFILE" if system == "windows" else "HOME")
         around = windows_side(env)
@@ -46,16 +43,16 @@ class Where(msgspec.Struct, frozen=True):
         return cls(system=system, home=Path(home) if home else Path.home(), env=env, windows=side, no_windows=reason)
 
     def for_clients(self, *, are_on_windows: bool) -> "Where | None":
-        """The system of these clients; None for those on Windows where no Windows is. Its variables are not known."""
+        """The system of these clients, if it exists; variables on Windows are unknown."""
         if not are_on_windows:
             return self
         return None if self.windows is None else Where("windows", self.windows.home, {}, self.windows)
 
 
 class Paths(msgspec.Struct, frozen=True):
-    """Templates of one file for each system; of several, the first whose variables are all set is meant.
+    """Path templates per system; the first whose variables are all set counts.
 
-    `~` is the home, `$NAME` a variable, and `*` any text inside one name.
+    `~` is the home, `$NAME` a variable, `*` any text within a name.
     """
 
     linux: tuple[str, ...]
@@ -63,31 +60,29 @@ class Paths(msgspec.Struct, frozen=True):
     windows: tuple[str, ...]
 
     def at(self, where: Where) -> tuple[Path, ...]:
-        """The file: several or none if the template has a `*`, of which only those in existing folders are found."""
+        """The file; with a `*` all matches in existing folders."""
         templates: tuple[str, ...] = getattr(self, where.system)
         path = next((path for template in templates if (path := expanded(template, where)) is not None), None)
         return () if path is None else _found(path)
 
 
 def everywhere(*templates: str) -> Paths:
-    """The same on every system."""
     return Paths(templates, templates, templates)
 
 
 def config(name: str, windows: str | None = None) -> Paths:
-    """Below the folder for configurations of each system; `windows`: its name there, if that differs."""
+    """Below each system's configuration folder; `windows`: another name there."""
     return Paths(
         (f"$XDG_CONFIG_HOME/{name}",), (f"~/Library/Application Support/{name}",), (f"$APPDATA/{windows or name}",)
     )
 
 
 def dot_config(name: str, windows: str | None = None) -> Paths:
-    """Below `~/.config` on Linux and macOS."""
     return Paths((f"$XDG_CONFIG_HOME/{name}",), (f"~/.config/{name}",), (f"$APPDATA/{windows or name}",))
 
 
 def expanded(template: str, where: Where) -> Path | None:
-    """The path of a template; None if a variable is not set and has no usual value."""
+    """The path; None if a variable has no value."""
     path = template
     for name in _VARIABLE.findall(template):
         value = where.env.get(name) or _USUAL.get(name)
@@ -98,7 +93,6 @@ def expanded(template: str, where: Where) -> Path | None:
 
 
 def _found(path: Path) -> tuple[Path, ...]:
-    """The path itself, or every one whose folder fits the first part with a `*`."""
     starred = next((index for index, part in enumerate(path.parts) if "*" in part), None)
     if starred is None:
         return (path,)

@@ -1,7 +1,4 @@
-"""The programs of a client: whether one runs that would write its file back from memory, and its own command.
-
-The command writes the hub's entry where the client owns its file. No shell is involved.
-"""
+"""Checks whether a client runs, and runs its own command, without a shell."""
 
 import json
 import os
@@ -27,15 +24,12 @@ _PATIENCE: Final = 600.0
 
 
 def is_running(programs: Collection[str], system: System) -> bool:
-    """Whether a process of one of these names runs; False if the system cannot say."""
+    """Whether a process has one of these names; False if unknown."""
     return any(name in programs for name in _names(system))
 
 
 def is_unclear(programs: Collection[str], system: System) -> bool:
-    """Whether one of these programs may run, as far as Windows says: not at all, or by a name in another case.
-
-    The name of a program may be that of another one there: `claude.exe` is Claude Desktop, and Claude Code.
-    """
+    """Whether Windows cannot say if one runs: no list, or another case (`claude.exe` is ambiguous)."""
     if system != "windows":
         return False
     names = list(_names(system))
@@ -44,7 +38,7 @@ def is_unclear(programs: Collection[str], system: System) -> bool:
 
 
 def wait_for_end(is_there: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> bool:
-    """Whether the application ended within ten minutes."""
+    """Whether it ended within ten minutes."""
     for _ in range(int(_PATIENCE / _STEP)):
         if not is_there():
             return True
@@ -66,7 +60,7 @@ def _names(system: System) -> Iterator[str]:
 
 
 def _tasklist() -> str:
-    """The program by its path: one of this name in the working directory is never started."""
+    """Never a program of that name in the working directory."""
     if sys.platform == "win32":
         return os.path.join(os.environ.get("SystemRoot", r"C:\Windows"), "System32", "tasklist.exe")
     else:
@@ -85,7 +79,7 @@ def _output(*argv: str) -> list[str]:
 
 
 def find_cli(cli: OwnCli | None, env: Mapping[str, str]) -> str | None:
-    """The path of the client's command; None if it is not installed, or is a batch file, which JSON cannot be given."""
+    """The command's path; None if missing, or a batch file, which cannot take JSON."""
     if cli is None:
         return None
     if sys.platform == "win32":
@@ -110,12 +104,11 @@ def add_args(cli: OwnCli, entry: JsonObject) -> list[str]:
 
 
 def remove_args(cli: OwnCli, name: str) -> list[str]:
-    """The arguments that remove a server."""
     return [name if part == "{name}" else part for part in cli.remove]
 
 
 def run_cli(program: str, args: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Whether the command ended well. Its output is not shown: it may hold the secrets of other servers."""
+    """Whether it succeeded. Output is dropped: it may hold secrets."""
     try:
         run = windows.run_program if sys.platform == "win32" else _run
         return run(program, args, env, os.path.expanduser("~"), _CLI_SECONDS) == 0

@@ -1,7 +1,4 @@
-"""The files of a client on a machine, and the servers in the text of one, as the client has them.
-
-Files are looked for by their names, and not opened; of a server nothing is resolved, translated or started.
-"""
+"""Finds a client's files by name, and reads servers from their text, unresolved."""
 
 import os
 import shutil
@@ -26,13 +23,13 @@ from mcp_hub.types import JsonObject
 
 
 def layout_of(data: object, location: Place) -> Layout:
-    """The layout of this file: the first layout whose key it has, else the last."""
+    """The first layout whose key exists, else the last."""
     *earlier, last = location.layouts
     return next((layout for layout in earlier if _holds_servers(data, layout)), last)
 
 
 def servers_of(data: object, location: Place) -> dict[str, JsonObject]:
-    """The servers by name, without the hub's own and without built-in parts of the client; empty if there are none."""
+    """Servers by name, without the hub and built-in parts."""
     layout = layout_of(data, location)
     holder = held_at(data, layout.key)
     if isinstance(holder, list):
@@ -47,10 +44,7 @@ def servers_of(data: object, location: Place) -> dict[str, JsonObject]:
 
 
 def check_texts(servers: Mapping[str, object], text: str, key: tuple[str, ...], name: str) -> None:
-    """Raises `ConfigError` if servers of the file are nested too deep, or hold half of a character.
-
-    `text` is that of the file, `key` where it has its servers.
-    """
+    """Raises `ConfigError` for servers nested too deeply, or with a lone surrogate."""
     if is_deep(servers):
         raise ConfigError(ConfigFinding("too_deep", "its servers are nested too deep. Make them flatter.", name))
     report = Findings(name, errors=half_findings(servers, key, text))
@@ -59,28 +53,27 @@ def check_texts(servers: Mapping[str, object], text: str, key: tuple[str, ...], 
 
 
 def is_hub(name: str, entry: Mapping[str, object]) -> bool:
-    """Whether an entry is this hub, by its name or by the program that it starts."""
+    """Whether the entry is this hub, by name or program."""
     return name == HUB or foreign_server.is_hub(entry)
 
 
 def is_disabled(entry: Mapping[str, object]) -> bool:
-    """Whether an entry says that the client does not start it."""
     return as_flag(entry.get("disabled")) is True or as_flag(entry.get("enabled")) is False
 
 
 def read_servers(text: str, name: str, location: Place) -> dict[str, JsonObject]:
-    """`servers_of` the text of a file. Raises `ConfigError`."""
+    """`servers_of` a text. Raises `ConfigError`."""
     return servers_of(read_data(text, name), location)
 
 
 def _holds_servers(data: object, layout: Layout) -> bool:
-    """Whether all that is at the key are servers: a server may itself be named as a key is."""
+    """A server may have the key's name, so all values must be mappings."""
     holder = held_at(data, layout.key)
     return isinstance(holder, dict) and all(isinstance(entry, dict) for entry in holder.values())
 
 
 class ClientFile(msgspec.Struct, frozen=True):
-    """A file of a client, whether it exists or not."""
+    """A client's file, existing or not."""
 
     client: Client
     path: Path
@@ -88,12 +81,12 @@ class ClientFile(msgspec.Struct, frozen=True):
 
 
 def clients_of(where: Where) -> Sequence[Client]:
-    """The clients of this system, then those on the Windows around it."""
+    """This system's clients, then those on the Windows around it."""
     return [*CLIENTS.values(), *(() if where.windows is None else WINDOWS_CLIENTS.values())]
 
 
 def client_files(client: Client, where: Where) -> list[ClientFile]:
-    """All files that the client, or an older version of it, reads its user's servers from, existing or not."""
+    """Every file, existing or not, from which any version reads user servers."""
     there = where.for_clients(are_on_windows=bool(client.windows_of))
     if there is None:
         return []
@@ -102,13 +95,13 @@ def client_files(client: Client, where: Where) -> list[ClientFile]:
 
 
 def project_files(client: Client, folder: Path) -> list[ClientFile]:
-    """The client's files in the folder of a project, existing or not."""
+    """The client's files in a project, existing or not."""
     location = client.places[-1]
     return [ClientFile(client, folder / path, location) for path in client.project]
 
 
 def hub_files(client: Client, where: Where) -> list[ClientFile]:
-    """The files that the hub is put into: those that the client reads, or the one to make."""
+    """Files to install the hub into: existing ones, else one to create."""
     files = [file for file in client_files(client, where) if file.place.is_written]
     if client.has_generations:
         return [file for file in files if os.path.isdir(file.path.parent)] or files[-1:]
@@ -116,7 +109,7 @@ def hub_files(client: Client, where: Where) -> list[ClientFile]:
 
 
 def is_present(client: Client, where: Where) -> bool:
-    """Whether the person has this client: one of its files or folders exists."""
+    """Whether a file or folder of the client exists."""
     there = where.for_clients(are_on_windows=bool(client.windows_of))
     if there is None:
         return False
@@ -131,10 +124,7 @@ def is_present(client: Client, where: Where) -> bool:
 
 
 def drives_of(file: ClientFile | None, where: Where, *, is_users: bool) -> Drives | None:
-    """The drives and programs for the servers of a file that is for Windows, or may be; None for a file of Linux.
-
-    A client's own file is for the system of the client. Any other one, such as a project's, may be for both.
-    """
+    """Drives and programs for servers that may be for Windows, as in a project's file; None for a Linux file."""
     side, is_clients = where.windows, file is not None and bool(file.client.windows_of)
     if side is None or is_users and not is_clients:
         return None

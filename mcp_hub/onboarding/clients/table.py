@@ -1,4 +1,4 @@
-"""The table of clients: a row for each, as data. The facts are those of the clients' documentation and source."""
+"""The client table: one row per client, from its documentation and source."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -306,11 +306,11 @@ _ALL: Final = (
 )  # fmt: skip
 
 CLIENTS: Final[Mapping[str, Client]] = {client.name: client for client in _ALL}
-"""All clients by name, those that are only imported from last."""
+"""All clients by name; import-only ones last."""
 
 
 def _on_windows(client: Client) -> Client:
-    """The client on the Windows around WSL. Its own command is one of Windows, which the hub does not run."""
+    """From WSL the hub does not run its own command."""
     return replace(
         client,
         name=f"{client.name}-windows",
@@ -325,11 +325,10 @@ def _on_windows(client: Client) -> Client:
 WINDOWS_CLIENTS: Final[Mapping[str, Client]] = {
     client.name: client for client in map(_on_windows, _ALL) if any(place.paths.windows for place in client.places)
 }
-"""The same clients where the hub runs in WSL and they on Windows, by name."""
+"""Clients on the Windows around WSL, by name."""
 _EVERY: Final = (*_ALL, *WINDOWS_CLIENTS.values())
 _NAMES: Final = {name: client for client in _EVERY for name in (client.name, *client.aliases)}
 
 
 def find_client(name: str) -> Client | None:
-    """The client of this name or alias; case does not matter."""
     return _NAMES.get(name.casefold())

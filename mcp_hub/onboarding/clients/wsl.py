@@ -1,8 +1,6 @@
-"""Windows around the Linux in WSL: its user, its drives, and the command by which it starts a program of Linux.
+"""Windows around WSL: its user, its drives, and the command that starts a Linux program.
 
-All is decided from the environment, files and the answers of two programs, each of which a test can make. The facts are
-those of the source of WSL: `wsl.exe` splits what follows `-e` as the C runtime of Windows does, and no shell reads it;
-the values of `-d` and `-u` end at the first blank.
+`wsl.exe` splits the words after `-e` like the C runtime; `-d` and `-u` values end at a blank (WSL's source).
 """
 
 import os
@@ -39,9 +37,9 @@ _KEY: Final = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9]*)[ \t]*=(?P<value>.*)")
 _VALUE: Final = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|\\(?P<escape>.)|(?P<comment>#.*)|(?P<plain>[^"\\#]+)')
 _PROFILE: Final = re.compile(r"[A-Za-z]:\\[^\0-\x1f\"<>|?*:]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,254}")
-"""Names that `wsl.exe` takes for one word, and for no option."""
+"""Names that `wsl.exe` reads as one word, not as an option."""
 _UNPLAIN: Final = re.compile(r"[\0-\x1f\x7f\"%&|<>^!\\\ud800-\udfff]")
-"""Characters of a path that `cmd.exe` or the C runtime of Windows may read: some clients start servers by `cmd /c`."""
+"""Characters that `cmd.exe` or the C runtime may interpret: some clients use `cmd /c`."""
 _NOT_PEOPLE: Final = frozenset(
     ("public", "default", "default user", "all users", "defaultuser0", "defaultapppool", "wdagutilityaccount")
 )
@@ -50,14 +48,13 @@ _CODE_PAGES: Final = (
     *("cp737", "cp775", "cp855", "cp857", "cp858", "cp861", "cp862", "cp863", "cp864", "cp865", "cp869", "cp874"),
     *("cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
 )
-"""Encodings of what a console prints. The folder that exists shows which of them this machine has."""
+"""Console encodings; the existing folder shows the right one."""
 
 
 class WindowsSide(msgspec.Struct, frozen=True):
-    """Windows, its user, and this Linux as Windows names it.
+    """Windows, its user, and its name for this Linux.
 
-    `root`: the folder with the drives. `home`: the user's profile. `program`: `wsl.exe` as a client of Windows is to
-    start it; with its folder, so that a file of this name in a project is never started.
+    `root`: folder of the drives. `program`: `wsl.exe` with its folder, so that no other such file is started.
     """
 
     root: Path
@@ -68,15 +65,12 @@ class WindowsSide(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The Linux that Windows clients start the hub in."""
+        """The Linux in which Windows clients start the hub."""
         return f"the distribution {self.distribution}, user {self.user}"
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """The sources of the search: files below `root`, the name of the user, and programs, which `run` starts.
-
-    `run` gets arguments, the folder to start in and the environment, and returns what the program prints, or nothing.
-    """
+    """The sources of the search: files below `root`, user name, and `run`, which returns a program's output."""
 
     root: Path
     user: str
@@ -84,14 +78,13 @@ class Machine(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls) -> "Machine":
-        """This machine."""
         return cls(Path("/"), _user(), _printed)
 
 
 def windows_side(env: Mapping[str, str]) -> WindowsSide | str | None:
-    """Windows around this Linux; None if this is not WSL; the reason if the user's files there are not found.
+    """Windows around this Linux; None outside WSL; the reason if the user's files are not found.
 
-    It may start programs of Windows, for 30 s at most; the answer is kept for this process.
+    May run Windows programs for up to 30 s; cached.
     """
     names = ("WSL_DISTRO_NAME", "WSL_INTEROP", "PATH", "USERPROFILE")
     chosen = tuple((name, env[name]) for name in names if name in env)
@@ -104,7 +97,7 @@ def _kept(machine: Callable[[], Machine], env: tuple[tuple[str, str], ...]) -> W
 
 
 def side_of(env: Mapping[str, str], machine: Machine) -> WindowsSide | str | None:
-    """`windows_side` of this machine."""
+    """`windows_side` of `machine`."""
     if not is_wsl(env, machine.root):
         return None
     settings = wsl_settings(_text(machine.root / _CONF))
@@ -124,12 +117,11 @@ def side_of(env: Mapping[str, str], machine: Machine) -> WindowsSide | str | Non
 
 
 def is_wsl(env: Mapping[str, str], root: Path = Path("/")) -> bool:
-    """Whether this Linux runs in WSL: by the variable that WSL sets, or by the name of its kernel."""
     return bool(env.get("WSL_DISTRO_NAME")) or "microsoft" in _text(root / _KERNEL).lower()
 
 
 def wsl_settings(text: str) -> dict[str, str]:
-    """The values of `/etc/wsl.conf` by `section.key` in lower case, as WSL reads them: of a double key the first."""
+    """`/etc/wsl.conf` by lower-case `section.key`; the first of duplicates counts."""
     settings: dict[str, str] = {}
     section = ""
     for line in text.splitlines():
@@ -151,20 +143,18 @@ def _plain(text: str) -> str:
 
 
 def drives_root(settings: Mapping[str, str]) -> str:
-    """The folder in which WSL mounts the drives: that of `wsl.conf`, if it is an absolute path, else the usual one."""
+    """The drives' mount folder: from `wsl.conf` if absolute, else the default."""
     written = settings.get("automount.root", "")
     is_path = written.startswith("/") and ".." not in written.split("/") and written.isprintable()
     return written if is_path else _USUAL_ROOT
 
 
 def _can_run(settings: Mapping[str, str], root: Path) -> bool:
-    """Whether Linux may start programs of Windows."""
     is_off = settings.get("interop.enabled", "").lower() in ("false", "0", "off", "no")
     return not is_off and not _text(root / _INTEROP).startswith("disabled")
 
 
 def _home(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool) -> Path | None:
-    """The profile of the Windows user: as somebody names it, as Windows does, or the only one."""
     for answer in _answers(env, machine, root, can_run):
         if (folder := _profile(answer, root)) is not None:
             return folder
@@ -188,7 +178,6 @@ def _answers(env: Mapping[str, str], machine: Machine, root: Path, can_run: bool
 
 
 def _profile(answer: bytes, root: Path) -> Path | None:
-    """The folder that exists of those that the bytes may name."""
     for text in _readings(answer):
         for line in (raw_line.strip().removeprefix("USERPROFILE=") for raw_line in reversed(text.splitlines())):
             is_path = _PROFILE.fullmatch(line) and ".." not in line.split("\\")
@@ -210,8 +199,7 @@ def _readings(answer: bytes) -> Iterator[str]:
 
 
 def only_person(users: Path, user: str) -> Path | None:
-    """The one folder of a person who uses this Windows, of those that may be written to; of several, the one with the
-    name of the Linux user; else None."""
+    """The only writable profile; of several, the one named like the Linux user; else None."""
     try:
         names = sorted(os.listdir(users))
     except OSError:
@@ -227,9 +215,7 @@ def only_person(users: Path, user: str) -> Path | None:
 
 
 def through_wsl(command: Command, side: WindowsSide) -> Command:
-    """The command by which a program of Windows starts `command` of Linux. Raises `FileRefused` for a name or a path
-    that Windows may read in another way.
-    """
+    """The Windows command line for a Linux `command`. Raises `FileRefused` for texts that Windows may misread."""
     for name, value in (("name of the WSL distribution", side.distribution), ("name of the Linux user", side.user)):
         if not value:
             message = "Run the command in a shell of WSL, where WSL_DISTRO_NAME has it"
@@ -253,7 +239,6 @@ def _text(path: Path) -> str:
 
 
 def _printed(argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> bytes:
-    """The beginning of what a program prints within its time; nothing if it has not ended then."""
     if sys.platform == "win32":
         return b""
     else:
@@ -290,6 +275,5 @@ def _read(process: "subprocess.Popen[bytes]") -> bytes:
 
 
 def _user() -> str:
-    """The name of the user of this process; empty if the system does not have one."""
     entry = account(user())
     return "" if entry is None else entry[0]

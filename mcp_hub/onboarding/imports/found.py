@@ -1,4 +1,4 @@
-"""The servers in other clients' files, in the keys of `servers.yaml`, and those that are not to be taken."""
+"""Finds servers in other clients' files, with our keys."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,8 +37,7 @@ from mcp_hub.types import JsonObject
 _NOISE: Final = frozenset(
     "name bundled display_name description source version schema dev gallery env_keys disabled enabled settings".split()
 )
-"""Keys of other clients that mean nothing to a hub, or nothing that it does not do otherwise. Nobody needs to hear of
-them."""
+"""Other clients' keys that do not matter to a hub, and are not reported."""
 _DISABLED: Final = "it is disabled there"
 _FAILED: Final = "it has failed"
 _NO_SERVER: Final = "it has failed: expected a mapping (key: value)"
@@ -50,11 +49,10 @@ _PROJECT_CLIENT: Final = "claude-code"
 
 
 class FoundServer(msgspec.Struct, frozen=True):
-    """A server of another client: `source` is the client's title or the file, `left_out` its keys that we have not.
+    """Another client's server, from `source`, a client or file. `left_out`: keys that we do not have.
 
-    `file` and `place`: where its entry is, if the form of the file is known. `is_users`: the file is the user's own
-    configuration of that client; any other file may be of somebody else. `renamed`: its paths of Windows, each with
-    the name here.
+    `file`, `place`: of its entry, if known. `is_users`: from the user's own configuration. `renamed`: Windows paths
+    with Linux names.
     """
 
     name: str
@@ -69,7 +67,7 @@ class FoundServer(msgspec.Struct, frozen=True):
 
 
 class SkippedServer(msgspec.Struct, frozen=True):
-    """A server that is not taken, and why."""
+    """A server that is not taken, with the reason."""
 
     name: str
     source: str
@@ -77,7 +75,7 @@ class SkippedServer(msgspec.Struct, frozen=True):
 
 
 class FoundServers(msgspec.Struct):
-    """All that was found, in the order of the clients; `problems` are files that cannot be read, and warnings."""
+    """Found servers in client order; `problems`: unreadable files, and warnings."""
 
     servers: list[FoundServer] = msgspec.field(default_factory=list)
     skipped: list[SkippedServer] = msgspec.field(default_factory=list)
@@ -85,7 +83,7 @@ class FoundServers(msgspec.Struct):
     files: list[Path] = msgspec.field(default_factory=list)
 
     def add(self, more: "FoundServers") -> None:
-        """Takes in what was found elsewhere."""
+        """Appends other results."""
         self.servers += more.servers
         self.skipped += more.skipped
         self.problems += more.problems
@@ -93,12 +91,11 @@ class FoundServers(msgspec.Struct):
 
 
 def of_clients(clients: Sequence[Client], where: Where, places: ValuePlaces) -> FoundServers:
-    """The user's servers of these clients; files of projects are not looked for."""
     return of_files([file for client in clients for file in client_files(client, where)], where, places)
 
 
 def of_files(files: Sequence[ClientFile], where: Where, places: ValuePlaces) -> FoundServers:
-    """The servers of these files of clients, as far as they exist."""
+    """Servers of those files that exist."""
     servers = FoundServers()
     for file in files:
         if os.path.isfile(file.path):
@@ -107,7 +104,7 @@ def of_files(files: Sequence[ClientFile], where: Where, places: ValuePlaces) -> 
 
 
 def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
-    """The servers of one file, also of a project's, whatever client it is of. Raises `ConfigError`."""
+    """Servers of one file of any client or project. Raises `ConfigError`."""
     servers = FoundServers()
     if (file := _known(path, where)) is not None:
         _take_file(servers, file, str(path), where, places)
@@ -124,7 +121,6 @@ def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
 
 
 def _take_document(result: FoundServers, path: Path, where: Where, places: ValuePlaces) -> None:
-    """Takes the servers of a file by its form. Raises `ConfigError`."""
     text = read_text_file(path, LARGEST_OF_CLIENTS).text
     document = read_document(text, str(path))
     data = document.data
@@ -161,7 +157,6 @@ def _take_document(result: FoundServers, path: Path, where: Where, places: Value
 
 
 def _known(path: Path, where: Where) -> ClientFile | None:
-    """The row of the table for this file: by its path, or as a file in a client's folder of a project."""
     absolute = path.absolute()
     for client in clients_of(where):
         for file in client_files(client, where):
@@ -177,7 +172,6 @@ def _known(path: Path, where: Where) -> ClientFile | None:
 
 
 def _is_users(file: ClientFile, where: Where) -> bool:
-    """Whether the file is the user's own configuration of its client."""
     return any(row.path == file.path.absolute() for row in client_files(file.client, where))
 
 
@@ -216,14 +210,13 @@ def _take_file(servers: FoundServers, file: ClientFile, source: str, where: Wher
 
 
 def _variables(drives: Drives | None, where: Where) -> Mapping[str, str]:
-    """The variables that servers of a file may have: of those on Windows only what Linux needs to place them."""
+    """Servers on Windows get only HOME and PATH."""
     if drives is None or not drives.is_clients:
         return where.env
     return {name: where.env[name] for name in ("HOME", "PATH") if name in where.env}
 
 
 def _doubles(document: LocatedData, key: KeyPath, holder: object) -> Iterator[Finding]:
-    """An error for each key that is there twice in the servers, which `holder` is, at `key` of the document."""
     size = len(key)
     for error in document.findings:
         if error.path[:size] == key and len(error.path) > size:
@@ -234,7 +227,6 @@ def _doubles(document: LocatedData, key: KeyPath, holder: object) -> Iterator[Fi
 
 
 def _read(text: str, name: str) -> LocatedData:
-    """The data of a client's file, with its double keys where the format tells them."""
     if name.endswith((".toml", ".yaml", ".yml")):
         return read_document(text, name)
     return LocatedData(read_data(text, name))
@@ -251,7 +243,6 @@ def _take_servers(
     *,
     is_users: bool = False,
 ) -> None:
-    """Takes the servers of a file; those that are `off`, by name with the reason, are skipped."""
     report = translator.report
     servers.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
     enabled = {key: server for key, server in raw.items() if key not in off}
@@ -284,12 +275,10 @@ def _is_renamed(warning: Finding) -> bool:
 
 
 def _reason(error: Finding) -> str:
-    """Why a server is not taken; one of Windows has no fault."""
     return error.message if error.code.startswith("windows_") else f"{_FAILED}: {error.message}"
 
 
 def _is_told(warning: Finding) -> bool:
-    """Whether the warning says more than that the hub does not have a key, which the plan lists."""
     return "does not have this key" not in warning.message and str(warning.path[-1]) not in _NOISE
 
 
@@ -307,7 +296,6 @@ def _key_path(data: object, location: Place, name: str) -> KeyPath:
 
 
 def _plain(entry: JsonObject) -> JsonObject:
-    """The server without keys that say what holds anyway."""
     plain = {key: value for key, value in entry.items() if key not in ("disabled", "enabled")}
     if plain.get("tools") == {"allow": ["*"]}:
         del plain["tools"]
@@ -315,7 +303,6 @@ def _plain(entry: JsonObject) -> JsonObject:
 
 
 def _left_out(report: Findings, server: str) -> tuple[str, ...]:
-    """The keys of a server that the hub does not have, but for those that nobody needs to hear of."""
     paths = (
         warning.path
         for warning in report.warnings
@@ -327,7 +314,6 @@ def _left_out(report: Findings, server: str) -> tuple[str, ...]:
 def _switched_off(
     data: JsonObject, raw: Mapping[str, JsonObject], client: str, file: ClientFile, where: Where
 ) -> dict[str, str]:
-    """Servers that the client does not start, and the reason."""
     off = {name: _DISABLED for name, entry in raw.items() if is_disabled(entry)}
     off |= switched_off(data, raw)
     if client == _PROJECT_CLIENT and file.path.name == ".mcp.json":
@@ -336,7 +322,6 @@ def _switched_off(
 
 
 def _not_approved(servers: Iterable[str], path: Path, where: Where) -> Iterator[tuple[str, str]]:
-    """Servers of a project's file that the user of Claude Code has not approved; none without that client."""
     settings = next(
         (file.path for file in client_files(CLIENTS[_PROJECT_CLIENT], where) if os.path.isfile(file.path)), None
     )
@@ -357,7 +342,6 @@ def _not_approved(servers: Iterable[str], path: Path, where: Where) -> Iterator[
 
 
 def _of_projects(data: JsonObject, client: str, location: Place, source: str) -> Iterator[SkippedServer]:
-    """Servers that a user has for one project only."""
     projects = data.get("projects") if client == _PROJECT_CLIENT else None
     for folder, project in projects.items() if isinstance(projects, dict) else ():
         if isinstance(project, dict):

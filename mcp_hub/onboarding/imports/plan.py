@@ -1,4 +1,4 @@
-"""The plan of an import: the servers to take and under which names, and those that are not taken, with the reason."""
+"""Plans an import: servers to take, and others with the reason."""
 
 import json
 import os
@@ -34,12 +34,12 @@ from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.process.commands import proposed_variables
 
 _SAME: Final = ("command", "args", "cwd", "env", "url", "headers", "bearer", "local", "skills")
-"""Keys that make a server what it is: entries that differ in `env` or `headers` may be two accounts."""
+"""Keys that identify a server; different `env` or `headers` may be two accounts."""
 _LONGEST: Final = 64
 
 
 class MergedServer(msgspec.Struct):
-    """One server, however many clients have it."""
+    """One server with all its origins."""
 
     name: str
     own: JsonObject
@@ -47,7 +47,7 @@ class MergedServer(msgspec.Struct):
 
 
 class TakenServer(msgspec.Struct, frozen=True):
-    """A server to take: `own` is its entry, without secrets; `found` is where it is, once for each client."""
+    """A server to take: `own` is the entry without secrets."""
 
     name: str
     own: JsonObject
@@ -55,36 +55,32 @@ class TakenServer(msgspec.Struct, frozen=True):
 
     @property
     def sources(self) -> list[str]:
-        """The clients and files that have it."""
         return list(dict.fromkeys(origin.source for origin in self.found))
 
     @property
     def old_names(self) -> list[str]:
-        """The names that it has there, if they are other ones."""
         return list(dict.fromkeys(origin.name for origin in self.found if origin.name != self.name))
 
     @property
     def left_out(self) -> list[str]:
-        """The keys of the clients that the hub does not have."""
         return list(dict.fromkeys(key for origin in self.found for key in origin.left_out))
 
     @property
     def renamed(self) -> list[str]:
-        """Its paths of Windows, each with its name in this Linux."""
+        """Windows paths with Linux names."""
         return list(dict.fromkeys(line for origin in self.found for line in origin.renamed))
 
     @property
     def sources_outside(self) -> list[str]:
-        """The variables and files that it gets, without the secrets that the import keeps for it."""
+        """Variables and files that it gets, without kept secrets."""
         return [source for source in sources_of(self.own) if not source.startswith(f"file {FOLDER}/")]
 
     @property
     def is_users(self) -> bool:
-        """Whether a client of the user has it in the user's own configuration."""
         return any(origin.is_users for origin in self.found)
 
     def proposed(self, env: Mapping[str, str]) -> list[str]:
-        """The variables of this shell that its command is known to want and does not get: a proposal of `pass_env`."""
+        """Shell variables that its command wants but does not get, for `pass_env`."""
         entry = self.own
         texts = [value for value in entry.get("args") or () if isinstance(value, str)]
         passed = [*(entry.get("env") or ())]
@@ -92,10 +88,7 @@ class TakenServer(msgspec.Struct, frozen=True):
 
 
 class ImportPlan(msgspec.Struct, frozen=True):
-    """All that an import would do; nothing is written yet.
-
-    `there` are servers that the hub has already. `doubles` counts entries that were merged into others.
-    """
+    """The plan; nothing is written yet. `there`: already configured. `doubles`: number of merged entries."""
 
     file: ServersFile
     secrets: KeptSecrets
@@ -106,10 +99,10 @@ class ImportPlan(msgspec.Struct, frozen=True):
     sources: tuple[str, ...]
     doubles: int
     named: Mapping[str, Sequence[FoundServer]] = {}
-    """The servers in `there` by their names in the hub."""
+    """Servers in `there` by their names in the hub."""
 
     def origins(self) -> list[ImportedServer]:
-        """Each server that the hub has then, once for each client that has it."""
+        """Each server of the hub, per client that has it."""
         config = os.path.abspath(self.file.path)
         every = [*((server.name, server.found) for server in self.taken), *self.named.items()]
         return [
@@ -121,10 +114,8 @@ class ImportPlan(msgspec.Struct, frozen=True):
         return [PutServer(server.name, server.own) for server in self.taken]
 
     def asked(self, env: Mapping[str, str]) -> dict[str, list[str]]:
-        """Values of this machine that servers of files get which are not the user's own, as far as they are set now.
-
-        By server: names of variables, and the insides of `${file:…}` and `${keyring:…}`, but for values that the import
-        keeps.
+        """Values that servers from files other than the user's would get, by server, if set: variables, `${file:…}` and
+        `${keyring:…}`.
         """
         variables: dict[str, list[str]] = {}
         for server in self.taken:
@@ -138,7 +129,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
         return variables
 
     def disabling(self, names: Collection[str]) -> "ImportPlan":
-        """The plan with `enabled: false` in these servers."""
+        """The plan with these servers disabled."""
         taken = [
             replace(server, own={**server.own, "enabled": False}) if server.name in names else server
             for server in self.taken
@@ -146,7 +137,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
         return replace(self, taken=tuple(taken))
 
     def passing(self, names: Mapping[str, Collection[str]]) -> "ImportPlan":
-        """The plan with these variables in `pass_env` of the servers, by the name of the server."""
+        """The plan with variables added to `pass_env`, by server."""
         taken = []
         for server in self.taken:
             passed = list(dict.fromkeys([*server.own.get("pass_env", ()), *names.get(server.name, ())]))
@@ -154,7 +145,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
         return replace(self, taken=tuple(taken))
 
     def without(self, reasons: Mapping[str, str]) -> "ImportPlan":
-        """The plan that leaves servers where they are, by their names with the reason."""
+        """The plan without these servers, by name with reason."""
         gone = [
             skipped
             for server in self.taken
@@ -165,11 +156,10 @@ class ImportPlan(msgspec.Struct, frozen=True):
         return replace(self, taken=taken, skipped=(*self.skipped, *gone))
 
     def limited(self, servers: Mapping[str, JsonObject]) -> "ImportPlan":
-        """The plan with these entries, by the name of the server."""
         return replace(self, taken=tuple(replace(server, own=servers[server.name]) for server in self.taken))
 
     def carry_out(self, env: Mapping[str, str]) -> None:
-        """Writes the secrets, then the configuration, in one act that can be undone. Raises `ConfigError`."""
+        """Writes secrets, then the configuration, as one act. Raises `ConfigError`."""
         self.secrets.store_in_keyring()
         try:
             Acts(state_dir(env)).do(f"import into {self.file.path}", (), first=self.changes())
@@ -181,10 +171,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
             raise ConfigError(ConfigFinding("output_unwritable", message, str(self.file.path))) from None
 
     def changes(self) -> list[FileChange]:
-        """The changes of files by which `Acts.do` carries it out, the configuration last, so that it can be undone.
-
-        Secrets of the keyring are not among them: `secrets.store_in_keyring` writes those, and an undo leaves them.
-        """
+        """The changes for `Acts.do`, the configuration last. Keyring secrets are extra, and survive an undo."""
         changes = [FileChange(path, partial(_content, content)) for path, content in self.secrets.files().items()]
         entries = [(self.file.holder(), server.name) for server in self.taken]
         return [*changes, FileChange(self.file.path, self._edited, entries=entries)] if self.taken else []
@@ -197,9 +184,9 @@ class ImportPlan(msgspec.Struct, frozen=True):
 
 
 def planned(servers_found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe: KeptSecrets) -> ImportPlan:
-    """The plan for what was found. `probe` keeps nothing: it finds secrets that are kept already.
+    """The plan; `probe` finds secrets already kept.
 
-    Raises `ConfigError` if the configuration cannot be read, and `EditRefused` if it cannot be edited.
+    Raises `ConfigError` if the configuration is unreadable, `EditRefused` if not editable.
     """
     servers = file.servers()
     present = _KnownServers(servers, probe)
@@ -239,9 +226,8 @@ def planned(servers_found: FoundServers, file: ServersFile, secrets: KeptSecrets
 
 
 def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[MergedServer]:
-    """Each server once: as the user's own file has it, if one does, since that alone may give it more.
-
-    Names that are `taken`, or that another server has, get the name of a client behind them.
+    """Each server once, from the user's own file if possible. Names in `taken` or repeated get a client's name
+    appended.
     """
     by_identity: dict[str, MergedServer] = {}
     names = set(taken)
@@ -259,7 +245,7 @@ def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[Merge
 
 
 def identity(entry: JsonObject) -> str:
-    """The same text for the same server."""
+    """A text that is equal for equal servers."""
     same = {key: entry[key] for key in _SAME if entry.get(key)}
     if same.get("cwd") == CLIENTS_FOLDER:  # which an import adds
         del same["cwd"]
@@ -269,7 +255,7 @@ def identity(entry: JsonObject) -> str:
 
 
 def clean(name: str) -> str:
-    """A name that the hub takes: without control characters, and not too long."""
+    """A valid server name: printable and short enough."""
     printable = "".join(char if char.isprintable() else " " for char in name).strip()
     return printable[:_LONGEST].rstrip() or "server"
 
@@ -300,10 +286,6 @@ def _skipped(server: MergedServer | TakenServer, reason: str) -> list[SkippedSer
 
 
 def _refusals(file: ServersFile, changes: Sequence[PutServer]) -> dict[str, str]:
-    """The mistakes for which the hub would not take servers, by their names.
-
-    The file is read once for all that are right. Raises `EditRefused`.
-    """
     refused: dict[str, str] = {}
     while remaining := [change for change in changes if change.name not in refused]:
         try:
@@ -324,7 +306,7 @@ def _listed(findings: Iterable[ConfigFinding]) -> str:
 
 
 class _KnownServers:
-    """The servers of the configuration, so that one that was found is known again with its secrets, by few looks."""
+    """Recognizes configured servers, also with secrets moved."""
 
     def __init__(self, servers: Mapping[str, object], probe: KeptSecrets) -> None:
         self._probe = probe
@@ -335,10 +317,7 @@ class _KnownServers:
             self._alike.setdefault(KEPT.sub("", text), []).append(text)
 
     def name_of(self, entry: JsonObject) -> str | None:
-        """The name of the server that is this one; None if there is none.
-
-        Its secrets are kept under its name, or under the one that it had when they were moved.
-        """
+        """Its name in the configuration, if any. Its secrets may be kept under an older name."""
         alike = self._alike.get(KEPT.sub("", identity(without_secrets("", entry, lambda *_: KEPT_HERE))), [])
         places = {secret for text in alike for secret in KEPT.findall(text)}
         starts = {name: place_name(f"{name}.x")[:-1] for name in self._servers} if places else {}
@@ -351,7 +330,6 @@ class _KnownServers:
 
 
 def _ports(file: ServersFile) -> tuple[int, ...]:
-    """The port at which the hub of this configuration listens; empty without one."""
     try:
         return (load(file.path, file.env, partly=True, lenient=True).settings.hub.http.port,)
     except ConfigError:

@@ -1,7 +1,6 @@
-"""Parts of a registry's command that can run other code than the package, or reach this machine. Pure.
+"""Finds parts of a registry's command that may run other code than the package, or reach this machine. Pure.
 
-Every argument of a runtime is such a part unless the tables below have it: each version of a runtime has new options.
-Not here: the package itself, which runs with the user's rights anyway.
+A runtime argument counts unless the tables list it.
 """
 
 import re
@@ -35,17 +34,17 @@ _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "--security-opt": r"no-new-privileges(:true)?",
     },
 }
-"""Options of a runtime that run nothing else, with the form of their values."""
+"""Harmless options of a runtime, with the form of their values."""
 _MOUNTS: Final = frozenset(("-v", "--volume", "--mount"))
 _ANONYMOUS: Final = re.compile(r"/[\w./-]*", re.ASCII)
-"""The value of `--volume` for a new volume without a name. A named one may be that of another program."""
+"""A new `--volume` without a name; a named one may be another program's."""
 _TARGET: Final = re.compile(r":/[\w./-]*(:(ro|rw|z|Z))?", re.ASCII)
 _MOUNT: Final = re.compile(
     r"(type=(?:bind|volume|tmpfs)|(?:dst|destination|target)=[^\",=]+|readonly|ro)|(?:src|source)=([^\",=]+)"
 )
 """A member of `--mount` that is harmless, or names the source."""
 _DIGITS: Final = r"[0-9]{1,15}"
-"""More are too large for a number of uv, which then takes the text for a folder."""
+"""Longer numbers overflow in uv, which then reads a folder."""
 _PEP_440: Final = (
     rf"(?i:v?({_DIGITS}!)?{_DIGITS}(\.{_DIGITS})*([-_.]?(alpha|beta|preview|pre|a|b|c|rc)[-_.]?({_DIGITS})?)?"
     rf"(-{_DIGITS}|[-_.]?(post|rev|r)[-_.]?({_DIGITS})?)?([-_.]?dev[-_.]?({_DIGITS})?)?"
@@ -65,8 +64,9 @@ _PACKAGES: Final = {
         re.ASCII,
     ),
 }
-"""Names in a registry of packages with a version, a range or a tag; everything else is a URL, a repository, a file or a
-folder. `npx a@.x` and `uvx a@x` run the code of a folder, `podman run dir:x` that of an image in a folder."""
+"""Package names with a version, range or tag. Anything else is a URL, repository, file or folder: `npx a@.x` and `uvx
+a@x` run a folder's code, `podman run dir:x` an image in a folder.
+"""
 _ARCHIVE: Final = re.compile(r"\.(tgz|tar|gz|bz2|xz|zip|whl|mjs|cjs|js|ts|py)$", re.IGNORECASE)
 _PACKAGE_NAME: Final = re.compile(r"@?[^@=\[<>~!]+")
 _INTERPRETER: Final = re.compile(
@@ -98,13 +98,13 @@ _RUNNERS: Final = frozenset(
         " @mcpjam/inspector mcp-inspector mcp-hub"
     ).split()
 )
-"""Packages that run commands or code, in the spelling of `_plain`. More exist: the list has the usual ones."""
+"""Usual packages that run commands or code, in the spelling of `_plain`."""
 _CODE_OPTION: Final = re.compile(r"--?([a-z0-9]+-)*(eval|exec|execute|command|cmd|call|shell|run)", re.IGNORECASE)
-"""Options whose value is a command or code, whatever it looks like."""
+"""Options whose value is always a command or code."""
 _WORD_OPTION: Final = re.compile(
     r"-[A-Za-z]{0,2}[ceprx]|--([a-z0-9]+-)*(stdio|print|require|import|loader|preload|init|hook|script|code)|--on-[a-z-]+"
 )
-"""Options whose value is a command or code if it looks like it: `-c` may also name a configuration."""
+"""Options whose value may be code: `-c` may also name a configuration."""
 _ATTACHED: Final = re.compile(r"(-[A-Za-z]?[ceprx])([^-=].*)", re.DOTALL)
 _CODE: Final = re.compile(r"[;|&<>`(){}\s]|\$(?!\{)|^data:")
 _NAMES: Final = frozenset(
@@ -155,13 +155,13 @@ _RUNTIMES: Final = (
     *("MISE_", "PYENV_", "RBENV_", "CONDA_", "MAMBA_", "BUNDLE_", "PYTEST_", "PYTHON"),
     *("CGO_", "CMAKE_", "MESON_", "GYP_", "CARGO_", "RUSTUP_", "RUSTC_", "MATURIN_", "SETUPTOOLS_", "DISTUTILS_"),
 )
-"""Beginnings of the names of runtimes and builds: each of their versions has new ones. A service may share them."""
+"""Prefixes of runtimes and builds, whose versions add variables."""
 _ORDINARY: Final = re.compile(
     r"[A-Z0-9_]*_(TOKEN|API_?KEY|SDK_KEY|SECRET|SECRET_KEY|PASSWORD|USERNAME|EMAIL|LOG_LEVEL)|NODE_(ENV|NAME|ID|URL|HOST"
     r"|IP|PORT|DEBUG|NO_WARNINGS|DISABLE_COLORS)|PYTHON_ENV|PYTHON(UNBUFFERED|IOENCODING|UTF8|DONTWRITEBYTECODE|HASHSEED"
     r"|FAULTHANDLER|OPTIMIZE|COERCECLOCALE)|(UV|PIP)_(NO_PROGRESS|QUIET|NO_COLOR)"
 )
-"""Names with such a beginning that decide nothing: credentials, which programs send and do not load, and settings."""
+"""Harmless names with these prefixes: credentials and settings."""
 _SUFFIXES: Final = (
     *("_PROXY", "_ASKPASS", "_EDITOR", "_PAGER", "_CA_BUNDLE", "_CA_CERTS", "_CA_FILE", "_EXECUTABLE_PATH"),
     *(
@@ -178,7 +178,7 @@ _SUFFIXES: Final = (
 
 
 def dangers_of(command: RegistryCommand, answers: Mapping[str, str]) -> list[str]:
-    """A sentence for each dangerous part, in the order of the command. `answers` are values of the person."""
+    """A sentence per dangerous part, in command order. `answers`: the person's values."""
     values = {value for value in answers.values() if value}
     return [
         *_variables(command.env, values),
@@ -212,7 +212,6 @@ def _runtime(command: RegistryCommand, values: Collection[str]) -> Iterator[str]
 
 
 def _option(words: Sequence[str], index: int) -> tuple[str, str, str]:
-    """The word, and the option in it with its value, which may be the next word."""
     word = words[index]
     option, equals, value = word.partition("=")
     if not equals or not option.startswith("--"):
@@ -239,13 +238,12 @@ def _package(command: RegistryCommand) -> Iterator[str]:
 
 
 def _plain(identifier: str) -> str:
-    """The name of a package without its version and extras, in small letters and with single hyphens (PEP 503)."""
+    """The normalized package name (PEP 503), without version and extras."""
     named = _PACKAGE_NAME.match(identifier)
     return re.sub(r"[-_.]+", "-", named[0]).lower() if named else ""
 
 
 def _arguments(command: RegistryCommand, values: Collection[str]) -> Iterator[str]:
-    """Arguments of the package that are commands or code. In a container they reach nothing of this machine."""
     before = "--"
     for word in () if command.kind == "oci" else command.arguments:
         option, value = before, word
@@ -258,7 +256,6 @@ def _arguments(command: RegistryCommand, values: Collection[str]) -> Iterator[st
 
 
 def _runs(option: str, value: str) -> bool:
-    """Whether the value of an option is a command or code; `--` is also the option of the first argument."""
     first, *more = value.split() or [""]
     is_program = _INTERPRETER.fullmatch(re.split(r"[/\\]", first)[-1]) is not None
     if is_program and (more or option == "--"):
@@ -269,9 +266,9 @@ def _runs(option: str, value: str) -> bool:
 
 
 def decides_code(name: str) -> bool:
-    """Whether a value of this variable may make a program load or start other code, or talk to another machine.
+    """Whether this variable, in any case, may make a program run other code or contact another machine.
 
-    Not those that one package alone reads: its own settings are its own affair. Case does not count.
+    A package's own variables do not count.
     """
     name = name.upper()
     if name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIXES):

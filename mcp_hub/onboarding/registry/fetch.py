@@ -1,4 +1,4 @@
-"""Reads the `server.json` that a person names: a file, a URL, or a name in the registry of `hub.registry`."""
+"""Reads a `server.json` from a file, a URL, or the registry."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _SERVER: Final = "/v0.1/servers/{}/versions/latest"
 
 
 def read_server_json(source: str, registry: Callable[[], str | None]) -> bytes:
-    """The document; `registry` is asked for the URL of the registry when it is needed. Raises `ConfigError`."""
+    """The document; `registry` returns the registry's URL. Raises `ConfigError`."""
     if re.match(r"https?://", source):
         return _fetched(source)
     path = Path(source).expanduser()

@@ -1,4 +1,4 @@
-"""A `server.json` (schema 2025-12-11 of the MCP registry) as an entry of `servers.yaml`. Pure."""
+"""A `server.json` (MCP registry, schema 2025-12-11) as an entry of `servers.yaml`. Pure."""
 
 import json
 import re
@@ -14,20 +14,20 @@ from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject
 
 _RUNTIMES: Final = {"npm": ("npx", "bunx"), "pypi": ("uvx",), "oci": ("docker", "podman")}
-"""The programs that may start a package, by `registryType`; the first is the usual one."""
+"""Programs that start a package, by `registryType`; the first is the default."""
 _NAME: Final = re.compile(r"[A-Za-z0-9@./~][!-~]*")
-"""The name of a package in the widest sense: a URL or a path may be one, an option may not (`dangers`)."""
+"""A package, in the widest sense also a URL or path, but not an option."""
 _VERSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+!-]*")
 _VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _LONGEST: Final = 8192
-"""Characters of a command, a URL or a header: a person is to read them before saying yes."""
+"""Characters of a command, URL or header that a person has to read."""
 
 
 class RegistryInput(msgspec.Struct, frozen=True, rename="camel"):
-    """A value: fixed, with a default, or of the person; `value` may have `{names}` of `variables`.
+    """A value: fixed, a default, or the person's; may contain `{names}` of `variables`.
 
-    `name` is that of a variable, a header or a flag; `value_hint` that of an argument without a flag.
+    `name`: a variable, header or flag; `value_hint`: an argument without flag.
     """
 
     name: str | None = None
@@ -42,7 +42,7 @@ class RegistryInput(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegistryTransport(msgspec.Struct, frozen=True):
-    """The transport of a package, or a remote server."""
+    """A package's transport, or a remote server."""
 
     type: str
     url: str | None = None
@@ -51,7 +51,7 @@ class RegistryTransport(msgspec.Struct, frozen=True):
 
 
 class RegistryPackage(msgspec.Struct, frozen=True, rename="camel"):
-    """A package that can be started."""
+    """A package to start."""
 
     registry_type: str
     identifier: str
@@ -72,12 +72,11 @@ class ServerDetail(msgspec.Struct, frozen=True):
 
     @property
     def short_name(self) -> str:
-        """The part of the name that says what the server is."""
         return self.name.rpartition("/")[2] or self.name
 
     @property
     def secret_names(self) -> set[str]:
-        """The names of the values that the document declares secret."""
+        """Values that the document declares secret."""
         inputs = [field for remote in self.remotes for field in (*remote.headers, *_variables(remote.variables))]
         for package in self.packages:
             inputs += (*package.runtime_arguments, *package.package_arguments, *package.environment_variables)
@@ -90,7 +89,7 @@ class ServerDetail(msgspec.Struct, frozen=True):
 
 
 class RegistryCommand(NamedTuple):
-    """The command of a package in its parts; each text is as `servers.yaml` has it."""
+    """A package's command in parts, written as in `servers.yaml`."""
 
     kind: str
     program: str
@@ -100,18 +99,16 @@ class RegistryCommand(NamedTuple):
     env: dict[str, str]
 
     def entry(self) -> JsonObject:
-        """The entry of `servers.yaml`."""
         args = [*self.runtime, self.identifier, *self.arguments]
         return {"command": self.program, "args": args, **({"env": self.env} if self.env else {})}
 
 
 def _variables(variables: Mapping[str, RegistryInput]) -> list[RegistryInput]:
-    """The variables of a template, each with its name."""
     return [msgspec.structs.replace(item, name=name) for name, item in variables.items()]
 
 
 def parse_server_json(content: bytes, source: str) -> ServerDetail:
-    """The document, also as a registry wraps it (`{"server": …}`). Raises `ConfigError`."""
+    """The document, or one wrapped as `{"server": …}`. Raises `ConfigError`."""
     try:
         data = msgspec.json.decode(content)
         if isinstance(data, dict) and isinstance(data.get("server"), dict):
@@ -127,10 +124,10 @@ def parse_server_json(content: bytes, source: str) -> ServerDetail:
 
 
 def entry_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool = False) -> JsonObject:
-    """The entry: of the first package that can be started here, else, or with `is_remote`, of the first remote.
+    """The entry of the first supported package, else, or with `is_remote`, of the first remote. Raises `ConfigError`.
 
-    `values` are values of the person by the name of a variable, header, flag or argument; they may have `${…}`. A
-    variable or header that is needed and not given is the environment variable of its name. Raises `ConfigError`.
+    `values`, by variable, header, flag or argument, may contain `${…}`. A missing required variable or header becomes
+    the environment variable of its name.
     """
     command = command_of(detail, values, is_remote=is_remote)
     entry = _of_remote(detail, values) if command is None else command.entry()
@@ -140,7 +137,7 @@ def entry_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool
 
 
 def command_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool = False) -> RegistryCommand | None:
-    """The command of the entry that `entry_of` makes of the same values; None for a remote. Raises `ConfigError`."""
+    """The command that `entry_of` uses; None for a remote. Raises `ConfigError`."""
     packages = [package for package in detail.packages if _is_supported(package)]
     if not packages or is_remote and detail.remotes:
         return None
@@ -151,7 +148,7 @@ def command_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bo
 
 
 def variables_asked(entry: JsonObject, values: Mapping[str, str]) -> list[str]:
-    """The references of an entry that the document asks for, and that no value of the person has."""
+    """References that the document adds, not the person's values."""
     agreed = {reference for text in values.values() for reference in _references(text)}
     return list(dict.fromkeys(name for name in _references(entry) if name not in agreed))
 
@@ -195,7 +192,6 @@ def _of_package(package: RegistryPackage, values: Mapping[str, str]) -> Registry
 
 
 def _start(kind: str, runtime: list[str], env: Mapping[str, str]) -> list[str]:
-    """The arguments of the runtime before the package."""
     if kind == "npm":
         return runtime if {"-y", "--yes"} & {*runtime} else ["-y", *runtime]
     if kind == "pypi":
@@ -243,10 +239,7 @@ def _of_remote(detail: ServerDetail, values: Mapping[str, str]) -> JsonObject:
 def _named(
     inputs: Sequence[RegistryInput], values: Mapping[str, str], variable: Callable[[str], str]
 ) -> Iterator[tuple[str, str]]:
-    """Variables or headers with their values; those without a value that nobody needs are left out.
-
-    `variable` makes the name of the environment variable for a name.
-    """
+    """Leaves out optional ones without value."""
     for item in inputs:
         if item.name is None:
             continue
@@ -277,7 +270,7 @@ def _arguments(inputs: Sequence[RegistryInput], values: Mapping[str, str]) -> li
 
 
 _Parts: TypeAlias = list[str | Reference]
-"""A value before it is written: only at the end is it clear where a `${` of its literals is to be escaped."""
+"""A value before literals are escaped."""
 
 
 def _value(item: RegistryInput, label: str, values: Mapping[str, str]) -> _Parts | None:
@@ -289,7 +282,6 @@ def _value(item: RegistryInput, label: str, values: Mapping[str, str]) -> _Parts
 
 
 def _filled(template: str, variables: Mapping[str, RegistryInput], values: Mapping[str, str]) -> _Parts:
-    """The text with its `{names}` filled in; a name that nobody explains stays as it is."""
     if (invalid := next((name for name in variables if not is_variable_name(name)), None)) is not None:
         raise _invalid(f"has {hide_head(invalid, 80)!r} as the name of a variable")
     parts: _Parts = []
@@ -305,7 +297,6 @@ def _filled(template: str, variables: Mapping[str, RegistryInput], values: Mappi
 
 
 def _variable_name(name: str) -> str:
-    """The environment variable for a value that is to come from outside: `X-Api-Key` → `X_API_KEY`."""
     return re.sub(r"[^A-Za-z0-9]", "_", name).strip("_").upper()
 
 

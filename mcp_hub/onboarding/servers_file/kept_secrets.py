@@ -1,4 +1,4 @@
-"""Takes secrets out of a server's entry, into the keyring or into files of their own; a `${…}` stands for each."""
+"""Replaces secrets in a server's entry by `${…}`, and keeps them in keyring or files."""
 
 import importlib
 import re
@@ -23,26 +23,25 @@ from mcp_hub.types import JsonObject
 
 FOLDER: Final = "secrets"
 SERVICE: Final = "mcp-hub"
-"""The name under which entries of the keyring belong to the hub."""
+"""The hub's service name in the keyring."""
 
 KEPT: Final = re.compile(rf"\$\{{(?:file:{FOLDER}|keyring:{SERVICE})/([^}}]*)\}}")
-"""The `${…}` of a value that is kept, and the name of its place."""
+"""The `${…}` of a kept value, with the name of its place."""
 KEPT_HERE: Final = f"${{file:{FOLDER}/}}"
 
 _SERVICE: Final = "backends.SecretService."
 _SILENT: Final = re.compile(r"backends\.(SecretService|Windows|fail|null)\.|PlaintextKeyring")
-"""Kinds of keyrings that never open a dialog, or say whether they are locked."""
+"""Keyrings that never open a dialog, or tell whether they are locked."""
 
 Keep = Callable[[str, str, str], str]
-"""Called with a server, the name of a value, and the value; returns the `${…}` for it."""
+"""Called with server, name and value; returns the `${…}`."""
 
 
 class KeptSecrets:
-    """Values by the `${…}` that stands for them; `store` writes all of them, none before.
+    """Values by their `${…}`, masked at once, and written by `store`.
 
-    They are kept in the folder `secrets` beside the configuration, each in a file with the mode 0600, or with `keyring`
-    in the keyring. Every value is masked from now on. A keyring that would ask for its password is refused unless it
-    `asks`.
+    They go to files of mode 0600 in `secrets` beside the configuration, or with `keyring` to the keyring, which may ask
+    for a password only if it `asks`.
     """
 
     def __init__(self, folder: Path, *, keyring: bool = False, asks: bool = True) -> None:
@@ -51,11 +50,11 @@ class KeptSecrets:
         self._values: dict[str, str] = {}
 
     def keep(self, server: str, name: str, value: str) -> str:
-        """The `${…}` for a value of a server; the same value under the same name has one place."""
+        """The `${…}` for a server's value; equal values of one name share it."""
         return self.keep_as(f"{server}.{name}", value)
 
     def keep_as(self, name: str, value: str) -> str:
-        """The `${…}` for a value that several servers may use."""
+        """The `${…}` for a value that servers may share."""
         learn([value])
         key = place_name(name)
         while self._found(key) not in (None, value):
@@ -64,10 +63,7 @@ class KeptSecrets:
         return f"${{file:{FOLDER}/{key}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{key}}}"
 
     def place_of(self, name: str) -> tuple[str, bool]:
-        """The `${…}` for a value that may come later, and whether it is there already.
-
-        A file that is there wins; else the keyring if it can be used; else it is a file.
-        """
+        """The `${…}` for a future value, and whether it exists. An existing file wins, then a usable keyring."""
         key = place_name(name)
         file = f"${{file:{FOLDER}/{key}}}"
         if self._keyring is None and (self._folder / key).exists():
@@ -79,7 +75,7 @@ class KeptSecrets:
         return f"${{keyring:{SERVICE}/{key}}}", has_value
 
     def command(self, reference: str) -> str:
-        """The command by which a person sets the value of such a `${…}`."""
+        """The shell command that sets the value of a `${…}`."""
         kind, _, key = reference[2:-1].partition(":")
         if kind == "keyring":
             return keyring_command(SERVICE, key.rpartition("/")[2])
@@ -90,13 +86,13 @@ class KeptSecrets:
             return f"(umask 077; mkdir -p {shlex.quote(str(self._folder))}; cat > {shlex.quote(str(file))})"
 
     def keeps(self, reference: str) -> bool:
-        """Whether `${reference}` stands for a value that is kept here, and not for one that was there before."""
+        """Whether `${reference}` stands for a value kept here, not for an older one."""
         kind, _, key = reference.partition(":")
         folder = FOLDER if kind == "file" else SERVICE
         return key.partition("/")[0] == folder and key.partition("/")[2] in self._values
 
     def filled(self, entry: JsonObject) -> JsonObject:
-        """The entry with values in place of the `${…}` that are kept here: it can start before they are written."""
+        """The entry with the values kept here."""
 
         def of(tree: object) -> object:
             if isinstance(tree, dict):
@@ -118,20 +114,18 @@ class KeptSecrets:
             edit_file(path, partial(_content, content), state_dir(env))
 
     def files(self) -> dict[Path, bytes]:
-        """The files of the values, as they are to be; none if those are kept in the keyring."""
+        """Contents by file; empty with the keyring."""
         if self._keyring is not None:
             return {}
         # the reader removes one line break
         return {self._folder / key: f"{value}\n".encode() for key, value in self._values.items()}
 
     def store_in_keyring(self) -> None:
-        """Writes the values of the keyring, if they are kept there. Raises `ConfigError`."""
         if self._keyring is not None:
             for key, value in self._values.items():
                 _set(self._keyring, key, value)
 
     def _found(self, key: str) -> str | None:
-        """The value that is kept there already."""
         if key in self._values:
             return self._values[key]
         if self._keyring is not None:
@@ -145,7 +139,7 @@ class KeptSecrets:
 
 
 def without_secrets(server: str, entry: JsonObject, keep: Keep) -> JsonObject:
-    """The entry with a `${…}` for each secret that is written in it; a `${…}` that is there stays."""
+    """The entry with a `${…}` for each secret."""
     changed = dict(entry)
     for key in ("env", "headers"):
         if isinstance(values := entry.get(key), dict):
@@ -166,7 +160,7 @@ def without_secrets(server: str, entry: JsonObject, keep: Keep) -> JsonObject:
 
 
 def secrets_written(entry: JsonObject) -> Iterator[str]:
-    """The secrets that an entry holds, so that they can be masked before anything is shown."""
+    """The secrets that stand in an entry."""
     names: list[str] = []
 
     def note(_: str, __: str, value: str) -> str:
@@ -194,15 +188,11 @@ def _replaced(text: str, secrets: Collection[str], server: str, name: str, keep:
 
 
 def place_name(name: str) -> str:
-    """The name of a file or of an entry for a value."""
     return re.sub(r"[^\w.-]", "_", name).lstrip(".") or "value"
 
 
 def _usable_keyring() -> Any:
-    """The keyring of the system; None if it is not installed, locked, or a stand-in that keeps nothing.
-
-    Where it must not be opened, nobody knows whether it is locked.
-    """
+    """None if missing, locked, or without storage."""
     try:
         keyring = importlib.import_module("keyring")
         backend = getattr(keyring, "get_keyring", None)
@@ -228,7 +218,7 @@ def _keyring(*, asks: bool) -> Any:
 
 
 def may_open_dialog() -> bool:
-    """Whether a look into the keyring could ask a person for a password: it is locked, or of a kind that cannot say."""
+    """Whether a keyring lookup could ask for a password."""
     try:
         keyring: Any = importlib.import_module("keyring")
         backend = keyring.get_keyring()
@@ -242,7 +232,6 @@ def may_open_dialog() -> bool:
 
 
 def _is_service_locked(backend: Any) -> bool:
-    """Whether the collection of the Secret Service is locked, or not there; it is not made."""
     try:
         service = importlib.import_module("secretstorage")
         with closing(service.dbus_init()) as bus:

@@ -1,7 +1,6 @@
-"""Servers as the page edits them: shown without their secrets, judged, written, or kept as a proposal.
+"""Server edits from the dashboard: shown without secrets, judged, written or proposed.
 
-A proposal starts nothing. It waits in the state folder, for nobody else's eyes, until a person reads it on a terminal
-(`mcp-hub approve NAME`).
+A proposal waits until a person approves it (`mcp-hub approve NAME`).
 """
 
 import difflib
@@ -56,17 +55,17 @@ from mcp_hub.types import JsonObject
 LARGEST: Final = 64 << 10
 """Characters of an entry."""
 MOST: Final = 16
-"""ProposedEdits that wait at once, for each configuration."""
+"""Proposals that wait at once, per configuration."""
 _MOST_SERVERS: Final = 500
-"""Servers of a configuration to which the page adds one."""
+"""Servers of a configuration that the page may extend."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-"""A name that the page may give. It goes into a command line that a person copies."""
+"""A name that is safe in a command line that a person copies."""
 _STAND_IN: Final = "${MCP_HUB_IS_NOT_LOOKED_UP}"
 _FRAGMENT: Final = "entry.yaml"
 
 
 class ProposedEdit(msgspec.Struct, frozen=True):
-    """An entry that waits for a person, since `at` in Unix seconds, with the reasons why it has to."""
+    """An entry that waits for approval since `at` (Unix seconds), with the reasons."""
 
     server: str
     entry: JsonObject
@@ -75,21 +74,21 @@ class ProposedEdit(msgspec.Struct, frozen=True):
 
 
 class ProposedEdits:
-    """The proposals for one configuration, in the state folder. Raises `ConfigError` where the file cannot be used."""
+    """One configuration's proposals, in the state folder. Methods raise `ConfigError`."""
 
     def __init__(self, state: Path, config: str) -> None:
         self._files = KeyedFiles(state / "proposals")
         self._key = record_key(config, "")
 
     def all(self) -> list[ProposedEdit]:
-        """Every proposal, the oldest first; none in a file with other contents."""
+        """Oldest first; empty if the file has other contents."""
         try:
             return _decoded(self._files.read(self._key))
         except OSError as problem:
             raise self._unusable(problem) from None
 
     def put(self, proposal: ProposedEdit) -> None:
-        """Adds it, in place of an earlier one for the server."""
+        """Adds or replaces the server's proposal."""
 
         def added(text: bytes | None) -> bytes:
             edits = [edit for edit in _decoded(text) if edit.server != proposal.server]
@@ -100,7 +99,7 @@ class ProposedEdits:
         self._update(added)
 
     def remove(self, server: str, only: ProposedEdit | None = None) -> bool:
-        """Takes the proposal for a server out, with `only` if it is that one still; whether there was one."""
+        """Removes the server's proposal, if it is still `only`; whether it existed."""
         removed: list[ProposedEdit] = []
 
         def without(text: bytes | None) -> bytes | None:
@@ -128,13 +127,13 @@ def proposals_of(file: ServersFile) -> ProposedEdits:
 
 
 def command_of(file: ServersFile, server: str, option: str = "") -> str:
-    """The line that shows the proposal for a server on a terminal, and asks."""
+    """The command that approves a server's proposal."""
     words = f"-- {shlex.quote(server)}" if server.startswith("-") else shlex.quote(server)
     return f"mcp-hub approve{option_for(file)}{option} {words}"
 
 
 class PageEditor:
-    """An `app.dashboard` `ServerEditor` of the configuration at `path`."""
+    """The dashboard's `ServerEditor` for the configuration at `path`."""
 
     def __init__(self, path: Path, env: Mapping[str, str]) -> None:
         self._file, self._state = ServersFile(path, env), state_dir(env)
@@ -142,12 +141,12 @@ class PageEditor:
         self._disabled_here: dict[str, str] = {}
 
     def origin(self, server: str) -> str:
-        """The title of the client that the server was imported from; empty for none."""
+        """The title of the client it was imported from, or empty."""
         client = ImportedServers(self._state).client_of(str(self._file.path.absolute()), server)
         return CLIENTS[client].title if client in CLIENTS else client
 
     def text(self, server: str) -> tuple[str, str]:
-        """The YAML of its entry without secrets, and the digest of the whole."""
+        """Its YAML without secrets, and the digest of the entry."""
         entry = self._entry(server)
         return ("", "") if entry is None else (_yaml(_masked(entry)), _digest(entry))
 
@@ -163,11 +162,11 @@ class PageEditor:
         )
 
     def judge(self, body: EditBody) -> EditJudgement:
-        """The effect that the edit would have; nothing is written, and nothing new is looked up."""
+        """The edit's effect; writes and looks up nothing."""
         return self._judged(body)[2]
 
     def edit(self, body: EditBody) -> Edited:
-        """Makes the edit, or keeps it as a proposal. Raises `ConfigError` with the errors in it."""
+        """Makes or proposes the edit. Raises `ConfigError` with its errors."""
         before, entry, judgement = self._judged(body)
         if errors := [ConfigFinding(finding.code, finding.message) for finding in judgement.findings if finding.error]:
             raise ConfigError(*errors)
@@ -178,7 +177,7 @@ class PageEditor:
         return self._written(change_to(self._file, body.server, before, entry))
 
     def switch(self, body: SwitchBody) -> Edited:
-        """Switches the server, or proposes that."""
+        """Switches or removes the server, proposes that, or withdraws a proposal."""
         if body.action == "withdraw":
             return Edited(EditDone("now" if self._proposals.remove(body.server) else "none"))
         entry = self._entry(body.server)
@@ -206,7 +205,7 @@ class PageEditor:
             return Edited(EditDone("none"))
 
         def undo() -> None:
-            """Brings the bytes back, unless somebody has changed the file since."""
+            """Restores the bytes, unless the file has changed since."""
             edit_file(edit.path, lambda data: edit.before or b"" if data == edit.after else data or b"", self._state)
 
         return Edited(EditDone("now"), undo)
@@ -216,7 +215,7 @@ class PageEditor:
         return entry if entry is None or isinstance(entry, dict) else {}
 
     def _judged(self, body: EditBody) -> tuple[JsonObject | None, JsonObject, EditJudgement]:
-        """The entry so far, the new one with its secrets, the judgement. Raises `ConfigError` without an entry."""
+        """Old entry, new one with secrets, judgement. Raises `ConfigError`."""
         if len(body.text) > LARGEST:
             raise ConfigError(ConfigFinding("config_too_large", f"the entry is larger than {LARGEST} characters"))
         servers = self._file.servers() if self._file.exists else {}
@@ -246,7 +245,6 @@ class PageEditor:
         return before, entry, EditJudgement("proposal" if reasons else "now", findings, reasons, diff)
 
     def _findings(self, server: str, entry: JsonObject, lines: Mapping[DataPath, int]) -> list[EditFinding]:
-        """The findings of `mcp-hub check` about the entry, with its own lines."""
         present = {name for server_entry in self._file.servers().values() for name in references(server_entry)}
         checked = neutralized(entry, present, _STAND_IN)
         assert isinstance(checked, dict)
@@ -269,10 +267,7 @@ class PageEditor:
 
 
 def change_to(file: ServersFile, server: str, before: JsonObject | None, entry: JsonObject) -> FileEdit | None:
-    """Writes the entry: only the keys that differ, so that all other bytes stay. Secrets in them get files.
-
-    Raises `ConfigError`, and then nothing has changed.
-    """
+    """Writes the keys that differ; their secrets go to files. Raises `ConfigError`, with nothing changed."""
     secrets = KeptSecrets(file.folder)
     fresh = {key: value for key, value in entry.items() if before is None or before.get(key, ...) != value}
     fresh = without_secrets(server, fresh, secrets.keep)
@@ -283,7 +278,7 @@ def change_to(file: ServersFile, server: str, before: JsonObject | None, entry: 
 
 
 def changes_to(server: str, before: JsonObject | None, entry: JsonObject) -> list[Change]:
-    """The changes of the file that lead from one entry to the other."""
+    """The changes from one entry to the other."""
     if before is None:
         return [PutServer(server, entry)]
     removed = [key for key in before if key not in entry]
@@ -292,7 +287,7 @@ def changes_to(server: str, before: JsonObject | None, entry: JsonObject) -> lis
 
 
 def lines_for_terminal(before: JsonObject | None, entry: JsonObject) -> list[str]:
-    """The difference as a person reads it before a yes. Only secrets that stay are masked: a new text hides nothing."""
+    """The diff for a person; only unchanged secrets are masked."""
     masked = _exchanged(entry, before or {}, _masked(before or {}))
     return _diff(_masked(before or {}), masked if isinstance(masked, dict) else {})
 
@@ -318,7 +313,6 @@ def _check_place(body: EditBody, before: JsonObject | None, servers: Mapping[str
 
 
 def _refusals(entry: JsonObject, before: JsonObject | None) -> list[tuple[str, str]]:
-    """Codes and texts of what is neither written nor proposed."""
     refusals = []
     if _has_mask(entry, before):
         text = f"{MASK} stands for a secret that has another place now. Write the secret again, or its {'${VAR}'}"
@@ -329,7 +323,6 @@ def _refusals(entry: JsonObject, before: JsonObject | None) -> list[tuple[str, s
 
 
 def _has_mask(tree: object, old: object) -> bool:
-    """Whether a text that is not the old one at its place holds a mask."""
     if isinstance(tree, dict):
         olds = old if isinstance(old, dict) else {}
         return any(_has_mask(value, olds.get(key)) for key, value in tree.items())
@@ -340,7 +333,6 @@ def _has_mask(tree: object, old: object) -> bool:
 
 
 def _exchanged(tree: object, old: object, new: object) -> object:
-    """A copy in which each text that is the one of `old` at its place becomes the one of `new` there."""
     if isinstance(tree, dict):
         pairs = (old, new) if isinstance(old, dict) and isinstance(new, dict) else ({}, {})
         return {key: _exchanged(value, pairs[0].get(key), pairs[1].get(key)) for key, value in tree.items()}
@@ -352,7 +344,6 @@ def _exchanged(tree: object, old: object, new: object) -> object:
 
 
 def _masked(entry: JsonObject) -> JsonObject:
-    """The entry without its secrets."""
     masked = _hidden(without_secrets("", entry, lambda *_: MASK))  # not learned: a stranger may have written them
     return masked if isinstance(masked, dict) else {}
 
@@ -366,7 +357,6 @@ def _hidden(tree: object) -> object:
 
 
 def _yaml(entry: JsonObject) -> str:
-    """The entry as the file would have it; with escapes if there are characters that nobody sees."""
     text = "\n".join(line for key, value in entry.items() for line in writing.entry(str(key), value, 0, 2))
     return text if visible(text) == text else str(yaml.safe_dump(entry, sort_keys=False, width=LARGEST))
 
@@ -385,7 +375,6 @@ def _enabled(entry: JsonObject) -> JsonObject:
 
 
 def _line(path: str, prefix: str, places: Mapping[str, int]) -> int:
-    """The line of the key in the entry, or of the nearest one around it; 0 for the entry."""
     while len(path) > len(prefix):
         if path in places:
             return places[path]

@@ -1,7 +1,7 @@
-"""Changes of a server that need a person at a terminal: they run something, or send elsewhere what the user has. Pure.
+"""Finds server changes that need approval: they run something, or send the user's data elsewhere. Pure.
 
-Whoever has taken an operator's token may send any change. The hub makes by itself only those whose worst is a remote
-server of the sender's own: its keys are listed here, and a key that is new in the schema is not one of them.
+A stolen operator token can send changes. Keys that apply at once are listed: at worst, they reach the sender's own
+server.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ AT_ONCE: Final = frozenset(
         " idempotent retry approval hints per_tool description"
     ).split()
 )
-"""Keys of a server that start no program, read no file and get no variable, `${…}` in their texts aside."""
+"""Server keys that run no program, read no file and get no variable, except by `${…}`."""
 _SENT: Final = ("headers", "bearer", "oauth")
 _SOURCES: Final = {
     "command": "it runs a program",
@@ -30,15 +30,12 @@ _SOURCES: Final = {
 _LISTED: Final = 8
 """References that a reason names."""
 _INNER: Final = ("internal", "local", "lan", "home", "corp", "intranet", "private", "home.arpa", "test", "onion")
-"""Ends of names that the public name service does not have."""
+"""Suffixes without public names."""
 _HARMLESS_LOGIN: Final = frozenset(("scopes", "redirect_port"))
 
 
 def reasons_to_ask(before: JsonObject | None, after: JsonObject, servers: Mapping[str, JsonObject]) -> list[str]:
-    """The reasons why a person has to approve the change; empty if the hub may make it at once.
-
-    Both are entries as the file has them, `before` None for a new server; `servers` are all of the file.
-    """
+    """Why a person must approve the change; empty if it may apply at once."""
     previous = before or {}
     changed = [key for key in {**previous, **after} if previous.get(key, ...) != after.get(key, ...)]
     reasons = [reason for key, reason in _SOURCES.items() if key in after and key not in previous]
@@ -59,7 +56,7 @@ def reasons_to_ask(before: JsonObject | None, after: JsonObject, servers: Mappin
 
 
 def refused_url(url: object) -> str | None:
-    """The reason why a page may not even propose this URL; None if it may. Names are not looked up."""
+    """Why the URL must not even be proposed, else None. Names are not resolved."""
     address = address_of(_host(url))
     if address is None or address.is_loopback:
         return None
@@ -68,12 +65,12 @@ def refused_url(url: object) -> str | None:
 
 
 def references(tree: object) -> set[str]:
-    """The insides of all `${…}` in a tree, without their defaults; a text that cannot be split counts as one."""
+    """The insides of all `${…}`, without defaults; an unreadable text counts as one."""
     return {name for text in _texts(tree) for name in _in_text(text)}
 
 
 def neutralized(tree: object, keep: set[str], stand_in: str) -> object:
-    """A copy in which `stand_in` is in place of each `${…}` that is not in `keep`, so that nothing is looked up."""
+    """A copy with `stand_in` for texts with a `${…}` outside of `keep`."""
     if isinstance(tree, dict):
         return {key: neutralized(value, keep, stand_in) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -103,7 +100,6 @@ def _in_text(text: str) -> set[str]:
 
 
 def _sent_already(before: JsonObject | None, after: JsonObject, servers: Mapping[str, JsonObject]) -> set[str]:
-    """The `${…}` that the user has given to this very server, or to another one at the same URL."""
     if "url" not in after:
         return references(before) if before is not None and "url" not in before else set()
     same = [entry for entry in servers.values() if isinstance(entry, dict) and entry.get("url") == after["url"]]
@@ -124,10 +120,7 @@ def _is_off(entry: JsonObject) -> bool:
 
 
 def _of_address(url: object) -> str | None:
-    """The reason for a host of an inner network; of this machine none, which its programs reach anyway.
-
-    A public name that leads to such an address is not noticed: names are not looked up.
-    """
+    """Names are not resolved, so a public name of an inner address passes."""
     host = _host(url)
     address = address_of(host)
     if address is None:
@@ -138,7 +131,6 @@ def _of_address(url: object) -> str | None:
 
 
 def _host(url: object) -> str:
-    """The host of a URL in its one spelling; empty for what is not a URL."""
     try:
         host = urlsplit(url).hostname if isinstance(url, str) else None
     except ValueError:

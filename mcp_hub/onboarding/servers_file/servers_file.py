@@ -1,4 +1,4 @@
-"""The hub's configuration file and its servers, for commands that change them."""
+"""Reads and changes the servers of the hub's configuration file."""
 
 import json
 import os
@@ -29,11 +29,11 @@ from mcp_hub.types import JsonObject
 HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
 """The first line of a new file."""
 UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable", "command_refused")
-"""Codes of a `${…}` that has no value yet: the server is written anyway."""
+"""Codes of a `${…}` without a value; the server is written anyway."""
 
 
 class EditRefused(ConfigError):
-    """The file cannot be edited surely; a person may put the `snippet` there."""
+    """The file cannot be edited safely; a person may insert `snippet`."""
 
     def __init__(self, finding: ConfigFinding, snippet: str) -> None:
         super().__init__(finding)
@@ -41,7 +41,7 @@ class EditRefused(ConfigError):
 
 
 class PutServer(msgspec.Struct, frozen=True):
-    """Puts a server under its name; one that is there is replaced only if that `replaces`."""
+    """Adds a server; an existing one is replaced only if it `replaces`."""
 
     name: str
     own: JsonObject
@@ -49,7 +49,7 @@ class PutServer(msgspec.Struct, frozen=True):
 
 
 class RemoveServer(msgspec.Struct, frozen=True):
-    """Takes a server out."""
+    """Removes a server."""
 
     name: str
 
@@ -62,7 +62,7 @@ class SwitchServer(msgspec.Struct, frozen=True):
 
 
 class PutKey(msgspec.Struct, frozen=True):
-    """Sets one key of a server; its other keys stay."""
+    """Sets one key of a server."""
 
     name: str
     key: str
@@ -70,7 +70,7 @@ class PutKey(msgspec.Struct, frozen=True):
 
 
 class RemoveKey(msgspec.Struct, frozen=True):
-    """Takes one key of a server out."""
+    """Removes one key of a server."""
 
     name: str
     key: str
@@ -80,14 +80,14 @@ Change = PutServer | RemoveServer | SwitchServer | PutKey | RemoveKey
 
 
 class ServersFile(msgspec.Struct, frozen=True):
-    """The configuration at `path`, which may not exist yet. Every method raises `ConfigError`."""
+    """The configuration at `path`, which may not exist. Methods raise `ConfigError`."""
 
     path: Path
     env: Mapping[str, str]
 
     @classmethod
     def find(cls, config: str | None, env: Mapping[str, str]) -> "ServersFile":
-        """The file that the hub reads; if there is none, the one to make."""
+        """The file that the hub reads, or else the one to create."""
         try:
             return cls(find_config(config, Path.cwd(), env), env)
         except ConfigError as error:
@@ -101,21 +101,20 @@ class ServersFile(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """The folder that paths in the file are relative to."""
         return self.path.absolute().parent
 
     def servers(self) -> dict[str, JsonObject]:
-        """The servers as they are written, with their `${…}`."""
+        """The servers as written, `${…}` included."""
         content = self._content()
         return {} if content is None else self._read(self._decoded(content))[1]
 
     def holder(self) -> str:
-        """The key that holds the servers."""
+        """The key of the servers."""
         content = self._content()
         return "servers" if content is None else self._read(self._decoded(content))[0]
 
     def secret_files(self) -> set[Path]:
-        """The files of secrets that the file refers to (`kept_secrets`); none if it cannot be read."""
+        """Secret files that the file refers to; empty if unreadable."""
         try:
             text = (self._content() or b"").decode("utf-8", "replace")
         except ConfigError:
@@ -123,11 +122,11 @@ class ServersFile(msgspec.Struct, frozen=True):
         return {path for path in (self.folder / FOLDER).glob("*") if f"${{file:{FOLDER}/{path.name}}}" in text}
 
     def registry(self) -> str | None:
-        """`hub.registry`, where the file has it and can be read."""
+        """`hub.registry`; None without a file."""
         return load(self.path, self.env, partly=True, lenient=True).settings.hub.registry if self.exists else None
 
     def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
-        """The `${…}` of these servers that have no value yet."""
+        """The `${…}` of these servers without a value."""
         try:
             loaded = self._parsed(self._decoded(self._content() or b""))
         except ConfigError as error:
@@ -137,7 +136,6 @@ class ServersFile(msgspec.Struct, frozen=True):
         return [finding for finding in findings if finding.code in UNRESOLVED and _is_about(finding, names)]
 
     def loaded_with(self, changes: Sequence[Change]) -> Loaded:
-        """The configuration as a hub would read it with the changes; nothing is written."""
         return self._parsed(self.changed_text(changes)[1], partly=True)
 
     def _parsed(self, text: str, *, partly: bool = False) -> Loaded:
@@ -146,20 +144,19 @@ class ServersFile(msgspec.Struct, frozen=True):
         return parse(text, path, self.env, base, lenient=True, partly=partly, refusal=refusal)
 
     def change(self, changes: Sequence[Change]) -> FileEdit | None:
-        """Makes the changes, all or none. None if the file says so already.
+        """Makes all changes or none; None if nothing changes.
 
-        Raises `EditRefused` where the text does not allow a change, and a finding for a server that the hub would not
-        take.
+        Raises `EditRefused` if the text cannot be edited, and findings for invalid servers.
         """
         return edit_file(self.path, lambda before: self.changed(before, changes), state_dir(self.env))
 
     def changed_text(self, changes: Sequence[Change]) -> tuple[str, str]:
-        """The text before and after; nothing is written."""
+        """The text before and after; writes nothing."""
         before = self._content()
         return self._decoded(before or b""), self._decoded(self.changed(before, changes))
 
     def changed(self, before: bytes | None, changes: Sequence[Change]) -> bytes:
-        """The bytes with the changes; nothing is read or written. Raises as `change`."""
+        """The changed bytes, without reading or writing. Raises like `change`."""
         text = HEAD if before is None else self._decoded(before)
         fresh = self._fresh(text, changes)
         text = text if fresh is None else fresh
@@ -169,7 +166,6 @@ class ServersFile(msgspec.Struct, frozen=True):
         return text.encode()
 
     def _fresh(self, text: str, changes: Sequence[Change]) -> str | None:
-        """The text with all changes at once, if each puts a server that is not there; else None: one after another."""
         puts = {change.name: change.own for change in changes if isinstance(change, PutServer)}
         if len(puts) < max(len(changes), 2):
             return None
@@ -205,7 +201,6 @@ class ServersFile(msgspec.Struct, frozen=True):
                 return self._switched(text, file, path, servers[name], on)
 
     def _form(self, text: str) -> str:
-        """A name of the file whose suffix says its format, which otherwise its first character does."""
         return f"servers.{'json' if is_json(text, self.path.name) else 'yaml'}"
 
     def _put(self, text: str, file: str, path: tuple[str, ...], value: object) -> str:
@@ -224,7 +219,6 @@ class ServersFile(msgspec.Struct, frozen=True):
         return EditRefused(ConfigFinding("not_editable", message, str(self.path)), snippet)
 
     def _switched(self, text: str, file: str, path: tuple[str, str], entry: object, on: bool) -> str:
-        """The text with the server on or off. A member that only says what holds anyway is taken out."""
         if not isinstance(entry, dict):
             raise self._refusal("the server is not a mapping. Remove it by hand.")
         key = "disabled" if "disabled" in entry else "enabled"
@@ -238,7 +232,6 @@ class ServersFile(msgspec.Struct, frozen=True):
         return self._put(text, file, (*path, key), value)
 
     def _read(self, text: str) -> tuple[str, dict[str, JsonObject]]:
-        """The key that holds the servers, and those."""
         name = str(self.path)
         document = read_document(text, name)
         data = document.data
@@ -256,7 +249,6 @@ class ServersFile(msgspec.Struct, frozen=True):
         return str(holder), servers
 
     def _content(self) -> bytes | None:
-        """The bytes of the file; None if it does not exist."""
         try:
             return read_bytes(self.path, LARGEST_OWN, create="Create it with: mcp-hub init")[0]
         except ConfigError as error:
@@ -272,7 +264,7 @@ class ServersFile(msgspec.Struct, frozen=True):
         return mark + decoded(content, str(self.path))
 
     def _check(self, text: str, names: Sequence[str]) -> None:
-        """Refuses servers that the hub would not take. Other mistakes in the file are not this change's."""
+        """Refuses invalid servers only."""
         try:
             parse(text, str(self.path), self.env, self.folder)
         except ConfigError as error:
@@ -284,18 +276,16 @@ class ServersFile(msgspec.Struct, frozen=True):
 
 
 def option_for(file: ServersFile) -> str:
-    """The option by which another command finds the file, with a blank in front; empty if it finds it anyway."""
+    """` --config FILE`; empty if other commands find the file anyway."""
     is_usual = ServersFile.find(None, file.env).path == file.path
     return "" if is_usual else f" --config {shlex.quote(str(file.path))}"
 
 
 def findings_about(name: str, findings: Sequence[ConfigFinding]) -> list[ConfigFinding]:
-    """Those of the findings that are about this server."""
     return [finding for finding in findings if _is_about(finding, [name])]
 
 
 def _is_about(finding: ConfigFinding, names: Sequence[str]) -> bool:
-    """Whether the finding is about one of these servers."""
     places = [path_text((holder, name)) for name in names for holder in ("servers", "mcpServers")]
     return any(
         finding.path == server_path or finding.path.startswith((f"{server_path}.", f"{server_path}["))
@@ -304,7 +294,7 @@ def _is_about(finding: ConfigFinding, names: Sequence[str]) -> bool:
 
 
 def pasted(file: str, path: Sequence[str], value: object) -> str:
-    """The lines that a person may put into a file of this name, so that it has the value at the path."""
+    """Lines that set the value at `path` in such a file."""
     tree = nested(path[:-1], {path[-1]: value})
     if file.endswith(".json"):
         return json.dumps(tree, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Operations of people on a running hub: part of the composition root."""
+"""An operator's commands on a running hub."""
 
 import msgspec
 
@@ -11,18 +11,17 @@ from mcp_hub.protocol.rest.servers import ReloadAnswer, ServerInfo, ServerList, 
 
 
 class Admin(msgspec.Struct, frozen=True):
-    """Restarts and reloads, as an `Operator` of REST; `watch` is the state of the hub."""
+    """The `Operator` of REST."""
 
     reloader: Reloader
     applier: Applier
     watch: HubStatus
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
-        """The status of a profile's servers; of all servers for None."""
         return await self.watch.servers(profile)
 
     async def listed(self, profile: str | None) -> ServerList:
-        """The servers; for callers without a profile also the configuration's patterns that match nothing."""
+        """The servers; without a profile also patterns that match nothing."""
         servers = await self.watch.servers(profile)
         if profile is not None:
             return ServerList(servers)
@@ -31,7 +30,7 @@ class Admin(msgspec.Struct, frozen=True):
         return ServerList(servers, patterns, stamp.text if stamp is not None else "")
 
     async def restart(self, server: str) -> None:
-        """Replaces a server, whose calls have `hub.drain_timeout` to end; its secrets are read again.
+        """Replaces a server and reads its secrets again; its calls have `hub.drain_timeout` to end.
 
         Raises `Problem` 404, 409 or 503.
         """
@@ -47,7 +46,6 @@ class Admin(msgspec.Struct, frozen=True):
             self.applier.restart(server)
 
     async def reload(self) -> ReloadAnswer:
-        """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""
         outcome = await self.reloader.reload("request")
         if not outcome.is_applied:
             detail = f"The configuration is invalid, so the previous one stays in use: {'; '.join(outcome.errors)}"

@@ -1,4 +1,4 @@
-"""Puts other settings into a running hub, all at once: part of the composition root."""
+"""Puts new settings into a running hub, all at once."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,14 +21,14 @@ from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.supervision.server import OwnedUpstream
 
 _SEEN_BY_SESSIONS: Final = ("hub.expose", "hub.budget", "hub.clients", "profiles.")
-"""Settings whose effect a session looks up once, when it begins."""
+"""Settings that a session reads once, at its beginning."""
 _OF_LISTS: Final = ("hub.limits.tools_per_server",)
 """Settings of the hub that hold for every server."""
 _CHANGED: Final = "its configuration changed"
 
 
 class Applier(msgspec.Struct, frozen=True):
-    """The parts of a hub that depend on settings. `executor_name`: as for `view_rules`."""
+    """The parts of a hub that depend on settings."""
 
     current: Current
     sources: UpstreamFactory
@@ -41,14 +41,13 @@ class Applier(msgspec.Struct, frozen=True):
     executor_name: str | None
 
     def state(self, server: str) -> UpstreamState:
-        """The state of a configured server."""
         return self.upstream_set.upstreams[server].status().state
 
     def apply(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
-        """Puts `settings` in place; servers that are `restarted` are replaced.
+        """Puts `settings` in place without waiting, and replaces `restarted` servers. Raises `ConfigError`, with
+        nothing changed.
 
-        It does not wait: no call sees half of a change, and clients are notified once of each changed list. Raises
-        `ConfigError`, and then nothing has changed.
+        No call sees half of a change; clients get one notification per changed list.
         """
         if self.executor_name in settings.servers:
             said = "tools that clients execute have this name until the hub restarts. Choose another name."
@@ -73,21 +72,19 @@ class Applier(msgspec.Struct, frozen=True):
         self._put(settings, fresh, _CHANGED)
 
     def revive(self, server: str) -> bool:
-        """Lets failed processes of its sessions start again; False if there are none."""
         return self.upstream_set.revive(server)
 
     def restart(self, server: str, why: str = "restarted on request") -> None:
-        """Replaces a server; calls at the old one may end. Raises `KeyError` for one that is not configured."""
+        """Replaces a server; calls at the old one may end. Raises `KeyError` if not configured."""
         settings = self.current.settings
         self._put(settings, {server: self.sources.make(settings, server)}, why)
         self.upstream_set.wake(server)
 
     def isolate(self, server: str) -> None:
-        """From now on a server that asks its callers has a process for each session that comes.
+        """Gives new sessions their own processes of a server that asks its callers; earlier callers keep the shared
+        one.
 
-        Clients that have called the shared one stay there until they end.
-
-        Raises `KeyError` for one that is not configured.
+        Raises `KeyError` if not configured.
         """
         settings = self.current.settings
         self.sources.put_interactive(settings.servers[server])

@@ -1,7 +1,7 @@
-"""The composition root: the only module that names concrete classes and reads Settings; start-up and shutdown order.
+"""Creates, starts and closes all parts of a hub.
 
-Up: upstreams (all at once), then whatever front is asked for; nobody waits for an upstream. Down: running calls get
-their ending, then all upstreams are closed side by side.
+Start: upstreams, all at once, then a front; nobody waits for an upstream. Stop: running calls end, then upstreams close
+together.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -101,9 +101,9 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 log = get_logger(__name__)
 
 _LAST_CALLS: Final = 0.3
-"""Seconds that handlers have to end when the hub stops; with the upstreams' graces it stays under 2 s."""
+"""Seconds for handlers at shutdown; with the upstreams' graces under 2 s."""
 _LAST_WRITES: Final = 0.5
-"""Seconds in which the endings of durable streams have to be written."""
+"""Seconds to write endings of durable streams."""
 
 
 class App(msgspec.Struct, frozen=True):
@@ -129,24 +129,21 @@ class App(msgspec.Struct, frozen=True):
 
     @property
     def reloader(self) -> Reloader:
-        """Reads the configuration again; its `last` says what came of it."""
         return self.operations.reloader
 
     @property
     def past_calls(self) -> PastCalls:
-        """The calls that have ended, as somebody may see them."""
+        """The history, for callers."""
         journal = self.journal
         return PastCalls(journal.store, journal.rules, journal, self.hub)
 
     @property
     def settings(self) -> Settings:
-        """Those that hold now."""
         return self.current.settings
 
     async def in_project(self, caller: Caller, directory: str) -> Caller:
-        """The caller as the overlay of the project around this folder narrows it, if there is one.
-
-        With an overlay that is refused the caller gets nothing; the log has the reason.
+        """The caller, narrowed by the project's overlay, if any. A refused overlay leaves nothing; the log has the
+        reason.
         """
         view = await self._project_view(caller, project_of(directory))
         if view is None:
@@ -176,10 +173,7 @@ class App(msgspec.Struct, frozen=True):
         return ProjectView(caller.profile, overlay)
 
     async def stop(self) -> None:
-        """Gives every running call its ending, within a bound; fronts can still deliver it. Idempotent.
-
-        Tasks of upstreams are left to the next hub.
-        """
+        """Ends running calls within a time limit, except upstreams' tasks; fronts can still deliver. Idempotent."""
         for upstream in self.upstream_set:
             upstream.lifecycle.leave_tasks()
         await self.registry.close(_LAST_CALLS)
@@ -195,11 +189,10 @@ async def open_app(
     client: ClientEra | None = None,
     clients: ClientFolder | None = None,
 ) -> AsyncIterator[App]:
-    """Starts every enabled upstream and yields at once; ends calls and upstreams on the way out.
+    """A hub with its upstreams started; ends calls and upstreams on exit.
 
-    `has_executors` if clients of the hub can register tools of their own. Without `owns_process` nothing that holds
-    for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
-    With `clients` it is a background hub, which outlives them.
+    `has_executors`: clients can register tools. Without `owns_process` nothing process-wide changes. `clients`: for a
+    background hub, which outlives them.
     """
     if owns_process:
         provide(open_files(loaded.settings, has_clients=clients is not None or has_executors))
@@ -239,7 +232,6 @@ async def _running(app: App) -> AsyncIterator[None]:
 
 
 async def _warn_of_unmatched(app: App) -> None:
-    """Logs each once: when servers were listed for the first time, and when other settings hold."""
     logged: set[Unmatched] = set()
     judged: tuple[Settings | None, set[str]] = (None, set())
     await app.hub.catalog.settled()
@@ -335,7 +327,6 @@ def _registry(
 
 
 def _observer(journal: CallJournal, seen: Seen, *, is_watched: bool) -> CallObserver:
-    """Shows each call that ends to the history, and in a hub that can be watched to its newest calls."""
     keep, show = journal.ended, seen.recent.ended
 
     def both(record: CallRecord, outcome: Outcome, now: float) -> None:
@@ -358,7 +349,7 @@ def build(
     loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True,
     client: ClientEra | None = None, clients: ClientFolder | None = None,
 ) -> App:  # fmt: skip
-    """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
+    """A hub that does not run yet; call it on its event loop."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     clock, changes, turn = SystemClock(), Notices(None if store.replicas is None else store.replicas.lists), Turn()

@@ -1,4 +1,4 @@
-"""The settings of lists, as the rules that the catalog takes: part of the composition root."""
+"""List settings as the rules of the catalog."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -27,10 +27,9 @@ _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 
 
 class ProjectView(NamedTuple):
-    """The profile of a client, None for everything, and what its project has laid over it.
+    """A client's profile (None: everything) with its project's overlay.
 
-    With a `refusal` of the overlay, the end of a sentence about the file, nothing is offered: how much it was to take
-    away is unknown.
+    With a `refusal`, the end of a sentence, nothing is offered.
     """
 
     profile: str | None
@@ -39,12 +38,12 @@ class ProjectView(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the profile that this view is: no two views have one."""
+        """A unique profile name for this view."""
         digest = hashlib.sha256(repr(tuple(self)).encode(errors="surrogatepass")).hexdigest()[:16]
         return f"{self.profile or 'everything'} in a project ({digest})"
 
     def rules(self, settings: Settings, executor_name: str | None) -> ViewRules:
-        """The rules of the view. One that offers nothing says why, in words of the hub's alone."""
+        """The view's rules; an empty one says why."""
         refusal = self.refusal or "names a profile that does not exist"
         nothing = f"mcp-hub offers no tools here: the file .mcp-hub.yaml of this project {refusal}."
         rules = None if self.refusal else project_rules(settings, self.profile, self.overlay, executor_name)
@@ -54,10 +53,7 @@ class ProjectView(NamedTuple):
 def view_rules(
     settings: Settings, executor_name: str | None = None, projects: Mapping[str, ProjectView] = MappingProxyType({})
 ) -> dict[str | None, ViewRules]:
-    """One view of everything (None) and one for each profile. `executor_name`: the name that the hub began with.
-
-    And one for each of `projects`, which is empty without its profiles.
-    """
+    """A view of everything (None), of each profile, and of each of `projects`."""
     every = _every(settings, executor_name)
     is_public = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
     everywhere = {name: server for name, server in every.items() if not _is_for_projects(settings, name)}
@@ -81,10 +77,9 @@ def _is_for_projects(settings: Settings, name: str) -> bool:
 def project_rules(
     settings: Settings, profile: str | None, overlay: OverlaySettings, executor_name: str | None = None
 ) -> ViewRules | None:
-    """The view of a profile (None: everything) in a project; None if there is no such profile, or none of the overlay.
+    """A profile (None: everything) in a project; None if a profile is missing.
 
-    It has no server and nothing of a server that the profile would not let through; of those with `enabled: project`,
-    the ones that the overlay turns on.
+    It has at most what the profile has; of `enabled: project` servers only those that the overlay turns on.
     """
     narrower = ProfileSettings() if overlay.profile is None else settings.profiles.get(overlay.profile)
     base = ProfileSettings() if profile is None else settings.profiles.get(profile)
@@ -106,7 +101,6 @@ def project_rules(
 
 
 def _both(inner: Filter, outer: Filter) -> Filter:
-    """Lets through what both do."""
     deny = (*inner.deny, *outer.deny)
     if inner.allow is None or outer.allow is None:
         return Filter(outer.allow if inner.allow is None else inner.allow, deny)
@@ -114,12 +108,12 @@ def _both(inner: Filter, outer: Filter) -> Filter:
 
 
 def for_projects(settings: Settings, server: str) -> ServerRules:
-    """The rules of a server that is not for everybody; those of one that is not there any more let it claim nothing."""
+    """The rules of an `enabled: project` server; a removed one claims nothing."""
     return _server_rules(settings, server) if _is_for_projects(settings, server) else ServerRules(hints="ignore")
 
 
 def overlay_problems(settings: Settings, overlay: OverlaySettings) -> list[str]:
-    """Sentences about names of an overlay that are not in the settings, or not for projects."""
+    """Sentences about an overlay's unknown names, and servers not for projects."""
     names = [*overlay.disable, *overlay.enable]
     problems = [f"there is no server {quoted(name)}" for name in names if name not in settings.servers]
     problems += [
@@ -133,17 +127,16 @@ def overlay_problems(settings: Settings, overlay: OverlaySettings) -> list[str]:
 
 
 def policies(settings: Settings) -> dict[str, Policy]:
-    """The policy for changed tools, by server. Clients may change the tools that they execute."""
+    """The policy for changed tools, by server."""
     return {name: settings.effective(name).approval for name in settings.servers}
 
 
 def confirmed_servers(settings: Settings) -> frozenset[str]:
-    """The servers whose hints are used for tools that a person has approved."""
     return frozenset(name for name in settings.servers if settings.effective(name).hints == "approved")
 
 
 def executor_server(settings: Settings) -> str:
-    """Of the tools that clients execute, beside those of the configured servers."""
+    """An unused server name for tools that clients execute."""
     names = chain(["virtual"], (f"virtual{number}" for number in count(2)))
     return next(name for name in names if name not in settings.servers)
 
@@ -151,7 +144,6 @@ def executor_server(settings: Settings) -> str:
 def _view_rules(
     settings: Settings, every: Mapping[str, ServerRules], profile: ProfileSettings, is_public: bool
 ) -> ViewRules:
-    """A profile's settings, completed by the hub's."""
     hub, chosen = settings.hub, profile.servers
     return ViewRules(
         servers=every if chosen is None else {name: every[name] for name in every if name in chosen},
@@ -209,7 +201,7 @@ class _Tool(msgspec.Struct):
 
 
 def repetition(settings: Settings, server: str) -> Callable[[str, RawJson], Repetition]:
-    """The rule of a server's tools. Hints that take an approval do not count here."""
+    """The rule for a server's tools; approved hints do not count."""
     per_tool, trusts = settings.servers[server].per_tool, settings.effective(server).hints == "trust"
 
     def rule(tool: str, definition: RawJson) -> Repetition:

@@ -1,8 +1,4 @@
-"""The HTTP front of a hub, made from its settings: endpoints, authentication, limits, health and metrics.
-
-`HttpFront` has the ASGI application to serve and the tasks that belong to it. A reload replaces authentication and the
-routes that need no token.
-"""
+"""The HTTP front from settings: endpoints, authentication, limits, health and metrics."""
 
 import os
 import secrets
@@ -59,14 +55,11 @@ _MCP = ("/mcp", "/sse", "/messages")
 
 
 class HttpFront:
-    """Every HTTP endpoint of one hub: `/mcp`, `/sse`, `/v1`, health and metrics, behind one `HttpAuth`.
+    """All HTTP endpoints of a hub, behind one `HttpAuth`. `endpoints` is the ASGI application.
 
-    `endpoints` is the ASGI application. `profile` is that of callers whose token names none. `is_local`:
-    callers without a token operate the hub and may execute tools, because by these settings only this machine reaches
-    it. `dashboard` is the mode of the dashboard where the settings name none,
-    `operator` the token of this start, by which its user operates the hub. `installs` looks at the client programs of
-    this machine, and blocks; `open_editor` loads what changes the servers in the configuration. `is_private`: only the
-    user whose hub it is can reach the front.
+    `profile`: for tokens without one. `is_local`: callers without token operate the hub, since only this machine
+    reaches it. `dashboard`: the default mode. `operator`: the user's token for this start. `installs` and `open_editor`
+    block. `is_private`: only the hub's user reaches it.
     """
 
     def __init__(
@@ -110,29 +103,27 @@ class HttpFront:
         app.reloader.prepares.append(self._prepared)
 
     async def run(self) -> None:
-        """The tasks of the front: idle sessions and the keys of issuers. Runs until cancelled."""
+        """Ends idle sessions and refreshes issuers' keys, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.mcp.run)
             tasks.start_soon(self.auth.run)
 
     def close(self) -> None:
-        """Ends the event streams that would not end by themselves, and reports the hub as not ready."""
+        """Ends open event streams, and reports the hub as not ready."""
         self.health.close()
         for front in (self.mcp, self.legacy, self.rest, self.dashboard):
             front.close()
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
-        """From the reload on, each request is checked by the settings that hold then."""
         return partial(self.endpoints.use, self.auth.made(settings), metadata_routes(settings))
 
 
 def is_authenticated(settings: Settings) -> bool:
-    """Whether everybody who comes in over HTTP has to show a token."""
     return bool(settings.hub.tokens) or settings.hub.http.oauth is not None
 
 
 def why_not_listen(settings: Settings, host: str) -> str | None:
-    """Why the HTTP front refuses to listen there; None if it does not."""
+    """Why the front refuses to listen there, else None."""
     if is_loopback(host) or is_authenticated(settings) or settings.hub.http.allow_public:
         return None
     return (
@@ -142,7 +133,7 @@ def why_not_listen(settings: Settings, host: str) -> str | None:
 
 
 def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
-    """Refuses to let everybody in where not only this machine can reach the hub; `host` is where it listens."""
+    """Refuses settings without tokens on a public `host`."""
 
     def check(settings: Settings) -> None:
         if why_not_listen(settings, host) is not None:
@@ -153,15 +144,14 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
 
 
 class HttpAuthFactory:
-    """Makes the guards of one HTTP front, whose settings may change, and keeps the keys of issuers between them."""
+    """Makes `HttpAuth` for changing settings; keeps issuers' keys between."""
 
     def __init__(
         self, profile: str | None, *, is_private: bool = False,
         is_local: Callable[[Settings], bool] = lambda settings: False, operator: str | None = None,
     ) -> None:  # fmt: skip
-        """`profile` is of callers whose token names none. Where it `is_private` nobody needs a token.
-
-        `is_local`: callers without a token operate the hub. `operator` is the token of the user whose hub it is.
+        """`profile`: for tokens without one. `is_private`: no tokens. `is_local`: callers without token operate the
+        hub.
         """
         self._profile = profile
         self._is_private = is_private
@@ -171,13 +161,12 @@ class HttpAuthFactory:
         self._has_ring = anyio.Event()
 
     async def run(self) -> None:
-        """Keeps the keys fresh; runs until cancelled."""
         await self._has_ring.wait()
         if self._ring is not None:
             await self._ring.run()
 
     def made(self, settings: Settings) -> HttpAuth:
-        """The authentication that these settings ask for."""
+        """The authentication for these settings."""
         default = Caller(profile=self._profile, is_operator=self._is_private or self._is_local(settings))
         if self._is_private:
             return HttpAuth({}, default=default, profiles=settings.profiles, operator=self._operator)
@@ -207,7 +196,6 @@ class HttpAuthFactory:
         )
 
     def key_states(self) -> list[str]:
-        """A line for each set of keys: how many, how old, what is wrong."""
         return [] if self._ring is None else self._ring.states()
 
     def _keys(self) -> "KeyRing":
@@ -220,7 +208,7 @@ class HttpAuthFactory:
 
 
 def metadata_routes(settings: Settings) -> Mapping[str, Route]:
-    """Where clients learn which authorization servers there are: paths that need no token (RFC 9728 §3)."""
+    """Protected resource metadata, without token (RFC 9728 §3)."""
     if settings.hub.http.oauth is None:
         return {}
     from mcp_hub.fronts.http.oauth.tokens import WELL_KNOWN
@@ -293,7 +281,7 @@ def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
 
 
 def admission_of(http: HttpSettings) -> Admission:
-    """The limits of each principal, on all HTTP fronts together."""
+    """Limits per principal, for all HTTP fronts."""
     limits = AdmissionLimits(
         requests_per_principal=http.requests_per_principal,
         bodies_per_principal=http.bodies_per_principal,
@@ -304,7 +292,7 @@ def admission_of(http: HttpSettings) -> Admission:
 
 
 def connections_of(http: HttpSettings) -> ConnectionLimits:
-    """The bounds of connections, as far as this process may open files."""
+    """Connection limits, reduced to the open files allowed."""
     limit = affordable(http.max_connections)
     if limit < http.max_connections:
         log.info("connections_bounded", by="open files (ulimit -n)", wanted=http.max_connections, most=limit)
@@ -312,7 +300,7 @@ def connections_of(http: HttpSettings) -> ConnectionLimits:
 
 
 def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: Admission) -> tuple[Health, Metrics]:
-    """Both, over the hub and the fronts that it is served by."""
+    """Health and metrics of the hub and its fronts."""
     watch = app.operations.watch
     health, metrics = Health(watch, __version__), Metrics(watch, __version__)
     metrics.measure("ready", "Whether /readyz says that the hub is.", lambda: not health.reasons())
@@ -324,7 +312,6 @@ def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: A
 
 
 def watch_of(app: App) -> HubWatch:
-    """The hub as its callers may see it."""
     history = app.journal.store
     return HubWatch(
         current=app.current,
@@ -347,7 +334,7 @@ def dashboard_of(
     open_editor: Callable[[], ServerEditor] | None,
     is_local: Callable[[Settings], bool],
 ) -> DashboardApi:
-    """`mode` is that of now; `installs` looks for clients, and blocks. `open_editor`, `is_local`: for `HubEdits`."""
+    """The dashboard. `mode` returns the current one; `installs` and `open_editor` block."""
 
     def is_near() -> bool:
         return is_local(app.settings) and app.settings.hub.http.public_url is None
@@ -380,5 +367,4 @@ def dashboard_of(
 
 
 def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:
-    """The mode that the settings say now; `default` where they name none."""
     return lambda: app.settings.hub.http.dashboard or default

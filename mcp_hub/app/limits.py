@@ -1,7 +1,4 @@
-"""The settings, in the shapes that the parts of a hub take: part of the composition root.
-
-Parts that are asked for each call are handed `Current`, so that a reload needs no new ones.
-"""
+"""Settings in the shapes that a hub's parts take."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,34 +25,33 @@ from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
 from mcp_hub.upstreams.supervision.side_connections import Holder
 
 PER_CLIENT: Final = 4
-"""Descriptors of a client of a background hub, or over HTTP."""
+"""Descriptors per client of a background hub, or over HTTP."""
 _SESSIONS: Final = 16
-"""Clients at a time that are provided for."""
+"""Clients planned for at a time."""
 _MOST_PROJECTS: Final = 512
-"""Views of projects, as long as a hub runs; further ones are refused."""
+"""Project views per hub; further ones are refused."""
 _TOO_MANY: Final = ProjectView(None, OverlaySettings(), "was not used: this hub has had too many. Restart it")
 
 
 class Current(msgspec.Struct):
-    """The settings that hold now; a reload puts others in their place."""
+    """The current settings, for parts that need them per call; a reload replaces them."""
 
     settings: Settings
     projects: dict[str, ProjectView] = msgspec.field(default_factory=dict)
-    """The views of projects by the names of profiles, as long as the hub runs."""
+    """Project views by profile name, until the hub ends."""
 
     def enter(self, view: ProjectView) -> ProjectView:
-        """Adds the view of a project; the answer is one that offers nothing if there are too many."""
+        """Adds a project's view; beyond the limit, one that offers nothing."""
         if len(self.projects) >= _MOST_PROJECTS and view.name not in self.projects:
             view = _TOO_MANY
         self.projects[view.name] = view
         return view
 
     def use(self, settings: Settings) -> None:
-        """These hold from now on."""
         self.settings = settings
 
     def call_rules(self, server: str, tool: str) -> CallRules:
-        """The rules for calls of a tool, by the server's own name for it."""
+        """Call rules of a tool, by its original name."""
         rules = self.settings.tool_rules(server, tool)
         retry_settings = rules.retry
         on = None if retry_settings.on is None else frozenset(retry_settings.on)
@@ -67,33 +63,32 @@ class Current(msgspec.Struct):
         )
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
-        """As `ClientTable.rules`."""
         return self.settings.client_table.rules(client_name, chosen)
 
     def soft_deadline(self, client_name: str | None, chosen: str | None, known_only: bool) -> float | None:
-        """After how many seconds a call of this client is answered though it still runs; None for never."""
+        """Seconds until a running call is answered; None: never."""
         return self.settings.client_table.rules(client_name, chosen, known_only=known_only).soft_deadline
 
 
 def state_dir(env: Mapping[str, str]) -> Path:
-    """Where the hub keeps what it remembers: `MCP_HUB_STATE_DIR`, else the platform's place."""
+    """The state folder: `MCP_HUB_STATE_DIR`, else the platform's."""
     return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
 
 
 def open_files(settings: Settings, *, has_clients: bool) -> int:
-    """The descriptors that a hub needs for its servers and, if it `has_clients`, for clients beside the first."""
+    """Descriptors needed for servers and, with `has_clients`, further clients."""
     scopes = [entry.scope for entry in settings.servers.values() if entry.enabled and entry.command is not None]
     processes = sum(1 if scope in (None, "shared") else _SESSIONS for scope in scopes)
     return HUB + PER_SERVER * processes + (PER_CLIENT * _SESSIONS if has_clients else 0)
 
 
 def own_folders(settings: Settings | None, env: Mapping[str, str]) -> list[Path]:
-    """The folders for the hub's files: of its state and of its store; without settings, the first."""
+    """The state folder and, with settings, the store's."""
     return [state_dir(env), *([] if settings is None else [_store_folder(settings, env)])]
 
 
 def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore) -> Documents:
-    """Where long results are kept, not open yet; beside the streams."""
+    """The store of long results, not open yet."""
     limits = settings.hub.limits
     bounds = DocumentLimits(
         ttl=limits.result_ttl,
@@ -109,12 +104,12 @@ def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore
 
 
 def session_holder(store: EventStore, server: str) -> Holder | None:
-    """Knows which replica has the server's process of a session; None where there is one hub only."""
+    """Tracks which replica holds a session's process; None without replicas."""
     return None if store.replicas is None else store.replicas.holdings(server)
 
 
 def shared_secret(store: EventStore) -> bytes | None:
-    """The key that all replicas of the hub have; None where the state folder keeps one."""
+    """The replicas' common key; None without replicas."""
     return None if store.replicas is None else store.replicas.secret
 
 
@@ -124,7 +119,7 @@ def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
 
 
 def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
-    """Where streams are kept, not open yet."""
+    """The store of streams, not open yet."""
     chosen, limits, folder = settings.hub.store, settings.hub.limits, _store_folder(settings, env)
     bounds = StoreLimits(limits.stream_events, limits.stream_size)
     if chosen.type != "redis" or chosen.url is None:
@@ -137,7 +132,7 @@ def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
 
 
 def open_history(settings: Settings, env: Mapping[str, str], store: EventStore | None) -> HistoryStore:
-    """Where past calls are kept, beside the streams of `store`; without it, for somebody who only looks."""
+    """The history beside the streams of `store`; None: only to read."""
     if store is not None and store.replicas is not None:
         return store.replicas.history(wall_time)
     folder = None if settings.hub.store.type == "memory" else own_folders(settings, env)[-1]
@@ -147,18 +142,17 @@ def open_history(settings: Settings, env: Mapping[str, str], store: EventStore |
 
 
 def call_limits(settings: Settings) -> CallLimits:
-    """The calls of one principal."""
     return CallLimits(settings.hub.limits.running_calls, settings.hub.limits.waiting_calls)
 
 
 def stream_limits(settings: Settings) -> StreamLimits:
-    """Of all streams of a hub."""
+    """Limits of all the hub's streams."""
     limits = settings.hub.limits
     return StreamLimits(detached=limits.detached_calls, retention=settings.hub.store.retention)
 
 
 def time_limits(settings: Settings, executor_name: str | None = None) -> dict[str, tuple[TimeLimits, TimeLimits]]:
-    """Of each server: of tool calls, and of everything else that is relayed. `executor_name`: as for `view_rules`."""
+    """Limits by server: for tool calls, and for other requests."""
     limits: dict[str, tuple[TimeLimits, TimeLimits]] = {}
     answer = settings.hub.limits.question_timeout
     for name in settings.servers:

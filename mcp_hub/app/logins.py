@@ -1,4 +1,4 @@
-"""The logins to remote servers that their settings ask for; a running hub notices new ones."""
+"""Logins to remote servers; a running hub notices new ones."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _LOOK: Final = 1.0
-"""Seconds between two looks at whether somebody has logged in."""
+"""Seconds between checks for new logins."""
 _SHORT: Final = ". The login cannot be renewed: log in again when it expires"
 _LOGGED_IN: Final = "there is a new login to it"
 _LOGGED_OUT: Final = "its login was removed"
@@ -29,12 +29,11 @@ _WAITING: Final = frozenset({UpstreamState.FAILED, UpstreamState.BACKING_OFF})
 
 
 def grant_store(state: Path) -> GrantStore:
-    """The logins of all hubs that share this state folder."""
     return GrantStore(state / "oauth")
 
 
 def client_of(server: ServerSettings) -> ClientRegistration | None:
-    """Whom the hub logs in as; None where it does not: no remote server, http:// elsewhere, credentials of its own."""
+    """The hub's identity for a login; None for local servers, remote http://, or own credentials."""
     has_own = any(name.lower() == "authorization" for name in server.sent_headers())
     if server.url is None or has_own or is_cleartext(server.url):
         return None
@@ -57,13 +56,13 @@ def client_of(server: ServerSettings) -> ClientRegistration | None:
 
 
 def login_of(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
-    """The URL of a server and whom to log in as; None for one without a login."""
+    """The server's URL and the hub's identity; None without a login."""
     client = client_of(server)
     return None if server.url is None or client is None else (server.url, client)
 
 
 def why_no_login(settings: ServerSettings) -> str:
-    """The reason, as the rest of a sentence about a server without a login."""
+    """The reason, as the end of a sentence."""
     if settings.url is None:
         return "is not remote: it does not have a url to log in to"
     if is_cleartext(settings.url):
@@ -72,21 +71,21 @@ def why_no_login(settings: ServerSettings) -> str:
 
 
 def outcome(server: str, grant: Grant, client: ClientRegistration) -> str:
-    """A sentence about a login that was made."""
+    """A sentence about a successful login."""
     rights = f" with scope {grant.scope}" if grant.scope else ""
     renewed = "" if grant.refresh_token or client.is_machine or grant.expires_at is None else _SHORT
     return f"Logged in to {server}{rights}{renewed}."
 
 
 class Logins:
-    """The logins of one hub, by server; the latest of a name counts."""
+    """A hub's logins by server; the latest counts."""
 
     def __init__(self, store: GrantStore) -> None:
         self.store = store
         self._access_of: dict[str, Access] = {}
 
     def access(self, name: str, server: ServerSettings) -> "Access | None":
-        """The login for the connections of that server, if it may have one."""
+        """The login for the server's connections, if allowed."""
         from mcp_hub.upstreams.auth.access import Access  # an HTTP client, which most hubs do without
 
         if (login := login_of(server)) is None:
@@ -96,7 +95,7 @@ class Logins:
         return self._access_of[name]
 
     def is_asked_for(self, name: str, server: ServerSettings) -> bool:
-        """Whether the server takes a login: it is configured, there is one, or the server has asked. Blocks."""
+        """Whether the server takes a login: configured, made, or requested by it. Blocks."""
         login, access = login_of(server), self._access_of.get(name)
         if login is None:
             return False
@@ -108,10 +107,8 @@ class Logins:
             return True
 
     async def follow(self, upstreams: Mapping[str, OwnedUpstream], renew: Callable[[str, str], None]) -> None:
-        """Restarts a server as soon as its login comes or goes.
-
-        One that is ready is replaced by `renew`, given its name and the reason; it raises `KeyError` for a server that
-        is not configured any more.
+        """Restarts servers whose login appears or vanishes; `renew` replaces ready ones, and raises `KeyError` if not
+        configured.
         """
         last = 0
         while True:

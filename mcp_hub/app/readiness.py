@@ -1,4 +1,4 @@
-"""Which servers have settled since the hub started, waiting for them, and the line of the log that ends the start."""
+"""Waits until servers have settled, and logs the end of the start."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _MOST: Final = 3
-"""Servers whose failures the summary names; it counts the others."""
+"""Failures named in the summary; it counts the rest."""
 
 
 def has_settled(status: UpstreamStatus) -> bool:
-    """Whether the server has left `starting` once: what it does on its second try says nothing new."""
+    """Whether the server has left `starting` once."""
     return status.state is not UpstreamState.STARTING or status.restarts > 0
 
 
@@ -32,12 +32,12 @@ def all_settled(hub: "HubPort") -> bool:
 
 
 def not_ready(statuses: Iterable[UpstreamStatus]) -> list[UpstreamStatus]:
-    """The enabled servers that are not ready; not those that are stopped until they are needed."""
+    """Enabled servers that are not ready, without stopped idle ones."""
     return [s for s in statuses if s.state not in (UpstreamState.READY, UpstreamState.DISABLED) and not s.rests]
 
 
 async def wait_until(hub: "HubPort", is_enough: Callable[[], bool], seconds: float) -> None:
-    """Returns when `is_enough`, which is asked whenever a server changed, or when the time is over."""
+    """Waits until `is_enough`, checked on each change, or for `seconds`."""
     with anyio.move_on_after(seconds):
         while True:
             version = hub.catalog.version
@@ -47,7 +47,7 @@ async def wait_until(hub: "HubPort", is_enough: Callable[[], bool], seconds: flo
 
 
 def log_sources(loaded: Loaded) -> None:
-    """Logs which variables and files the servers of another client's file get, and where they go; no values."""
+    """Logs which variables and files another client's servers get, without values."""
     for name, sources in loaded.sources.items():
         server = loaded.settings.servers.get(name)
         if sources and server is not None and server.enabled:
@@ -55,7 +55,7 @@ def log_sources(loaded: Loaded) -> None:
 
 
 async def log_start(hub: "HubPort", servers: Collection[str]) -> None:
-    """Logs once how many of these servers are ready and why others are not, when each of them has settled."""
+    """Logs once, after all have settled, which servers are ready, or why not."""
     if servers:
         await wait_until(hub, lambda: all_settled(hub), math.inf)
         statuses = [status for status in hub.statuses() if status.server in servers]
@@ -64,7 +64,7 @@ async def log_start(hub: "HubPort", servers: Collection[str]) -> None:
 
 
 def summary(statuses: Sequence[UpstreamStatus]) -> str:
-    """`3 of 4 servers ready; time failed: …`, in at most 200 characters."""
+    """`3 of 4 servers ready; time failed: …`, at most 200 characters."""
     ready = sum(status.state is UpstreamState.READY for status in statuses)
     resting = sum(status.rests for status in statuses)
     text = f"{ready} of {plural(len(statuses), 'server')} ready" + (f", {resting} when needed" if resting else "")

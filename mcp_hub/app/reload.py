@@ -1,8 +1,6 @@
-"""Reloads of the configuration in a running hub: read, plan, apply; part of the composition root.
+"""Reloads configuration and overrides in a running hub: read, plan, apply, one at a time.
 
-An invalid file changes nothing; the log says why. Valid settings are put in place between two steps of the event loop:
-servers whose connection changed are replaced, all others are not touched. One reload runs at a time. The overrides
-beside the file are read and watched with it.
+An invalid file changes nothing. Only servers whose connection changed are replaced.
 """
 
 from collections.abc import Callable
@@ -26,17 +24,16 @@ from mcp_hub.types import FileStamp, UpstreamState, plural
 log = get_logger(__name__)
 
 _READING: Final = 30.0
-"""Seconds that reading the file may take, `${file:…}` included."""
+"""Seconds to read the file, `${file:…}` included."""
 _MOST_FINDINGS: Final = 50
-"""Findings of one file that are reported."""
+"""Findings reported per file."""
 _GIVEN_UP: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """The outcome of one reload. `trigger` is file, signal or request; `at` in seconds since the epoch.
+    """A reload's outcome. `trigger`: file, signal or request; `at`: Unix seconds.
 
-    `errors` are the findings about the file; with any of them nothing has changed. `revived` are servers that had
-    failed, or whose processes of sessions had, and are tried again.
+    With `errors` nothing has changed. `revived`: failed servers that are retried.
     """
 
     trigger: str
@@ -51,7 +48,7 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 class Target(Protocol):
-    """The hub whose settings change (`Applier`)."""
+    """The hub to change."""
 
     def state(self, server: str) -> UpstreamState: ...
 
@@ -61,10 +58,9 @@ class Target(Protocol):
 
 
 class Reloader:
-    """Keeps the settings in line with their file, and the overrides beside it. `read` loads both, in a worker thread.
+    """Keeps settings in line with their files; `read` runs in a worker thread.
 
-    `checks` refuse settings that this hub cannot have, by a `ConfigError`. So may `prepares`; each returns a callback
-    for the moment when the settings hold. `last` is the last reload; `settings` are those that hold.
+    `checks` and `prepares` refuse settings by `ConfigError`; a prepare returns a callback for when they hold.
     """
 
     def __init__(self, loaded: Loaded, read: Callable[[], Loaded], target: Target) -> None:
@@ -83,11 +79,10 @@ class Reloader:
 
     @property
     def stamp(self) -> FileStamp | None:
-        """The version of the file that was read last."""
         return self._files[0].stamp
 
     async def reload(self, trigger: str) -> Reload:
-        """Reads the file and applies it. The outcome is logged, too."""
+        """Reads and applies the file, and logs the outcome."""
         async with self._turn:
             file, overrides = self._files
             stamp = file.stamp
@@ -105,9 +100,9 @@ class Reloader:
                 return self._refused(trigger, stamp, (str(finding),))
 
     async def reread(self, server: str) -> bool:
-        """Reads the secrets of one server again, and replaces it if they have changed; whether it did.
+        """Reads a server's secrets again, and replaces it if they changed; whether it did.
 
-        It does nothing if the file itself has changed or has mistakes: that is for a reload.
+        False if the file itself has changed or is invalid.
         """
         async with self._turn:
             try:
@@ -129,7 +124,7 @@ class Reloader:
             return True
 
     async def watch(self) -> None:
-        """Reloads when one of the files has changed, as long as `hub.watch` says so, until cancelled."""
+        """Reloads on file changes while `hub.watch` is set, until cancelled."""
         file, overrides = self._files
         if file.stamp is None:
             file.was_read(await file.look())
@@ -152,7 +147,6 @@ class Reloader:
         raise ConfigError(ConfigFinding("config_unreadable", message, str(self._files[0].path)))
 
     def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
-        """Raises: ConfigError, and then nothing has changed."""
         change = plan(self.settings, loaded.settings)
         settings = until_next_start(self.settings, loaded.settings)
         for check in self.checks:
@@ -184,7 +178,6 @@ class Reloader:
 
 
 def _log(outcome: Reload) -> None:
-    """Logs one line for each reload: names of servers and keys, no values."""
     change = outcome.plan
     news = {
         "added": change.added,

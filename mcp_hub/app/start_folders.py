@@ -1,8 +1,4 @@
-"""The folder that a server starts in, and its default `scope`: which servers several clients had better not share.
-
-Known names only change the default; `scope` in the configuration always wins. docs/configuration.md has the rule of
-the folder, which holds with a background hub and without one.
-"""
+"""The start folder and default `scope` of servers; a configured `scope` wins."""
 
 import os
 import re
@@ -27,31 +23,30 @@ _BROWSERS: Final = re.compile(
     r"(?:^|[/@\\_-])(?:playwright|puppeteer|chrome-devtools|browser-?mcp|mcp-browser|browserbase|selenium|browser-use)",
     re.IGNORECASE,
 )
-"""Servers that drive a browser: two clients in one browser would turn each other's pages."""
+"""Servers that drive a browser, which two clients cannot share."""
 _RELATIVE: Final = re.compile(
     r"\.{1,2}(?:[/\\].*)?|(?:[\w.-]+[/\\])*[\w.-]+\.(?:py|pyz|[cm]?js|[cm]?ts|sh|rb|php|pl|jar|dll)", re.DOTALL
 )
-"""Arguments that are paths relative to the working directory: with dots, or those of a script."""
+"""Arguments relative to the working directory: with dots, or scripts."""
 _BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE)
 """Servers that work on the project of their working directory."""
 _MOST_PARENTS: Final = 64
-"""Folders above a client's in which the root of its project is looked for."""
+"""Parent folders searched for a project's root."""
 
 
 class ClientFolder(msgspec.Struct):
-    """The working directory of the client that came last, for processes that belong to no client: those that list."""
+    """The latest client's working directory, for processes of no client."""
 
     path: str | None = None
 
     def enter(self, path: str | None) -> None:
-        """A client has come."""
         self.path = path
 
 
 class StartFolders(msgspec.Struct, frozen=True):
-    """Where the servers of one configuration start. `project` is its folder if that is the root of a project.
+    """Start folders of one configuration's servers. `project`: its folder, if that is a project's root.
 
-    Servers that get a folder of their own get it in `spare`, those in a sandbox have their private home in `homes`.
+    `spare` has servers' own folders, `homes` private homes of sandboxes.
     """
 
     project: str | None
@@ -61,7 +56,6 @@ class StartFolders(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: Path, state: Path) -> "StartFolders":
-        """For the configuration at this absolute path, and this state folder."""
         folder = os.path.dirname(config)
         users = {os.path.expanduser("~"), platformdirs.user_config_dir("mcp-hub")}
         is_project = folder not in users and os.path.lexists(os.path.join(folder, ".git"))
@@ -69,14 +63,14 @@ class StartFolders(msgspec.Struct, frozen=True):
         return cls(folder if is_project else None, spare, homes, config)
 
     def scope(self, server: ServerSettings, *, asks: bool) -> Literal["session", "call", "folder"] | None:
-        """The processes of a server in a background hub; None for one that all share."""
+        """The server's processes in a background hub; None: one shared."""
         default = default_scope(server, asks=asks, has_folder=self.project is not None)
         if default == "folder" and server.scope in (None, "shared"):
             return default
         return default if server.scope is None else None if server.scope == "shared" else server.scope
 
     def start(self, name: str, server: ServerSettings, client: str | None) -> str:
-        """The folder in which the server starts for a client in that folder."""
+        """The server's start folder for a client in `client`."""
         if client is None:
             return filled(server.cwd, self._spare(name)) if server.cwd else self.project or self._spare(name)
         if server.cwd is not None:
@@ -88,22 +82,20 @@ class StartFolders(msgspec.Struct, frozen=True):
         return client if _depends(server) else self._spare(name)
 
     def fill(self, name: str, server: ServerSettings, client: str | None) -> tuple[list[str], dict[str, str]]:
-        """The arguments and variables of the server for that client."""
+        """Arguments and variables for that client."""
         folder = client or (self._spare(name) if _named(server) else "")
         return [filled(word, folder) for word in server.args], {
             key: filled(value, folder) for key, value in server.env.items()
         }
 
     def home(self, name: str) -> str:
-        """The folder with the private home of a server in a sandbox."""
         return str(log_file(self.homes, name).with_suffix(""))
 
     def is_spare(self, name: str, folder: str) -> bool:
-        """Whether a folder is the server's own."""
         return folder == str(log_file(self.spare, name).with_suffix(""))
 
     def _spare(self, name: str) -> str:
-        """A folder of the server's own, or `/` where none can be made: never the home folder."""
+        """The server's own folder, else `/`; never the home folder."""
         folder = log_file(self.spare, name).with_suffix("")
         try:
             make_folder(folder)
@@ -114,7 +106,7 @@ class StartFolders(msgspec.Struct, frozen=True):
 
 
 def working_directory() -> str | None:
-    """The working directory of the hub; None if it was removed."""
+    """The hub's working directory, unless removed."""
     try:
         return os.getcwd()
     except OSError:
@@ -122,22 +114,21 @@ def working_directory() -> str | None:
 
 
 def folder_key(server: ServerSettings, client: str | None) -> str:
-    """The same for all clients whose `${client.…}` have the same values in this server."""
+    """Equal for clients with equal `${client.…}` values."""
     if client is None:
         return ""
     return client if "cwd" in _named(server) else project_of(client)
 
 
 def filled(text: str, client: str) -> str:
-    """The text with the folder of a client, and the root of its project, in place of `${client.cwd}` and its like."""
+    """The text with `${client.cwd}` and `${client.root}` filled in."""
     return fill_client(text, lambda name: client if name == "cwd" else project_of(client))
 
 
 def project_of(folder: str) -> str:
-    """The nearest folder with `.git`, from this one upwards and below the home folder; without one, this folder.
+    """The nearest folder with `.git`, upwards but below home, else this folder.
 
-    It is looked up each time: a project may begin and end while a hub runs. A `.git` of another user does not count,
-    unless the folder is that user's (`config.trust.is_of_project`).
+    Not cached. Another user's `.git` counts only in that user's folder.
     """
     home, path = os.path.expanduser("~"), folder
     for _ in range(_MOST_PARENTS):
@@ -151,12 +142,10 @@ def project_of(folder: str) -> str:
 
 
 def names_client(server: ServerSettings) -> bool:
-    """Whether the server has a placeholder for the folder of a client."""
     return bool(_named(server))
 
 
 def _named(server: ServerSettings) -> set[str]:
-    """Which of `cwd` and `root` the server has placeholders for."""
     texts = [server.cwd or "", *server.args, *server.env.values()]
     return {name for text in texts for name in clients_in(text)}
 
@@ -164,10 +153,10 @@ def _named(server: ServerSettings) -> set[str]:
 def default_scope(
     server: ServerSettings, *, asks: bool, has_folder: bool = False
 ) -> Literal["session", "folder"] | None:
-    """`session` for a browser, a server whose arguments depend on its client's working directory, and one that `asks`.
+    """`session` for browsers, arguments that depend on the working directory, and servers that ask (in the handshake
+    era they do not say whom); `folder` with `${client.cwd}` or `${client.root}`.
 
-    `folder` for one with `${client.cwd}` or `${client.root}`. A server in the handshake era does not say whom it asks,
-    so that calls of others wait for the answer. `has_folder`: the configuration decides where it starts.
+    `has_folder`: the configuration sets the start folder.
     """
     if server.command is None:
         return None
@@ -181,12 +170,11 @@ def default_scope(
 
 
 def _depends(server: ServerSettings) -> bool:
-    """Whether the arguments mean something else in another working directory."""
     values = (word.rpartition("=")[2] for word in server.args)
     words = [server.command or "", *server.args]
     return any(_RELATIVE.fullmatch(value) for value in values) or any(_BOUND.search(word) for word in words)
 
 
 def is_to_separate(status: UpstreamStatus, server: ServerSettings) -> bool:
-    """Whether a running server that was shared so far is to have a process for each client: it has just asked one."""
+    """Whether a shared server just asked, and now needs a process per client."""
     return status.asks and not status.scope and server.scope is None and default_scope(server, asks=True) is not None

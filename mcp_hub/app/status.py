@@ -1,6 +1,6 @@
-"""The state of a running hub, for health, metrics and REST: part of the composition root.
+"""The state of a running hub, for health, metrics and REST.
 
-Everything is sampled when somebody asks. Texts of servers are masked, and cut where a server decides how long they are.
+Sampled on request. Servers' texts are masked and cut.
 """
 
 from collections import Counter
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from mcp_hub.sandbox.server import ServerSandbox
 
 _LINES: Final = 20
-"""Of what a server wrote to stderr last; ten times as many are kept (`StdioSpec.stderr_lines`)."""
+"""Last stderr lines; ten times as many are kept."""
 _TEXT: Final = 500
-"""Characters of one text of a server."""
+"""Characters per text of a server."""
 _MOST: Final = 100
-"""Warnings, flags, unapproved texts and paths of one server; `approve`, `doctor` and `sandbox` have all."""
+"""Warnings, flags, texts and paths per server; `approve`, `doctor` and `sandbox` show all."""
 
 
 _Found = TypeVar("_Found", UnapprovedTool, Flagged, Quarantined)
@@ -61,7 +61,7 @@ Grouped = Mapping[str, Sequence[_Found]]
 
 
 class HubStatus(msgspec.Struct):
-    """A hub as it is now: `Watched` by health, `Sampled` by metrics."""
+    """The hub's current state: `Watched` by health, `Sampled` by metrics."""
 
     current: Current
     hub: HubPort
@@ -83,13 +83,12 @@ class HubStatus(msgspec.Struct):
 
     @property
     def store(self) -> StoreState:
-        """Whether streams outlive the hub: by choice in memory, durable, or in memory because the file fails."""
+        """Whether streams are durable, in memory by choice, or after a failure."""
         if self.current.settings.hub.store.type == "memory":
             return "memory"
         return "durable" if self.hub.durable.is_durable else "out_of_use"
 
     def states(self) -> Mapping[str, UpstreamState]:
-        """Of the servers that are configured and enabled."""
         servers = self.current.settings.servers
         return {
             status.server: status.state
@@ -98,7 +97,7 @@ class HubStatus(msgspec.Struct):
         }
 
     def statuses(self, profile: str | None) -> list[UpstreamStatus]:
-        """Of the servers of a profile; None for all."""
+        """A profile's servers; None: all."""
         servers = self.current.settings.servers
         # that of executors belongs to no file: it is there as soon as a program has registered tools
         every = [
@@ -114,7 +113,6 @@ class HubStatus(msgspec.Struct):
         return [status for status in every if status.server in chosen]
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
-        """Everything about them, in the order of the file."""
         flagged = await self._flags()
         unapproved = _grouped(self.approvals.findings())
         view = self.hub.catalog.view(None)
@@ -123,10 +121,7 @@ class HubStatus(msgspec.Struct):
         return [self._info(status, unapproved, flagged, left_out, offered) for status in self.statuses(profile)]
 
     async def unmatched(self) -> list[Unmatched]:
-        """Patterns of the settings that nothing matches of what servers have listed so far, the first 100.
-
-        Looked for in a worker thread, and only when settings or lists are others.
-        """
+        """Patterns that match nothing listed so far, at most 100; cached, in a worker thread."""
         async with self._turn:
             settings, view = self.current.settings, self.hub.catalog.view(None)
             if self._unmatched[0] is not settings or self._unmatched[1] is not view:
@@ -147,21 +142,17 @@ class HubStatus(msgspec.Struct):
         return LastReload(last.trigger, timestamp(last.at), last.is_applied, findings)
 
     def entries(self, server: str) -> Mapping[Kind, int]:
-        """Counts of the server's last lists, by kind."""
         snapshot = self._upstreams[server].snapshot()
         return {} if snapshot is None else {kind: len(entries) for kind, entries in snapshot.lists.items()}
 
     def unapproved(self) -> Iterator[tuple[str, str]]:
-        """Server and kind of each text that is not what was approved."""
         self.hub.catalog.view(None)  # looks at the tools, and so judges them
         return ((finding.server, finding.kind) for finding in self.approvals.findings())
 
     def quarantined(self) -> Iterator[str]:
-        """The server of each definition that nobody is listed because it is malformed."""
         return (entry.server for entry in self.hub.catalog.view(None).quarantined)
 
     def reloads(self) -> tuple[int, int, float | None]:
-        """Reloads that were applied, that were refused, and when the last one was."""
         reloader = self.reloader
         return reloader.applied, reloader.failed, None if reloader.last is None else reloader.last.at
 
@@ -171,11 +162,10 @@ class HubStatus(msgspec.Struct):
 
     @property
     def _sandboxes(self) -> Mapping[str, "ServerSandbox"]:
-        """Those of the servers that have one."""
         return self.applier.sources.sandboxes
 
     async def _flags(self) -> Grouped[Flagged]:
-        """By server; looked for in a worker thread, and only when the lists are others: 10,000 tools take seconds."""
+        """Cached, in a worker thread: 10,000 tools take seconds."""
         async with self._turn:
             view = self.hub.catalog.view(None)  # looks at the tools, and so judges them
             if self._flagged[0] is not view:
@@ -224,13 +214,11 @@ class HubStatus(msgspec.Struct):
 
 
 def _reason(text: str) -> str:
-    """Cut on both sides of the mark, by which `ServerInfo.without_output` finds the output."""
     head, mark, output = text.partition(LAST_OUTPUT)
     return f"{_safe(head)}{mark}{_safe(output)}"
 
 
 def _software(info: JsonObject) -> str:
-    """The name and version of a server by its own account."""
     return " ".join(text for key in ("name", "version") if isinstance(text := info.get(key), str))
 
 
@@ -279,7 +267,6 @@ def _sandbox(sandbox: "ServerSandbox | None", state: SandboxState | None) -> San
 
 
 def _is_whole(entries: Sequence[str]) -> bool:
-    """Whether a list can be shown as it is."""
     return len(entries) <= _MOST and all(_safe(entry) == entry and entry.isprintable() for entry in entries)
 
 
@@ -301,7 +288,7 @@ def _refused(refused: "RefusedTarget") -> RefusedInfo:
 
 
 def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
-    """Those that a hub reports: of texts that are not confirmed yet, `mcp-hub approve` does."""
+    """Unconfirmed texts are for `mcp-hub approve`."""
     return [
         UnapprovedInfo(_safe(tool.tool), tool.kind, list(tool.members), tool.is_held)
         for tool in tools[:_MOST]

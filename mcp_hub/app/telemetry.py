@@ -1,4 +1,4 @@
-"""The tracer of a hub by OpenTelemetry, where `hub.telemetry` asks for it. `tracing` is imported only then."""
+"""The hub's OpenTelemetry tracer; imports `tracing` only if configured."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,7 @@ _SHORTEST: Final = 6
 def tracing_of(
     settings: Settings, env: Mapping[str, str], clock: Clock, status: Callable[[str], UpstreamStatus], *, is_http: bool
 ) -> "Tracing | None":
-    """The tracer of a hub's calls; None if nobody asked for it. `is_http`: clients come over HTTP."""
+    """The call tracer, if configured. `is_http`: clients use HTTP."""
     chosen = settings.hub.telemetry
     if not chosen.is_on:
         return None
@@ -34,19 +34,16 @@ def tracing_of(
 
 
 def _addresses(settings: Settings) -> Callable[[str], str | None]:
-    """The URL of a remote server; those that a reload adds are known only after the next start."""
     urls = {name: server.url for name, server in settings.servers.items()}
     return urls.get
 
 
 def _resource(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
-    """The attributes of the service that the environment does not set."""
     is_named = env.get("OTEL_SERVICE_NAME") or "service.name=" in env.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return {} if is_named else {"service.name": settings.hub.name}
 
 
 def _sent_by_environment(env: Mapping[str, str]) -> set[str]:
-    """Values of headers in the variables, which are lists of `name=value`, percent-encoded."""
     pairs = [pair for name in _HEADERS for pair in env.get(name, "").split(",")]
     values = {form for pair in pairs for value in [pair.partition("=")[2].strip()] for form in (value, unquote(value))}
     return {value for value in values if len(value) >= _SHORTEST}

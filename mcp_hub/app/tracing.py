@@ -1,11 +1,10 @@
-"""Spans and durations of both hops of a call by OpenTelemetry, and its context through `params._meta`.
+"""OpenTelemetry spans and durations of both hops of a call, with context in `params._meta`. Needs the extra `otel`.
 
-A server span is the client's request, from its arrival to its answer; a client span below it is the request to the
-server, waiting for that included. The context is passed on in `_meta`, unprefixed (SEP-414); `baggage` unchanged. Names
-and attributes: semantic-conventions-genai, gen-ai/mcp. Arguments, results, URIs, ids of sessions and requests, and
-messages of servers may hold secrets: they are never in a span.
+A server span covers the client's request, a client span below it the request to the server, waiting included. Context
+passes unprefixed (SEP-414), `baggage` unchanged. Names: semantic-conventions-genai, gen-ai/mcp. A span never has what
+may be secret: arguments, results, URIs, session and request ids, servers' messages.
 
-Threads of the SDK send, behind queues that drop what does not fit: no collector delays a call. Needs the extra `otel`.
+SDK threads send from bounded queues: a collector never delays calls.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,11 +39,11 @@ from mcp_hub.types import OWN, RawObject, UpstreamStatus
 
 _CONTEXT: Final = ("traceparent", "tracestate")
 _LONGEST: Final = 8192
-"""Bytes of a member of `_meta` that is read as context."""
+"""Bytes of a `_meta` member read as context."""
 _TIMEOUT: Final = 5.0
-"""Seconds of one export."""
+"""Seconds per export."""
 _LAST_SPANS: Final = 0.5
-"""Seconds in which what is still queued has to be sent when the hub stops."""
+"""Seconds to send the queue at shutdown."""
 _NAMED: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
@@ -52,14 +51,14 @@ Attributes = dict[str, str | int]
 
 
 class Providers(msgspec.Struct, frozen=True):
-    """Where spans go, and durations, if they do."""
+    """The receivers of spans and durations."""
 
     tracers: TracerProvider
     meters: MeterProvider | None = None
 
 
 def exporting(endpoint: str | None, headers: Mapping[str, str], resource: Mapping[str, str]) -> Providers:
-    """Providers that send by OTLP over HTTP; without an endpoint to where the `OTEL_*` variables say."""
+    """Providers for OTLP over HTTP; without endpoint, by `OTEL_*` variables."""
     service = Resource.create({"service.version": __version__, **resource})
     base = None if endpoint is None else endpoint.rstrip("/")
     tracers = TracerProvider(resource=service, shutdown_on_exit=False)
@@ -72,7 +71,7 @@ def exporting(endpoint: str | None, headers: Mapping[str, str], resource: Mappin
 
 
 class Places(msgspec.Struct, frozen=True):
-    """The two sides of a call. `address` is the URL of a remote server; `is_http`: clients come over HTTP."""
+    """Both sides of a call. `address`: a remote server's URL. `is_http`: clients use HTTP."""
 
     clock: Clock
     status: Callable[[str], UpstreamStatus]
@@ -80,12 +79,12 @@ class Places(msgspec.Struct, frozen=True):
     is_http: bool
 
     def of_client(self, call: Call) -> Attributes:
-        """The transport of the client."""
+        """The client's transport."""
         version = {"mcp.protocol.version": call.version} if call.version else {}
         return {**version, "network.transport": "tcp" if self.is_http else "pipe"}
 
     def of_server(self, server: str) -> Attributes:
-        """The transport of the server."""
+        """The server's transport."""
         status = self.status(server)
         version = {"mcp.protocol.version": status.version} if status.version else {}
         attributes: Attributes = {"mcp_hub.server": server, **version}
@@ -103,7 +102,7 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class Tracing:
-    """Traces the calls of a registry: a `calls.registry.Tracer`."""
+    """A `calls.registry.Tracer`."""
 
     def __init__(self, providers: Providers, places: Places) -> None:
         self._providers = providers
@@ -119,7 +118,6 @@ class Tracing:
             )
 
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
-        """A call has begun; returns the handler to use in place of `handler`."""
         call = record.call
         attributes = {
             "mcp.method.name": call.method,
@@ -132,14 +130,12 @@ class Tracing:
         return handler if call.upstream == OWN else partial(self._relayed, record, handler, span)
 
     def ended(self, record: CallRecord) -> None:
-        """The call has its ending."""
         span, attributes = self._open.pop(record.call.id)
         self._end(span, SpanKind.SERVER, attributes, record.log.ending, record.times.started)
 
     async def _relayed(
         self, record: CallRecord, handler: CallHandler, above: Span, call: Call, channel: CallChannel
     ) -> Completed:
-        """The second hop."""
         attributes: Attributes = {
             "mcp.method.name": call.method,
             **_target(call, call.params.get("name", msgspec.UNSET)),
@@ -168,7 +164,7 @@ class Tracing:
             self._durations[kind].record(self._places.clock.now() - began, {**attributes, **wrong})
 
     async def close(self) -> None:
-        """Sends what is queued, within a bound; what could not be sent by then is lost."""
+        """Sends the queue within a time limit; drops the rest."""
         with anyio.move_on_after(_LAST_SPANS, shield=True):
             await anyio.to_thread.run_sync(self._shut_down, abandon_on_cancel=True)
 
@@ -179,7 +175,7 @@ class Tracing:
 
 
 def _target(call: Call, name: msgspec.Raw | msgspec.UnsetType) -> Attributes:
-    """The tool or prompt, by a name that its server has listed, so that there are not too many of them."""
+    """Only names that the server has listed."""
     key = _NAMED.get(call.method)
     if key is None or name is msgspec.UNSET:
         return {}
@@ -193,7 +189,6 @@ def _name(attributes: Attributes) -> str:
 
 
 def _failure(attributes: Attributes, ending: Ending) -> Attributes:
-    """The error attributes of a call; empty for one that did not fail."""
     if isinstance(ending, Completed):
         is_error = attributes["mcp.method.name"] == "tools/call" and outcome_of(ending) is Outcome.TOOL_ERROR
         return {"error.type": "tool_error"} if is_error else {}
@@ -205,14 +200,13 @@ def _failure(attributes: Attributes, ending: Ending) -> Attributes:
 
 
 def _failure_text(ending: Ending) -> str | None:
-    """The hub's own words for it: those of a server may hold what it was given."""
+    """Only the hub's words: a server's may be secret."""
     if isinstance(ending, Failed) and ending.error.raw is None:
         return hide_head(ending.error.message, 500)
     return None
 
 
 def _carrier(meta: RawObject) -> dict[str, str]:
-    """The context in a client's `_meta`; a value that is not text does not count."""
     carrier = {}
     for key in _CONTEXT:
         raw = meta.get(key)
@@ -225,7 +219,6 @@ def _carrier(meta: RawObject) -> dict[str, str]:
 
 
 def _sent_on(meta: RawObject, span: Span) -> RawObject:
-    """`_meta` with the span as the parent of what its receiver does."""
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier, set_span_in_context(span, Context()))
     if not carrier:

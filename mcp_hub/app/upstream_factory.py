@@ -1,4 +1,4 @@
-"""Makes an upstream from its entry under `servers`, and looks up its program: part of the composition root."""
+"""Makes an upstream from its entry, and finds its program."""
 
 import importlib.machinery
 import importlib.util
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _READING: Final = 10.0
-"""Seconds that secrets may take to be read again."""
+"""Seconds to read secrets again."""
 _IDLE: Final = 600.0
-"""`idle_stop` in seconds where it is not set: of a server that is started when it is needed, as it will be again."""
+"""Default `idle_stop` in seconds, for servers started on demand."""
 
 MakeSpec = Callable[[str | None], StdioSpec | Awaitable[StdioSpec]]
-"""Makes a process for a client in that folder."""
+"""Makes a process for a client in that folder, or for none."""
 
 
 def _nothing_to_read() -> Loaded:
@@ -72,10 +72,9 @@ def _nothing_to_read() -> Loaded:
 
 
 class UpstreamFactory(msgspec.Struct, frozen=True):
-    """The parts that all upstreams share. Relative commands and modules are searched in `folder`.
+    """Parts shared by all upstreams. Relative commands and modules are searched in `folder`.
 
-    A background hub has `clients`; any other was started in the working directory of its client. `starts` says where
-    servers start. `read` loads the configuration again. `sandboxes` are those of the servers that have one.
+    `clients`: only in a background hub. `read` loads the configuration again.
     """
 
     env: Mapping[str, str]
@@ -102,11 +101,10 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return ServerEras(self.memory, key, self.client)
 
     def put_interactive(self, server: ServerSettings) -> None:
-        """Remembers that the server asks its callers."""
         self._eras(server).put_interactive()
 
     def make(self, settings: Settings, name: str) -> OwnedUpstream:
-        """The upstream of that name, not yet running."""
+        """The upstream, not yet running."""
         server, sandbox = settings.servers[name], self.sandboxes.pop(name, None)
         if (cause := settings.failure(name)) is not None:
             return LocalUpstream(name, cause)
@@ -145,10 +143,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     def _spec(
         self, settings: Settings, name: str, server: ServerSettings, output: TakeLines | None, directory: str | None
     ) -> StdioSpec:
-        """A process for a client in this folder; for None, for no client of a background hub, or the one of a hub.
-
-        Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`.
-        """
+        """A process for a client in `directory`, or for no client. Finds the command now. Raises `StartFailed`."""
         client = directory or (working_directory() if self.clients is None else self.clients.path)
         args, env = self.starts.fill(name, server, client)
         program = _command(server, self.env, self.folder)
@@ -183,7 +178,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return partial(HttpConnection, name, spec, eras, access)
 
     async def _headers_now(self, name: str, url: str) -> dict[str, str] | None:
-        """The headers of a server with its secrets read again; None if that fails, or if its entry has changed."""
+        """Headers with secrets read again; None if that fails, or the entry has changed."""
         settings: Settings | None = None
         try:
             with anyio.move_on_after(_READING):
@@ -197,7 +192,6 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return None
 
     async def _headers_of(self, name: str, server: ServerSettings, since: float = math.inf) -> dict[str, str]:
-        """The headers with the outputs of commands in them. Raises `LookupFailed`."""
         return (await self._filled(name, server, since)).sent_headers()
 
     def _specs(
@@ -219,10 +213,6 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         since: float,
         directory: str | None,
     ) -> StdioSpec:
-        """A process as `make_spec` has it, with the outputs of commands in its arguments and variables.
-
-        Raises `StartFailed`.
-        """
         spec = make_spec(directory)
         filled = await self._filled(name, server, since)
         program, *args = spec.argv
@@ -236,9 +226,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(spec, argv=(program, *args), env=env)
 
     async def _filled(self, name: str, server: ServerSettings, since: float) -> ServerSettings:
-        """The server with the outputs of its commands, which run at the same time. Raises `LookupFailed`.
-
-        A run is shared if it did not end before `since`, when the hub decided to start the server.
+        """Fills in command outputs, run concurrently; shares a run unless it ended before `since`. Raises
+        `LookupFailed`.
         """
         if not server.command_texts:
             return server
@@ -261,7 +250,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
 
 def commands_of(name: str, server: ServerSettings) -> dict[CommandLookup, DataPath]:
-    """The commands of a server, each with the first place of its output, by path."""
+    """A server's commands with the path of their first use."""
     paths: dict[CommandLookup, DataPath] = {}
     for key, parts in server.command_texts.items():
         for part in parts:
@@ -271,7 +260,7 @@ def commands_of(name: str, server: ServerSettings) -> dict[CommandLookup, DataPa
 
 
 def with_outputs(name: str, server: ServerSettings, outputs: Mapping[CommandLookup, str]) -> ServerSettings:
-    """The server with these outputs, which are masked from now on. Raises `LookupFailed` for what cannot be sent."""
+    """The server with outputs, masked from now on. Raises `LookupFailed` for unsendable ones."""
     filled = server.filled(outputs)
     learn({*outputs.values(), *secrets_of_server(filled)})
     headers = {header: value.get_secret_value() for header, value in filled.headers.items()}
@@ -284,7 +273,7 @@ def with_outputs(name: str, server: ServerSettings, outputs: Mapping[CommandLook
 
 
 async def failed_lookups(settings: Settings, env: Mapping[str, str], folder: str) -> dict[DataPath, str]:
-    """Runs the commands of all servers that are on; the reasons of those without a value, by their path."""
+    """Runs the commands of all enabled servers; returns failures by path."""
     servers = {name: server for name, server in settings.servers.items() if server.enabled and server.command_texts}
     paths = {name: commands_of(name, server) for name, server in servers.items()}
     argvs = {lookup.argv for lookups in paths.values() for lookup in lookups}
@@ -307,7 +296,7 @@ async def failed_lookups(settings: Settings, env: Mapping[str, str], folder: str
 
 
 def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
-    """The lists of servers that hubs remember in `folder`. Python functions are not among them."""
+    """Servers' lists remembered in `folder`, except Python functions'."""
     files = [
         list_file(folder, name, own)
         for name, own in settings.servers.items()
@@ -317,12 +306,10 @@ def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
 
 
 def list_file(folder: Path, name: str, server: ServerSettings) -> ListFile:
-    """Where hubs remember the lists of this server."""
     return ListFile(folder, name, _list_key(name, server))
 
 
 def _list_key(name: str, server: ServerSettings) -> str:
-    """Identifies the command or URL of the entry; its secrets are not part of it, except for those in arguments."""
     what = (server.command, server.cwd, server.url, server.type, server.era)
     passed = (sorted(server.pass_env),) if server.pass_env else ()
     apps = () if server.apps else ("apps: off",)  # servers offer other tools to clients without apps
@@ -334,7 +321,7 @@ def _pinned(server: ServerSettings) -> Era | None:
 
 
 def supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
-    """The limits of a server, all of which a reload applies at once."""
+    """A server's limits, which a reload applies at once."""
     own, limits = settings.effective(name), settings.hub.limits
     # a remote server that is down says nothing about the next minute
     is_patient = settings.servers[name].url is not None and settings.servers[name].restart is None
@@ -352,19 +339,15 @@ def supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
 
 
 def _idle_stop(own: Defaults, usual: float | None) -> float | None:
-    """Seconds; None for never, `usual` where the settings say nothing."""
     if own.idle_stop is None:
         return usual
     return None if own.idle_stop == "never" else own.idle_stop
 
 
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
-    """The path of the server's program, its `local` reference, its folder of skills, or its URL.
+    """The server's program path, `local` reference, skills folder, or URL without query. Raises `StartFailed`.
 
-    The URL comes without its query, which may be secret.
-
-    Nothing is run or reached, and of a `local` only the source is read. `folder` is that of the configuration.
-    Raises `StartFailed`.
+    Runs nothing; of `local` only the source is read.
     """
     if server.url is not None:
         return server.url.partition("?")[0].partition("#")[0]

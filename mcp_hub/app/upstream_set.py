@@ -1,7 +1,6 @@
-"""The upstreams that run, and how one takes the place of another: part of the composition root.
+"""The running upstreams, and their replacement.
 
-The new one starts while the old one lets its calls end; calls that the old one has not sent on go to the new one.
-Changes happen between two steps of the event loop: nobody sees half of one.
+A new one starts while the old one finishes its calls; unsent calls move.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,11 +19,11 @@ log = get_logger(__name__)
 
 _GONE: Final = "removed from the configuration"
 _MOST_OLD: Final = 4
-"""Predecessors of one server that may still have calls; the oldest is ended at once to make room."""
+"""Predecessors per server that may finish calls; beyond that the oldest ends at once."""
 
 
 class UpstreamSet:
-    """`upstreams` is the live mapping by name, in the order of the file; one that was removed stays until it stops."""
+    """`upstreams` maps names in file order; a removed one stays until it stops."""
 
     def __init__(self, upstreams: Mapping[str, OwnedUpstream], changes: Notices) -> None:
         self.upstreams = dict(upstreams)
@@ -34,7 +33,6 @@ class UpstreamSet:
         self._old: dict[OwnedUpstream, anyio.CancelScope] = {}
 
     def __iter__(self) -> Iterator[OwnedUpstream]:
-        """All of them, those that only let their calls end included."""
         yield from self.upstreams.values()
         yield from (old for old in self._old if self.upstreams.get(old.name) is not old)
 
@@ -49,11 +47,9 @@ class UpstreamSet:
     def put(
         self, fresh: Mapping[str, OwnedUpstream], order: Iterable[str], seconds: float, why: str, *, stays: bool = False
     ) -> None:
-        """Puts `fresh` upstreams in the place of those of their names, beside the others; `order` names who stays.
+        """Replaces upstreams by `fresh` ones, as one change; names missing in `order` are removed.
 
-        An unnamed one is removed. Calls of an old one have `seconds` to end; `why` is the reason for a fresh one. One
-        that `stays` does so until the clients that have called it are gone.
-        One call of this is one change.
+        Calls of an old one have `seconds` to end; with `stays` it lives until its clients leave.
         """
         before, after = self.upstreams.copy(), self.upstreams
         named = [name for name in order if name in fresh or name in before]
@@ -71,28 +67,25 @@ class UpstreamSet:
         self._changes.bump()
 
     def adjust(self, rules: Mapping[str, SupervisorRules]) -> None:
-        """Those of these names go by their rules from now on."""
         for name, rule in rules.items():
             self.upstreams[name].lifecycle.adjust(rule)
 
     def revive(self, name: str) -> bool:
-        """Lets processes of its sessions that were given up start again; False if there are none."""
+        """Restarts abandoned session processes; False if there are none."""
         return self.upstreams[name].lifecycle.revive()
 
     def relist(self, name: str) -> None:
-        """Its processes list something else than the one whose lists stand for all of them."""
         if name in self.upstreams:
             self.upstreams[name].lifecycle.relist()
 
     def is_crowded(self, name: str) -> bool:
-        """Whether the next replacement of the server would cut the calls of its oldest predecessor."""
+        """Whether another replacement would cut calls of the oldest predecessor."""
         return len(self._draining(name)) >= _MOST_OLD
 
     def _draining(self, name: str) -> list[anyio.CancelScope]:
         return [scope for one, scope in self._old.items() if one.name == name]
 
     def wake(self, name: str) -> None:
-        """Starts one that would wait until it is needed."""
         self.upstreams[name].lifecycle.wake()
 
     def _start(self, upstream: OwnedUpstream) -> None:
@@ -116,10 +109,7 @@ class UpstreamSet:
             self._tasks.start_soon(partial(self._end, old, seconds, why, new), name=f"end of upstream {old.name}")
 
     async def _end(self, old: OwnedUpstream, seconds: float, why: str, new: OwnedUpstream | None) -> None:
-        """Lets its calls end, then stops it; where nothing of it runs outside of the hub, there is nothing to stop.
-
-        It stays as long as clients of the `new` one need it.
-        """
+        """Lets calls end, then stops it, once clients of `new` no longer need it."""
         with self._old[old]:
             if new is not None:
                 await new.lifecycle.outlived()
@@ -134,6 +124,5 @@ class UpstreamSet:
 
 
 def _hand_over(old: OwnedUpstream, new: OwnedUpstream, *, stays: bool) -> None:
-    """The new one takes over the subscriptions of clients; the old lists stay until it has its own."""
     legacy = old.lifecycle.hand_over(new.call)
     new.lifecycle.inherit(legacy if stays else replace(legacy, shared=None))

@@ -1,4 +1,4 @@
-"""The hub's claim on its folder: the lock, which the kernel lets go of with the process, and the record for people."""
+"""The hub's claim on its folder: a lock, which the kernel releases with the process, and a record."""
 
 import json
 import os
@@ -15,14 +15,14 @@ from mcp_hub.stores.locks import is_at, lock_file, take
 
 _ATTEMPTS: Final = 100
 _PAUSE: Final = 0.02
-"""Between attempts: clients that look whether somebody lives hold the lock for a moment."""
+"""Seconds between attempts: clients hold the lock for a moment to look."""
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Holds the lock of the folder until the end of the block. Raises `UpstreamUnavailable` if another hub does.
+    """Holds the folder's lock in the block. Raises `UpstreamUnavailable` if another hub has it.
 
-    The function says whether the lock still counts: not once the folder was removed, which another hub may have made.
+    The yielded function tells whether the lock still counts: not after the folder's removal.
     """
     file = lock_file(folder / LOCK)
 
@@ -45,7 +45,7 @@ def claimed(folder: Path) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def described(folder: Path, id_: str) -> Iterator[None]:
-    """Keeps the record of the hub until the end of the block, and removes it if it is still this hub's."""
+    """Keeps the hub's record in the block; removes only its own."""
     path, draft = folder / RECORD, folder / f"{RECORD}.{os.getpid()}"
     record = {
         "id": id_,
@@ -67,10 +67,7 @@ def described(folder: Path, id_: str) -> Iterator[None]:
 
 
 def _birth() -> int | None:
-    """The start of this process in ticks since the boot: a pid alone may be another process's by now.
-
-    None where the system does not show it: there may be no `/proc`.
-    """
+    """The process start in ticks since boot, since pids are reused; None without `/proc`."""
     with suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as file:
         return int(file.read().rpartition(b")")[2].split()[19])
     return None

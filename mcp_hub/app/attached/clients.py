@@ -1,4 +1,4 @@
-"""The clients of a background hub: each has two pipes and a session of its own, as over stdio."""
+"""Clients of a background hub: each has two pipes and a session."""
 
 import os
 import socket
@@ -31,21 +31,21 @@ with suppress(ImportError):  # Windows
 log = get_logger(__name__)
 
 _GREETING: Final = 5.0
-"""Seconds in which a client has to say hello, and then to hand over its pipes."""
+"""Seconds for a client's hello, and again for its pipes."""
 _FAREWELL: Final = 2.0
-"""Seconds after the end of a client in which what it has written is read."""
+"""Seconds to read what a client wrote before its end."""
 _MOST_PRESENT: Final = 40
-"""Clients that are listed: with their texts, fewer bytes than a message has (`attach.hello`)."""
+"""Clients listed, so that they fit into one message."""
 _SHOWN: Final = 40
-"""Characters of a text of a client."""
+"""Characters per text of a client."""
 _T = TypeVar("_T")
 
 
 class AttachedClients:
-    """Those that are connected now."""
+    """The connected clients."""
 
     def __init__(self, hub: HubPort, binding: Binding, line_limit: int, drain: Callable[[], float]) -> None:
-        """`line_limit` in bytes; `drain` in seconds, as for `StdioFront`."""
+        """`line_limit` in bytes; `drain` in seconds."""
         self._hub = hub
         self._binding = binding
         self._line_limit = line_limit
@@ -56,15 +56,13 @@ class AttachedClients:
         return len(self._fronts)
 
     def present(self, seen: ClientsSeen) -> list[PresentClient]:
-        """The first `_MOST_PRESENT` of them, as `seen` knows them; texts are masked and cut."""
         return [
             _present(hello, since, seen.of(hello.caller)) for hello, since in [*self._fronts.values()][:_MOST_PRESENT]
         ]
 
     async def serve(self, connection: socket.socket, hello: Hello) -> None:
-        """Serves a client that was welcomed, until it has gone.
-
-        Raises `ValueError`, `OSError` if it does not hand over two pipes, `TimeoutError` if not in time.
+        """Serves an accepted client until it leaves. Raises `ValueError`, `OSError` or `TimeoutError` without its two
+        pipes.
         """
         read, write = await pipes(connection)
         bond = AttachedBond(self._hub, dict(hello.streams), _stream_line)
@@ -86,7 +84,6 @@ class AttachedClients:
             front.close()
 
     def close(self) -> None:
-        """Ends all connections, once what has ended is delivered: clients come back when they need a hub."""
         for front in list(self._fronts):
             front.close(hello.STOPPING)
 
@@ -102,7 +99,7 @@ def _present(hello: Hello, since: float, seen: SeenClient | None) -> PresentClie
 
 
 async def greeted(connection: socket.socket) -> tuple[dict[str, str], bytes]:
-    """The fields of the other side's hello. Raises `ValueError`, `OSError`, `TimeoutError`."""
+    """The fields of a hello. Raises `ValueError`, `OSError`, `TimeoutError`."""
     data = b""
     with anyio.fail_after(_GREETING):
         while not hello.is_whole(data):
@@ -114,10 +111,7 @@ async def greeted(connection: socket.socket) -> tuple[dict[str, str], bytes]:
 
 
 async def pipes(connection: socket.socket) -> tuple[IO[bytes], IO[bytes]]:
-    """The pipes that a client hands over (`attach.pipes`), to read and to write.
-
-    Raises `ValueError`, `OSError`, `TimeoutError`.
-    """
+    """The client's pipes, to read and to write. Raises `ValueError`, `OSError`, `TimeoutError`."""
     if sys.platform == "win32":
         raise NotImplementedError
     with anyio.fail_after(_GREETING):
@@ -132,7 +126,6 @@ async def pipes(connection: socket.socket) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _are_pipes(files: Sequence[int]) -> bool:
-    """Whether they are the ends of two pipes, to read and to write: only then is it seen that the other ends close."""
     if sys.platform == "win32":
         raise NotImplementedError
     if len(files) != 2:
@@ -144,14 +137,12 @@ def _are_pipes(files: Sequence[int]) -> bool:
 
 
 async def _watch(connection: socket.socket, front: StdioFront) -> None:
-    """Ends the session of a client that has gone, also where a pipe of its does not show that."""
     await _gone(connection)
     await anyio.sleep(_FAREWELL)
     front.close()
 
 
 async def _gone(connection: socket.socket) -> None:
-    """Returns when the client has closed the connection, as its end does; what it says there is dropped."""
     with suppress(OSError):
         while await _received(connection, lambda: connection.recv(1 << 12)):
             await anyio.lowlevel.checkpoint()

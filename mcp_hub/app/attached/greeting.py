@@ -1,4 +1,4 @@
-"""The decision about a hello: whether this hub takes the client, ends for a newer build, or refuses. Pure."""
+"""Decides about a hello: accept, retire for a newer build, or refuse. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,15 +12,12 @@ from mcp_hub.protocol.jsonrpc.envelope import id_key
 from mcp_hub.sessions.session import Caller
 
 MOST_CLIENTS: Final = 256
-"""Clients of one hub; each further one gets a hub of its own."""
+"""Clients of one hub; further ones get their own."""
 _MOST_STREAMS: Final = 1024
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """A client as it introduces itself; `streams` are those of its open requests, by the ids of these.
-
-    `path` is its search path.
-    """
+    """A client's introduction. `streams`: its open requests' streams, by request id. `path`: its search path."""
 
     build: str
     protocol: tuple[int, int]
@@ -32,7 +29,7 @@ class Hello(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Hello":
-        """Raises `ValueError` for fields that are no hello's."""
+        """Raises `ValueError` for invalid fields."""
         caller = Caller(
             profile=fields.get("profile"),
             has_own_hub=True,  # as over stdio: whoever is at the other end is a client of a person, not a program
@@ -57,9 +54,9 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idle: bool) -> dict[str, str]:
-    """The fields of the hub's answer; `status` is `ok`, `retire`, `busy` or `refused`. `clients` are connected now.
+    """The answer's fields; `status` is `ok`, `retire`, `busy` or `refused`.
 
-    A hub that is busy and older than the client says its `build`: newer clients then have a hub of their own together.
+    A busy, older hub adds its `build`, so that newer clients share another hub.
     """
     oldest, newest = hello.protocol
     is_apart = newest < OLDEST or oldest > NEWEST

@@ -1,4 +1,4 @@
-"""The background hub: clients on one socket, HTTP on another, and an end when nobody has needed it for a while."""
+"""The background hub: clients on one socket, HTTP on another, and an end when idle."""
 
 import os
 import socket
@@ -28,17 +28,17 @@ from mcp_hub.stores.instances import new_instance_id
 log = get_logger(__name__)
 
 _LOOK: Final = 1.0
-"""Seconds between two looks at what is idle, or missing."""
+"""Seconds between checks for idleness and missing sockets."""
 _MOST_LOG: Final = 4 << 20
-"""Bytes of the hub's own log, which begins again then."""
+"""Bytes of the hub's log until it begins again."""
 _LAST_WORDS: Final = 0.5
-"""Seconds that clients have to read what has ended."""
+"""Seconds for clients to read endings."""
 
 
 _MOST_FOLDERS: Final = 128
 """Folders of the search path."""
 _NOT_FOUND: Final = frozenset(("command_not_found", "lookup_failed"))
-"""Codes of servers whose program, or that of a `${cmd:…}`, may be in another folder."""
+"""Codes of servers that another search path may repair."""
 
 
 class HttpSide(Protocol):
@@ -48,16 +48,16 @@ class HttpSide(Protocol):
         """Serves one connection of this user."""
 
     async def dashboard(self) -> dict[str, str]:
-        """Where the dashboard is, on this machine, from now on: `url` and the `operator` token, or `why` not."""
+        """The dashboard's `url` and `operator` token on this machine, or `why` not."""
 
     @property
     def connections(self) -> int: ...
 
 
 class AttachedHub:
-    """One background hub. `idle` is after how many seconds without clients and calls it ends.
+    """One background hub. `idle`: seconds without clients and calls until it ends.
 
-    It enters into `latest` where its clients are. While `has_folder` says so, it makes sockets anew that were removed.
+    `latest` gets clients' folders. While `has_folder`, removed sockets are restored.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class AttachedHub:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody needs it now: there are neither clients nor calls."""
+        """Whether there are no clients, calls and HTTP connections."""
         return not (len(self._clients) or self._app.registry.under_way or self._http.connections)
 
     async def run(self, stopped: anyio.Event, ready: Callable[[], None]) -> None:
-        """Serves until `stopped`, idle, or retired. Raises `OSError` if it cannot listen."""
+        """Serves until `stopped`, idle or retired. Raises `OSError` if it cannot listen."""
         hub, http = PrivateSocket(self._folder / SOCKET), PrivateSocket(self._folder / HTTP_SOCKET)
         try:
             with described(self._folder, self._id):
@@ -107,7 +107,6 @@ class AttachedHub:
         self._ended.set()
 
     async def _take(self, connection: socket.socket) -> None:
-        """One connection, from its hello to its end."""
         try:
             fields, _ = await greeted(connection)
             if (command := fields.get("wants")) is not None:
@@ -160,7 +159,6 @@ class AttachedHub:
             self._ended.set()
 
     def _use(self) -> HubUse:
-        """The use of the hub now, and its end."""
         app, clients, idle = self._app, self._clients, self._idle
         remaining = max(idle - (anyio.current_time() - self._used), 0.0) if self.is_idle else None
         calls, connections = len(app.registry.under_way), self._http.connections
@@ -217,10 +215,9 @@ async def _send(connection: socket.socket, data: bytes) -> None:
 
 
 def separate(app: App) -> None:
-    """Gives each client its own process of a shared server that was seen to ask: nobody waits for another's answers.
+    """Gives each client its own process of a shared server that asks, so that nobody waits for others' answers.
 
-    `scope` in the configuration wins. Clients that have called the shared one stay there, with what it keeps of them in
-    memory, until they end; calls of others that wait for their turn move. It is remembered for the next hubs.
+    A configured `scope` wins. Earlier callers keep the shared process. The next hubs know it.
     """
     for status in app.hub.statuses():
         server = app.settings.servers.get(status.server)
@@ -230,10 +227,7 @@ def separate(app: App) -> None:
 
 
 def widened(path: str, more: str) -> str:
-    """The search path with the absolute folders that only `more` has at its end.
-
-    A desktop application knows few folders, a terminal many: a server that one client could start is found for all.
-    """
+    """The search path with further absolute folders of `more` at its end."""
     folders = path.split(os.pathsep)
     new = [
         folder for folder in dict.fromkeys(more.split(os.pathsep)) if os.path.isabs(folder) and folder not in folders
@@ -242,7 +236,7 @@ def widened(path: str, more: str) -> str:
 
 
 async def widen(app: App, env: MutableMapping[str, str], more: str) -> None:
-    """Searches for programs of servers there, too, and starts those again that were not found before."""
+    """Adds to the search path, and retries servers whose program was not found."""
     path = widened(env.get("PATH", ""), os.pathsep.join(shared_folders(more)))
     if path == env.get("PATH", ""):
         return

@@ -1,7 +1,4 @@
-"""The sandbox of a server from its settings, and its problems without a start.
-
-Loaded for servers that have one, since most hubs do not.
-"""
+"""A server's sandbox from its settings; loaded only if one is needed."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -27,7 +24,7 @@ from mcp_hub.wire.http_client import proxy
 def server_sandbox(
     settings: Settings, name: str, env: Mapping[str, str], starts: StartFolders, before: ServerSandbox | None = None
 ) -> ServerSandbox:
-    """The sandbox of a server that has one; that of `before`, with its refusals, if the rule is still the same."""
+    """The server's sandbox; `before`, with its refusals, if the rule is unchanged."""
     rule = settings.effective(name).sandbox
     hub = (str(state_dir(env)), platformdirs.user_config_dir("mcp-hub"), *base_folders(env))
     around = Surroundings(str(Path.home()), hub, None if starts.config is None else str(starts.config))
@@ -39,14 +36,13 @@ def server_sandbox(
 
 
 def learning_run() -> Learning:
-    """The empty notes of a learning run, for `ServerSandbox.learn`."""
     return Learning(partial(HostProxy, via=proxy))
 
 
 def resolved_sandbox(
     settings: Settings, name: str, env: Mapping[str, str], program: str, starts: StartFolders
 ) -> ResolvedRule:
-    """The rule that a server with this program would start with. Raises `RuleError` and `Unsupported`."""
+    """The rule for a start of this program. Raises `RuleError` and `Unsupported`."""
     server, client = settings.servers[name], working_directory()
     args, values = starts.fill(name, server, client)
     variables = commands.child_env(env, values, [os.path.dirname(program)], server.pass_env)
@@ -58,7 +54,7 @@ def resolved_sandbox(
 def sandbox_findings(
     settings: Settings, name: str, env: Mapping[str, str], program: str, starts: StartFolders
 ) -> Iterator[Flaw]:
-    """The problems of the sandbox of a server that has one."""
+    """Problems of a server's sandbox."""
     try:
         resolved = resolved_sandbox(settings, name, env, program, starts)
     except RuleError as problem:

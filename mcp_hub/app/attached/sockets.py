@@ -1,4 +1,4 @@
-"""A socket in the hub's folder on which this user's processes, and nobody else's, can connect."""
+"""A socket in the hub's folder, for this user's processes only."""
 
 import socket
 import sys
@@ -18,7 +18,7 @@ log = get_logger(__name__)
 _BACKLOG: Final = 128
 _DRAFT: Final = "new.sock"
 _PAUSE: Final = 0.1
-"""Seconds until the next try where no file can be opened."""
+"""Seconds until the next try without free descriptors."""
 
 
 def _unix_socket() -> socket.socket:
@@ -28,9 +28,9 @@ def _unix_socket() -> socket.socket:
 
 
 class PrivateSocket:
-    """Listens at `path`, 0600, until it is closed. Raises `OSError` if it cannot.
+    """Listens at `path`, mode 0600, until closed. Raises `OSError`.
 
-    The caller holds the lock of the folder, so that a socket which is there belongs to nobody any more.
+    The caller holds the folder's lock, so that an existing socket is stale.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,20 +56,20 @@ class PrivateSocket:
 
     @property
     def is_there(self) -> bool:
-        """Whether clients still find this socket."""
+        """Whether clients still reach this socket."""
         try:
             return self._path.lstat().st_ino == self._inode
         except OSError:
             return False
 
     def restore(self) -> None:
-        """Listens at its place again after somebody has removed the socket. Raises `OSError`."""
+        """Listens again after the socket was removed. Raises `OSError`."""
         old, self._socket = self._socket, self._bound()
         anyio.notify_closing(old)
         old.close()
 
     async def accept(self) -> socket.socket:
-        """The next connection of this user; others are closed."""
+        """This user's next connection; others are closed."""
         while True:
             listening = self._socket
             try:
@@ -91,13 +91,12 @@ class PrivateSocket:
                 return connection
 
     async def serve(self, take: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
-        """Hands each connection to `take`, in a task of its own, until cancelled."""
         async with anyio.create_task_group() as tasks:
             while True:
                 tasks.start_soon(take, await self.accept())
 
     def close(self) -> None:
-        """Listens no longer; the socket is removed if it is still this hub's own."""
+        """Stops listening; removes the socket if it is still its own."""
         if self.is_there:
             with suppress(OSError):
                 self._path.unlink()

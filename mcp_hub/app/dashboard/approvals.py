@@ -1,4 +1,4 @@
-"""The texts of servers that wait for an approval, with what changed, and their approval: in the composition root."""
+"""Texts of servers that wait for approval, with their changes."""
 
 import json
 from collections.abc import Iterator
@@ -19,18 +19,18 @@ from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.keyed_files import KeyedFiles
 
 _MOST: Final = 200
-"""Tools that are shown at once; `mcp-hub approve` has all."""
+"""Tools shown at once; `mcp-hub approve` shows all."""
 
 
 class ToolApprovals(msgspec.Struct, frozen=True):
-    """The records in `store` of the servers of the configuration at `place`, beside what the hub found out."""
+    """The approval records in `store` for the configuration at `place`."""
 
     approvals: Approvals
     store: KeyedFiles
     place: str
 
     def waiting(self) -> list[WaitingTool]:
-        """The tools that are not approved; blocks to read the records. Raises `Problem` if one cannot be read."""
+        """The tools that are not approved; blocks. Raises `Problem` for an unreadable record."""
         records: dict[str, Record] = {}
         waiting = []
         for finding in self.approvals.findings()[:_MOST]:
@@ -40,7 +40,6 @@ class ToolApprovals(msgspec.Struct, frozen=True):
         return waiting
 
     def names(self, server: str) -> set[str]:
-        """The names of what waits of a server, as pins have them."""
         return {finding.tool for finding in self.approvals.findings() if finding.server == server}
 
     def check(self, server: str, tool: str) -> None:
@@ -52,7 +51,7 @@ class ToolApprovals(msgspec.Struct, frozen=True):
             raise Problem(404, "unknown_tool", message)
 
     def approve(self, server: str, tool: str, digest: str) -> None:
-        """Approves the definition with this digest; blocks. Raises `Problem` 409 if it is another one by now."""
+        """Approves the definition with this digest; blocks. Raises `Problem` 409 if it has changed."""
         missed: list[str] = []
         try:
             self.store.update(record_key(self.place, server), partial(_approved, tool, digest, missed))

@@ -1,4 +1,4 @@
-"""The changes that an operator makes by the dashboard, and what only operators read: part of the composition root."""
+"""An operator's changes by the dashboard, and what only operators read."""
 
 from pathlib import Path
 from typing import Final
@@ -40,9 +40,9 @@ from mcp_hub.stores.server_logs.reader import last_records
 from mcp_hub.types import Kind
 
 _LINES: Final = 200
-"""Of and about a server."""
+"""Lines of and about a server."""
 _NAMES: Final = 200
-"""Servers, principals or clients of a profile that are named."""
+"""Servers, principals or clients named per profile."""
 
 
 class HubCuration(msgspec.Struct, frozen=True):
@@ -58,15 +58,15 @@ class HubCuration(msgspec.Struct, frozen=True):
     seen: ClientsSeen
     raw: RawMessages
     logs: Path | None = None
-    """The folder of the logs of servers, if they are kept."""
+    """The folder of server logs, if kept."""
 
     async def waiting(self) -> list[WaitingTool]:
-        """The tools that are not what was approved."""
+        """Tools that differ from what was approved."""
         self.hub.catalog.view(None)  # looks at the tools, and so judges them
         return await anyio.to_thread.run_sync(self.approvals.waiting)
 
     async def judge(self, body: ApprovalBody) -> None:
-        """Approves a tool or another text, or hides a tool; nothing but what waits. Raises `Problem`."""
+        """Approves a waiting text, or hides a waiting tool. Raises `Problem`."""
         self._check_server(body.server)
         self.hub.catalog.view(None)
         self.approvals.check(body.server, body.tool)
@@ -82,11 +82,9 @@ class HubCuration(msgspec.Struct, frozen=True):
         self.approvals.approvals.look()
 
     async def overrides(self) -> Overrides:
-        """The overrides that the dashboard has written."""
         return await anyio.to_thread.run_sync(self.file.read)
 
     async def override(self, changes: Changes) -> None:
-        """Writes overrides; the hub uses them at once. Raises `Problem`."""
         check_size(sum(map(len, changes.values())), MOST_TOOLS, "tools")
         for server in changes:
             self._check_server(server)
@@ -104,15 +102,12 @@ class HubCuration(msgspec.Struct, frozen=True):
         return SettingList(str(self.file.config), str(path) if overrides else None, listed)
 
     async def raw_messages(self, server: str, after: int) -> RawList:
-        """The messages of a server that were recorded, behind a number. Raises `Problem`."""
         return await self.raw.read(server, after)
 
     def record_raw(self, body: RawBody) -> None:
-        """Starts to record the messages of a server, or ends that. Raises `Problem`."""
         self.raw.switch(body)
 
     async def profiles(self) -> list[ProfileInfo]:
-        """The hub without a profile, then every profile."""
         return [self._profile(name) for name in (None, *self.current.settings.profiles)]
 
     def _profile(self, name: str | None) -> ProfileInfo:
@@ -135,11 +130,10 @@ class HubCuration(msgspec.Struct, frozen=True):
         )
 
     async def installs(self) -> list[ClientInstall]:
-        """The clients on this machine."""
         return await self.clients.now()
 
     async def server(self, server: str) -> ServerDetails:
-        """The last lines of and about it, from its log if there is one. Raises `Problem` 404."""
+        """The last lines from a server's log or stderr. Raises `Problem` 404."""
         status = next((state for state in self.hub.statuses() if state.server == server), None)
         if status is None:
             raise unknown_server(server)
@@ -152,7 +146,6 @@ class HubCuration(msgspec.Struct, frozen=True):
         return ServerDetails(server, lines, takes_login, "" if advice is None else advice.fix_of(server))
 
     def login(self, server: str) -> Login:
-        """A login by a person, to be run. Raises `Problem` 404 and 409."""
         return self.logins.login(server)
 
 

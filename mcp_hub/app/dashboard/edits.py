@@ -1,7 +1,6 @@
-"""Servers that an operator adds, edits, switches and removes by the dashboard: part of the composition root.
+"""Adds, edits, switches and removes servers by the dashboard.
 
-An edit holds once the hub has read the file; an edit that it cannot use is taken back. No request makes a command: the
-editor keeps such an edit as a proposal, which starts nothing.
+An edit that the hub cannot use is undone; one that would run a command only becomes a proposal.
 """
 
 from collections.abc import Awaitable, Callable
@@ -42,14 +41,14 @@ _Result = TypeVar("_Result")
 
 
 class Edited(msgspec.Struct, frozen=True):
-    """The outcome of an edit; `undo` takes back what was written, and blocks."""
+    """An edit's outcome; `undo` blocks."""
 
     done: EditDone
     undo: Callable[[], None] | None = None
 
 
 class ServerEditor(Protocol):
-    """The configuration file as the page edits it. Every method blocks, and raises `ConfigError` or `OSError`."""
+    """Edits the configuration file. Methods block, and raise `ConfigError` or `OSError`."""
 
     def origin(self, server: str) -> str: ...
 
@@ -65,10 +64,10 @@ class ServerEditor(Protocol):
 
 
 class HubEdits(msgspec.Struct):
-    """A `fronts.dashboard` `HubEditor`. `reload` has the hub read the file; raises `Problem` 422.
+    """A `fronts.dashboard` `HubEditor`. `reload` raises `Problem` 422.
 
-    `is_near`: by the settings of now nobody but this machine reaches the hub. `open_editor` loads the editor with its
-    first use, and blocks; without it nothing is edited.
+    `is_near`: only this machine reaches the hub. `open_editor` loads the editor, and blocks; without it nothing is
+    edited.
     """
 
     current: Current
@@ -81,7 +80,7 @@ class HubEdits(msgspec.Struct):
     _schema: JsonObject | None = None
 
     async def entry(self, server: str) -> ServerEntry:
-        """The facts about a server, and its text. Raises `Problem` 404."""
+        """A server's facts and text. Raises `Problem` 404."""
         settings = self.current.settings
         if server not in settings.servers:
             raise unknown_server(server, settings.servers)
@@ -97,7 +96,7 @@ class HubEdits(msgspec.Struct):
         return ServerEntry(server, msgspec.structs.replace(facts, client=hide(client)), text, digest)
 
     async def state(self, host: str) -> EditState:
-        """Whether servers can be changed by a request to this host, and the proposals that wait."""
+        """Whether requests to this host may edit, and waiting proposals."""
         why, editor = self._refusal(host), await self._opened()
         if editor is None:
             return EditState(False, why)
@@ -107,22 +106,19 @@ class HubEdits(msgspec.Struct):
             return EditState(False, hide(str(problem)))
 
     async def schema(self) -> JsonObject:
-        """The JSON Schema of one entry, for completion."""
+        """The JSON Schema of one entry."""
         if self._schema is None:
             whole = await anyio.to_thread.run_sync(json_schema)
             self._schema = {**whole["$defs"]["ServerSettings"], "$defs": whole["$defs"]}
         return self._schema
 
     async def judge(self, body: EditBody, host: str) -> EditJudgement:
-        """The effect that an edit would have. Raises `Problem`."""
         return await self._run(partial((await self._usable(host)).judge, body))
 
     async def edit(self, body: EditBody, host: str) -> EditDone:
-        """Makes an edit or proposes it. Raises `Problem`, and then nothing has changed."""
         return await self._applied(partial((await self._usable(host)).edit, body))
 
     async def switch(self, body: SwitchBody, host: str) -> EditDone:
-        """Switches or removes a server. Raises `Problem`, and then nothing has changed."""
         return await self._applied(partial((await self._usable(host)).switch, body))
 
     async def _opened(self) -> ServerEditor | None:
@@ -163,6 +159,5 @@ class HubEdits(msgspec.Struct):
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a Host header names this machine alone, as a browser on it does."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name.lower() in ("localhost", "127.0.0.1", "[::1]")

@@ -1,4 +1,4 @@
-"""The install state of clients on this machine, looked at when somebody asks: part of the composition root."""
+"""The install state of this machine's clients, checked on request."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,11 +10,11 @@ from mcp_hub.clock import Clock
 from mcp_hub.protocol.rest.overview import ClientInstall
 
 _FRESH: Final = 5.0
-"""Seconds for which a look is good: each reads the files of all clients."""
+"""Seconds that a look is cached: it reads all clients' files."""
 
 
 class InstallWatch:
-    """Remembers the last look. `look` blocks."""
+    """Caches the last `look`, which blocks."""
 
     def __init__(self, look: Callable[[], list[ClientInstall]], clock: Clock) -> None:
         self._look = look
@@ -23,7 +23,7 @@ class InstallWatch:
         self._last: tuple[float, list[ClientInstall]] | None = None
 
     async def now(self) -> list[ClientInstall]:
-        """All clients, as of the last seconds."""
+        """All clients, cached for seconds."""
         async with self._turn:
             if self._last is None or self._clock.now() - self._last[0] >= _FRESH:
                 installs = await anyio.to_thread.run_sync(self._look, abandon_on_cancel=True)

@@ -1,4 +1,4 @@
-"""Logins to remote servers that a person starts on the dashboard: part of the composition root."""
+"""Logins to remote servers from the dashboard."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -20,18 +20,18 @@ _PATIENCE: Final = 300.0
 
 
 class BrowserLogins(msgspec.Struct, frozen=True):
-    """Logins by the browser of a person on this machine; running servers notice them through `logins`."""
+    """Logins by a browser on this machine; `logins` informs running servers."""
 
     current: Current
     logins: Logins
 
     def is_asked_for(self, server: str) -> bool:
-        """Whether the server is a remote one that takes a login. Blocks."""
+        """Whether it is a remote server that takes a login. Blocks."""
         settings = self.current.settings.servers.get(server)
         return settings is not None and self.logins.is_asked_for(server, settings)
 
     def login(self, server: str) -> Login:
-        """A login to be run. Raises `Problem` 404 for an unknown server, 409 for one without a login."""
+        """A login to run. Raises `Problem` 404 for an unknown server, 409 without a login."""
         settings = self.current.settings.servers.get(server)
         if settings is None:
             raise unknown_server(server, self.current.settings.servers)

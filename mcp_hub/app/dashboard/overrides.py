@@ -1,4 +1,4 @@
-"""Writes `servers.overrides.yaml`, and takes it back if the hub cannot use it: part of the composition root."""
+"""Writes `servers.overrides.yaml`, and restores it if the hub cannot use it."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -25,19 +25,18 @@ _HEAD: Final = (
 )
 
 Changes = dict[str, dict[str, ToolOverride]]
-"""By server and the server's own name of the tool."""
+"""By server and original tool name."""
 Overrides = dict[str, dict[str, JsonObject]]
 
 
 def check_size(count: int, limit: int, unit: str) -> None:
-    """Raises `Problem` 413 for more than the overrides may have."""
+    """Raises `Problem` 413 above the limit."""
     if count > limit:
         message = f"the overrides would have {count} {unit}, at most {limit}. Take some back first."
         raise Problem(413, "overrides_too_large", message)
 
 
 def _written(overrides: JsonObject) -> str:
-    """The text of the file; with escapes if there are characters that nobody sees or an editor obeys."""
     text: str = yaml.safe_dump(overrides, sort_keys=False, allow_unicode=True)
     if visible(text) != text:
         text = yaml.safe_dump(overrides, sort_keys=False)
@@ -45,7 +44,7 @@ def _written(overrides: JsonObject) -> str:
 
 
 class OverridesFile(msgspec.Struct):
-    """The overrides beside the configuration at `config`. `reload` has the hub read them; raises `Problem` 422."""
+    """The overrides beside the configuration. `reload` raises `Problem` 422."""
 
     config: Path
     reload: Callable[[], Awaitable[object]]
@@ -56,7 +55,7 @@ class OverridesFile(msgspec.Struct):
         return overrides_of(self.config)
 
     def read(self) -> Overrides:
-        """The overrides by server and tool; blocks. Raises `Problem` 409 for a file that cannot be used."""
+        """The overrides by server and tool; blocks. Raises `Problem` 409 for an invalid file."""
         try:
             overrides = read_overrides(self.place, os.environ)[0] or OverrideSettings()
         except ConfigError as error:
@@ -71,7 +70,7 @@ class OverridesFile(msgspec.Struct):
         }
 
     async def write(self, changes: Changes) -> None:
-        """Changes the file, and has the hub use it. Raises `Problem`, and then the file is as it was."""
+        """Changes and reloads the file. Raises `Problem`, with the file restored."""
         async with self._turn:
             before = await anyio.to_thread.run_sync(self._put, changes)
             try:
@@ -81,7 +80,6 @@ class OverridesFile(msgspec.Struct):
                 raise
 
     def _put(self, changes: Changes) -> bytes | None:
-        """Writes the file with the changes; its content before."""
         merged = self.read()
         for server, tools in changes.items():
             for tool, change in tools.items():
@@ -112,7 +110,7 @@ class OverridesFile(msgspec.Struct):
         return before
 
     def _replace(self, text: bytes | None) -> None:
-        """Puts the content in place at once; None removes the file. Raises `Problem` 503."""
+        """None removes the file. Raises `Problem` 503."""
         fresh = self.place.with_suffix(f".{os.getpid()}.new")
         try:
             if text is None:

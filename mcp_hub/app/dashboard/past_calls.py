@@ -1,8 +1,4 @@
-"""The history of calls as somebody may see it: part of the composition root.
-
-An operator sees the calls of everybody; every other caller sees those of its own principal, and within a profile those
-at its servers.
-"""
+"""The call history as a caller may see it: operators all calls, others those of their principal and profile."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -69,7 +65,7 @@ from mcp_hub.stores.keys import stored_key
 from mcp_hub.types import OWN, Kind, Snapshot, plural
 
 _MOST_LOSSES: Final = 20
-"""Losses of one answer."""
+"""Losses per response."""
 _REASONS: Final = {
     "masked": "A secret was masked in its arguments.",
     "hashed": "Only a hash of its arguments was kept (hub.history.arguments).",
@@ -81,18 +77,16 @@ _CALL_IT: Final = "Call the tool with arguments of your own: mcp-hub call"
 
 
 class ToolDefinitions:
-    """The `DefinitionSource` of the tools of these servers."""
+    """The `DefinitionSource` for these servers' tools."""
 
     def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
         self._upstreams = upstreams
         self._digests: dict[tuple[str, str], tuple[Snapshot, str]] = {}
 
     def current(self) -> Mapping[str, Snapshot | None]:
-        """The lists of all servers."""
         return {name: upstream.snapshot() for name, upstream in self._upstreams.items()}
 
     def digest(self, definitions: object, server: str, tool: str) -> str:
-        """As `DefinitionSource.digest`: the digest that an approval goes by."""
         snapshot = definitions.get(server) if isinstance(definitions, dict) else None
         if snapshot is None:
             return ""
@@ -113,10 +107,7 @@ _MOST_DIGESTS: Final = 10_000
 
 
 class PastCalls:
-    """A `fronts.rest` `HubHistory`. Without `hub` it is read beside hubs that run, and no call can be judged.
-
-    `servers` are then those of the configuration.
-    """
+    """A `fronts.rest` `HubHistory`. Without `hub` it reads `servers` of the configuration, and judges no call."""
 
     def __init__(
         self,
@@ -133,7 +124,6 @@ class PastCalls:
         self._configured = servers
 
     async def page(self, caller: Caller, query: HistoryQuery) -> HistoryPage:
-        """As `HubHistory.page`."""
         if self._rules().keeping == "off":
             return HistoryPage([], "off")
         groups: list[CallGroup] = []
@@ -159,7 +149,6 @@ class PastCalls:
         return self._rules().keeping
 
     async def call(self, caller: Caller, id_: str) -> HistoryCall | None:
-        """As `HubHistory.call`."""
         if self._rules().keeping == "off":
             return None
         call = await by_id(self._store, id_, await self._chosen(caller, HistoryQuery()))
@@ -169,7 +158,6 @@ class PastCalls:
         return self._detailed(caller, call, texts)
 
     async def figures(self, caller: Caller, span: str, query: HistoryQuery) -> HistoryFigures:
-        """As `HubHistory.figures`."""
         step, points = SPANS[span]
         until = wall_time()
         since = until - step * points
@@ -182,13 +170,11 @@ class PastCalls:
         return HistoryFigures(span, since, until, step, points, [*map(_row, rows)], [*map(_row, servers)], more)
 
     async def clear(self) -> int:
-        """As `HubHistory.clear`."""
         if self._journal is not None:
             await self._journal.flush()
         return await self._store.clear(LostCalls("cleared", wall_time()))
 
     async def rerun(self, caller: Caller, id_: str) -> tuple[str, Raw]:
-        """As `HubHistory.rerun`."""
         call = await self.call(caller, id_)
         if call is None:
             raise unknown_call()
@@ -200,7 +186,6 @@ class PastCalls:
     # -- who sees which call
 
     async def _chosen(self, caller: Caller, query: HistoryQuery, groups: list[CallGroup] | None = None) -> CallFilter:
-        """The filter of a query, for this caller; groups of its calls are added. Raises `Problem` 400."""
         try:
             before = place_of(query.before) if query.before else None
         except ValueError as problem:
@@ -230,7 +215,6 @@ class PastCalls:
         return lambda group: group.principal == principal and (group.server in servers or group.server == OWN)
 
     async def _losses(self, caller: Caller) -> list[HistoryLoss]:
-        """For a caller that does not operate the hub without anything about other callers."""
         unwritten = [] if self._journal is None else self._journal.losses
         every = [*unwritten, *await self._store.losses()][:_MOST_LOSSES]
         if caller.operates:
@@ -289,7 +273,6 @@ class PastCalls:
         return self._as_it_was(caller, group)
 
     def _as_it_was(self, caller: Caller, group: CallGroup) -> RunInfo:
-        """Whether the caller still has the tool, with the definition that it had."""
         if self._hub is None or self._journal is None:
             return RunInfo(True)
         entry = self._hub.catalog.view(caller.profile).find(Kind.TOOL, group.name)
@@ -307,7 +290,6 @@ _FAILS: Final = "Calls cannot be kept now. Operators of the hub see the reason."
 
 
 def _as_json(text: str, *, is_whole: bool = True) -> tuple[Raw | UnsetType, str]:
-    """The text as JSON if it is that, else as it is."""
     if not text:
         return UNSET, ""
     if is_whole:
@@ -347,7 +329,7 @@ def loss_text(loss: LostCalls) -> str:
 
 
 def journal_rules(settings: Settings, *, is_embedded: bool = False) -> JournalRules:
-    """The rules of these settings: of a hub with tokens no texts; of one that `is_embedded`, only on request."""
+    """The rules of the history: no texts with tokens; in an embedded hub only on request."""
     history, hub = settings.hub.history, settings.hub
     has_principals = bool(hub.tokens) or hub.http.oauth is not None or hub.http.allow_public
     keeping: KeepingNow = history.arguments or ("none" if has_principals else "full")
@@ -373,7 +355,7 @@ def journal_of(
     *,
     is_embedded: bool,
 ) -> CallJournal:
-    """The journal of a hub that keeps its streams in `store`."""
+    """The journal for a hub with this `store`."""
 
     def rules() -> JournalRules:
         return journal_rules(current.settings, is_embedded=is_embedded)

@@ -1,7 +1,4 @@
-"""Messages between the hub and one server as they are on the wire, for five minutes: part of the composition root.
-
-Nothing of it is on the way of a message unless an operator has asked for it. They are kept in memory alone.
-"""
+"""Records a server's messages as on the wire, for five minutes, in memory, and only on request."""
 
 from collections import deque
 from collections.abc import Callable
@@ -20,19 +17,19 @@ from mcp_hub.upstreams.supervision.server import Lifecycle
 from mcp_hub.wire.base import Tapped
 
 SECONDS: Final = 300.0
-"""For which messages are recorded, and each is kept."""
+"""Seconds of a recording, and of each message in it."""
 MOST: Final = 1000
-"""Messages of one server; the oldest goes first."""
+"""Messages per server; the oldest goes first."""
 _HEAD: Final = 64 << 10
-"""Bytes of a message that are kept."""
+"""Bytes kept of a message."""
 _SHOWN: Final = 16 << 10
-"""Characters of a message that are shown: what is kept besides has the rest of a secret that is cut."""
+"""Characters shown of a message; the rest serves to mask secrets that are cut."""
 _MOST_BYTES: Final = 4 << 20
-"""Of one server."""
+"""Bytes per server."""
 _MOST_SERVERS: Final = 4
-"""Servers that are recorded at once."""
+"""Servers recorded at once."""
 _PAGE: Final = 100
-"""Messages of one answer."""
+"""Messages per response."""
 
 
 class _Taken(msgspec.Struct, frozen=True):
@@ -45,7 +42,7 @@ class _Taken(msgspec.Struct, frozen=True):
 
 
 class _Recording(msgspec.Struct):
-    """The messages of one server. `until` and the `time` of a message by the clock."""
+    """One server's messages, as a `Tap`."""
 
     until: float
     now: Callable[[], float]
@@ -55,7 +52,6 @@ class _Recording(msgspec.Struct):
     seq: int = 0
 
     def take(self, is_incoming: bool, message: bytes) -> None:
-        """A `Tap`."""
         time = self.now()
         if time > self.until:
             self.end()
@@ -76,7 +72,6 @@ class _Recording(msgspec.Struct):
             self.bytes_kept -= len(self.messages.popleft().head)
 
     def end(self) -> None:
-        """Records nothing more."""
         self.until = min(self.until, self.now())
         for wire in self.wires:
             wire.watched_by(None)
@@ -84,7 +79,7 @@ class _Recording(msgspec.Struct):
 
 
 class RawMessages:
-    """The recordings of one hub. `Problem` 404 for an unknown server, 409 for one without a connection of its own."""
+    """The recordings. Raises `Problem` 404 for an unknown server, 409 without its own connection."""
 
     def __init__(self, current: Current, upstreams: UpstreamSet, clock: Clock) -> None:
         self._current = current
@@ -93,7 +88,7 @@ class RawMessages:
         self._recordings: dict[str, _Recording] = {}
 
     def switch(self, body: RawBody) -> None:
-        """Starts a recording anew, or ends it. Raises `Problem`."""
+        """Starts or ends a recording. Raises `Problem`."""
         server = self._server(body.server)
         self._forget()
         recording = self._recordings.pop(body.server, None)
@@ -110,7 +105,7 @@ class RawMessages:
         self._attach(server, fresh)
 
     async def read(self, name: str, after: int) -> RawList:
-        """The messages behind a number, secrets masked. Connections that are new are recorded from now on."""
+        """Masked messages after a number; also begins to record new connections."""
         server = self._server(name)
         self._forget()
         recording = self._recordings.get(name)
@@ -137,7 +132,6 @@ class RawMessages:
         return upstream.lifecycle
 
     def _forget(self) -> None:
-        """Drops what is older than five minutes."""
         time = self._clock.now()
         for name, recording in list(self._recordings.items()):
             while recording.messages and recording.messages[0].time < time - SECONDS:

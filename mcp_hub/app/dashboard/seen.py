@@ -1,4 +1,4 @@
-"""The observers of a hub that is watched, which clients came and which calls ended, and the operators who watch."""
+"""Observes clients, ended calls, and operators who watch."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,14 +18,11 @@ from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import ClientKind, Era
 
 _GRACE: Final = 10.0
-"""Seconds that a page may take to come back: a reload, a lost connection."""
+"""Seconds for a page to come back after a reload or a lost connection."""
 
 
 class Operators:
-    """The `People` who answer what a client cannot be asked. When the last one has left, such questions are declined.
-
-    `under_way` are the calls that run.
-    """
+    """The `People` who answer for clients that cannot be asked; without any, questions are declined."""
 
     def __init__(self, under_way: Callable[[], Iterable[CallRecord]], grace: float = _GRACE) -> None:
         self._under_way = under_way
@@ -35,12 +32,11 @@ class Operators:
 
     @property
     def are_there(self) -> bool:
-        """Whether a page is open, or was a moment ago."""
         return self._pages > 0 or self._leaving is not None
 
     @contextmanager
     def here(self) -> Iterator[None]:
-        """One page is open as long as this lasts."""
+        """Counts one open page in the block."""
         self._pages += 1
         if self._leaving is not None:
             self._leaving.cancel()
@@ -62,7 +58,7 @@ class Operators:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Both, and the operators who watch, beside the configuration at `config` and the records of its tools."""
+    """Clients, calls and operators, with configuration and approval records."""
 
     clients: ClientsSeen
     recent: RecentCalls
@@ -79,10 +75,7 @@ class Seen(msgspec.Struct, frozen=True):
         under_way: Callable[[], Iterable[CallRecord]],
         meet: Callable[[Era], object],
     ) -> Self:
-        """Nobody has come yet. `kinds` finds the kind of a client, `under_way` are the calls that run.
-
-        `meet` gets the era of each client that comes.
-        """
+        """An empty one. `under_way`: running calls. `meet` gets each new client's era."""
         clients = ClientsSeen(kinds, wall_time, SystemClock().now, meet)
         return cls(
             clients=clients, recent=RecentCalls(), operators=Operators(under_way), config=config, records=records

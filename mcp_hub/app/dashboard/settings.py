@@ -1,7 +1,4 @@
-"""The effective configuration as a list of keys, and the facts about one server, with secrets masked.
-
-Part of the composition root.
-"""
+"""The effective configuration by key, and facts about a server, with secrets masked."""
 
 import json
 import re
@@ -20,7 +17,7 @@ from mcp_hub.masking import MASK, hide_head
 from mcp_hub.protocol.rest.overview import ServerFacts, SettingInfo
 
 _SECRET: Final = frozenset({"args", "env", "headers", "fixed", "arguments"})
-"""Keys whose values may be secret, whatever they are."""
+"""Keys whose values may be secret."""
 _TEXT: Final = 500
 """Characters of a value."""
 _MOST: Final = 5000
@@ -33,7 +30,7 @@ _LIMITS: Final = ("timeout", "max_duration", "request_timeout", "start_timeout",
 
 
 def server_facts(settings: Settings, server: str) -> ServerFacts:
-    """The entry of a server with the limits that hold for it. Raises `KeyError`."""
+    """A server's entry and limits. Raises `KeyError`."""
     entry, general = settings.servers[server], settings.effective(server)
     limits = {key: value for key in _LIMITS if isinstance(value := getattr(general, key), float | int)}
     kind, text = _source(entry)
@@ -52,7 +49,6 @@ def server_facts(settings: Settings, server: str) -> ServerFacts:
 
 
 def _source(entry: ServerSettings) -> tuple[str, str]:
-    """The kind of a server and the text that says what it is."""
     if entry.command is not None:
         secrets = secret_arguments(entry.args)
         args = [_without(arg, secrets.get(index, ())) for index, arg in enumerate(entry.args)]
@@ -68,7 +64,7 @@ def _without(text: str, secrets: Collection[str]) -> str:
 
 
 def setting_list(settings: Settings, overrides: Overrides) -> list[SettingInfo]:
-    """Every key that has a value, in the order of the schema; keys of `hub` and `defaults` also by default."""
+    """Every key with a value, in schema order; `hub` and `defaults` with default values."""
     listed: list[SettingInfo] = []
     written = {
         f"servers.{server}.per_tool.{tool}.{key}"
@@ -123,7 +119,6 @@ def _masked(value: object) -> object:
 
 
 def _is_overridden(path: str, written: Collection[str]) -> bool:
-    """Whether this is a key of a tool that the overrides file has, or a part of one."""
     while path and path not in written:
         path = path.rpartition(".")[0]
     return bool(path)

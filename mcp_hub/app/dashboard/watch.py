@@ -1,8 +1,4 @@
-"""The hub as somebody may see it: part of the composition root.
-
-An operator sees the calls, clients and streams of everybody; every other caller sees those of its own principal, and
-within a profile those at its servers.
-"""
+"""The hub as a caller may see it: operators everything, others what belongs to their principal and profile."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -44,17 +40,17 @@ from mcp_hub.stores.history.reading import clients_of
 from mcp_hub.types import OWN, CallId, Kind
 
 _STORED: Final = 500
-"""Streams of the store that are shown beside the calls of this process."""
+"""Stored streams shown beside this process's calls."""
 _WITH_REASON: Final = ("failed", "cancelled")
 _PATIENCE: Final = 2.0
-"""Seconds in which the reasons of failures are read from the store."""
+"""Seconds to read failure reasons from the store."""
 _WRITTEN: Final = 10.0
-"""Seconds after which a call that has ended is in the history, or never will be."""
+"""Seconds until an ended call is in the history, if ever."""
 _TEXT: Final = 200
 
 
 class HubWatch:
-    """A `fronts.dashboard` `HubView`. `seen` has the observers of the hub."""
+    """A `fronts.dashboard` `HubView`."""
 
     def __init__(
         self,
@@ -80,16 +76,14 @@ class HubWatch:
 
     @property
     def position(self) -> tuple[str, int]:
-        """The epoch and the number of the last ending."""
         return self._seen.recent.epoch, self._seen.recent.seq
 
     @property
     def tools(self) -> int:
-        """Changes with the lists of the servers."""
         return self._hub.changes.version
 
     async def state(self, caller: Caller, mode: DashboardMode) -> DashboardState:
-        """Everything now; its cursor is as of the calls in it."""
+        """The whole state; its cursor fits its calls."""
         servers, rows = await self.servers(caller), await self._rows(caller)
         live, ended = self.live(caller), self._seen_by(caller, self._seen.recent.newest())
         ids = {call.id for call in (*live, *ended)}
@@ -112,12 +106,10 @@ class HubWatch:
         )
 
     async def servers(self, caller: Caller) -> ServerList:
-        """As `GET /v1/servers`."""
         listed = await self._admin.listed(caller.profile)
         return listed if caller.operates else listed.without_output()
 
     def servers_stamp(self) -> object:
-        """Differs when a server is in another state."""
         return self.tools, tuple(
             (
                 status.server,
@@ -132,12 +124,11 @@ class HubWatch:
         )
 
     def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:
-        """The calls that ended behind a place; None if that is not known any more."""
         summaries = self._seen.recent.behind(seq) if epoch == self._seen.recent.epoch else None
         return None if summaries is None else self._seen_by(caller, summaries)
 
     def live(self, caller: Caller) -> list[CallSummary]:
-        """The newest calls that run, but for short quiet ones."""
+        """The newest running calls, without short quiet ones."""
         records = self._registry.under_way
         every = self._seen.recent.running(records, partial(self._may_name, caller))
         if not caller.operates:  # before the newest are taken: those of others take no room
@@ -145,7 +136,7 @@ class HubWatch:
         return self._seen_by(caller, self._seen.recent.live(records, self._clock.now(), every))
 
     def running(self, caller: Caller, of_rest: bool) -> list[RunningCall]:
-        """The caller's own calls that run here and have streams or may get them; those over REST only if `of_rest`."""
+        """The caller's running calls with, or soon with, streams; REST calls only if `of_rest`."""
         time, wall, records = self._clock.now(), wall_time(), self._registry.under_way
         every = self._seen.recent.running(records, partial(self._may_list, caller, of_rest))
         calls: list[RunningCall] = []
@@ -162,7 +153,6 @@ class HubWatch:
         return is_own and self._may_name(caller, record)
 
     def _may_name(self, caller: Caller, record: CallRecord) -> bool:
-        """Whether the caller may know the tool and the client of a call that others wait for."""
         call, profile = record.call, caller.profile
         if caller.operates:
             return True
@@ -171,11 +161,9 @@ class HubWatch:
         )
 
     def watched(self, caller: Caller, mode: DashboardMode) -> AbstractContextManager[None]:
-        """A page is open meanwhile."""
         return self._seen.operators.here() if mode == "full" and caller.operates else nullcontext()
 
     async def owner(self, id_: str) -> str | None:
-        """The principal of a stream; None if there is no such stream. Raises `StoreError`."""
         writer = self._streams.owned(CallId(id_))
         if writer is not None:
             return writer.stream.row.principal
@@ -183,12 +171,12 @@ class HubWatch:
         return None if row is None else row.principal
 
     def clients(self, caller: Caller) -> ClientList:
-        """The clients that came, the last one first, with what they are listed."""
+        """Clients, newest first, with their lists."""
         clients = [client for client in self._seen.clients.newest() if _shows(caller, client.caller)]
         return ClientList([self._client(client) for client in clients], self._current.settings.client_table.names)
 
     def tool_places(self, caller: Caller) -> list[ToolPlace]:
-        """The tools that the caller may use, with their own names."""
+        """The caller's tools with original names."""
         entries = self._hub.catalog.view(caller.profile).entries(Kind.TOOL)
         return [ToolPlace(entry.exported, entry.server, entry.key, entry.is_pinned) for entry in entries]
 
@@ -210,7 +198,6 @@ class HubWatch:
         )
 
     def _cost(self, client: SeenClient) -> tuple[int, int]:
-        """Tools that the client is listed, and their tokens; counted once for each list."""
         view = self._hub.catalog.exposed(client.caller.profile, client.kind, client.mode)
         cached = self._costs.get(id(view))
         if cached is None or cached[0] is not view:
@@ -240,7 +227,7 @@ class HubWatch:
 
 
 class _EarlierCalls:
-    """The calls of streams that are not of this process."""
+    """Calls of streams from other processes."""
 
     def __init__(self, log: StreamLog, history: HistoryStore) -> None:
         self._log = log
@@ -249,7 +236,7 @@ class _EarlierCalls:
         self._clients: dict[str, str] = {}
 
     async def summaries(self, rows: Sequence[StreamInfo]) -> list[CallSummary]:
-        """Streams of the store, each with its client and its last progress or the reason of its failure."""
+        """Stored streams with client and last progress, or failure reason."""
         ended = [row for row in rows if row.status in _WITH_REASON and row.id not in self._reasons]
         if len(self._reasons) > 2 * _STORED:
             self._reasons.clear()
@@ -283,7 +270,6 @@ class _EarlierCalls:
 
 
 def _shows(caller: Caller, of_client: Caller) -> bool:
-    """Whether the caller sees a client that came as `of_client`."""
     return caller.operates or (of_client.principal == caller.principal and caller.profile in (None, of_client.profile))
 
 

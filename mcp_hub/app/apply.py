@@ -50,8 +50,8 @@ class Applier(msgspec.Struct, frozen=True):
         No call sees half of a change; clients get one notification per changed list.
         """
         if self.executor_name in settings.servers:
-            said = "tools that clients execute have this name until the hub restarts. Choose another name."
-            raise ConfigError(ConfigFinding("name_taken", said, path=f"servers.{self.executor_name}"))
+            message = "tools that clients execute have this name until the hub restarts. Choose another name."
+            raise ConfigError(ConfigFinding("name_taken", message, path=f"servers.{self.executor_name}"))
         executor_name = self.executor_name or executor_server(settings)
         rules, limits = view_rules(settings, executor_name, self.current.projects), time_limits(settings, executor_name)
         fresh = {name: self.sources.make(settings, name) for name in restarted}

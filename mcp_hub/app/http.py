@@ -312,6 +312,7 @@ def monitoring_of(app: App, mcp: StreamableHttp, legacy: LegacySse, admission: A
 
 
 def watch_of(app: App) -> HubWatch:
+    """The hub as callers may see it."""
     history = app.journal.store
     return HubWatch(
         current=app.current,

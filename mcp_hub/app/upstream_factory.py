@@ -298,11 +298,11 @@ async def failed_lookups(settings: Settings, env: Mapping[str, str], folder: str
 def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
     """Servers' lists remembered in `folder`, except Python functions'."""
     files = [
-        list_file(folder, name, own)
-        for name, own in settings.servers.items()
-        if own.enabled and not own.local and not own.skills
+        list_file(folder, name, server)
+        for name, server in settings.servers.items()
+        if server.enabled and not server.local and not server.skills
     ]
-    return [found.snapshot for file in files if os.path.exists(file.path) and (found := file.read()) is not None]
+    return [listed.snapshot for file in files if os.path.exists(file.path) and (listed := file.read()) is not None]
 
 
 def list_file(folder: Path, name: str, server: ServerSettings) -> ListFile:
@@ -310,10 +310,10 @@ def list_file(folder: Path, name: str, server: ServerSettings) -> ListFile:
 
 
 def _list_key(name: str, server: ServerSettings) -> str:
-    what = (server.command, server.cwd, server.url, server.type, server.era)
+    source = (server.command, server.cwd, server.url, server.type, server.era)
     passed = (sorted(server.pass_env),) if server.pass_env else ()
     apps = () if server.apps else ("apps: off",)  # servers offer other tools to clients without apps
-    return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers), *apps, *passed)
+    return list_key(name, *source, server.args, sorted(server.env), sorted(server.headers), *apps, *passed)
 
 
 def _pinned(server: ServerSettings) -> Era | None:
@@ -322,26 +322,26 @@ def _pinned(server: ServerSettings) -> Era | None:
 
 def supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
     """A server's limits, which a reload applies at once."""
-    own, limits = settings.effective(name), settings.hub.limits
+    effective, limits = settings.effective(name), settings.hub.limits
     # a remote server that is down says nothing about the next minute
     is_patient = settings.servers[name].url is not None and settings.servers[name].restart is None
     return SupervisorRules(
-        start_timeout=own.start_timeout,
-        request_timeout=own.request_timeout,
-        restart=RestartRule(None if is_patient else own.restart.intensity, own.restart.period),
+        start_timeout=effective.start_timeout,
+        request_timeout=effective.request_timeout,
+        restart=RestartRule(None if is_patient else effective.restart.intensity, effective.restart.period),
         lists=ListLimits(entries=limits.tools_per_server, prepare=prepare, max_age=settings.hub.list_max_age),
-        lazy=own.start == "lazy" or settings.servers[name].enabled == "project",
-        idle_stop=_idle_stop(own, None if own.start == "eager" else _IDLE),
-        part_idle=_idle_stop(own, _IDLE) or math.inf,
+        lazy=effective.start == "lazy" or settings.servers[name].enabled == "project",
+        idle_stop=_idle_stop(effective, None if effective.start == "eager" else _IDLE),
+        part_idle=_idle_stop(effective, _IDLE) or math.inf,
         logs=settings.servers[name].logs or "hub",
         repetition=repetition(settings, name),
     )
 
 
-def _idle_stop(own: Defaults, usual: float | None) -> float | None:
-    if own.idle_stop is None:
+def _idle_stop(effective: Defaults, usual: float | None) -> float | None:
+    if effective.idle_stop is None:
         return usual
-    return None if own.idle_stop == "never" else own.idle_stop
+    return None if effective.idle_stop == "never" else effective.idle_stop
 
 
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
@@ -354,14 +354,14 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
     if server.local is not None:
         top = server.local.partition(":")[0].partition(".")[0]
         if not _is_module(top, folder):
-            said = f"module not found: {top}. Install it, or put it next to the configuration."
-            raise StartFailed("module_not_found", said, tuple(dict.fromkeys((*sys.path, folder))))
+            message = f"module not found: {top}. Install it, or put it next to the configuration."
+            raise StartFailed("module_not_found", message, tuple(dict.fromkeys((*sys.path, folder))))
         check_reference(server.local, folder)
         return server.local
     if server.skills is not None:
         if not os.path.isdir(server.skills):
-            said = f"skills {server.skills}: the folder does not exist. Create it, or correct the path."
-            raise StartFailed("skills_not_found", said)
+            message = f"skills {server.skills}: the folder does not exist. Create it, or correct the path."
+            raise StartFailed("skills_not_found", message)
         return server.skills
     return _command(server, env, folder)
 
@@ -373,7 +373,7 @@ def _command(server: ServerSettings, env: Mapping[str, str], folder: str) -> str
 
 def _is_module(top: str, folder: str) -> bool:
     try:
-        found = importlib.util.find_spec(top)
+        spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         return False
-    return found is not None or importlib.machinery.PathFinder.find_spec(top, [folder]) is not None
+    return spec is not None or importlib.machinery.PathFinder.find_spec(top, [folder]) is not None

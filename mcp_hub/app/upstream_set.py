@@ -83,7 +83,7 @@ class UpstreamSet:
         return len(self._draining(name)) >= _MOST_OLD
 
     def _draining(self, name: str) -> list[anyio.CancelScope]:
-        return [scope for one, scope in self._old.items() if one.name == name]
+        return [scope for upstream, scope in self._old.items() if upstream.name == name]
 
     def wake(self, name: str) -> None:
         self.upstreams[name].lifecycle.wake()

@@ -114,7 +114,7 @@ class Translator(msgspec.Struct, frozen=True):
             entry = linux_server(entry, self.drives, renamed, note_variable)
         entry = self._notation(name, entry, path).server(entry)
         has_folder = bool(entry.get("cwd"))
-        self._place(entry)
+        self._make_absolute(entry)
         if isinstance(lists := entry.pop("sandbox", None), dict):
             self._limit(entry, lists, has_folder, path)
         if "envFile" in entry:
@@ -151,7 +151,7 @@ class Translator(msgspec.Struct, frozen=True):
                 )
         return inputs
 
-    def _place(self, entry: JsonObject) -> None:
+    def _make_absolute(self, entry: JsonObject) -> None:
         if "command" not in entry:
             return
         for key in ("cwd", "command"):

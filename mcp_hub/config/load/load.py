@@ -297,7 +297,7 @@ def _filled(
             }
         if "store" in hub:
             filled["hub"]["store"] = written_out(filled["hub"]["store"])
-        _place(("hub", "store"), "path", filled["hub"].get("store"), interpolation, report)
+        _make_absolute(("hub", "store"), "path", filled["hub"].get("store"), interpolation, report)
         _place_keys(filled["hub"].get("http"), interpolation, report)
     return filled
 
@@ -307,7 +307,7 @@ def _place_keys(http: object, interpolation: Interpolation, report: Findings) ->
     issuers = oauth.get("issuers") if isinstance(oauth, dict) else None
     for index, issuer in enumerate(issuers if isinstance(issuers, list) else ()):
         path = ("hub", "http", "oauth", "issuers", index)
-        _place(path, "jwks_file", issuer, interpolation, report)
+        _make_absolute(path, "jwks_file", issuer, interpolation, report)
         if isinstance(issuer, dict) and isinstance(file := issuer.get("jwks_file"), str):
             _check_file((*path, "jwks_file"), file, interpolation.env, report, power="let anybody in")
 
@@ -341,9 +341,9 @@ def _server(
     on_failure = excuse if is_disabled or failed is not None else refuse
     filled = interpolation.fill(server, path, on_failure)
     for key in ("cwd", "skills"):
-        _place(path, key, filled, interpolation, report)
+        _make_absolute(path, key, filled, interpolation, report)
     tls = filled.get("tls") if isinstance(filled, dict) else None
-    _place((*path, "tls"), "ca", tls, interpolation, report)
+    _make_absolute((*path, "tls"), "ca", tls, interpolation, report)
     if isinstance(tls, dict) and isinstance(file := tls.get("ca"), str):
         _check_file((*path, "tls", "ca"), file, interpolation.env, report, power="stand in for the server")
     if causes and failed is not None and not is_disabled and isinstance(filled, dict):
@@ -353,7 +353,7 @@ def _server(
     return filled
 
 
-def _place(path: DataPath, key: str, section: object, interpolation: Interpolation, report: Findings) -> None:
+def _make_absolute(path: DataPath, key: str, section: object, interpolation: Interpolation, report: Findings) -> None:
     if (
         isinstance(section, dict)
         and isinstance(folder := section.get(key), str)

@@ -115,12 +115,12 @@ class ClientTable:
     unless None.
     """
 
-    def __init__(self, own: Mapping[str, ClientSettings], first_list_wait: float | None = None) -> None:
+    def __init__(self, entries: Mapping[str, ClientSettings], first_list_wait: float | None = None) -> None:
         self._first_list_wait = first_list_wait
-        written = {name.casefold(): entry for name, entry in own.items()}
-        others = {name: entry for name, entry in BUILT_IN_CLIENTS.items() if name not in written}
-        self._entries = {**written, **others}
-        self._tiers = [_patterns(written), _patterns(others)]
+        written = {name.casefold(): entry for name, entry in entries.items()}
+        built_in = {name: entry for name, entry in BUILT_IN_CLIENTS.items() if name not in written}
+        self._entries = {**written, **built_in}
+        self._tiers = [_patterns(written), _patterns(built_in)]
 
     @property
     def names(self) -> list[str]:
@@ -128,10 +128,10 @@ class ClientTable:
 
     def require(self, chosen: str) -> None:
         if chosen.casefold() not in self._entries:
-            known = sorted(self._entries)
-            said = f"unknown client {quoted(chosen)}{nearest(chosen.casefold(), known) or '.'}"
-            others = f"Known: {', '.join(known)}. hub.clients adds others."
-            raise ConfigError(ConfigFinding("unknown_client", f"{said} {others}"))
+            names = sorted(self._entries)
+            message = f"unknown client {quoted(chosen)}{nearest(chosen.casefold(), names) or '.'}"
+            advice = f"Known: {', '.join(names)}. hub.clients adds others."
+            raise ConfigError(ConfigFinding("unknown_client", f"{message} {advice}"))
 
     def rules(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> ClientRules:
         """Rules by `client_name`, or of entry `chosen`. Raises `ConfigError` for an unknown `chosen`.
@@ -141,13 +141,13 @@ class ClientTable:
         if chosen is not None:
             self.require(chosen)
         name = self._name(client_name) if chosen is None else chosen.casefold()
-        own = [entry for entry in (self._entries[name], BUILT_IN_CLIENTS.get(name)) if entry is not None]
-        general = [*own, self._entries[UNKNOWN_CLIENT], _UNKNOWN]
+        named = [entry for entry in (self._entries[name], BUILT_IN_CLIENTS.get(name)) if entry is not None]
+        general = [*named, self._entries[UNKNOWN_CLIENT], _UNKNOWN]
         usual = BUILT_IN_CLIENTS.get(name, _UNKNOWN)
-        asked = general
+        with_deadline = general
         if known_only and chosen is None:
-            asked = [] if name == UNKNOWN_CLIENT else own
-        deadline: Literal["never"] | float | None = _first(entry.soft_deadline for entry in asked)
+            with_deadline = [] if name == UNKNOWN_CLIENT else named
+        deadline: Literal["never"] | float | None = _first(entry.soft_deadline for entry in with_deadline)
         return ClientRules(
             max_tools=_first(entry.max_tools for entry in general) or _MAX_TOOLS,
             defers_tools=bool(_first(entry.defers_tools for entry in general)),
@@ -173,11 +173,11 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def _patterns(entries: Mapping[str, ClientSettings]) -> dict[str, str]:
-    found = {name: name for name in entries if name != UNKNOWN_CLIENT}
+    patterns = {name: name for name in entries if name != UNKNOWN_CLIENT}
     for name, entry in entries.items():
         for pattern in _first((entry.matches, BUILT_IN_CLIENTS.get(name, entry).matches)) or ():
-            found.setdefault(pattern.casefold(), name)
-    return found
+            patterns.setdefault(pattern.casefold(), name)
+    return patterns
 
 
 def check_clients(clients: dict[str, ClientSettings]) -> dict[str, ClientSettings]:
@@ -185,11 +185,11 @@ def check_clients(clients: dict[str, ClientSettings]) -> dict[str, ClientSetting
     first: dict[str, str] = {}
     for name, entry in clients.items():
         if first.setdefault(name.casefold(), name) != name:
-            said = f"is the same client as {quoted(first[name.casefold()])}: case does not matter"
-            raise finding("duplicate_name", said, name)
+            message = f"is the same client as {quoted(first[name.casefold()])}: case does not matter"
+            raise finding("duplicate_name", message, name)
         if entry == ClientSettings():
             raise finding("missing_key", "is empty. Set one of its keys.", name)
         if name.casefold() == UNKNOWN_CLIENT and entry.matches:
-            said = 'cannot have "matches": it is for every client that no other entry matches'
-            raise finding("misplaced_key", said, name)
+            message = 'cannot have "matches": it is for every client that no other entry matches'
+            raise finding("misplaced_key", message, name)
     return clients

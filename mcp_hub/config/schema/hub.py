@@ -80,8 +80,8 @@ class TokenSettings(Section):
     @model_validator(mode="after")
     def _operates_the_whole_hub(self) -> Self:
         if self.operator and self.profile is not None:
-            said = "A token with a profile sees a part of the hub, and cannot operate it. Keep operator or profile."
-            raise finding("conflicting_keys", said, "operator")
+            message = "A token with a profile sees a part of the hub, and cannot operate it. Keep operator or profile."
+            raise finding("conflicting_keys", message, "operator")
         return self
 
 
@@ -143,6 +143,7 @@ class StoreSettings(Section):
 
     @property
     def shown(self) -> str:
+        """The URL without user, password and query."""
         parts = urlsplit("" if self.url is None else self.url.get_secret_value())
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -152,16 +153,16 @@ class StoreSettings(Section):
             return set()
         url = self.url.get_secret_value()
         parts = urlsplit(url)
-        found = {parts.password or "", *(text for name, text in parse_qsl(parts.query) if name == "password")}
-        return {form for text in found if text for form in (text, unquote(text))}
+        passwords = {parts.password or "", *(text for name, text in parse_qsl(parts.query) if name == "password")}
+        return {form for text in passwords if text for form in (text, unquote(text))}
 
     @model_validator(mode="before")
     @classmethod
     def _read_text(cls, data: object) -> object:
         store = written_out(data)
         if isinstance(store, str):
-            said = f"{quoted(store.rpartition('@')[2])} is not a store. Write sqlite, sqlite:FOLDER, memory or redis://HOST:PORT"
-            raise finding("invalid_value", said)
+            message = f"{quoted(store.rpartition('@')[2])} is not a store. Write sqlite, sqlite:FOLDER, memory or redis://HOST:PORT"
+            raise finding("invalid_value", message)
         return {"type": "redis", **store} if isinstance(store, dict) and store.get("url") is not None else store
 
     @model_validator(mode="after")
@@ -174,8 +175,8 @@ class StoreSettings(Section):
         if self.type == "redis" and self.url is None:
             raise finding("missing_key", 'A store of type redis needs the server. Set "url".', "url")
         if self.type == "redis" and find_spec("redis") is None:
-            said = f"needs a package that is not installed. Install it with: {with_extra('redis')}"
-            raise finding("not_installed", said, "url")
+            message = f"needs a package that is not installed. Install it with: {with_extra('redis')}"
+            raise finding("not_installed", message, "url")
         return self
 
 

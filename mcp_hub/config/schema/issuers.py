@@ -78,11 +78,11 @@ class IssuerSettings(Section):
         has_shared_key = self.shared_key is not None
         for name in self.accepted_algorithms():
             if name.startswith("HS") and not has_shared_key:
-                said = f"{name} needs a shared_key: with public keys anybody could sign"
-                raise finding("missing_key", said, "algorithms")
+                message = f"{name} needs a shared_key: with public keys anybody could sign"
+                raise finding("missing_key", message, "algorithms")
             if has_shared_key and not name.startswith("HS"):
-                said = f"{name} is for key pairs. A shared_key takes HS256, HS384 or HS512."
-                raise finding("invalid_value", said, "algorithms")
+                message = f"{name} is for key pairs. A shared_key takes HS256, HS384 or HS512."
+                raise finding("invalid_value", message, "algorithms")
         return self
 
     @model_validator(mode="after")
@@ -90,8 +90,8 @@ class IssuerSettings(Section):
         if self.shared_key is not None:
             needed = max(_SHORTEST_KEY[name] for name in self.accepted_algorithms())
             if len(self.shared_key.get_secret_value().encode("utf-8", "replace")) < needed:
-                said = f"must have at least {needed} bytes: a shorter key can be guessed"
-                raise finding("out_of_range", said, "shared_key")
+                message = f"must have at least {needed} bytes: a shorter key can be guessed"
+                raise finding("out_of_range", message, "shared_key")
         return self
 
     def accepted_algorithms(self) -> list[_Algorithm]:

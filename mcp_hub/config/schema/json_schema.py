@@ -36,66 +36,68 @@ def json_schema() -> JsonObject:
 
     Unknown keys are refused, except where the hub ignores parts of other clients' files.
     """
-    found: JsonObject = deepcopy(Settings.model_json_schema())
-    definitions = found.pop("$defs")
+    schema: JsonObject = deepcopy(Settings.model_json_schema())
+    definitions = schema.pop("$defs")
     filled = {name for section in _FILLED for name in (section, *_below(definitions, section))}
-    made = {name: _section(own, is_filled=name in filled) for name, own in definitions.items()}
-    server = made["ServerSettings"]["properties"]
+    sections = {name: _section(definition, is_filled=name in filled) for name, definition in definitions.items()}
+    server = sections["ServerSettings"]["properties"]
     server["type"] = {"enum": ["stdio", *TRANSPORTS, None], "description": "The transport of a url."}
     server["era"]["anyOf"].append({"const": "auto"})
     server.update(deepcopy(_OTHERS))
-    for place in (made["StoreSettings"], made["SelectorSettings"], made["ToolSelector"]):
-        place.update({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})
-        place.pop("type")
-    made["HistorySettings"]["anyOf"] = [{"type": "object"}, {"enum": ["off", False]}]
-    del made["HistorySettings"]["type"]
-    rule = made["SandboxSettings"]
+    for shorthand in (sections["StoreSettings"], sections["SelectorSettings"], sections["ToolSelector"]):
+        shorthand.update({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})
+        shorthand.pop("type")
+    sections["HistorySettings"]["anyOf"] = [{"type": "object"}, {"enum": ["off", False]}]
+    del sections["HistorySettings"]["type"]
+    rule = sections["SandboxSettings"]
     rule["anyOf"] = [{"type": "object"}, {"enum": ["off", "on", "prefer"]}, {"type": "boolean"}]
     rule.pop("type")
-    top = _section(found, is_filled=False)
+    top = _section(schema, is_filled=False)
     top["properties"]["mcpServers"] = deepcopy(top["properties"]["servers"])
     top["properties"]["$schema"] = {"type": "string"}
-    about = {"$schema": _DIALECT, "title": "servers.yaml of mcp-hub", "type": ["object", "null"]}
-    return {**about, "additionalProperties": False, "properties": top["properties"], "$defs": made}
+    head = {"$schema": _DIALECT, "title": "servers.yaml of mcp-hub", "type": ["object", "null"]}
+    return {**head, "additionalProperties": False, "properties": top["properties"], "$defs": sections}
 
 
 def _section(section: JsonObject, *, is_filled: bool) -> JsonObject:
     """Leaves out class docstrings, which are for programmers."""
-    made = {key: value for key, value in section.items() if key not in ("title", "description")}
-    if "properties" in made:
-        made["properties"] = {key: _key(own, is_filled=is_filled) for key, own in made["properties"].items()}
-    return made
+    definition = {key: value for key, value in section.items() if key not in ("title", "description")}
+    if "properties" in definition:
+        definition["properties"] = {
+            key: _key(key_schema, is_filled=is_filled) for key, key_schema in definition["properties"].items()
+        }
+    return definition
 
 
-def _key(own: JsonObject, *, is_filled: bool) -> JsonObject:
-    made = _value(own, is_filled=is_filled)
-    choices = [*made["anyOf"]] if "anyOf" in made else [made]
+def _key(key_schema: JsonObject, *, is_filled: bool) -> JsonObject:
+    value_schema = _value(key_schema, is_filled=is_filled)
+    choices = [*value_schema["anyOf"]] if "anyOf" in value_schema else [value_schema]
     if {"type": "null"} not in choices:
         choices.append({"type": "null"})
-    default = own.get("default")
+    default = key_schema.get("default")
     return {"anyOf": choices, **({"default": default} if isinstance(default, str | int | float) else {})}
 
 
-def _value(own: Any, *, is_filled: bool) -> Any:
-    if isinstance(own, list):
-        return [_value(item, is_filled=is_filled) for item in own]
-    if not isinstance(own, dict):
-        return own
-    kept = {key: value for key, value in own.items() if key not in ("title", "writeOnly", "default", "format")}
-    if kept.get("const") == "off":
-        kept = {"enum": ["off"]}
-    if "off" in kept.get("enum", ()):
-        kept = {"enum": [*kept["enum"], False]}  # YAML reads a bare `off` as false
-    is_plain = kept.get("type") in ("integer", "boolean") or "enum" in kept or "const" in kept
-    choices = _KINDS.get(kept.get("type", "")) or ([kept] if is_plain else None)
+def _value(schema: Any, *, is_filled: bool) -> Any:
+    if isinstance(schema, list):
+        return [_value(item, is_filled=is_filled) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: value for key, value in schema.items() if key not in ("title", "writeOnly", "default", "format")}
+    if plain.get("const") == "off":
+        plain = {"enum": ["off"]}
+    if "off" in plain.get("enum", ()):
+        plain = {"enum": [*plain["enum"], False]}  # YAML reads a bare `off` as false
+    is_plain = plain.get("type") in ("integer", "boolean") or "enum" in plain or "const" in plain
+    choices = _KINDS.get(plain.get("type", "")) or ([plain] if is_plain else None)
     if choices is None:
-        return {key: _value(value, is_filled=is_filled) for key, value in kept.items()}
+        return {key: _value(value, is_filled=is_filled) for key, value in plain.items()}
     choices = [*deepcopy(choices), *([_PLACEHOLDER] if is_filled else [])]
     return {"anyOf": choices} if len(choices) > 1 else choices[0]
 
 
 def _below(definitions: JsonObject, name: str) -> Iterator[str]:
-    for other in definitions:
-        if f"#/$defs/{other}'" in str(definitions[name]):
-            yield other
-            yield from _below(definitions, other) if other != name else ()
+    for definition in definitions:
+        if f"#/$defs/{definition}'" in str(definitions[name]):
+            yield definition
+            yield from _below(definitions, definition) if definition != name else ()

@@ -35,19 +35,19 @@ class OAuthSettings(Section):
         if self.token_auth is not None and self.client_secret is None:
             raise finding("missing_key", 'says how a client_secret is sent: set "client_secret", too', "token_auth")
         if self.client_id is not None and self.client_metadata_url is not None:
-            said = "client_id already says who the hub is. Keep one of them."
-            raise finding("conflicting_keys", said, "client_metadata_url")
+            message = "client_id already says who the hub is. Keep one of them."
+            raise finding("conflicting_keys", message, "client_metadata_url")
         if self.grant == "client_credentials":
             self._check_machine()
         elif self.private_key is not None:
-            said = 'is for "grant: client_credentials"; a login in a browser takes a client_secret'
-            raise finding("misplaced_key", said, "private_key")
+            message = 'is for "grant: client_credentials"; a login in a browser takes a client_secret'
+            raise finding("misplaced_key", message, "private_key")
         return self
 
     def _check_machine(self) -> None:
         if [getattr(self, key) is None for key in _SECRETS].count(False) != 1:
-            said = 'client_credentials needs either a "client_secret" or a "private_key"'
-            raise finding("missing_key", said, "grant")
+            message = 'client_credentials needs either a "client_secret" or a "private_key"'
+            raise finding("missing_key", message, "grant")
         if self.issuer is None:  # else a secret could be sent to a server that somebody else names
             raise finding("missing_key", 'client_credentials needs "issuer", the server that gets the secret', "grant")
 
@@ -59,11 +59,11 @@ class OAuthSettings(Section):
                 raise finding("invalid_value", "expected an https:// URL (http:// only for this machine)", key)
         url = self.client_metadata_url
         if url is not None and (is_this_machine(origin_parts(url)[1]) or origin_parts(url)[2] in ("", "/")):
-            said = "expected an https:// URL with a path, which everybody can read"
-            raise finding("invalid_value", said, "client_metadata_url")
+            message = "expected an https:// URL with a path, which everybody can read"
+            raise finding("invalid_value", message, "client_metadata_url")
         if not all(_SCOPE.fullmatch(scope) for scope in self.scopes):
-            said = "a scope has printable ASCII characters only, no spaces, quotes or backslashes"
-            raise finding("invalid_value", said, "scopes")
+            message = "a scope has printable ASCII characters only, no spaces, quotes or backslashes"
+            raise finding("invalid_value", message, "scopes")
         return self
 
     def secrets(self) -> set[str]:

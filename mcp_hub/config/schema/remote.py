@@ -25,14 +25,14 @@ _OWN: Final = re.compile(
 
 def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> list[Flaw]:
     """Invalid settings of a remote server, with reasons."""
-    found = [Flaw("url", "invalid_url", problem)] if (problem := _of_url(url)) is not None else []
-    found += (flaw for _, flaw in problems_of_headers(headers))
+    flaws = [Flaw("url", "invalid_url", problem)] if (problem := _of_url(url)) is not None else []
+    flaws += (flaw for _, flaw in problems_of_headers(headers))
     if bearer is not None and not _TOKEN.fullmatch(bearer):
-        said = 'expected the token alone, without "Bearer" before it, of printable ASCII characters'
-        found.append(Flaw("bearer", "invalid_value", said))
+        message = 'expected the token alone, without "Bearer" before it, of printable ASCII characters'
+        flaws.append(Flaw("bearer", "invalid_value", message))
     if bearer is not None and any(name.lower() == "authorization" for name in headers):
-        found.append(Flaw("bearer", "conflicting_keys", "headers already has an Authorization. Keep one of them."))
-    return found
+        flaws.append(Flaw("bearer", "conflicting_keys", "headers already has an Authorization. Keep one of them."))
+    return flaws
 
 
 def problems_of_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, Flaw]]:
@@ -43,8 +43,8 @@ def problems_of_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, Flaw]
             yield name, Flaw("headers", "invalid_value", "holds a name that a header cannot have")
             continue
         if is_transport_header(name) or name.lower() in seen:
-            said = f"{name} is {'given twice' if name.lower() in seen else 'set by the hub itself'}"
-            yield name, Flaw("headers", "conflicting_keys", said)
+            message = f"{name} is {'given twice' if name.lower() in seen else 'set by the hub itself'}"
+            yield name, Flaw("headers", "conflicting_keys", message)
         if not _VALUE.fullmatch(value):
             yield name, Flaw("headers", "invalid_value", f"{name} may hold printable ASCII characters only")
         seen.add(name.lower())

@@ -46,7 +46,7 @@ def holds_at_once(section: type[Section], key: str) -> bool:
 def findings(flaws: Sequence[Flaw]) -> PydanticCustomError:
     """One finding for several keys, with the code and key of the first."""
     first, *more = flaws
-    message = "; ".join((first.message, *(f"{other.key}: {other.message}" for other in more)))
+    message = "; ".join((first.message, *(f"{flaw.key}: {flaw.message}" for flaw in more)))
     return finding(first.code, message, first.key)
 
 

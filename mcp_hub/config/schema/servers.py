@@ -138,36 +138,38 @@ class ServerSettings(Section):
     def _read_other_clients(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
-        own = dict(data)
-        if "transport" in own and own.setdefault("type", own["transport"]) != own.pop("transport"):
+        entry = dict(data)
+        if "transport" in entry and entry.setdefault("type", entry["transport"]) != entry.pop("transport"):
             raise finding("conflicting_keys", "contradicts type. Keep one of them.", "transport")
-        if own.get("type") == "stdio" and "command" in own:
-            del own["type"]
-        elif isinstance(kind := own.get("type"), str):
-            own["type"] = TRANSPORTS.get(kind, kind)
-        if own.get("era") == "auto":  # as it was called before
-            own["era"] = "follow"
-        if own.get("auth") == "oauth":
-            del own["auth"]
-            own.setdefault("oauth", {})
-        disabled = own.pop("disabled", None)
+        if entry.get("type") == "stdio" and "command" in entry:
+            del entry["type"]
+        elif isinstance(kind := entry.get("type"), str):
+            entry["type"] = TRANSPORTS.get(kind, kind)
+        if entry.get("era") == "auto":  # as it was called before
+            entry["era"] = "follow"
+        if entry.get("auth") == "oauth":
+            del entry["auth"]
+            entry.setdefault("oauth", {})
+        disabled = entry.pop("disabled", None)
         if disabled is not None:
-            own["enabled"] = _opposite(disabled, own.get("enabled"))
-        return own
+            entry["enabled"] = _opposite(disabled, entry.get("enabled"))
+        return entry
 
     @model_validator(mode="after")
     def _is_one_source(self) -> Self:
-        found = [key for key in _SOURCES if getattr(self, key) is not None]
-        if not found:
-            said = 'needs a "command" to start, a "url" to connect to, "local" for functions, or "skills" for a folder'
-            raise finding("missing_key", said)
-        if len(found) > 1:
-            raise finding("conflicting_keys", f"a server has a {found[0]} or a {found[1]}, not both", found[1])
+        sources = [key for key in _SOURCES if getattr(self, key) is not None]
+        if not sources:
+            message = (
+                'needs a "command" to start, a "url" to connect to, "local" for functions, or "skills" for a folder'
+            )
+            raise finding("missing_key", message)
+        if len(sources) > 1:
+            raise finding("conflicting_keys", f"a server has a {sources[0]} or a {sources[1]}, not both", sources[1])
         for key, owner in _BELONGS.items():
-            if owner not in found and getattr(self, key):
-                raise finding("misplaced_key", f"belongs to a {owner}. A {found[0]} does not have it.", key)
+            if owner not in sources and getattr(self, key):
+                raise finding("misplaced_key", f"belongs to a {owner}. A {sources[0]} does not have it.", key)
         if self.url is None and self.tls.ca is not None:
-            raise finding("misplaced_key", f"belongs to a url. A {found[0]} does not have it.", "tls")
+            raise finding("misplaced_key", f"belongs to a url. A {sources[0]} does not have it.", "tls")
         for key, why in _NOT_FOR_FUNCTIONS.items():
             if self.local is not None and getattr(self, key) is not None:
                 raise finding("misplaced_key", f"does not apply to Python functions: {why}", key)
@@ -179,18 +181,18 @@ class ServerSettings(Section):
     @model_validator(mode="after")
     def _has_each_name_once(self) -> Self:
         renamed = dict(self.rename)
-        for key, own in self.per_tool.items():
-            if own.name is None:
+        for key, tool in self.per_tool.items():
+            if tool.name is None:
                 continue
             if key in renamed:
-                said = f"per_tool also has a name for {quoted(key)}. Keep one of them."
-                raise finding("conflicting_keys", said, "rename")
+                message = f"per_tool also has a name for {quoted(key)}. Keep one of them."
+                raise finding("conflicting_keys", message, "rename")
             if is_glob(key):
                 raise finding("misplaced_key", f"{quoted(key)} is a glob, but a name belongs to one tool", "per_tool")
-            renamed[key] = own.name
+            renamed[key] = tool.name
         if len(set(renamed.values())) < len(renamed):
-            place = "rename" if self.rename else "per_tool"
-            raise finding("duplicate_name", "two names are exported as the same one", place)
+            section = "rename" if self.rename else "per_tool"
+            raise finding("duplicate_name", "two names are exported as the same one", section)
         return self
 
     @model_validator(mode="after")
@@ -200,8 +202,8 @@ class ServerSettings(Section):
             headers = {name: value.get_secret_value() for name, value in self.headers.items()}
             problems += problems_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
             if self.oauth is not None and (self.bearer or any(name.lower() == "authorization" for name in headers)):
-                said = "bearer or headers already has the credentials. Keep one of them."
-                problems.append(Flaw("oauth", "conflicting_keys", said))
+                message = "bearer or headers already has the credentials. Keep one of them."
+                problems.append(Flaw("oauth", "conflicting_keys", message))
             if self.oauth is not None and all(flaw.key != "url" for flaw in problems) and is_cleartext(self.url):
                 problems.append(Flaw("oauth", "cleartext_url", "needs an https:// url: others could read the token"))
         if self.type == "sse" and self.era == "modern":

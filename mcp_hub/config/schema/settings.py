@@ -53,8 +53,8 @@ class Settings(Section):
     def effective(self, server: str) -> Defaults:
         """The server's own settings, else the defaults. Raises `KeyError`."""
         settings = self.servers[server]
-        own = {key: getattr(settings, key) for key in Defaults.model_fields}
-        return self.defaults.model_copy(update={key: value for key, value in own.items() if value is not None})
+        values = {key: getattr(settings, key) for key in Defaults.model_fields}
+        return self.defaults.model_copy(update={key: value for key, value in values.items() if value is not None})
 
     @cached_property
     def tool_rules(self) -> Callable[[str, str], ToolRules]:

@@ -40,10 +40,10 @@ class TelemetrySettings(Section):
         if self.endpoint is None and self.headers:
             raise finding("missing_key", 'need an endpoint. Also set "endpoint".', "headers")
         if self.endpoint is not None:
-            headers = {key: own.get_secret_value() for key, own in self.headers.items()}
+            headers = {key: value.get_secret_value() for key, value in self.headers.items()}
             problems = [
-                Flaw("endpoint" if key == "url" else key, code, said.replace(_SERVER, _COLLECTOR))
-                for key, code, said in problems_of(self.endpoint, headers, None)
+                Flaw("endpoint" if key == "url" else key, code, message.replace(_SERVER, _COLLECTOR))
+                for key, code, message in problems_of(self.endpoint, headers, None)
             ]
             has_place = all(flaw.key != "endpoint" for flaw in problems)
             if has_place and set(urlsplit(self.endpoint)[3:]) != {""}:
@@ -51,8 +51,8 @@ class TelemetrySettings(Section):
             if problems:
                 raise findings(problems)
         if self.is_on and not all(map(_is_installed, _NEEDED)):
-            said = f"needs packages that are not installed. Install them with: {with_extra('otel')}"
-            raise finding("not_installed", said, "enabled" if self.endpoint is None else "endpoint")
+            message = f"needs packages that are not installed. Install them with: {with_extra('otel')}"
+            raise finding("not_installed", message, "enabled" if self.endpoint is None else "endpoint")
         return self
 
 

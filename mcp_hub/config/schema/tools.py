@@ -16,8 +16,8 @@ from mcp_hub.globs import first_match
 
 def check_hints(hints: HintSettings | None) -> None:
     if hints is not None and hints.readOnlyHint and hints.destructiveHint:
-        said = "a tool that only reads destroys nothing. Keep readOnlyHint or destructiveHint."
-        raise finding("conflicting_keys", said, "annotations")
+        message = "a tool that only reads destroys nothing. Keep readOnlyHint or destructiveHint."
+        raise finding("conflicting_keys", message, "annotations")
 
 
 class ToolSettings(Section):
@@ -46,14 +46,14 @@ class ToolSettings(Section):
         check_hints(self.annotations)
         for argument in self.arguments:
             if argument in self.fixed:
-                said = f"{quoted(argument)} is also among the arguments. Keep one of them."
-                raise finding("conflicting_keys", said, "fixed")
+                message = f"{quoted(argument)} is also among the arguments. Keep one of them."
+                raise finding("conflicting_keys", message, "fixed")
         return self
 
     def changed(self) -> tuple[str, ...]:
         """The keys that change lists or arguments."""
-        own = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields and key != "history"]
-        return tuple(key for key in own if getattr(self, key) != ToolSettings.model_fields[key].default)
+        keys = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields and key != "history"]
+        return tuple(key for key in keys if getattr(self, key) != ToolSettings.model_fields[key].default)
 
 
 class ToolRules(msgspec.Struct, frozen=True):
@@ -70,11 +70,11 @@ class ToolRules(msgspec.Struct, frozen=True):
 def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
     """Rules of the entry of that name, else the first matching glob, else `general`; without `tool`, of other calls."""
     pattern = first_match(tool, per_tool) if tool else None
-    own = ToolSettings() if pattern is None else per_tool[pattern]
+    settings = ToolSettings() if pattern is None else per_tool[pattern]
     return ToolRules(
-        task=general.task if own.task is None else own.task,
-        orphan=general.orphan if own.orphan is None else own.orphan,
-        idempotent=general.idempotent if own.idempotent is None else own.idempotent,
-        retry=general.retry if own.retry is None else own.retry,
-        is_kept=own.history != "off",
+        task=general.task if settings.task is None else settings.task,
+        orphan=general.orphan if settings.orphan is None else settings.orphan,
+        idempotent=general.idempotent if settings.idempotent is None else settings.idempotent,
+        retry=general.retry if settings.retry is None else settings.retry,
+        is_kept=settings.history != "off",
     )

@@ -105,9 +105,9 @@ class Acts:
         If one of `first` is refused, nothing else changes. Raises `FileRefused`.
         """
         with locked(self._folder, self._locks):
-            return self._done(title, changes, first)
+            return self._change_all(title, changes, first)
 
-    def _done(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange]) -> list[Done]:
+    def _change_all(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange]) -> list[Done]:
         planned = [_planned(change, is_first=True) for change in first] + [
             _planned(change, is_first=False) for change in changes
         ]

@@ -121,7 +121,7 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
         layout = layout_of(data, file.place)
         before, plain = _entry_in(data, layout), source.entry(file.client, layout)
         after = source.entry_for(file, layout, before)
-        others = len(_started(data, file).keys() - {path[-1] for path in moved})
+        servers_left = len(_started(data, file).keys() - {path[-1] for path in moved})
     except FileRefused as problem:
         return Step(file, layout, problem=problem)
 
@@ -148,7 +148,7 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
     # the client's own command would show values of the entry to other users, and may not take all keys
     run = None if options else _run_to_add(file, text, layout, after, moved, env)
     change = FileChange(file.path, edited, run, entries)
-    step = Step(file, layout, before, after, change, moved=moved, others=others, options=options)
+    step = Step(file, layout, before, after, change, moved=moved, others=servers_left, options=options)
     return _checked(step, text)
 
 

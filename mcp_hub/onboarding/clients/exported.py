@@ -204,7 +204,7 @@ class _Placeholders:
         self._form = None if client.name in _NO_PLACEHOLDERS else client.token
         self._takes_dollars = self._form is not None and self._form.startswith("${HUB")
         self.lost: set[str] = set()
-        self._left: set[str] = set()
+        self._unread: set[str] = set()
         self._defaults: set[str] = set()
         self._literals: set[str] = set()
         self.lost_headers = False
@@ -220,7 +220,7 @@ class _Placeholders:
         try:
             parts = split_text(text)
         except Unresolved:  # the hub cannot read it either
-            self._left.add(at)
+            self._unread.add(at)
             return text
         written, literal = "", ""
         for part in (*parts, Reference("")):
@@ -233,9 +233,10 @@ class _Placeholders:
         return written
 
     def notes(self) -> list[str]:
+        """Values that the client reads in another way than the hub."""
         title = self._client.title
         message = (
-            (f"{title} does not fill these in, set them yourself", self._left),
+            (f"{title} does not fill these in, set them yourself", self._unread),
             (f"{title} knows no defaults, these are left out", self._defaults),
             (f"{title} takes a $ in these for a variable, which is plain text here", self._literals),
         )
@@ -247,7 +248,7 @@ class _Placeholders:
         if not is_variable_name(name):
             return self._value(text, at)
         if self._form is None:
-            self._left.add(f"${{{name}}}")
+            self._unread.add(f"${{{name}}}")
             return text
         if has_default and self._client.name in _DEFAULTS:
             return f"${{{reference.removeprefix('env:')}}}"
@@ -257,7 +258,7 @@ class _Placeholders:
 
     def _value(self, text: str, at: str) -> str:
         if self._secret is None:
-            self._left.add(text)
+            self._unread.add(text)
             return text
         value = self._secret(text)
         if value is None:

@@ -63,7 +63,7 @@ class Paths(msgspec.Struct, frozen=True):
         """The file; with a `*` all matches in existing folders."""
         templates: tuple[str, ...] = getattr(self, where.system)
         path = next((path for template in templates if (path := expanded(template, where)) is not None), None)
-        return () if path is None else _found(path)
+        return () if path is None else _matching(path)
 
 
 def everywhere(*templates: str) -> Paths:
@@ -92,7 +92,7 @@ def expanded(template: str, where: Where) -> Path | None:
     return where.home / path.removeprefix("~/") if path.startswith("~/") else where.home / path
 
 
-def _found(path: Path) -> tuple[Path, ...]:
+def _matching(path: Path) -> tuple[Path, ...]:
     starred = next((index for index, part in enumerate(path.parts) if "*" in part), None)
     if starred is None:
         return (path,)

@@ -323,7 +323,9 @@ def _on_windows(client: Client) -> Client:
 
 
 WINDOWS_CLIENTS: Final[Mapping[str, Client]] = {
-    client.name: client for client in map(_on_windows, _ALL) if any(place.paths.windows for place in client.places)
+    client.name: client
+    for client in map(_on_windows, _ALL)
+    if any(location.paths.windows for location in client.places)
 }
 """Clients on the Windows around WSL, by name."""
 _EVERY: Final = (*_ALL, *WINDOWS_CLIENTS.values())

@@ -88,11 +88,11 @@ def windows_side(env: Mapping[str, str]) -> WindowsSide | str | None:
     """
     names = ("WSL_DISTRO_NAME", "WSL_INTEROP", "PATH", "USERPROFILE")
     chosen = tuple((name, env[name]) for name in names if name in env)
-    return _kept(Machine.here, chosen) if sys.platform == "linux" else None
+    return _cached(Machine.here, chosen) if sys.platform == "linux" else None
 
 
 @lru_cache(maxsize=8)
-def _kept(machine: Callable[[], Machine], env: tuple[tuple[str, str], ...]) -> WindowsSide | str | None:
+def _cached(machine: Callable[[], Machine], env: tuple[tuple[str, str], ...]) -> WindowsSide | str | None:
     return side_of(dict(env), machine())
 
 

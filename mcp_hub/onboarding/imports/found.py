@@ -106,7 +106,7 @@ def of_files(files: Sequence[ClientFile], where: Where, places: ValuePlaces) -> 
 def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
     """Servers of one file of any client or project. Raises `ConfigError`."""
     servers = FoundServers()
-    if (file := _known(path, where)) is not None:
+    if (file := _table_file(path, where)) is not None:
         _take_file(servers, file, str(path), where, places)
         if servers.servers or servers.skipped:
             return servers
@@ -144,7 +144,7 @@ def _take_document(result: FoundServers, path: Path, where: Where, places: Value
     }
     off = {name: _DISABLED for name, server in servers.items() if isinstance(server, dict) and is_disabled(server)}
     off |= switched_off(data, servers)
-    file = _known(path, where)
+    file = _table_file(path, where)
     is_users = file is not None and _is_users(file, where)
     origin = origin_of(path, data, where.env, is_users=is_users)
     drives = drives_of(file, where, is_users=is_users)
@@ -156,7 +156,7 @@ def _take_document(result: FoundServers, path: Path, where: Where, places: Value
     _take_servers(result, servers, off, translator, str(path), origin.client or path.stem, is_users=is_users)
 
 
-def _known(path: Path, where: Where) -> ClientFile | None:
+def _table_file(path: Path, where: Where) -> ClientFile | None:
     absolute = path.absolute()
     for client in clients_of(where):
         for file in client_files(client, where):

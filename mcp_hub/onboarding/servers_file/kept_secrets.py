@@ -57,7 +57,7 @@ class KeptSecrets:
         """The `${…}` for a value that servers may share."""
         learn([value])
         key = place_name(name)
-        while self._found(key) not in (None, value):
+        while self._stored(key) not in (None, value):
             key += "_"
         self._values[key] = value
         return f"${{file:{FOLDER}/{key}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{key}}}"
@@ -125,7 +125,7 @@ class KeptSecrets:
             for key, value in self._values.items():
                 _set(self._keyring, key, value)
 
-    def _found(self, key: str) -> str | None:
+    def _stored(self, key: str) -> str | None:
         if key in self._values:
             return self._values[key]
         if self._keyring is not None:

@@ -91,7 +91,7 @@ class HttpFront:
         self.dashboard = dashboard_of(app, watch, self.rest, self.dashboard_mode, installs, open_editor, is_local)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
-            auth=self.auth.made(settings),
+            auth=self.auth.for_settings(settings),
             routes={**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             mount=self.rest,
             pages={**self.health.routes, **pages.routes()},
@@ -115,7 +115,7 @@ class HttpFront:
             front.close()
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
-        return partial(self.endpoints.use, self.auth.made(settings), metadata_routes(settings))
+        return partial(self.endpoints.use, self.auth.for_settings(settings), metadata_routes(settings))
 
 
 def is_authenticated(settings: Settings) -> bool:
@@ -165,7 +165,7 @@ class HttpAuthFactory:
         if self._ring is not None:
             await self._ring.run()
 
-    def made(self, settings: Settings) -> HttpAuth:
+    def for_settings(self, settings: Settings) -> HttpAuth:
         """The authentication for these settings."""
         default = Caller(profile=self._profile, is_operator=self._is_private or self._is_local(settings))
         if self._is_private:

@@ -124,7 +124,7 @@ def boxed(
 def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[ImportPlan, Boxed]:
     """The plan of an import with sandboxes."""
     result = boxed(
-        plan.file, {server.name: server.own for server in plan.taken}, plan.secrets.filled, choice, asks=asks
+        plan.file, {server.name: server.entry for server in plan.taken}, plan.secrets.filled, choice, asks=asks
     )
     return plan.limited(result.servers), result
 

@@ -99,11 +99,18 @@ def test_any_server_of_windows_is_one_of_linux_or_stays(tmp_path_factory: Any, d
     found = of_file(path, Where("linux", Path("/nowhere/home"), ENV, side), KEPT_PLACES)
     assert len(found.servers) + len(found.skipped) == len(json.loads(path.read_text())["mcpServers"])
     for one in found.servers:
-        assert one.is_users and not [source for source in sources_of(one.own) if source != "file secrets/x"], one.own
-        assert "a-value-1" not in str(one.own) and ENV["HOME"] not in str(one.own)
-        texts = [one.own["command"], one.own.get("cwd", ""), *one.own.get("args", ()), *one.own.get("env", {}).values()]
+        assert one.is_users and not [source for source in sources_of(one.entry) if source != "file secrets/x"], (
+            one.entry
+        )
+        assert "a-value-1" not in str(one.entry) and ENV["HOME"] not in str(one.entry)
+        texts = [
+            one.entry["command"],
+            one.entry.get("cwd", ""),
+            *one.entry.get("args", ()),
+            *one.entry.get("env", {}).values(),
+        ]
         is_linux = "wsl" in str(json.loads(path.read_text())["mcpServers"][one.name]["command"])
-        assert is_linux or not any(re.search(r"(?<![A-Za-z\\])[A-Za-z]:[\\/](?!/)", text) for text in texts), one.own
+        assert is_linux or not any(re.search(r"(?<![A-Za-z\\])[A-Za-z]:[\\/](?!/)", text) for text in texts), one.entry
         assert not any(f"{root}/c/../" in text for text in texts)
 
 

@@ -48,15 +48,15 @@ def keys(tmp_path: Path) -> Path:
 
 
 async def test_without_anything_everybody_on_this_machine_is_local() -> None:
-    assert await who(HttpAuthFactory(None).made(settings())) == Caller()
-    assert await who(HttpAuthFactory("p").made(settings())) == Caller(profile="p")
+    assert await who(HttpAuthFactory(None).for_settings(settings())) == Caller()
+    assert await who(HttpAuthFactory("p").for_settings(settings())) == Caller(profile="p")
 
 
 async def test_a_change_of_tokens_holds_with_the_next_guard() -> None:
     door = HttpAuthFactory(None)
-    first = door.made(settings(tokens=TOKENS))
+    first = door.for_settings(settings(tokens=TOKENS))
     assert await who(first, b"s3cret-of-alice") == Caller("alice")
-    second = door.made(settings(tokens=[{"token": "another-secret", "principal": "bob", "profile": "p"}]))
+    second = door.for_settings(settings(tokens=[{"token": "another-secret", "principal": "bob", "profile": "p"}]))
     assert await who(second, b"s3cret-of-alice") == 401
     assert await who(second, b"another-secret") == Caller("bob", "p")
 
@@ -64,10 +64,10 @@ async def test_a_change_of_tokens_holds_with_the_next_guard() -> None:
 async def test_keys_outlive_a_change_of_the_configuration(keys: Path) -> None:
     door = HttpAuthFactory("p")
     assert door.key_states() == []
-    first = door.made(settings(keys))
+    first = door.for_settings(settings(keys))
     assert await who(first, SHOWN) == Caller(f"{ISSUER}#alice", "p")
     os.unlink(keys)
-    later = door.made(settings(keys, TOKENS))
+    later = door.for_settings(settings(keys, TOKENS))
     assert await who(later, SHOWN) == Caller(f"{ISSUER}#alice", "p"), "known, though the file is gone"
     assert await who(later, b"s3cret-of-alice") == Caller("alice", "p")
     assert len(door.key_states()) == 1
@@ -75,8 +75,8 @@ async def test_keys_outlive_a_change_of_the_configuration(keys: Path) -> None:
 
 async def test_an_issuer_that_is_taken_out_lets_nobody_in_any_more(keys: Path) -> None:
     door = HttpAuthFactory(None)
-    assert isinstance(await who(door.made(settings(keys)), SHOWN), Caller)
-    assert await who(door.made(settings(tokens=TOKENS)), SHOWN) == 401
+    assert isinstance(await who(door.for_settings(settings(keys)), SHOWN), Caller)
+    assert await who(door.for_settings(settings(tokens=TOKENS)), SHOWN) == 401
 
 
 async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Path) -> None:
@@ -85,7 +85,7 @@ async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Pa
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(door.run)
             await anyio.wait_all_tasks_blocked()
-            guard = door.made(settings(keys))
+            guard = door.for_settings(settings(keys))
             await until(lambda: any("1 key," in state for state in door.key_states()))
             tasks.cancel_scope.cancel()
     assert isinstance(await who(guard, SHOWN), Caller)
@@ -93,8 +93,8 @@ async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Pa
 
 async def test_the_host_of_the_resource_is_one_of_the_hubs() -> None:
     door = HttpAuthFactory(None)
-    assert await who(door.made(settings(Path("none"))), host=b"hub.example.com") == 401
-    assert await who(door.made(settings()), host=b"hub.example.com") == 421
+    assert await who(door.for_settings(settings(Path("none"))), host=b"hub.example.com") == 401
+    assert await who(door.for_settings(settings()), host=b"hub.example.com") == 421
 
 
 def test_who_has_tokens_or_issuers_knows_who_comes() -> None:
@@ -139,14 +139,14 @@ def test_tokens_issuers_or_a_word_of_the_owner_open_a_public_address(
 
 
 def test_a_guard_of_settings_holds_no_token() -> None:
-    guard = HttpAuthFactory(None).made(settings(tokens=TOKENS))
+    guard = HttpAuthFactory(None).for_settings(settings(tokens=TOKENS))
     assert "s3cret" not in repr(vars(guard)) and hashlib.sha256(b"s3cret-of-alice").digest() in guard._callers
 
 
 async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.chmod(keys, 0o666)
     door = HttpAuthFactory(None)
-    assert await who(door.made(settings(keys)), SHOWN) == 503
+    assert await who(door.for_settings(settings(keys)), SHOWN) == 503
     assert "others can write it" in door.key_states()[0]
     monkeypatch.setenv(OVERRIDE, "1")
-    assert isinstance(await who(HttpAuthFactory(None).made(settings(keys)), SHOWN), Caller)
+    assert isinstance(await who(HttpAuthFactory(None).for_settings(settings(keys)), SHOWN), Caller)

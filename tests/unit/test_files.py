@@ -215,7 +215,7 @@ def test_file_of_a_client_is_read_up_to_its_bound(tmp_path: Path) -> None:
     place.write_text(json.dumps({"mcpServers": entries, "history": ["y" * 900] * 12_000}, indent=1))
     assert LARGEST_OWN < place.stat().st_size < LARGEST_OF_CLIENTS
     (server,) = of_file(place, Where("linux", tmp_path / "home", {}), PLACES).servers
-    assert (server.name, server.own) == ("a", {"command": "x", "cwd": str(tmp_path)})
+    assert (server.name, server.entry) == ("a", {"command": "x", "cwd": str(tmp_path)})
 
 
 @pytest.mark.parametrize("is_missing", [False, True])

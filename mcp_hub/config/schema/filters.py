@@ -22,7 +22,7 @@ class HintSettings(Section):
 class SelectorSettings(Section):
     """A filter entry: a glob on names, or conditions that must all hold."""
 
-    wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"}'
+    expected: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"}'
 
     name: Text | None = None
     tag: Text | None = None
@@ -35,16 +35,16 @@ class SelectorSettings(Section):
         if isinstance(data, str):
             return {"name": data}
         if not isinstance(data, dict):
-            raise finding("wrong_type", cls.wanted)
+            raise finding("wrong_type", cls.expected)
         if all(value is None for value in data.values()):
-            raise finding("missing_key", f"is empty: {cls.wanted}")
+            raise finding("missing_key", f"is empty: {cls.expected}")
         return data
 
 
 class ToolSelector(SelectorSettings, HintSettings):
     """A filter entry for tools, with hints: `{readOnlyHint: true}`."""
 
-    wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"} or {readOnlyHint: true}'
+    expected: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"} or {readOnlyHint: true}'
 
 
 class FilterSettings(Section):

@@ -87,7 +87,7 @@ class Source(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True):
     """One file's change. `after`: the hub's entry, None if removed. With a `problem` nothing changes.
 
-    `others`: number of the client's servers that stay enabled. `back`: servers that return; `problems`: those that do
+    `servers_left`: the client's own servers that stay enabled. `back`: servers that return; `problems`: those that do
     not. `options`: kept options.
     """
 
@@ -98,7 +98,7 @@ class Step(msgspec.Struct, frozen=True):
     change: FileChange | None = None
     problem: FileRefused | None = None
     moved: Sequence[KeyPath] = ()
-    others: int = 0
+    servers_left: int = 0
     back: Sequence[str] = ()
     problems: Sequence[str] = ()
     options: Sequence[str] = ()
@@ -148,7 +148,7 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
     # the client's own command would show values of the entry to other users, and may not take all keys
     run = None if options else _run_to_add(file, text, layout, after, moved, env)
     change = FileChange(file.path, edited, run, entries)
-    step = Step(file, layout, before, after, change, moved=moved, others=servers_left, options=options)
+    step = Step(file, layout, before, after, change, moved=moved, servers_left=servers_left, options=options)
     return _checked(step, text)
 
 

@@ -115,8 +115,8 @@ def exported(
     )
     limits = _limits(keys, server)
     entry |= limits.entry | (dict([keys.off]) if is_off and keys.off is not None else {})
-    if fill.lost:
-        return ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.lost))}",))
+    if fill.unreadable:
+        return ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.unreadable))}",))
     box = server.get("sandbox")
     if client.kind == "vscode" and isinstance(box, dict) and box.get("net", "any") != "any":
         entry["sandboxEnabled"] = True
@@ -203,7 +203,7 @@ class _Placeholders:
         self._secret, self._client = secret, client
         self._form = None if client.name in _NO_PLACEHOLDERS else client.token
         self._takes_dollars = self._form is not None and self._form.startswith("${HUB")
-        self.lost: set[str] = set()
+        self.unreadable: set[str] = set()
         self._unread: set[str] = set()
         self._defaults: set[str] = set()
         self._literals: set[str] = set()
@@ -262,7 +262,7 @@ class _Placeholders:
             return text
         value = self._secret(text)
         if value is None:
-            self.lost.add(text)
+            self.unreadable.add(text)
         elif self._takes_dollars and _VARIABLE.search(value):
             self._literals.add(at)
         return value or ""

@@ -56,7 +56,7 @@ class FoundServer(msgspec.Struct, frozen=True):
     """
 
     name: str
-    own: JsonObject
+    entry: JsonObject
     source: str
     client: str
     left_out: tuple[str, ...] = ()
@@ -262,7 +262,7 @@ def _take_servers(
             renamed = tuple(item.message for item in report.warnings if _is_renamed(item) and item.path[1] == key)
             servers.servers.append(
                 FoundServer(
-                    name=key, own=_plain(entry), source=source, client=client, left_out=left_out, file=file,
+                    name=key, entry=_plain(entry), source=source, client=client, left_out=left_out, file=file,
                     place=key_path, is_users=is_users, renamed=renamed,
                 )
             )  # fmt: skip

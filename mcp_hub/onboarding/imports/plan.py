@@ -42,46 +42,46 @@ class MergedServer(msgspec.Struct):
     """One server with all its origins."""
 
     name: str
-    own: JsonObject
-    found: list[FoundServer]
+    entry: JsonObject
+    origins: list[FoundServer]
 
 
 class TakenServer(msgspec.Struct, frozen=True):
-    """A server to take: `own` is the entry without secrets."""
+    """A server to take: `entry` is without secrets."""
 
     name: str
-    own: JsonObject
-    found: tuple[FoundServer, ...]
+    entry: JsonObject
+    origins: tuple[FoundServer, ...]
 
     @property
     def sources(self) -> list[str]:
-        return list(dict.fromkeys(origin.source for origin in self.found))
+        return list(dict.fromkeys(origin.source for origin in self.origins))
 
     @property
     def old_names(self) -> list[str]:
-        return list(dict.fromkeys(origin.name for origin in self.found if origin.name != self.name))
+        return list(dict.fromkeys(origin.name for origin in self.origins if origin.name != self.name))
 
     @property
     def left_out(self) -> list[str]:
-        return list(dict.fromkeys(key for origin in self.found for key in origin.left_out))
+        return list(dict.fromkeys(key for origin in self.origins for key in origin.left_out))
 
     @property
     def renamed(self) -> list[str]:
         """Windows paths with Linux names."""
-        return list(dict.fromkeys(line for origin in self.found for line in origin.renamed))
+        return list(dict.fromkeys(line for origin in self.origins for line in origin.renamed))
 
     @property
     def sources_outside(self) -> list[str]:
         """Variables and files that it gets, without kept secrets."""
-        return [source for source in sources_of(self.own) if not source.startswith(f"file {FOLDER}/")]
+        return [source for source in sources_of(self.entry) if not source.startswith(f"file {FOLDER}/")]
 
     @property
     def is_users(self) -> bool:
-        return any(origin.is_users for origin in self.found)
+        return any(origin.is_users for origin in self.origins)
 
     def proposed(self, env: Mapping[str, str]) -> list[str]:
         """Shell variables that its command wants but does not get, for `pass_env`."""
-        entry = self.own
+        entry = self.entry
         texts = [value for value in entry.get("args") or () if isinstance(value, str)]
         passed = [*(entry.get("env") or ())]
         return proposed_variables(str(entry["command"]), texts, passed, env) if "command" in entry else []
@@ -104,22 +104,22 @@ class ImportPlan(msgspec.Struct, frozen=True):
     def origins(self) -> list[ImportedServer]:
         """Each server of the hub, per client that has it."""
         config = os.path.abspath(self.file.path)
-        every = [*((server.name, server.found) for server in self.taken), *self.named.items()]
+        every = [*((server.name, server.origins) for server in self.taken), *self.named.items()]
         return [
             ImportedServer(server.client, config, name, server.name) for name, origins in every for server in origins
         ]
 
     @property
     def puts(self) -> list[PutServer]:
-        return [PutServer(server.name, server.own) for server in self.taken]
+        return [PutServer(server.name, server.entry) for server in self.taken]
 
-    def asked(self, env: Mapping[str, str]) -> dict[str, list[str]]:
+    def requested(self, env: Mapping[str, str]) -> dict[str, list[str]]:
         """Values that servers from files other than the user's would get, by server, if set: variables, `${file:…}` and
         `${keyring:…}`.
         """
         variables: dict[str, list[str]] = {}
         for server in self.taken:
-            sources = () if server.is_users else sources_of(server.own)
+            sources = () if server.is_users else sources_of(server.entry)
             names = [
                 source.removeprefix("$") if source[0] == "$" else source.replace(" ", ":", 1) for source in sources
             ]
@@ -131,7 +131,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
     def disabling(self, names: Collection[str]) -> "ImportPlan":
         """The plan with these servers disabled."""
         taken = [
-            replace(server, own={**server.own, "enabled": False}) if server.name in names else server
+            replace(server, entry={**server.entry, "enabled": False}) if server.name in names else server
             for server in self.taken
         ]
         return replace(self, taken=tuple(taken))
@@ -140,8 +140,8 @@ class ImportPlan(msgspec.Struct, frozen=True):
         """The plan with variables added to `pass_env`, by server."""
         taken = []
         for server in self.taken:
-            passed = list(dict.fromkeys([*server.own.get("pass_env", ()), *names.get(server.name, ())]))
-            taken.append(replace(server, own={**server.own, "pass_env": passed}) if passed else server)
+            passed = list(dict.fromkeys([*server.entry.get("pass_env", ()), *names.get(server.name, ())]))
+            taken.append(replace(server, entry={**server.entry, "pass_env": passed}) if passed else server)
         return replace(self, taken=tuple(taken))
 
     def without(self, reasons: Mapping[str, str]) -> "ImportPlan":
@@ -156,7 +156,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
         return replace(self, taken=taken, skipped=(*self.skipped, *gone))
 
     def limited(self, servers: Mapping[str, JsonObject]) -> "ImportPlan":
-        return replace(self, taken=tuple(replace(server, own=servers[server.name]) for server in self.taken))
+        return replace(self, taken=tuple(replace(server, entry=servers[server.name]) for server in self.taken))
 
     def carry_out(self, env: Mapping[str, str]) -> None:
         """Writes secrets, then the configuration, as one act. Raises `ConfigError`."""
@@ -197,21 +197,21 @@ def planned(servers_found: FoundServers, file: ServersFile, secrets: KeptSecrets
     every = merged(servers_found.servers, servers)
     fresh: list[TakenServer] = []
     for server in every:
-        if (name := present.name_of(server.own)) is not None:
-            there += server.found
-            named.setdefault(name, []).extend(server.found)
+        if (name := present.name_of(server.entry)) is not None:
+            there += server.origins
+            named.setdefault(name, []).extend(server.origins)
             skipped += _skipped(server, f"the hub has it already, as {name}")
-        elif _is_at(server.own.get("url"), ports):
+        elif _is_at(server.entry.get("url"), ports):
             skipped += _skipped(server, "it is this hub")
         else:
-            entry = without_secrets(server.name, server.own, secrets.keep)
-            fresh.append(TakenServer(server.name, entry, tuple(server.found)))
-    refused = _refusals(file, [PutServer(server.name, server.own) for server in fresh])
+            entry = without_secrets(server.name, server.entry, secrets.keep)
+            fresh.append(TakenServer(server.name, entry, tuple(server.origins)))
+    refused = _refusals(file, [PutServer(server.name, server.entry) for server in fresh])
     for name, reason in refused.items():
         failed = (server for server in fresh if server.name == name)
         skipped += [gone for server in failed for gone in _skipped(server, f"it has failed: {reason}")]
     sources = dict.fromkeys(server.source for server in servers_found.servers)
-    doubles = sum(len(server.found) - 1 for server in every)
+    doubles = sum(len(server.origins) - 1 for server in every)
     return ImportPlan(
         file=file,
         secrets=secrets,
@@ -232,15 +232,15 @@ def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[Merge
     by_identity: dict[str, MergedServer] = {}
     names = set(taken)
     for server in servers:
-        key = identity(server.own)
+        key = identity(server.entry)
         if (double := by_identity.get(key)) is not None:
-            if server.is_users and not any(earlier.is_users for earlier in double.found):
-                double.own = server.own
-            double.found.append(server)
+            if server.is_users and not any(earlier.is_users for earlier in double.origins):
+                double.entry = server.entry
+            double.origins.append(server)
             continue
         name = _free(clean(server.name), server.client, names)
         names.add(name)
-        by_identity[key] = MergedServer(name, server.own, [server])
+        by_identity[key] = MergedServer(name, server.entry, [server])
     return list(by_identity.values())
 
 
@@ -282,7 +282,7 @@ def _has_value(name: str, env: Mapping[str, str], folder: Path) -> bool:
 
 
 def _skipped(server: MergedServer | TakenServer, reason: str) -> list[SkippedServer]:
-    return [SkippedServer(origin.name, origin.source, reason) for origin in server.found]
+    return [SkippedServer(origin.name, origin.source, reason) for origin in server.origins]
 
 
 def _refusals(file: ServersFile, changes: Sequence[PutServer]) -> dict[str, str]:

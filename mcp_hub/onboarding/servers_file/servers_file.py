@@ -44,7 +44,7 @@ class PutServer(msgspec.Struct, frozen=True):
     """Adds a server; an existing one is replaced only if it `replaces`."""
 
     name: str
-    own: JsonObject
+    entry: JsonObject
     replaces: bool = False
 
 
@@ -166,7 +166,7 @@ class ServersFile(msgspec.Struct, frozen=True):
         return text.encode()
 
     def _fresh(self, text: str, changes: Sequence[Change]) -> str | None:
-        puts = {change.name: change.own for change in changes if isinstance(change, PutServer)}
+        puts = {change.name: change.entry for change in changes if isinstance(change, PutServer)}
         if len(puts) < max(len(changes), 2):
             return None
         holder, servers = self._read(text)
@@ -189,8 +189,8 @@ class ServersFile(msgspec.Struct, frozen=True):
             message = f"there is no server {quoted(name)}{hint}"
             raise ConfigError(ConfigFinding("unknown_server", message, str(self.path)))
         match change:
-            case PutServer(own=own):
-                return self._put(text, file, path, own)
+            case PutServer(entry=entry):
+                return self._put(text, file, path, entry)
             case RemoveServer():
                 return self._removed(text, file, path)
             case PutKey(key=key, value=value):

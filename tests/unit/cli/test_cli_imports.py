@@ -287,7 +287,7 @@ def test_server_of_the_user_gets_nothing_that_only_the_file_of_somebody_else_ask
     theirs = FoundServer("a", {"command": "x", "pass_env": ["SECRET"]}, "project", "codex")
     users = FoundServer("a", {"command": "x"}, "Codex", "codex", is_users=True)
     (one,) = merged([users, theirs] if is_first else [theirs, users], ())
-    assert one.own == {"command": "x"} and len(one.found) == 2
+    assert one.entry == {"command": "x"} and len(one.origins) == 2
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class AskedInputs:
     def settle(self, plan: ImportPlan) -> ImportPlan:
         """The plan with the values typed now."""
         for reference, item in self._open.items():
-            users = [server for server in plan.taken if _uses(server.own, reference)]
+            users = [server for server in plan.taken if _uses(server.entry, reference)]
             if not users:
                 continue
             value = self._value(item, users) if self._asks else ""
@@ -96,7 +96,7 @@ def with_agreed_paths(plan: ImportPlan, *, yes: bool, asks: bool, tells: bool = 
             say(f"{name}: {listed}")
         elif not asks:
             message = f"it has paths of Windows, for which nobody could be asked: {listed}. To take it: mcp-hub import"
-            origin = next(origin for origin in server.found if origin.renamed)
+            origin = next(origin for origin in server.origins if origin.renamed)
             reasons[name] = f"{message} {origin.client if origin.is_users else quote(origin.source)} --yes"
         elif not agrees(f"{name}: {listed}. Take it with these paths?", default=True):
             reasons[name] = "its paths of Windows stay"
@@ -126,7 +126,7 @@ def _pattern(reference: str) -> str:
 
 
 def _with(plan: ImportPlan, before: str, after: str) -> ImportPlan:
-    taken = [msgspec.structs.replace(server, own=_replaced(server.own, before, after)) for server in plan.taken]
+    taken = [msgspec.structs.replace(server, entry=_replaced(server.entry, before, after)) for server in plan.taken]
     return msgspec.structs.replace(plan, taken=tuple(taken))
 
 
@@ -145,7 +145,7 @@ def print_plan(plan: ImportPlan) -> None:
     """Prints the servers to stdout, notes to stderr."""
     for server in plan.taken:
         old = f"; there: {', '.join(server.old_names)}" if server.old_names else ""
-        lines = ((f"{server.name} ({', '.join(server.sources)}{old})", "bold"), (f"  {described(server.own)}", ""))
+        lines = ((f"{server.name} ({', '.join(server.sources)}{old})", "bold"), (f"  {described(server.entry)}", ""))
         tables.print_lines([(visible(hide(on_one_line(text))), style) for text, style in lines])
     if not plan.sources and not plan.skipped and not plan.problems:
         say("No servers of other clients were found. Add one with: mcp-hub add NAME -- COMMAND")
@@ -158,7 +158,7 @@ def print_plan(plan: ImportPlan) -> None:
         if server.left_out:
             say(f"{server.name}: the hub does not have these keys: {', '.join(server.left_out)}")
     for server in plan.taken:
-        if isinstance(box := server.own.get("sandbox"), dict):
+        if isinstance(box := server.entry.get("sandbox"), dict):
             rule = ", ".join(f"{key}: {_value_text(value)}" for key, value in box.items())
             say(hide(on_one_line(f"{server.name}: keeps the sandbox that it has there, as {rule}")))
     for line in _passing(plan.taken, os.environ):
@@ -177,11 +177,11 @@ def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[s
         if server.renamed:
             yield f"{server.name}: has paths of Windows; in this Linux {'; '.join(server.renamed)}"
         if sources := server.sources_outside:
-            target = target_of(server.own.get("command"), server.own.get("url"))
+            target = target_of(server.entry.get("command"), server.entry.get("url"))
             yield f"{server.name}: gets {', '.join(sources)} of this machine, for {target}"
         if names := ", ".join(server.proposed(env)):
             yield f"{server.name}: may need {names} of this shell, which it does not get without pass_env: [{names}]"
-    if any("command" in server.own for server in taken) and (names := ", ".join(withheld(env))):
+    if any("command" in server.entry for server in taken) and (names := ", ".join(withheld(env))):
         yield f"no server gets {names} of this shell, unless its entry in servers.yaml lists the name under pass_env"
 
 
@@ -197,14 +197,14 @@ def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:
 
 
 def _alerts(server: TakenServer, env: Mapping[str, str]) -> Iterator[str]:
-    variables = server.own.get("env")
+    variables = server.entry.get("env")
     for name in variables if isinstance(variables, dict) else ():
         if decides_code(name):
             yield f"{name} decides what the program loads, or whom it talks to"
     if server.is_users:
         return
-    target = target_of(server.own.get("command"), server.own.get("url"))
-    sources = list(_sources(server.own))
+    target = target_of(server.entry.get("command"), server.entry.get("url"))
+    sources = list(_sources(server.entry))
     if names := ", ".join(f"{name[1:]} ({key})" for name, key in sources if name[0] == "$" and name[1:] in env):
         yield f"{target} gets the values of your variables: {names}"
     if names := ", ".join(f"{name} ({key})" for name, key in sources if name[0] != "$"):
@@ -224,7 +224,7 @@ def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCos
         {
             "name": item.name,
             "from": item.sources,
-            "entry": hide_within(item.own),
+            "entry": hide_within(item.entry),
             "left_out": item.left_out,
             "paths": [hide(line) for line in item.renamed],
             "pass_env": item.proposed(os.environ),

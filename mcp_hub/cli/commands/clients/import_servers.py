@@ -116,7 +116,7 @@ def _agreed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> ImportPlan
     if not yes:
         return plan
     unagreed = {
-        server: [name for name in names if name not in agreed] for server, names in plan.asked(os.environ).items()
+        server: [name for name in names if name not in agreed] for server, names in plan.requested(os.environ).items()
     }
     unagreed = {server: names for server, names in unagreed.items() if names}
     for server, names in unagreed.items():

@@ -295,7 +295,7 @@ def moved_servers(
     places = ValuePlaces(inputs.ask, secrets.keep)
     plan = planned(of_files(files, Where.here(os.environ), places), file, secrets, KeptSecrets(file.folder))
     plan = with_agreed_paths(plan, yes=False, asks=is_anybody_there() and not is_dry, tells=False)
-    gone = [*plan.there, *(origin for server in plan.taken for origin in server.found)]
+    gone = [*plan.there, *(origin for server in plan.taken for origin in server.origins)]
     lines = [hide(on_one_line(line)) for line in _lines(plan)]
 
     def changes() -> list[FileChange]:

@@ -153,7 +153,7 @@ def do(
 
 def tell_others(steps: Iterable[Step]) -> None:
     """Names clients that still start servers of their own."""
-    clients = [step.file.client for step in steps if step.others and step.problem is None]
+    clients = [step.file.client for step in steps if step.servers_left and step.problem is None]
     if clients:
         titles = list(dict.fromkeys(client.title for client in clients))
         verb = "starts its" if len(titles) == 1 else "start their"
